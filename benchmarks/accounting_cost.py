@@ -9,13 +9,13 @@ from typing import Final
 from benchmarks.options import Options
 from benchmarks.past import SCENARIO, one_day
 from measured import Figure, quantile
-from rightsizer.accounting.accounts import Accounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.runtime.storage import Storage
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["measure"]
 
@@ -25,7 +25,7 @@ _SNAPSHOTS: Final = 600
 def measure(_: Options) -> Iterator[Figure]:
     """Time of a reading; bytes of a day, fresh and rolled up."""
     snapshots = list(_snapshots(_SNAPSHOTS))
-    accounts, times = Accounts(), []
+    accounts, times = NodeAccounts(), []
     for snapshot in snapshots:
         started = time.perf_counter()
         accounts.post(snapshot)
@@ -56,7 +56,7 @@ def _bytes_of_a_day() -> tuple[int, int]:
     """On disk, the log folded into the file: before and after the windows are rolled up."""
     with tempfile.TemporaryDirectory() as name:
         path = Path(name) / "history.db"
-        accounts, storage = Accounts(), Storage(str(path))
+        accounts, storage = NodeAccounts(), Storage(str(path))
         for snapshot in one_day(DEFAULT_START):
             accounts.post(snapshot)
             if closed := accounts.take_closed():

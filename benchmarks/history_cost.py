@@ -10,10 +10,10 @@ from typing import Final
 from benchmarks.options import Options
 from benchmarks.past import fill
 from measured import Figure, quantile
-from rightsizer.accounting.accounts import Accounts
-from rightsizer.publish.export.formats import FORMATS
-from rightsizer.runtime.export import ExportQuery, export_rows
-from rightsizer.runtime.storage import Storage
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.agent.storage import Storage
+from rightsizer.cli.export import ExportQuery, export_rows
+from rightsizer.report.export_formats import EXPORT_FORMATS
 
 __all__ = ["measure"]
 
@@ -51,10 +51,10 @@ def measure(_: Options) -> Iterator[Figure]:
             yield _export(path, grain, span)
 
 
-def _restored(path: Path) -> tuple[Accounts, int]:
+def _restored(path: Path) -> tuple[NodeAccounts, int]:
     storage = Storage(str(path), read_only=True)
     assert storage.history is not None
-    accounts, windows = Accounts(), 0
+    accounts, windows = NodeAccounts(), 0
     for known in storage.history.devices():
         accounts.restore_device(known)
     for window in storage.history.load():
@@ -64,7 +64,7 @@ def _restored(path: Path) -> tuple[Accounts, int]:
     return accounts, windows
 
 
-def _answer_seconds(accounts: Accounts) -> float:
+def _answer_seconds(accounts: NodeAccounts) -> float:
     now = time.time_ns()
     started = time.perf_counter()
     for device in accounts.devices:
@@ -76,7 +76,7 @@ def _answer_seconds(accounts: Accounts) -> float:
 def _export(path: Path, grain: str, span: int) -> Figure:
     out, rows = io.BytesIO(), 0
     started = time.perf_counter()
-    table = FORMATS["csv"](out)
+    table = EXPORT_FORMATS["csv"](out)
     with export_rows(path, ExportQuery(span)) as found:
         for row in found:
             table.write(row)

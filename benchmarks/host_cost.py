@@ -11,7 +11,7 @@ from typing import Final
 from benchmarks.options import Options
 from host_tree import HostTree
 from measured import Figure, quantile
-from rightsizer.domain.topology import Bridge, Placement
+from rightsizer.model.topology import Bridge, Placement
 
 __all__ = ["measure"]
 

@@ -6,15 +6,15 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
-from rightsizer.accounting.accounts import Accounts
-from rightsizer.accounting.history import History
+from rightsizer.accounting.history import HistoryRepository
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.window import Window
-from rightsizer.runtime.storage import Storage
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import SimulatedSource
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import SimulatedSource
 
 __all__ = ["SCENARIO", "fill", "one_day"]
 
@@ -41,7 +41,7 @@ def fill(path: Path, days: int) -> None:
     """Write the same day over and over, rolled up as an agent would have it."""
     end = time.time_ns()
     end -= end % (3600 * NANOSECONDS_PER_SECOND)
-    accounts, windows = Accounts(), list[Window]()
+    accounts, windows = NodeAccounts(), list[Window]()
     for snapshot in one_day(end):
         accounts.post(snapshot)
         windows += accounts.take_closed()
@@ -61,6 +61,6 @@ def fill(path: Path, days: int) -> None:
     storage.close()
 
 
-def _history(storage: Storage) -> History:
+def _history(storage: Storage) -> HistoryRepository:
     assert storage.history is not None
     return storage.history

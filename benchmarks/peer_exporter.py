@@ -5,16 +5,16 @@ import sys
 import time
 
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.scenario import load_scenario
 
 
 def main(port: str) -> None:
     """Serve on loopback until killed."""
     catalogue = built_in()
-    node = Node(load_scenario("eight-gpu-node", catalogue), catalogue, time.time_ns())
+    node = SimulatedNode(load_scenario("eight-gpu-node", catalogue), catalogue, time.time_ns())
     use_library(SimulatedLibrary(node, time.time_ns))
     exporter = importlib.import_module("nvitop_exporter.cli")
     sys.argv = ["nvitop-exporter", "--hostname", "127.0.0.1", "--port", port, "--interval", "1"]

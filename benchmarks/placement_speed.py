@@ -9,7 +9,7 @@ from typing import Final
 from benchmarks.options import Options
 from measured import Figure
 from placement_nodes import PlacementNode, cube_mesh, mig_node, two_trays
-from rightsizer.placement.request import Request
+from rightsizer.broker.lease import GpuRequest
 
 __all__ = ["measure"]
 
@@ -21,16 +21,16 @@ def measure(_: Options) -> Iterator[Figure]:
     """CPU time of the fastest of several runs: what else the machine does is not the search's."""
     nodes = {name: build() for name, build in _NODES.items()}
     for name, node in nodes.items():
-        took = _milliseconds(node, Request(8))
+        took = _milliseconds(node, GpuRequest(8))
         yield Figure(f"8 of 16 GPUs, {name}", took, "ms", _MOST_MILLISECONDS, "12,870 sets")
     slowest = max(
-        _milliseconds(node, Request(gpus)) for node in nodes.values() for gpus in range(1, 17)
+        _milliseconds(node, GpuRequest(gpus)) for node in nodes.values() for gpus in range(1, 17)
     )
     yield Figure("1 to 16 of 16 GPUs, the slowest of them", slowest, "ms", _MOST_MILLISECONDS)
-    took = _milliseconds(cube_mesh(), Request(4))
+    took = _milliseconds(cube_mesh(), GpuRequest(4))
     yield Figure("4 of 8 GPUs of a DGX-1", took, "ms", _MOST_MILLISECONDS, "70 sets")
     instances = mig_node([["1g.10gb"] * 7] * 8)
-    took = _milliseconds(instances, Request(4, mig_profile="1g.10gb"))
+    took = _milliseconds(instances, GpuRequest(4, mig_profile="1g.10gb"))
     yield Figure("4 of 56 MIG instances", took, "ms", _MOST_MILLISECONDS)
 
 
@@ -62,11 +62,11 @@ _NODES: Final[Mapping[str, Callable[[], PlacementNode]]] = MappingProxyType(
 )
 
 
-def _milliseconds(node: PlacementNode, request: Request) -> float:
+def _milliseconds(node: PlacementNode, request: GpuRequest) -> float:
     return 1e3 * min(_seconds(node, request) for _ in range(_RUNS))
 
 
-def _seconds(node: PlacementNode, request: Request) -> float:
+def _seconds(node: PlacementNode, request: GpuRequest) -> float:
     started = time.process_time()
     node.choose(request)
     return time.process_time() - started

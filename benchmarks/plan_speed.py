@@ -9,25 +9,26 @@ from benchmarks.options import Options
 from measured import Figure, quantile
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.sizing.planner import Planner
-from rightsizer.sizing.requirement import Load, Requirement, Task, Training
-from rightsizer.sizing.shape import TransformerDescription, complete
+from rightsizer.planner.planner import Planner
+from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
+from rightsizer.sizing.requirement import ModelTask, RequestLoad, Requirement, Training
 
 __all__ = ["measure"]
 
 _RUNS: Final = 9
 _MOST_MILLISECONDS: Final = 300.0
-_LARGE: Final = complete(
+_LARGE: Final = completed_shape(
     TransformerDescription(layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=128256)
 )
 _REQUIREMENTS: Final[Mapping[str, Requirement]] = MappingProxyType(
     {
         "serving 70 B, all that memory allows": Requirement(_LARGE),
         "serving 70 B, with a rate and latencies asked for": Requirement(
-            _LARGE, load=Load(2000, 300, tokens_per_second=5000.0, ttft_ms=2000.0, tpot_ms=50.0)
+            _LARGE,
+            load=RequestLoad(2000, 300, tokens_per_second=5000.0, ttft_ms=2000.0, tpot_ms=50.0),
         ),
         "training 70 B, sharded": Requirement(
-            _LARGE, Task.TRAINING, training=Training(sequence=4096, tokens=1e9, zero_stage=3)
+            _LARGE, ModelTask.TRAINING, training=Training(sequence=4096, tokens=1e9, zero_stage=3)
         ),
     }
 )

@@ -8,14 +8,15 @@ from typing import Final
 from benchmarks.options import Options
 from benchmarks.past import one_day
 from measured import Figure, quantile
-from rightsizer.accounting.accounts import AccountingSettings, Accounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.advice.node_recommender import Recommender
+from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.rules import RULES
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.window import Window
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.policy import Guidance
-from rightsizer.runtime.recommender_run import Recommender
+from rightsizer.io.clock import FastClock
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.window import Window
 
 __all__ = ["measure", "thirty_days"]
 
@@ -29,15 +30,15 @@ def measure(_: Options) -> Iterator[Figure]:
     """The median of some runs, each of which reads the past anew."""
     end = time.time_ns()
     end -= end % (3600 * NANOSECONDS_PER_SECOND)
-    recommender = Recommender(thirty_days(end), RULES, Guidance(), FastClock(end))
+    recommender = Recommender(thirty_days(end), RULES, PolicySet(), FastClock(end))
     took = 1e3 * quantile((_seconds(recommender) for _ in range(_RUNS)), 0.5)
     what = f"one run of the rules over {_DAYS} days of eight GPUs"
     yield Figure(what, took, "ms", _MOST_MILLISECONDS, f"{len(RULES)} rules")
 
 
-def thirty_days(end: Nanoseconds) -> Accountant:
+def thirty_days(end: Nanoseconds) -> AccountingService:
     """Accounts of the same simulated day, over and over, with holders who stayed."""
-    accounts, windows = Accounts(), list[Window]()
+    accounts, windows = NodeAccounts(), list[Window]()
     for snapshot in one_day(end):
         accounts.post(snapshot)
         windows += accounts.take_closed()
@@ -52,7 +53,7 @@ def thirty_days(end: Nanoseconds) -> Accountant:
         for day in reversed(range(_DAYS))
         for window in windows
     )
-    accountant = Accountant(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings(), ())
     accountant.restore(known, shifted)
     return accountant
 

@@ -8,14 +8,15 @@ from typing import Final
 
 from benchmarks.options import Options
 from measured import Figure, quantile
-from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.report import AgentReport
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.publish.metrics import Exposition, MetricsSettings
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.report import AgentReport
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["measure"]
 
@@ -57,7 +58,7 @@ def _divided() -> str:
 
 def _of_node(name: str, scenario: str, most: float) -> Iterator[Figure]:
     catalogue = built_in()
-    accountant = Accountant(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings(), ())
     loaded = load_scenario(scenario, catalogue)
     past = SimulatedSource(
         loaded,
@@ -77,11 +78,11 @@ def _of_node(name: str, scenario: str, most: float) -> Iterator[Figure]:
         # One exposition a format, so that neither finds what the other has collected.
         now = snapshot.wall_time
         for key, accept in (("text", ""), ("OpenMetrics", _OPEN_METRICS)):
-            exposition = Exposition(lambda: report, wall_time=lambda: now)  # noqa: B023
+            exposition = MetricsExposition(lambda: report, wall_time=lambda: now)  # noqa: B023
             times[key].append(_milliseconds(exposition, accept))
             if not accept:
                 times["again"].append(_milliseconds(exposition, accept))
-        dcgm = Exposition(
+        dcgm = MetricsExposition(
             lambda: report,  # noqa: B023
             MetricsSettings(dcgm=True),
             wall_time=lambda: now,  # noqa: B023
@@ -103,7 +104,7 @@ def _of_node(name: str, scenario: str, most: float) -> Iterator[Figure]:
     )
 
 
-def _milliseconds(exposition: Exposition, accept: str) -> float:
+def _milliseconds(exposition: MetricsExposition, accept: str) -> float:
     started = time.perf_counter()
     exposition.render(accept)
     return 1e3 * (time.perf_counter() - started)

@@ -12,15 +12,15 @@ from prometheus_client import CollectorRegistry, Gauge, generate_latest
 
 from benchmarks.options import Options
 from measured import Figure, quantile
-from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.report import AgentReport
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web.server import WebServer
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.report import AgentReport
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
+from rightsizer.web.server import WebServer
 
 __all__ = ["measure"]
 
@@ -51,7 +51,7 @@ workloads:
 class _Node:
     """A node with a day behind it, one tick further at each scrape."""
 
-    accountant: Accountant
+    accountant: AccountingService
     source: SimulatedSource
     now: Nanoseconds = DEFAULT_START
 
@@ -72,7 +72,7 @@ def measure(_: Options) -> Iterator[Figure]:
 
 
 def _of_node(name: str, node: _Node, most_milliseconds: float) -> Iterator[Figure]:
-    exposition = Exposition(node.accountant.latest, wall_time=lambda: node.now)
+    exposition = MetricsExposition(node.accountant.latest, wall_time=lambda: node.now)
     server = WebServer(
         ["127.0.0.1:0"],
         latest=node.accountant.latest,
@@ -108,7 +108,7 @@ def _node(instances: int) -> _Node:
             file.write(_SLICED % (profiles, named))
             file.flush()
             scenario = load_scenario(file.name, catalogue)
-    accountant = Accountant(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings(), ())
     past = SimulatedSource(
         scenario,
         catalogue,
@@ -147,7 +147,7 @@ def _scrape(
     return time.perf_counter() - started, body
 
 
-def _render_seconds(node: _Node, exposition: Exposition) -> float:
+def _render_seconds(node: _Node, exposition: MetricsExposition) -> float:
     times = []
     for _ in range(_SCRAPES):
         node.tick()

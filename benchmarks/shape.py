@@ -27,10 +27,10 @@ sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
 from measured import Figure, machine, table
-from rightsizer.domain.report import Report
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.metrics.settings import MetricsSettings
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.report import Report
+from rightsizer.report.freshness import FreshnessSettings
 from whole_node import whole_node
 
 __all__ = ["doubled_classes", "measure"]
@@ -178,7 +178,7 @@ def power_way() -> frozenset[str]:
             latest: Report | None = None
             for _ in range(3):
                 latest = node.tick()
-            Exposition(
+            MetricsExposition(
                 lambda: latest, MetricsSettings(), FreshnessSettings(), node.clock.wall_time
             ).render()
 

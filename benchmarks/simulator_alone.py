@@ -8,11 +8,11 @@ import pynvml
 from process import memory_mebibytes
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.scenario import load_scenario
 
 _START: Final[Nanoseconds] = 1_767_571_200 * NANOSECONDS_PER_SECOND
 _TICKS: Final = 60
@@ -21,7 +21,7 @@ _TICKS: Final = 60
 def main() -> None:
     """Ask eight simulated H100 for a minute."""
     catalogue, now = built_in(), _START
-    node = Node(load_scenario("eight-gpu-node", catalogue), catalogue, _START)
+    node = SimulatedNode(load_scenario("eight-gpu-node", catalogue), catalogue, _START)
     use_library(SimulatedLibrary(node, lambda: now))
     pynvml.nvmlInit()
     handles = [pynvml.nvmlDeviceGetHandleByIndex(index) for index in range(8)]

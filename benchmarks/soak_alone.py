@@ -18,19 +18,19 @@ from urllib.request import urlopen
 
 from process import memory_mebibytes
 
+from rightsizer.agent.agent import Agent
+from rightsizer.agent.heap import keep_compact
+from rightsizer.agent.log import configure
+from rightsizer.agent.settings import PathSettings, Settings, SimulatedSettings
+from rightsizer.agent.sources import live_source
+from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.agent import Agent
-from rightsizer.runtime.heap import keep_compact
-from rightsizer.runtime.log import configure
-from rightsizer.runtime.settings import PathSettings, Settings, SimulatedSettings
-from rightsizer.runtime.sources import live_source
-from rightsizer.runtime.storage import Storage
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
-from rightsizer.telemetry.source import Source
+from rightsizer.io.clock import FastClock
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
+from rightsizer.telemetry.source import SnapshotSource
 
 _SCENARIO: Final = "eight-gpu-node"
 _HOUR: Final = 3600.0
@@ -62,7 +62,7 @@ class Chore:
 class Watched:
     """A source that ends after a while, with what happens beside it at set times."""
 
-    source: Source
+    source: SnapshotSource
     clock: FastClock
     until: Nanoseconds
     chores: list[Chore] = field(default_factory=list)
@@ -127,7 +127,7 @@ def _agent(span: str, folder: Path) -> tuple[Agent, Watched]:
     return Agent(settings, source, source_name=span, clock=clock, storage=storage), source
 
 
-def _source(settings: Settings, clock: FastClock, span: str) -> Source:
+def _source(settings: Settings, clock: FastClock, span: str) -> SnapshotSource:
     if span == "hour":
         return live_source(settings, clock).source
     catalogue = built_in()

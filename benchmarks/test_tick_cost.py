@@ -7,8 +7,8 @@ from pathlib import Path
 from benchmarks.bare_bindings import BareBindings
 from benchmarks.tick_cost import LISTENING, fast_calls
 from canned_driver import CannedLibrary
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web.server import WebServer
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.web.server import WebServer
 from whole_node import WholeNode, whole_node
 
 CONSTANT = {
@@ -40,7 +40,7 @@ def test_no_driver_call_is_on_the_path_of_a_scrape(tmp_path: Path) -> None:
         server = WebServer(
             ["127.0.0.1:0"],
             latest=latest,
-            exposition=Exposition(latest, wall_time=now),
+            exposition=MetricsExposition(latest, wall_time=now),
             wall_time=now,
         )
         server.start()

@@ -13,7 +13,7 @@ from benchmarks.bare_bindings import BareBindings
 from benchmarks.options import Options
 from canned_driver import CannedLibrary
 from measured import Figure, quantile
-from rightsizer.telemetry.simulated.library import assumed_latency
+from rightsizer.simulator.library.simulated_library import assumed_latency
 from whole_node import WholeNode, whole_node
 
 __all__ = ["LISTENING", "fast_calls", "measure"]

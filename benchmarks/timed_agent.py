@@ -16,10 +16,10 @@ from typing import Any
 
 import pynvml
 
-from rightsizer.runtime.agent import Agent
-from rightsizer.runtime.log import LogLevel
-from rightsizer.runtime.service import serve
-from rightsizer.runtime.settings import Settings, SimulatedSettings
+from rightsizer.agent.agent import Agent
+from rightsizer.agent.log import LogLevel
+from rightsizer.agent.service import serve
+from rightsizer.agent.settings import Settings, SimulatedSettings
 from rightsizer.telemetry.nvml.library import use_library
 
 

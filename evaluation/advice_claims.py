@@ -4,9 +4,9 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.domain.finding import Reason
-from rightsizer.domain.state import IDLE_STATES, Condition, State, Tier
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.model.finding import Reason
+from rightsizer.model.state import IDLE_STATES, Condition, State, Tier
+from rightsizer.model.workload import WorkloadClass
 
 __all__ = ["CLAIMS", "Claim"]
 

@@ -5,8 +5,8 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rightsizer.domain.finding import Reason
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.finding import Reason
 
 __all__ = ["EVERYWHERE", "FILE", "Label", "Labels"]
 

@@ -9,17 +9,17 @@ from evaluation.advice_labels import Labels
 from evaluation.advice_scores import AdviceScores, Case
 from evaluation.advice_truth import BORDERLINE, FALSE, TRUE, Subject, Timeline
 from evaluation.reliability import Reliability
-from rightsizer.accounting.accounts import Accounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.advice.engine import judge_all
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.recommender import judge_all
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.domain.advice import AdviceEventKind
-from rightsizer.domain.finding import Finding, Reason
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Tier
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.advice import AdviceEventKind
+from rightsizer.model.finding import Finding, Reason
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 
 __all__ = ["AdviceStream", "Outcome"]
 
@@ -75,7 +75,7 @@ class AdviceStream:
         self.outcome = Outcome()
         self._scenario, self._labels = scenario, Labels.load()
         self._timeline, self._begin, self._has_history = timeline, begin, has_history
-        self._accounts, self._ledger = Accounts(), Ledger()
+        self._accounts, self._ledger = NodeAccounts(), Ledger()
         self._closed: dict[str, Nanoseconds] = {}
         self._episodes: dict[tuple[str, int], _Episode] = {}
         self._labeled: dict[tuple[str, str], bool] = {}

@@ -13,9 +13,9 @@ from typing import Any, Final
 from evaluation.advice_claims import CLAIMS, Claim
 from evaluation.stage import Truth
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.domain.state import ACTIVE_STATES, State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
-from rightsizer.domain.workload import Workload
+from rightsizer.model.state import ACTIVE_STATES, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
+from rightsizer.model.workload import Workload
 
 __all__ = ["BORDERLINE", "FALSE", "TRUE", "Share", "Subject", "Timeline"]
 

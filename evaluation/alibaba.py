@@ -15,11 +15,11 @@ from statistics import median
 from typing import Final
 
 from measured import table
+from rightsizer.agent.replay import DeviceSummary, replay
+from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.state import IDLE_STATES, State
-from rightsizer.runtime.replay import DeviceSummary, replay
-from rightsizer.runtime.settings import Settings
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.model.state import IDLE_STATES, State
+from rightsizer.telemetry.recordings.source import open_recording
 
 __all__ = ["evaluate"]
 

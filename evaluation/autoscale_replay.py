@@ -16,9 +16,9 @@ from evaluation.fleet_trace import Fleet, accounts_of, pods
 from measured import quantile, table
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
 from rightsizer.advice.rules import RULES
-from rightsizer.domain.finding import Action, Case, Finding, Reason
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.finding import Action, Case, Finding, Reason
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 __all__ = [
     "FOLLOWERS",

@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.domain.state import State
+from rightsizer.model.state import State
 
 __all__ = ["BASELINES", "Baseline", "Sight", "Watched"]
 

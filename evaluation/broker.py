@@ -16,7 +16,7 @@ from evaluation.broker_lenders import FirstFree, KilledAgents, LocalBroker
 from evaluation.broker_life import Lived, live
 from evaluation.options import Options
 from measured import table
-from rightsizer.domain.topology import Topology
+from rightsizer.model.topology import Topology
 
 __all__ = ["NODES", "Outcome", "evaluate", "lend_and_kill"]
 

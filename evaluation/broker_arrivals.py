@@ -14,8 +14,7 @@ from random import Random
 from typing import Final
 
 from readings import GIBIBYTE
-from rightsizer.placement.lease import Client, Ticket
-from rightsizer.placement.request import Request
+from rightsizer.broker.lease import GpuRequest, LeaseOwner, Ticket
 
 __all__ = ["WEEK_SECONDS", "Arrival", "arrivals"]
 
@@ -78,7 +77,7 @@ def _arrival(number: int, at_seconds: float, chance: Random) -> Arrival:
         return _interactive(number, at_seconds, chance)
     gpus = chance.choice(_SIZES)
     lasts = _duration(_BATCH_MEDIAN_SECONDS, _BATCH_SIGMA, chance)
-    request = Request(gpus, None if chance.random() < 0.5 else 30 * GIBIBYTE)
+    request = GpuRequest(gpus, None if chance.random() < 0.5 else 30 * GIBIBYTE)
     ticket = _ticket(number, chance.choice(_BATCH_USERS), request, lasts, chance)
     return Arrival(at_seconds, ticket, lasts, 40 * GIBIBYTE, 0.7, chance.random() < 0.9)
 
@@ -86,7 +85,7 @@ def _arrival(number: int, at_seconds: float, chance: Random) -> Arrival:
 def _interactive(number: int, at_seconds: float, chance: Random) -> Arrival:
     lasts = _duration(_INTERACTIVE_MEDIAN_SECONDS, _INTERACTIVE_SIGMA, chance)
     budget = chance.choice((6, 8, 12, 16, 24)) * GIBIBYTE
-    request = Request(1, budget, may_share=True)
+    request = GpuRequest(1, budget, may_share=True)
     ticket = _ticket(number, chance.choice(_INTERACTIVE_USERS), request, lasts, chance)
     used = budget * (1.3 if chance.random() < 0.03 else chance.uniform(0.3, 1.0))
     demand = chance.uniform(0.03, 0.2)
@@ -98,9 +97,9 @@ def _duration(median_seconds: float, sigma: float, chance: Random) -> float:
     return min(_LONGEST_SECONDS, max(_SHORTEST_SECONDS, found))
 
 
-def _ticket(number: int, user: str, request: Request, lasts: float, chance: Random) -> Ticket:
+def _ticket(number: int, user: str, request: GpuRequest, lasts: float, chance: Random) -> Ticket:
     """Limits are whole half hours, mostly generous, now and then too short."""
     factor = 0.7 if chance.random() < _OVERRUN_RATIO else chance.uniform(1.0, 4.0)
     limit = max(1800.0, math.ceil(lasts * factor / 1800) * 1800.0)
-    client = Client(1000 + sum(user.encode()), user, 10_000 + number, number)
+    client = LeaseOwner(1000 + sum(user.encode()), user, 10_000 + number, number)
     return Ticket(f"job-{number:04}", client, request, 0, 0, min(limit, 6 * 86400.0))

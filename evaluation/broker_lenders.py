@@ -12,17 +12,14 @@ from pathlib import Path
 from random import Random
 from typing import Any, Final, Protocol
 
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.placement.broker import Broker
-from rightsizer.placement.broker_event import EventKind
-from rightsizer.placement.broker_settings import BrokerSettings
-from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.broker_step import Step
-from rightsizer.placement.lease import Ticket
-from rightsizer.placement.lease_record import Sighting
-from rightsizer.placement.settings import PlacementSettings
-from rightsizer.placement.standing import Look
-from rightsizer.runtime.broker.store import BrokerStore, must_save
+from rightsizer.broker.broker import Broker
+from rightsizer.broker.lease import EventKind, LeaseObservation, Ticket
+from rightsizer.broker.repository import BrokerRepository, must_save
+from rightsizer.broker.scheduling_state import NodeObservation
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
+from rightsizer.broker.state import BrokerState
+from rightsizer.broker.transitions import BrokerTransition
+from rightsizer.model.units import Nanoseconds
 
 __all__ = ["Answer", "FirstFree", "KilledAgents", "Lender", "LocalBroker"]
 
@@ -56,7 +53,9 @@ class Lender(Protocol):
     def give_back(self, now: Nanoseconds, name: str) -> None:
         """Take a lease back."""
 
-    def turn(self, now: Nanoseconds, seen: Mapping[str, Sighting], look: Look) -> Answer:
+    def turn(
+        self, now: Nanoseconds, seen: Mapping[str, LeaseObservation], look: NodeObservation
+    ) -> Answer:
         """Grant what can be granted."""
 
 
@@ -64,7 +63,7 @@ class LocalBroker:
     """The broker, without a store."""
 
     def __init__(self, settings: BrokerSettings | None = None, *, may_share: bool = True) -> None:
-        self._broker = Broker(settings or BrokerSettings(), PlacementSettings())
+        self._broker = Broker(settings or BrokerSettings(), GpuPlacementSettings())
         self._state = BrokerState(_BOOT)
         self._may_share = may_share
 
@@ -78,11 +77,13 @@ class LocalBroker:
         """Take a lease back."""
         self._after(self._broker.give_back(self._state, now, name))
 
-    def turn(self, now: Nanoseconds, seen: Mapping[str, Sighting], look: Look) -> Answer:
+    def turn(
+        self, now: Nanoseconds, seen: Mapping[str, LeaseObservation], look: NodeObservation
+    ) -> Answer:
         """Observe, expire, serve."""
         return self._after(self._broker.turn(self._state, now, seen, look))
 
-    def _after(self, step: Step) -> Answer:
+    def _after(self, step: BrokerTransition) -> Answer:
         self._state = step.state
         return _answer(step)
 
@@ -103,7 +104,9 @@ class FirstFree:
         """Free for the next."""
         self._held.pop(name, None)
 
-    def turn(self, now: Nanoseconds, seen: Mapping[str, Sighting], look: Look) -> Answer:
+    def turn(
+        self, now: Nanoseconds, seen: Mapping[str, LeaseObservation], look: NodeObservation
+    ) -> Answer:
         """Serve the first as long as there is enough."""
         for name in [each for each in self._held if seen[each].is_alive is False]:
             del self._held[name]
@@ -148,7 +151,9 @@ class KilledAgents:
         """Take a lease back; whether the agent knows it already does not matter."""
         self._told(self._request(now, "give_back", now, name))
 
-    def turn(self, now: Nanoseconds, seen: Mapping[str, Sighting], look: Look) -> Answer:
+    def turn(
+        self, now: Nanoseconds, seen: Mapping[str, LeaseObservation], look: NodeObservation
+    ) -> Answer:
         """Observe, expire, serve."""
         return self._told(self._request(now, "turn", now, seen, look))
 
@@ -232,8 +237,8 @@ class KilledAgents:
 
 def serve_agent(connection: Connection, path: Path) -> None:
     """An agent's loop: take a request, make the step, save what matters, and only then answer."""
-    broker = Broker(BrokerSettings(), PlacementSettings())
-    with BrokerStore(path) as store:
+    broker = Broker(BrokerSettings(), GpuPlacementSettings())
+    with BrokerRepository(path) as store:
         state = store.load() or BrokerState(_BOOT)
         state = broker.after_restart(state, state.as_of, _BOOT).state
         connection.send(True)
@@ -242,14 +247,18 @@ def serve_agent(connection: Connection, path: Path) -> None:
                 name, *arguments = connection.recv()
             except EOFError:
                 return
-            step = Step(state) if name == "state" else getattr(broker, name)(state, *arguments)
+            step = (
+                BrokerTransition(state)
+                if name == "state"
+                else getattr(broker, name)(state, *arguments)
+            )
             if name != "state" and must_save(state, step.state):
                 store.save(step.state, step.state.as_of)
             state = step.state
             connection.send(_answer(step))
 
 
-def _answer(step: Step) -> Answer:
+def _answer(step: BrokerTransition) -> Answer:
     granted = {
         event.id: event.lease.uuids
         for event in step.events

@@ -10,10 +10,10 @@ from evaluation.broker_arrivals import Arrival
 from evaluation.broker_lenders import Answer, Lender
 from measured import quantile
 from readings import GIBIBYTE
-from rightsizer.domain.topology import Topology
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.placement.lease_record import Sighting
-from rightsizer.placement.sets import best_set, score_of
+from rightsizer.broker.lease import LeaseObservation
+from rightsizer.model.topology import Topology
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.sizing.gpu_sets import best_set, score_of
 
 __all__ = ["Lived", "live"]
 
@@ -134,12 +134,12 @@ class _Life:
                 self.lived.several += 1
                 self.lived.joined += self._is_best_joined(uuids)
 
-    def _seen(self) -> dict[str, Sighting]:
-        seen = {name: Sighting(is_alive=True) for name in self._waiting}
+    def _seen(self) -> dict[str, LeaseObservation]:
+        seen = {name: LeaseObservation(is_alive=True) for name in self._waiting}
         for name, job in self._world.running.items():
             memory = dict.fromkeys(job.uuids, job.memory_bytes)
-            seen[name] = Sighting(is_alive=True, is_active=True, memory_bytes=memory)
-        return seen | {name: Sighting(is_alive=False) for name in self._dead}
+            seen[name] = LeaseObservation(is_alive=True, is_active=True, memory_bytes=memory)
+        return seen | {name: LeaseObservation(is_alive=False) for name in self._dead}
 
     def _check(self) -> None:
         for seat in self._world.look().seats:

@@ -3,8 +3,8 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import IDLE_STATES, State, Tier
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import IDLE_STATES, State, Tier
 
 __all__ = ["AT_WORK", "as_claimed", "at_rest_or_at_work"]
 

@@ -4,8 +4,8 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping
 from typing import Final
 
-from rightsizer.domain.state import IDLE_STATES, State
-from rightsizer.domain.units import Nanoseconds, seconds
+from rightsizer.model.state import IDLE_STATES, State
+from rightsizer.model.units import Nanoseconds, seconds
 
 __all__ = ["Confusion", "Detection"]
 

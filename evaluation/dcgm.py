@@ -12,9 +12,9 @@ from typing import Final
 from evaluation.dcgm_lines import Line, lines_of
 from measured import table
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.dcgm_names import DCGM_FIELDS
-from rightsizer.telemetry.dcgm.exposition import Exposition, parse_exposition
-from rightsizer.telemetry.dcgm.series import Unused, interpret
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.telemetry.dcgm.exposition import ExporterPage, parse_exposition
+from rightsizer.telemetry.dcgm.series import UnusedSeries, interpret
 
 __all__ = ["evaluate", "verdict"]
 
@@ -47,7 +47,7 @@ def evaluate(folder: Path) -> Iterator[str]:
     yield from wrong
 
 
-def verdict(line: Line, lines: Sequence[Line], page: Exposition) -> str:
+def verdict(line: Line, lines: Sequence[Line], page: ExporterPage) -> str:
     """What became of a line.
 
     Args:
@@ -81,8 +81,8 @@ def _is_better(other: Line, line: Line, value: float) -> bool:
     )
 
 
-def _of_no_signal(line: Line, page: Exposition) -> str:
-    if isinstance(interpret(line.head), Unused):
+def _of_no_signal(line: Line, page: ExporterPage) -> str:
+    if isinstance(interpret(line.head), UnusedSeries):
         return UNUSED
     # An Xid is no signal; 0 says that there was none.
     return READ if page.xids.get(line.device, 0) == line.number else WRONG
@@ -90,4 +90,4 @@ def _of_no_signal(line: Line, page: Exposition) -> str:
 
 def _because(line: Line) -> tuple[str, str]:
     found = interpret(line.head)
-    return line.metric, found.because if isinstance(found, Unused) else ""
+    return line.metric, found.because if isinstance(found, UnusedSeries) else ""

@@ -9,9 +9,10 @@ from dataclasses import replace
 from random import Random
 from typing import Final
 
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.signal import HOST_SIGNALS, PIPES, Signal
-from rightsizer.domain.snapshot import Snapshot
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal import HOST_SIGNALS, PIPES
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
 
 __all__ = ["Disturbance", "without_power", "without_profiling"]
 

@@ -25,13 +25,14 @@ from evaluation.variation import varied
 from measured import table
 from rightsizer.advice.rules import RULES
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Condition, Tier
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.plan import Scenario
-from rightsizer.telemetry.simulated.scenario import load_scenario, packaged_scenarios
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import Condition, Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario import SimulatedScenario
+from rightsizer.simulator.scenario_files import packaged_scenarios
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["Stream", "evaluate", "live"]
 
@@ -123,7 +124,7 @@ def _live(run: tuple[str, int], tick_seconds: float) -> dict[Stream, Outcome]:
 
 
 def _day(
-    scenario: Scenario,
+    scenario: SimulatedScenario,
     tick: Nanoseconds,
     timeline: Timeline,
     streams: Mapping[Stream, AdviceStream],
@@ -148,14 +149,14 @@ def _day(
 
 
 def _snapshots(
-    scenario: Scenario, start: Nanoseconds, tick: Nanoseconds, span: Nanoseconds
-) -> Iterator[tuple[Snapshot, Node]]:
+    scenario: SimulatedScenario, start: Nanoseconds, tick: Nanoseconds, span: Nanoseconds
+) -> Iterator[tuple[Snapshot, SimulatedNode]]:
     source = SimulatedSource(scenario, built_in(), start=start, interval=tick, duration=span)
     for seen in iter(source.read, None):
         yield in_place(with_dcgm(seen, source.node), source.node), source.node
 
 
-def _tell(timeline: Timeline, snapshot: Snapshot, node: Node) -> None:
+def _tell(timeline: Timeline, snapshot: Snapshot, node: SimulatedNode) -> None:
     truths = {
         device.uuid: _as_advised(node.truth(device.uuid, snapshot.wall_time), device.uuid, node)
         for device in snapshot.devices
@@ -169,7 +170,7 @@ def _tell(timeline: Timeline, snapshot: Snapshot, node: Node) -> None:
     timeline.add(snapshot.wall_time, truths, holders)
 
 
-def _as_advised(truth: Truth, uuid: str, node: Node) -> Truth:
+def _as_advised(truth: Truth, uuid: str, node: SimulatedNode) -> Truth:
     """The truth less what is no trouble: a board at the limit that it came with is well used."""
     state, conditions = truth
     if node.unit(uuid).slot.power_limit_watts is None:

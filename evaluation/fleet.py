@@ -25,9 +25,9 @@ from estate.truth import Metrics, Score, planted_in, score
 from evaluation.options import Options
 from measured import table
 from prometheus_server import Prometheus
-from rightsizer.domain.finding import Finding
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.telemetry.simulated.source import DEFAULT_START
+from rightsizer.model.finding import Finding
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.simulator.source import DEFAULT_START
 
 __all__ = ["DAYS", "START", "STORES", "evaluate", "same_verdicts", "sources_of", "verdicts"]
 

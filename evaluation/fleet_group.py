@@ -7,7 +7,7 @@ from itertools import pairwise
 from statistics import median
 
 from evaluation.fleet_trace import Pod
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds
 
 __all__ = ["Group", "group_of"]
 

@@ -10,13 +10,13 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from rightsizer.accounting.accounts import Accounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Holding, Workload
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Holding, Workload
+from rightsizer.telemetry.recordings.source import open_recording
 
 __all__ = ["BUSY_RATIO", "DUTY", "Fleet", "Pod", "accounts_of", "closed_windows", "pods"]
 
@@ -75,16 +75,16 @@ def pods(folder: Path) -> Iterator[Pod]:
 
 def closed_windows(folder: Path) -> Iterator[Sequence[Window]]:
     """The five-minute windows that the accounts close, moment by moment."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     for snapshot in _moments(folder):
         accounts.post(snapshot)
         if closed := accounts.take_closed():
             yield closed
 
 
-def accounts_of(folder: Path, fleet: Fleet, days: int = 1) -> Accounts:
+def accounts_of(folder: Path, fleet: Fleet, days: int = 1) -> NodeAccounts:
     """The accounts of a fleet's trace, as if its day had come so many times."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     for day in range(days):
         for snapshot in _moments(folder):
             seen = fleet.seen_in(snapshot)

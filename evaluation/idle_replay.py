@@ -21,9 +21,9 @@ from evaluation.reclaim import (
 )
 from evaluation.resume_replay import calibration
 from measured import table
-from rightsizer.domain.block import Block, Measure
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.model.block import Block, Measure
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.workload import WorkloadClass
 
 __all__ = ["RULES_OF_OTHERS", "Reaper", "evaluate", "tallies"]
 

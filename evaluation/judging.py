@@ -11,10 +11,10 @@ from evaluation.disturbance import Disturbance, without_power, without_profiling
 from evaluation.scores import OURS, Scores
 from evaluation.stage import Truth, moments
 from evaluation.watch import Watch
-from rightsizer.accounting.books import Books
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Condition, State, Tier
+from rightsizer.accounting.entry_builder import EntryBuilder
+from rightsizer.model.entry import Entry
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import Condition, State, Tier
 
 __all__ = ["judge"]
 
@@ -73,7 +73,7 @@ class _Bench:
         self.is_disturbed = is_disturbed
         self._scores = scores
         self._reduce = _REDUCTIONS[tier]
-        self._books = Books()
+        self._books = EntryBuilder()
         self._watch = Watch() if tier in _RIVALS_TIERS else None
 
     def see(self, seen: Snapshot, truths: Mapping[str, Truth]) -> None:

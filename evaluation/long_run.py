@@ -15,20 +15,20 @@ from typing import Final
 from evaluation.options import Options
 from evaluation.places import in_place
 from measured import table
-from rightsizer.accounting.accounts import Accounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.measurement import measure_all
-from rightsizer.advice.recommender import judge_all
 from rightsizer.advice.rules import RULES
+from rightsizer.advice.verification import measure_all
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.advice import AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.publish.grafana.note import Note, note_of
-from rightsizer.publish.grafana.outbox import MemoryOutbox
-from rightsizer.telemetry.simulated.plan import Scenario, Task
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of
+from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
+from rightsizer.simulator.scenario import SimulatedScenario, SimulatedTask
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["Month", "Wall", "evaluate", "live_a_month"]
 
@@ -56,14 +56,16 @@ _DISMISSED: Final[Mapping[str, int]] = {"embedding-svc": 20}
 class Wall:
     """What a Grafana would show: it takes a note as its API takes it."""
 
-    annotations: dict[tuple[tuple[str, str], Nanoseconds], Note] = field(default_factory=dict)
+    annotations: dict[tuple[tuple[str, str], Nanoseconds], AnnotationBody] = field(
+        default_factory=dict
+    )
     """By the tags by which they are found again, and their start."""
     twice: int = 0
     """Notes that would have made what was there already."""
     unknown: int = 0
     """Changes and ends of regions that never began."""
 
-    def take(self, outbox: MemoryOutbox) -> None:
+    def take(self, outbox: MemoryAnnotationOutbox) -> None:
         """Deliver all that waits."""
         for letter in outbox.pending():
             note = letter.note
@@ -155,7 +157,7 @@ def live_a_month(
         tick_seconds: Simulated time between two readings.
         run_every_seconds: Simulated time between two runs of the rules.
     """
-    month, accounts, outbox = Month(), Accounts(), MemoryOutbox()
+    month, accounts, outbox = Month(), NodeAccounts(), MemoryAnnotationOutbox()
     closed: dict[str, Nanoseconds] = {}
     every = nanoseconds(run_every_seconds)
     due = DEFAULT_START + every
@@ -175,15 +177,15 @@ def live_a_month(
     return month
 
 
-def _run(accounts: Accounts, ledger: Ledger, now: Nanoseconds) -> list[AdviceEvent]:
+def _run(accounts: NodeAccounts, ledger: Ledger, now: Nanoseconds) -> list[AdviceEvent]:
     cases = cache(lambda span: accounts.cases(span, now))
     judgements = judge_all(cases, RULES, ledger.open_now())
     return ledger.update(judgements, now, cache(lambda span: measure_all(cases(span))))
 
 
-def _tell(month: Month, events: list[AdviceEvent], outbox: MemoryOutbox) -> None:
+def _tell(month: Month, events: list[AdviceEvent], outbox: MemoryAnnotationOutbox) -> None:
     month.events += events
-    outbox.put(map(note_of, events))
+    outbox.put(map(body_of, events))
     month.wall.take(outbox)
 
 
@@ -209,14 +211,14 @@ def _script(ledger: Ledger, day: int, now: Nanoseconds) -> list[AdviceEvent]:
     return events
 
 
-def _snapshots(scenario: Scenario, day: int, tick: Nanoseconds) -> Iterator[Snapshot]:
+def _snapshots(scenario: SimulatedScenario, day: int, tick: Nanoseconds) -> Iterator[Snapshot]:
     start = DEFAULT_START + (day - 1) * _DAY
     source = SimulatedSource(scenario, built_in(), start=start, interval=tick, duration=_DAY)
     for snapshot in iter(source.read, None):
         yield in_place(snapshot, source.node)
 
 
-def _scenario(day: int, gpus: int = _GPUS) -> Scenario:
+def _scenario(day: int, gpus: int = _GPUS) -> SimulatedScenario:
     """The node as it is on a day."""
     written = load_scenario(str(_FILE), built_in())
     healthy = next(task for task in written.tasks if task.workload.name == _HEALTHY)
@@ -229,7 +231,7 @@ def _scenario(day: int, gpus: int = _GPUS) -> Scenario:
     return replace(written, slots=written.slots[:gpus], tasks=tuple(tasks))
 
 
-def _mended(task: Task, healthy: Task) -> Task:
+def _mended(task: SimulatedTask, healthy: SimulatedTask) -> SimulatedTask:
     return replace(task, phases=healthy.phases)
 
 

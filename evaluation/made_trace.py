@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from evaluation.fleet_trace import DUTY, Pod
-from rightsizer.domain.units import nanoseconds
+from rightsizer.model.units import nanoseconds
 
 __all__ = ["START", "STEP_SECONDS", "pod", "wave", "write_trace"]
 

@@ -7,7 +7,7 @@ from typing import Final
 from evaluation.memory_truth import Row, bounds, predicted_gib, read_rows, setting_of
 from evaluation.options import Options
 from measured import quantile, table
-from rightsizer.sizing.memory_error import error_factor
+from rightsizer.sizing.overhead import memory_error_factor
 
 __all__ = ["FILE", "covering_factor", "evaluate"]
 
@@ -134,4 +134,4 @@ def _apart(row: Row, gib: float) -> float:
 def _factor_of(row: Row) -> float:
     found = setting_of(row)
     assert found is not None, row
-    return error_factor(found[0])
+    return memory_error_factor(found[0])

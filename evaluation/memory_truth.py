@@ -10,22 +10,22 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
+from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
 from rightsizer.sizing.estimate import MemoryEstimate
 from rightsizer.sizing.memory import estimate_memory
-from rightsizer.sizing.memory_settings import MemorySettings
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.requirement import (
-    Load,
     Lora,
+    ModelTask,
     Optimizer,
     Parallelism,
     Precisions,
     Recompute,
+    RequestLoad,
     Requirement,
-    Task,
     Training,
 )
-from rightsizer.sizing.shape import TransformerDescription, complete
+from rightsizer.sizing.settings import MemorySettings
 
 __all__ = ["Row", "bounds", "predicted_gib", "read_rows", "setting_of"]
 
@@ -65,11 +65,11 @@ _RECIPES: Final = {
     "Adapter": None,
     "Adapter v2": None,
     "full (CPU offload)": None,
-    "generate": Task.INFERENCE,
-    "LoRA": Task.FINETUNE_LORA,
-    "QLoRA": Task.FINETUNE_QLORA,
-    "FSDP selective-AC eager": Task.TRAINING,
-    "FSDP selective-AC compile": Task.TRAINING,
+    "generate": ModelTask.INFERENCE,
+    "LoRA": ModelTask.FINETUNE_LORA,
+    "QLoRA": ModelTask.FINETUNE_QLORA,
+    "FSDP selective-AC eager": ModelTask.TRAINING,
+    "FSDP selective-AC compile": ModelTask.TRAINING,
 }
 
 
@@ -144,7 +144,7 @@ def setting_of(row: Row) -> tuple[Requirement, Parallelism] | None:
         return None
     method, component = row.values["method"], row.values["component"]
     is_states = component in {"model_states", "sharded_state_delta_8_to_128_gpus"}
-    task = Task.TRAINING if is_states else _RECIPES.get(method, Task.INFERENCE)
+    task = ModelTask.TRAINING if is_states else _RECIPES.get(method, ModelTask.INFERENCE)
     if component in {"activations", "activation_peak", "peak", "training_vram_total"}:
         return None
     if task is None or (row.values["mode"] == "train") != task.trains:
@@ -163,10 +163,10 @@ def setting_of(row: Row) -> tuple[Requirement, Parallelism] | None:
         **{key: row.number(key) for key in keys},
     )
     requirement = Requirement(
-        model=complete(described),
+        model=completed_shape(described),
         task=task,
         precision=Precisions(weights=number_format, kv_cache=NumberFormat.BF16),
-        load=Load(float(row.number("context") or 1), 0.0, float(row.number("batch") or 1)),
+        load=RequestLoad(float(row.number("context") or 1), 0.0, float(row.number("batch") or 1)),
         training=_training(row),
         lora=Lora(targets=("q", "v")),
     )

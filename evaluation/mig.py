@@ -10,9 +10,14 @@ from evaluation.options import Options
 from measured import quantile, table
 from rightsizer.catalogue.board import MigProfile
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.sizing.estimate import Interval
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.mig import BusyShares, slice_rate
-from rightsizer.sizing.workload_family import Activity, Family, Workload, parse_workload
+from rightsizer.sizing.workload_family import (
+    ComparedWorkload,
+    ModelKind,
+    WorkloadActivity,
+    parse_workload,
+)
 
 __all__ = ["FILE", "MEDIAN_FLOOR", "TAIL_FLOOR", "Row", "evaluate", "workload_of"]
 
@@ -25,12 +30,12 @@ _GAIN: Final = 1.05
 """Of the best of the baselines: a slice is so much faster than its share of the SMs."""
 Row = Mapping[str, str]
 _FAMILIES: Final = {
-    "3d-unet": Family.SEGMENTATION,
-    "bert": Family.TRANSFORMER_ENCODER,
-    "dlrm": Family.RECOMMENDER,
-    "resnet50": Family.CNN,
-    "rnnt": Family.SPEECH,
-    "ssd": Family.DETECTION,
+    "3d-unet": ModelKind.SEGMENTATION,
+    "bert": ModelKind.TRANSFORMER_ENCODER,
+    "dlrm": ModelKind.RECOMMENDER,
+    "resnet50": ModelKind.CNN,
+    "rnnt": ModelKind.SPEECH,
+    "ssd": ModelKind.DETECTION,
 }
 _GROUPS: Final[Mapping[str, Callable[[Row], bool]]] = {
     "one slice alone": lambda row: not _busy(row),
@@ -100,17 +105,17 @@ def _verdict(apart: Sequence[float]) -> str:
     return "pass" if kept and quantile(apart, _LEVEL) <= math.log(TAIL_FLOOR) else "FAIL"
 
 
-def _rate(row: Row) -> Interval:
+def _rate(row: Row) -> EstimateInterval:
     board = built_in().get(row["gpu_key"])
     shares = BusyShares(matrix_ratio=workload_of(row).compute_share, is_latency_bound=_in_time(row))
     return slice_rate(board, _profile(row), shares, _busy(row))
 
 
-def workload_of(row: Row) -> Workload:
+def workload_of(row: Row) -> ComparedWorkload:
     """What a row ran, as GPUs are compared by."""
     benchmark = row["workload"].split()[2]
     family = next(each for name, each in _FAMILIES.items() if benchmark.startswith(name))
-    return parse_workload(f"{Activity.INFERENCE}-{family}")
+    return parse_workload(f"{WorkloadActivity.INFERENCE}-{family}")
 
 
 def _profile(row: Row) -> MigProfile:

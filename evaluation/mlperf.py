@@ -14,9 +14,9 @@ from typing import Final
 
 from rightsizer.sizing.workload_family import (
     WORKLOADS,
-    Activity,
-    Family,
-    Workload,
+    ComparedWorkload,
+    ModelKind,
+    WorkloadActivity,
     parse_workload,
 )
 
@@ -24,19 +24,19 @@ __all__ = ["FILE", "Cell", "Pair", "pairs", "read_cells"]
 
 FILE: Final = "mlperf.csv.gz"
 _SCENARIOS: Final = {
-    Activity.INFERENCE: frozenset({"Offline", "Server"}),
-    Activity.TRAINING: frozenset({"train"}),
+    WorkloadActivity.INFERENCE: frozenset({"Offline", "Server"}),
+    WorkloadActivity.TRAINING: frozenset({"train"}),
 }
 _FAMILIES: Final = {
-    "resnet50": Family.CNN,
-    "resnet": Family.CNN,
-    "retinanet": Family.DETECTION,
-    "bert": Family.TRANSFORMER_ENCODER,
-    "gptj": Family.LLM,
-    "llama2-70b": Family.LLM,
-    "llama2_70b_lora": Family.LLM,
-    "dlrm-v2": Family.RECOMMENDER,
-    "dlrm_dcnv2": Family.RECOMMENDER,
+    "resnet50": ModelKind.CNN,
+    "resnet": ModelKind.CNN,
+    "retinanet": ModelKind.DETECTION,
+    "bert": ModelKind.TRANSFORMER_ENCODER,
+    "gptj": ModelKind.LLM,
+    "llama2-70b": ModelKind.LLM,
+    "llama2_70b_lora": ModelKind.LLM,
+    "dlrm-v2": ModelKind.RECOMMENDER,
+    "dlrm_dcnv2": ModelKind.RECOMMENDER,
 }
 Row = Mapping[str, str]
 
@@ -49,7 +49,7 @@ class Cell:
     benchmark: str
     """Without the accuracy target."""
     scenario: str
-    workload: Workload
+    workload: ComparedWorkload
     logs: Mapping[str, float]
     """Logarithms of throughput by GPU, medians over systems."""
     count: str = ""
@@ -74,14 +74,14 @@ class Pair:
         return self.cell.logs[self.other] - self.cell.logs[self.gpu]
 
 
-def read_cells(file: Path, activity: Activity) -> tuple[Cell, ...]:
+def read_cells(file: Path, activity: WorkloadActivity) -> tuple[Cell, ...]:
     """The closed division's cells with two GPUs or more."""
     values: dict[tuple[str, ...], dict[str, list[float]]] = {}
     with gzip.open(file, "rt", encoding="utf-8", newline="") as opened:
         for row in csv.DictReader(opened):
             if row["scenario"] not in _SCENARIOS[activity] or not _counts(row, activity):
                 continue
-            last = row["count"] if activity is Activity.TRAINING else row["metric"]
+            last = row["count"] if activity is WorkloadActivity.TRAINING else row["metric"]
             key = (row["round"], row["benchmark"], row["scenario"], last)
             found = values.setdefault(key, {}).setdefault(row["gpu_key"], [])
             found.append(_log_throughput(row, activity))
@@ -100,26 +100,26 @@ def pairs(cells: Iterable[Cell]) -> Iterator[Pair]:
             yield from (Pair(cell, gpu, other) for other in gpus[at + 1 :])
 
 
-def _counts(row: Row, activity: Activity) -> bool:
+def _counts(row: Row, activity: WorkloadActivity) -> bool:
     if not row["gpu_key"] or row["division"] != "closed" or _plain(row["benchmark"]) is None:
         return False
-    if activity is Activity.TRAINING:
+    if activity is WorkloadActivity.TRAINING:
         return row["metric"] == "time_to_train_min"
     return bool(row["per_accelerator"])
 
 
-def _log_throughput(row: Row, activity: Activity) -> float:
-    if activity is Activity.TRAINING:
+def _log_throughput(row: Row, activity: WorkloadActivity) -> float:
+    if activity is WorkloadActivity.TRAINING:
         return -math.log(float(row["value"]))
     return math.log(float(row["per_accelerator"]))
 
 
-def _cell(key: tuple[str, ...], logs: Mapping[str, float], activity: Activity) -> Cell:
+def _cell(key: tuple[str, ...], logs: Mapping[str, float], activity: WorkloadActivity) -> Cell:
     benchmark = _plain(key[1])
     assert benchmark is not None, key
     name = f"{activity}-{_FAMILIES[benchmark]}"
     workload = WORKLOADS.get(f"{name}-{key[2].lower()}") or parse_workload(name)
-    count = key[3] if activity is Activity.TRAINING else ""
+    count = key[3] if activity is WorkloadActivity.TRAINING else ""
     return Cell(key[0], benchmark, key[2], workload, logs, count)
 
 

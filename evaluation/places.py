@@ -8,14 +8,13 @@ what is tested is that the signals are read, and not over-read.
 from dataclasses import replace
 from typing import Final
 
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Condition
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.noise import channel, uniform
-from rightsizer.telemetry.simulated.waking import waking
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import Condition
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.transients import channel, uniform, wake_transient
 
 __all__ = ["in_place"]
 
@@ -26,7 +25,7 @@ _REMOTE_CORES, _ANY_CORES, _LOCAL_CORES = 0.0, 0.5, 1.0
 _BUSY_NETWORK, _QUIET_NETWORK = (0.65, 0.95), (0.02, 0.45)
 
 
-def in_place(snapshot: Snapshot, node: Node) -> Snapshot:
+def in_place(snapshot: Snapshot, node: SimulatedNode) -> Snapshot:
     """The same with the place of its processes, its network, and what waking GPUs show."""
     readings = {
         uuid: _in_place(reading, node, snapshot) for uuid, reading in snapshot.readings.items()
@@ -34,7 +33,7 @@ def in_place(snapshot: Snapshot, node: Node) -> Snapshot:
     return replace(snapshot, readings=readings)
 
 
-def _in_place(reading: Reading, node: Node, snapshot: Snapshot) -> Reading:
+def _in_place(reading: Reading, node: SimulatedNode, snapshot: Snapshot) -> Reading:
     if not reading.processes:
         return _as_woken(reading, node, snapshot.interval)
     conditions = node.truth(reading.uuid, reading.time)[1]
@@ -63,12 +62,12 @@ def _within(limits: tuple[float, float], key: int, step: int) -> float:
     return least + (most - least) * uniform(key, step)
 
 
-def _as_woken(reading: Reading, node: Node, interval: Nanoseconds) -> Reading:
+def _as_woken(reading: Reading, node: SimulatedNode, interval: Nanoseconds) -> Reading:
     """Somebody's program opens and closes the driver every hour where it does not stay loaded."""
     unit = node.unit(reading.uuid)
     elapsed = reading.time % _WAKES_EVERY
     if unit.slot.is_persistent or elapsed >= interval:
         return reading
-    woken = waking(node.state(reading.uuid, reading.time), unit.around, 0)
+    woken = wake_transient(node.state(reading.uuid, reading.time), unit.around, 0)
     shown = {Signal.GPU_BUSY: woken.load.gpu_busy, Signal.POWER_WATTS: woken.power_watts}
     return replace(reading, values={**reading.values, **shown})

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 from measured import table
 from profiler_environment import Absent, environment
-from rightsizer.profiles.formats import open_profile
-from rightsizer.profiles.reader import ReadLimits
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
 
 __all__ = ["beside_peer"]
 

@@ -3,10 +3,11 @@
 from dataclasses import replace
 from typing import Final
 
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.telemetry.simulated.node import Node, Unit
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.simulator.device import SimulatedDevice
+from rightsizer.simulator.node import SimulatedNode
 
 __all__ = ["with_dcgm"]
 
@@ -15,7 +16,7 @@ _ARCHITECTURES: Final = frozenset({"Volta", "Turing", "Ampere", "Ada"})
 _DECIMALS: Final = 6
 
 
-def with_dcgm(snapshot: Snapshot, node: Node) -> Snapshot:
+def with_dcgm(snapshot: Snapshot, node: SimulatedNode) -> Snapshot:
     """The same with DCGM's counters; MIG instances have none, as where DCGM is not asked."""
     readings = {
         uuid: _profiled(reading, node) if _is_profiled(node.unit(uuid)) else reading
@@ -24,13 +25,13 @@ def with_dcgm(snapshot: Snapshot, node: Node) -> Snapshot:
     return replace(snapshot, readings=readings)
 
 
-def _is_profiled(unit: Unit) -> bool:
+def _is_profiled(unit: SimulatedDevice) -> bool:
     board = unit.slot.board
     is_workstation = any("GeForce" in name for name in board.names)
     return board.architecture in _ARCHITECTURES and not is_workstation and not unit.slot.profiles
 
 
-def _profiled(reading: Reading, node: Node) -> Reading:
+def _profiled(reading: Reading, node: SimulatedNode) -> Reading:
     state = node.state(reading.uuid, reading.time)
     load = state.load
     counters = {

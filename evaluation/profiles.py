@@ -8,9 +8,9 @@ from evaluation.options import Options
 from evaluation.profile_peer import beside_peer
 from evaluation.raw_profiles import Interval, Raw, raw_totals
 from measured import table
-from rightsizer.domain.profile import DeviceProfile, Profile
-from rightsizer.profiles.formats import open_profile
-from rightsizer.profiles.reader import ReadLimits
+from rightsizer.model.profile import DeviceProfile, Profile
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
 
 __all__ = ["evaluate"]
 

@@ -13,9 +13,9 @@ from evaluation.options import Options
 from measured import quantile, table
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.precision import Precision
-from rightsizer.sizing.place import Place, find_place
-from rightsizer.sizing.profile import Profile, Shares
+from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import project
+from rightsizer.sizing.workload_profile import UsageShares, WorkloadProfile
 
 __all__ = ["FILE", "evaluate"]
 
@@ -61,13 +61,13 @@ def _rows(file: Path) -> list[dict[str, str]]:
         return [row for row in csv.DictReader(lines) if row["instances"] == "1"]
 
 
-def _profile(place: Place, compute: float, bandwidth: float) -> Profile:
+def _profile(place: GpuPlace, compute: float, bandwidth: float) -> WorkloadProfile:
     """A profile by parts of what is achievable; the rest of the time is latency."""
     board = place.board
     eta = (place.achieved(Precision.BF16) or 0.0) / (place.peak(Precision.BF16) or 1.0)
-    return Profile(
+    return WorkloadProfile(
         place,
-        Shares(
+        UsageShares(
             sm_active=0.9,
             gpu_busy=1.0,
             tensor_active=compute * eta,
@@ -77,7 +77,7 @@ def _profile(place: Place, compute: float, bandwidth: float) -> Profile:
     )
 
 
-def _of_row(row: Row, place: Place) -> Profile:
+def _of_row(row: Row, place: GpuPlace) -> WorkloadProfile:
     """What was measured nowhere: all of the time in matrix products, or in reading."""
     compute = workload_of(row).compute_share
     return _profile(place, compute, 1.0 - compute)

@@ -8,11 +8,11 @@ from typing import Final
 from evaluation.options import Options
 from evaluation.stage import moments
 from measured import table
-from rightsizer.accounting.accounts import Accounts
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.histogram import BINS, Histogram
-from rightsizer.domain.state import ACTIVE_STATES, Resource, State
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.model.entry import Entry
+from rightsizer.model.histogram import BINS, Histogram
+from rightsizer.model.state import ACTIVE_STATES, Resource, State
+from rightsizer.model.units import Nanoseconds
 
 __all__ = ["evaluate", "exact_quantile", "worst_error_bins"]
 
@@ -29,7 +29,7 @@ def evaluate(options: Options) -> Iterator[str]:
     """The largest errors of what is demanded of each resource, over a whole day."""
     rows: dict[Resource, list[tuple[int, float]]] = defaultdict(list)
     for path in sorted(options.scenarios.glob("*.yaml"))[:_SCENARIOS]:
-        accounts, raw = Accounts(), dict[tuple[str, Resource], list[Weighted]]()
+        accounts, raw = NodeAccounts(), dict[tuple[str, Resource], list[Weighted]]()
         for moment in moments(
             path, options.first_seed, options.tick_seconds, is_varied=options.are_varied
         ):

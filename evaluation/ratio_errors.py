@@ -8,7 +8,7 @@ from evaluation.ratio_fit import fit_cells
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import RatioFit
 from rightsizer.sizing.ratio import error_kind, is_no_worse, log_score
-from rightsizer.sizing.workload_family import Activity
+from rightsizer.sizing.workload_family import WorkloadActivity
 
 __all__ = ["Judged", "error_of", "left_out"]
 
@@ -23,7 +23,7 @@ class Judged:
     log_error: float
 
 
-def left_out(cells: Sequence[Cell], activity: Activity) -> Iterator[Judged]:
+def left_out(cells: Sequence[Cell], activity: WorkloadActivity) -> Iterator[Judged]:
     """Every pair under each of the three ways to leave it out of the fit."""
     for gpu in sorted({gpu for cell in cells for gpu in cell.logs}):
         fit = fit_cells([cell.without(gpu) for cell in cells], activity)

@@ -15,19 +15,19 @@ from typing import Final
 from evaluation.mlperf import Cell
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import RatioFit
-from rightsizer.sizing.ratio_features import board_features
+from rightsizer.sizing.ratio import board_features
 from rightsizer.sizing.workload_family import (
     COMPUTE_SHARES,
     USUAL_COMPUTE_SHARE,
-    Activity,
-    Family,
-    Workload,
+    ComparedWorkload,
+    ModelKind,
+    WorkloadActivity,
 )
 
 __all__ = ["PRIORS", "fit_cells"]
 
-PRIORS: Final[Mapping[Activity, Mapping[str, float]]] = {
-    Activity.INFERENCE: {
+PRIORS: Final[Mapping[WorkloadActivity, Mapping[str, float]]] = {
+    WorkloadActivity.INFERENCE: {
         "compute": 0.46,
         "bandwidth": 0.29,
         "power": 0.25,
@@ -35,7 +35,7 @@ PRIORS: Final[Mapping[Activity, Mapping[str, float]]] = {
         "other_vendor": -0.2,
         "llm": 1.0,
     },
-    Activity.TRAINING: {
+    WorkloadActivity.TRAINING: {
         "compute": 0.45,
         "bandwidth": 0.4,
         "power": 0.3,
@@ -61,7 +61,7 @@ Name = tuple[str, ...]
 Features = dict[Name, float]
 
 
-def fit_cells(cells: Sequence[Cell], activity: Activity) -> RatioFit:
+def fit_cells(cells: Sequence[Cell], activity: WorkloadActivity) -> RatioFit:
     """The fit, without errors."""
     cells = [cell for cell in cells if len(cell.logs) > 1]
     rows = [_rows(cell) for cell in cells]
@@ -82,22 +82,22 @@ def _measurement(cell: Cell) -> tuple[str, ...]:
     return (cell.round, cell.benchmark, cell.count)
 
 
-def _prior(name: Name, activity: Activity) -> float:
+def _prior(name: Name, activity: WorkloadActivity) -> float:
     if name[0] != "figure":
         return 0.0
     if len(name) == 2:
         return PRIORS[activity][name[1]]
-    return _tilt(name[1], activity, Family(name[2]))
+    return _tilt(name[1], activity, ModelKind(name[2]))
 
 
-def _tilt(figure: str, activity: Activity, family: Family) -> float:
+def _tilt(figure: str, activity: WorkloadActivity, family: ModelKind) -> float:
     share = COMPUTE_SHARES[activity].get(family, USUAL_COMPUTE_SHARE)
     moved = _EXPONENT_PER_SHARE * (share - USUAL_COMPUTE_SHARE)
     return {"compute": moved, "bandwidth": -moved}.get(figure, 0.0)
 
 
 @cache
-def _figures(gpu: str, workload: Workload) -> Mapping[str, float]:
+def _figures(gpu: str, workload: ComparedWorkload) -> Mapping[str, float]:
     return board_features(built_in().get(gpu), workload)
 
 
@@ -191,7 +191,7 @@ def _eliminated(left: list[list[float]], right: list[float]) -> list[float]:
     return solution
 
 
-def _as_fit(found: Mapping[Name, float], activity: Activity) -> RatioFit:
+def _as_fit(found: Mapping[Name, float], activity: WorkloadActivity) -> RatioFit:
     exponents = dict(PRIORS[activity])
     families = {
         str(family): {

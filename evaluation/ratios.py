@@ -21,8 +21,8 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.ratio_table import built_in_ratios
-from rightsizer.edge.yaml import dump_yaml
-from rightsizer.sizing.workload_family import Activity
+from rightsizer.io.yaml import dump_yaml
+from rightsizer.sizing.workload_family import WorkloadActivity
 
 __all__ = ["HEADER", "evaluate", "fitted_errors", "packaged_form"]
 
@@ -71,7 +71,7 @@ def evaluate(options: Options) -> Iterator[str]:
         yield f"Skipped: RIGHTSIZER_TRUTH does not name a folder with `{FILE}`.\n"
         return
     yield "Derived from MLCommons results; ratios are not verified by MLCommons.\n"
-    for activity in Activity:
+    for activity in WorkloadActivity:
         cells = read_cells(options.truth / FILE, activity)
         judged = list(left_out(cells, activity))
         rows = [*_baselines(cells), *_fitted(judged)]
@@ -97,7 +97,7 @@ def fitted_errors(judged: Sequence[Judged]) -> dict[str, float]:
 def packaged_form(file: Path) -> dict[str, Any]:
     """The packaged file as fitted on a file of results."""
     activities = {}
-    for activity in Activity:
+    for activity in WorkloadActivity:
         cells = read_cells(file, activity)
         fit = fit_cells(cells, activity)
         activities[str(activity)] = {

@@ -8,15 +8,15 @@ from functools import partial
 from typing import Final
 
 from evaluation.fleet_trace import Pod
-from rightsizer.advice.recommender import judge_all
+from rightsizer.advice.engine import judge_all
 from rightsizer.advice.rules import idle
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import Case
-from rightsizer.domain.state import IDLE_STATES, State, Tier
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case
+from rightsizer.model.state import IDLE_STATES, State, Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 __all__ = [
     "MINUTE",
@@ -153,7 +153,7 @@ class WatchedIdleness:
                 self.sure[kind] += judged.finding.confidence >= _MINIMUM_CONFIDENCE
 
 
-def _unsure(workload: Workload | None, settings: idle.IdleSettings) -> Conduct:
+def _unsure(workload: Workload | None, settings: idle.IdleSettings) -> OpeningPolicy:
     return replace(idle.conduct(workload, settings), minimum_confidence_ratio=0.0)
 
 

@@ -8,8 +8,8 @@ from evaluation.reclaim import MINUTE, SOON
 from measured import table
 from rightsizer.advice.resumption import IdleGap, idle_gaps, resumption
 from rightsizer.advice.rules.idle import IdleSettings
-from rightsizer.domain.block import BLOCK_SPAN, Block
-from rightsizer.domain.units import Nanoseconds, seconds
+from rightsizer.model.block import BLOCK_SPAN, Block
+from rightsizer.model.units import Nanoseconds, seconds
 
 __all__ = ["AGES", "Forecast", "Spell", "calibration", "forecasts", "pooled", "spells_of"]
 

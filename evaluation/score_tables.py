@@ -8,8 +8,8 @@ from evaluation.claims import at_rest_or_at_work
 from evaluation.confusion import Confusion, Detection
 from evaluation.scores import OURS, Scores
 from measured import table
-from rightsizer.domain.state import Condition, Tier
-from rightsizer.domain.units import seconds
+from rightsizer.model.state import Condition, Tier
+from rightsizer.model.units import seconds
 
 __all__ = ["baselines", "by_scenario", "by_state", "by_tier", "conditions"]
 

@@ -6,8 +6,8 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from evaluation.confusion import Confusion, Detection
-from rightsizer.domain.state import Condition, Tier
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.model.state import Condition, Tier
+from rightsizer.model.units import Nanoseconds
 
 __all__ = ["OURS", "Key", "Scores"]
 

@@ -13,10 +13,10 @@ from evaluation.serving_offline import OFFLINE_FILE, distance, offline_rows, pre
 from evaluation.serving_truth import FILE, Row, read_rows
 from measured import quantile, table
 from rightsizer.catalogue.precision import Precision
-from rightsizer.sizing.estimate import Interval
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.serving import Serving
-from rightsizer.sizing.serving_settings import ServingSettings
+from rightsizer.sizing.settings import ServingModelSettings
 
 __all__ = ["closed_form_ms", "evaluate"]
 
@@ -219,7 +219,7 @@ def _offline(path: Path) -> Iterator[str]:
     cells = (
         (row.board.key, row.round, f"{row.tokens_per_second:.0f}", f"{rate:.0f}")
         for row in rows
-        for rate in (predicted(row.board, ServingSettings()),)
+        for rate in (predicted(row.board, ServingModelSettings()),)
     )
     yield table(cells, ("llama2-70b Offline", "round", "tokens/s a GPU", "predicted"))
     errors = {
@@ -251,7 +251,7 @@ def _first(judged: Sequence[Judged]) -> list[float]:
     return [_apart(serving.ttft_ms.value, row.ttft_ms) for row, serving in judged]
 
 
-def _holds(interval: Interval, measured: float) -> bool:
+def _holds(interval: EstimateInterval, measured: float) -> bool:
     return interval.low <= measured <= interval.high
 
 

@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from evaluation.serving_truth import Row
 from rightsizer.sizing.serving import Serving, serve
-from rightsizer.sizing.serving_settings import ServingSettings
+from rightsizer.sizing.settings import ServingModelSettings
 
 __all__ = ["Constants", "Linear", "fit", "fit_bunching"]
 
@@ -29,15 +29,15 @@ class Constants:
     @classmethod
     def of_product(cls) -> Self:
         """Those that are in use."""
-        settings = ServingSettings()
+        settings = ServingModelSettings()
         beside = settings.request_layer_seconds
         return cls(round(1e6 * settings.layer_seconds), round(1e9 * beside))
 
     @property
-    def settings(self) -> ServingSettings:
+    def settings(self) -> ServingModelSettings:
         """In place of those in use."""
         return replace(
-            ServingSettings(),
+            ServingModelSettings(),
             layer_seconds=self.layer / 1e6,
             request_layer_seconds=self.request / 1e9,
         )
@@ -82,7 +82,7 @@ def fit_bunching(rows: Sequence[Row]) -> float:
     """The bunching of prompts with the least mean absolute error of the time to the first token."""
 
     def loss(ratio: float) -> float:
-        settings = replace(ServingSettings(), bunching_ratio=ratio)
+        settings = replace(ServingModelSettings(), bunching_ratio=ratio)
         return sum(
             abs(math.log(_served(row, settings).ttft_ms.value / row.ttft_ms)) for row in rows
         )
@@ -103,5 +103,5 @@ def _loss(rows: Sequence[Linear], constants: Constants) -> float:
     return sum(abs(row.error(constants)) for row in rows)
 
 
-def _served(row: Row, settings: ServingSettings) -> Serving:
+def _served(row: Row, settings: ServingModelSettings) -> Serving:
     return serve(row.requirement, row.board, row.layout, row.concurrency, settings=settings)

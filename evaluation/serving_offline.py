@@ -16,14 +16,13 @@ from typing import Final
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.precision import Precision
-from rightsizer.sizing.best_concurrency import best_concurrency
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.requirement import Load, Parallelism, Precisions, Requirement
-from rightsizer.sizing.serving import Server
+from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import serving_memory
-from rightsizer.sizing.serving_settings import ServingSettings
+from rightsizer.sizing.settings import ServingModelSettings
 
 __all__ = ["OFFLINE_FILE", "Offline", "distance", "offline_rows", "predicted"]
 
@@ -31,7 +30,7 @@ OFFLINE_FILE: Final = "mlperf.csv.gz"
 _MODEL: Final = Transformer(
     layers=80, hidden=8192, heads=64, kv_heads=8, ffn=28672, vocab=32000, name="Llama-2-70B"
 )
-_LOAD: Final = Load(294.0, 294.0)
+_LOAD: Final = RequestLoad(294.0, 294.0)
 """Mean tokens of the benchmark's prompts and answers (OpenOrca; MLPerf inference rules)."""
 _REQUESTS: Final = 2048
 _GROUPS: Final = (1, 2, 4, 8)
@@ -60,19 +59,19 @@ def offline_rows(path: Path) -> list[Offline]:
     ]
 
 
-def predicted(board: Board, settings: ServingSettings) -> float:
+def predicted(board: Board, settings: ServingModelSettings) -> float:
     """Tokens a second of one GPU, in the layout that is best for it and fp4 or fp8; 0 for none."""
     return max(_rates(board, replace(settings, requests_maximum=_REQUESTS)))
 
 
-def distance(rows: list[Offline], settings: ServingSettings) -> float:
+def distance(rows: list[Offline], settings: ServingModelSettings) -> float:
     """The median of |ln(predicted / measured)|."""
     return median(
         abs(math.log(predicted(row.board, settings) / row.tokens_per_second)) for row in rows
     )
 
 
-def _rates(board: Board, settings: ServingSettings) -> Iterator[float]:
+def _rates(board: Board, settings: ServingModelSettings) -> Iterator[float]:
     has_fp4 = board.peak(Precision.FP4) is not None
     weights = NumberFormat.NVFP4 if has_fp4 else NumberFormat.FP8
     requirement = Requirement(_MODEL, precision=Precisions(weights, NumberFormat.FP8), load=_LOAD)

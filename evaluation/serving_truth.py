@@ -10,7 +10,7 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.requirement import Load, Parallelism, Precisions, Requirement
+from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 
 __all__ = ["FILE", "Row", "read_rows"]
 
@@ -91,7 +91,7 @@ def _row(values: dict[str, str]) -> Row:
         requirement=Requirement(
             _MODELS[name],
             precision=Precisions(weights, _KV_FORMATS.get(name, NumberFormat.BF16)),
-            load=Load(float(values["isl"]), float(values["osl"])),
+            load=RequestLoad(float(values["isl"]), float(values["osl"])),
         ),
         layout=Parallelism(int(values["tp_size"]), int(values["pp_size"])),
         concurrency=float(values["batch_size"]),

@@ -14,13 +14,14 @@ from typing import Final
 
 from evaluation.fleet_trace import Pod, closed_windows, pods
 from measured import quantile, table
-from rightsizer.accounting.builder import WindowBuilder
-from rightsizer.accounting.decay import DecayedDemands, DecaySettings
-from rightsizer.accounting.provisioning import ProvisioningSettings, provision
-from rightsizer.domain.state import Resource
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Allocator
+from rightsizer.accounting.device_windows import DecayedDemands
+from rightsizer.accounting.provisioning import provision
+from rightsizer.accounting.settings import DecaySettings, ProvisioningSettings
+from rightsizer.accounting.window_builder import WindowBuilder
+from rightsizer.model.state import Resource
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Allocator
 
 __all__ = ["BASELINES", "OURS", "Score", "Sizer", "evaluate", "needs_of", "scores_of"]
 

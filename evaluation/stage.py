@@ -10,11 +10,11 @@ from evaluation.places import in_place
 from evaluation.profiled import with_dcgm
 from evaluation.variation import varied
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, nanoseconds
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import Condition, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["Moment", "Truth", "moments"]
 

@@ -16,7 +16,7 @@ from evaluation.score_tables import (
     conditions,
 )
 from evaluation.scores import Scores
-from rightsizer.domain.errors import RightsizerError
+from rightsizer.model.errors import RightsizerError
 
 __all__ = ["evaluate"]
 

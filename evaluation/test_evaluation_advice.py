@@ -7,7 +7,7 @@ import pytest
 from evaluation.advice_stream import Outcome
 from evaluation.findings import Stream, live
 from evaluation.options import FIRST_SCORED_SEED, SCENARIOS
-from rightsizer.domain.state import Tier
+from rightsizer.model.state import Tier
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -5,9 +5,9 @@ from typing import Final
 import pytest
 
 from evaluation.long_run import Month, Wall, live_a_month
-from rightsizer.domain.advice import AdviceEventKind, AdviceState
-from rightsizer.publish.grafana.note import Note
-from rightsizer.publish.grafana.outbox import MemoryOutbox
+from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.notify.grafana.annotation_body import AnnotationBody
+from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -64,10 +64,10 @@ def test_it_neither_nags_nor_flaps(month: Month) -> None:
 
 def test_the_wall_sees_what_is_told_twice_or_ends_without_a_beginning() -> None:
     """Else the counts above could not fail."""
-    wall, outbox = Wall(), MemoryOutbox()
+    wall, outbox = Wall(), MemoryAnnotationOutbox()
     tags = ("rightsizer", "advice:x", "event:opened")
-    opened = Note("x", "opened", 1, 1, tags, "")
-    closed = Note("x", "closed", 2, 3, tags, "")
+    opened = AnnotationBody("x", "opened", 1, 1, tags, "")
+    closed = AnnotationBody("x", "closed", 2, 3, tags, "")
     outbox.put([opened, opened, closed])
     wall.take(outbox)
 

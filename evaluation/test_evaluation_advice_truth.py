@@ -10,11 +10,11 @@ from evaluation.options import SCENARIOS
 from evaluation.stage import Truth
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import RULE
-from rightsizer.domain.finding import Reason
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
-from rightsizer.telemetry.simulated.scenario import packaged_scenarios
+from rightsizer.model.finding import Reason
+from rightsizer.model.state import Condition, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.simulator.scenario_files import packaged_scenarios
 
 MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 BUSY: Final[Truth] = (State.COMPUTE_BOUND, frozenset())

@@ -18,9 +18,9 @@ from evaluation.autoscale_replay import (
 from evaluation.fleet_group import Group, group_of
 from evaluation.made_trace import START, STEP_SECONDS, pod, wave, write_trace
 from rightsizer.advice.autoscale_schedule import ScalingSettings
-from rightsizer.domain.finding import Action, FindingKind, Option, Reason, Risk
-from rightsizer.domain.state import State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.finding import Action, FindingKind, Option, Reason, Risk
+from rightsizer.model.state import State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
 DIURNAL: Final = finding(

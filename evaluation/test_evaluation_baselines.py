@@ -8,11 +8,11 @@ import pytest
 from evaluation.baselines import BASELINES, Baseline, Sight, Watched
 from evaluation.watch import Watch
 from readings import HELD, SECOND, gpu, snapshot
-from rightsizer.domain.reading import Process, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import State
-from rightsizer.domain.units import seconds
+from rightsizer.model.reading import Process, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import State
+from rightsizer.model.units import seconds
 
 MINUTE: Final = 60.0
 AT_REST: Final = Watched(

@@ -14,11 +14,11 @@ from evaluation.variation import varied
 from readings import TRAINING, gpu, snapshot
 from rightsizer.accounting.signals import tier_of
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Condition, State, Tier
-from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import Condition, State, Tier
+from rightsizer.simulator.scenario_reader import load_scenario
 
 TICK: Final = 1201
 TICKS: Final = 60

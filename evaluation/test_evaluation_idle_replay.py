@@ -13,8 +13,8 @@ from evaluation.idle_replay import RULES_OF_OTHERS, evaluate, tallies
 from evaluation.made_trace import START, pod, wave, write_trace
 from evaluation.reclaim import MINUTE, Kind, Tally, WatchedIdleness, quiet_times
 from evaluation.resume_replay import Spell, calibration, forecasts, pooled, spells_of
-from rightsizer.domain.block import BLOCK_SPAN, Block
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.model.block import BLOCK_SPAN, Block
+from rightsizer.model.workload import WorkloadClass
 
 GAP: Final = 3 * MINUTE
 HALF_HOUR: Final = partial(quiet_times, below=BUSY_RATIO, window=30 * MINUTE, gap=GAP)

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from evaluation.options import Options
 from evaluation.quantiles import evaluate, exact_quantile, worst_error_bins
-from rightsizer.domain.histogram import Histogram
+from rightsizer.model.histogram import Histogram
 
 READINGS: Final = st.lists(
     st.tuples(st.floats(0.0, 1.0), st.integers(1, 10**12)), min_size=1, max_size=60

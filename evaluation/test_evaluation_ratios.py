@@ -13,8 +13,8 @@ from evaluation.options import Options
 from evaluation.ratio_errors import error_of
 from evaluation.ratio_fit import fit_cells
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.sizing.ratio_features import board_features
-from rightsizer.sizing.workload_family import Activity, parse_workload
+from rightsizer.sizing.ratio import board_features
+from rightsizer.sizing.workload_family import WorkloadActivity, parse_workload
 
 GPUS = ("T4", "A10", "A30", "A100-SXM4-80GB", "H100-SXM5-80GB", "L4", "L40S", "B200")
 WORKLOAD = parse_workload("inference-cnn")
@@ -36,7 +36,7 @@ def planted(name: str, own: dict[str, float]) -> Cell:
 def test_more_cells_move_the_fit_to_what_was_planted() -> None:
     """A priori exponents give way to what is measured, the more the more there is of it."""
     few, many = (
-        fit_cells([planted(str(each), {}) for each in range(count)], Activity.INFERENCE)
+        fit_cells([planted(str(each), {}) for each in range(count)], WorkloadActivity.INFERENCE)
         for count in (2, 40)
     )
     pair = next(pairs([planted("other", {})]))
@@ -49,7 +49,7 @@ def test_a_boards_own_way_takes_more_than_one_cell() -> None:
     one, all_cells = (
         fit_cells(
             [planted(str(at), {"L4": 0.4} if at < often else {}) for at in range(40)],
-            Activity.INFERENCE,
+            WorkloadActivity.INFERENCE,
         ).beyond("L4", "cnn")
         for often in (1, 40)
     )
@@ -59,7 +59,8 @@ def test_a_boards_own_way_takes_more_than_one_cell() -> None:
 def test_repeats_of_a_measurement_count_once() -> None:
     """Forty cells of one round move the fit no further than one does."""
     one, repeated = (
-        fit_cells([planted("v1", {"L4": 0.4})] * count, Activity.INFERENCE) for count in (1, 40)
+        fit_cells([planted("v1", {"L4": 0.4})] * count, WorkloadActivity.INFERENCE)
+        for count in (1, 40)
     )
     assert repeated.beyond("L4", "cnn") == pytest.approx(one.beyond("L4", "cnn"))
 
@@ -67,7 +68,7 @@ def test_repeats_of_a_measurement_count_once() -> None:
 def test_boards_nobody_measured_share_their_architecture() -> None:
     """What an L4 and an L40S do beyond their figures tells of other boards of theirs."""
     plain, faster = (
-        fit_cells([planted(str(each), own) for each in range(20)], Activity.INFERENCE)
+        fit_cells([planted(str(each), own) for each in range(20)], WorkloadActivity.INFERENCE)
         for own in ({}, {"L4": 0.3, "L40S": 0.3})
     )
     gained = {
@@ -79,7 +80,7 @@ def test_boards_nobody_measured_share_their_architecture() -> None:
 
 def test_families_nobody_measured_keep_what_is_known_before() -> None:
     """Encoders go by compute more than graphs do, whatever was measured on a network of another."""
-    fit = fit_cells([planted("v1", {})], Activity.INFERENCE)
+    fit = fit_cells([planted("v1", {})], WorkloadActivity.INFERENCE)
     assert fit.exponent("compute", "diffusion") > fit.exponent("compute", "graph")
     assert fit.exponent("bandwidth", "diffusion") < fit.exponent("bandwidth", "graph")
 
@@ -100,12 +101,12 @@ def test_cells_are_medians_of_one_benchmark(tmp_path: Path) -> None:
     ]
     file = tmp_path / FILE
     file.write_bytes(gzip.compress("\n".join([HEAD, *lines]).encode()))
-    (cell,) = read_cells(file, Activity.INFERENCE)
+    (cell,) = read_cells(file, WorkloadActivity.INFERENCE)
     assert cell.workload.name == "inference-cnn"
     assert cell.logs["T4"] == pytest.approx(math.log(200))
     (pair,) = pairs([cell])
     assert abs(pair.log_ratio) == pytest.approx(math.log(1.5))
-    assert read_cells(file, Activity.TRAINING) == ()
+    assert read_cells(file, WorkloadActivity.TRAINING) == ()
 
 
 def test_without_the_truth_evaluations_say_so(tmp_path: Path) -> None:

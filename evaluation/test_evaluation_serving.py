@@ -13,7 +13,7 @@ from evaluation.serving_fit import Constants, Linear, fit
 from evaluation.serving_offline import OFFLINE_FILE, offline_rows, predicted
 from evaluation.serving_truth import FILE, Row, read_rows
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.serving_settings import ServingSettings
+from rightsizer.sizing.settings import ServingModelSettings
 
 HEADER = (
     "silicon_data_source,model_path,system,precision,mode,isl,osl,batch_size,tp_size,pp_size,"
@@ -150,7 +150,7 @@ def test_offline_rows_are_the_median_over_systems(tmp_path: Path) -> None:
     [row] = offline_rows(path)
 
     assert (row.board.key, row.tokens_per_second) == ("B200", 13000)
-    assert 4000 < predicted(row.board, ServingSettings()) < 13000
+    assert 4000 < predicted(row.board, ServingModelSettings()) < 13000
 
 
 @pytest.mark.parametrize("folder", [None, Path("/nonexistent")])

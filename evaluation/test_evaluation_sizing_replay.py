@@ -17,12 +17,12 @@ from evaluation.sizing_replay import (
     needs_of,
     scores_of,
 )
-from rightsizer.accounting.accounts import CURRENT, Accounts
-from rightsizer.accounting.provisioning import ProvisioningSettings
+from rightsizer.accounting.node_accounts import CURRENT_WINDOW, NodeAccounts
+from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.state import Resource
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.model.state import Resource
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.recordings.source import open_recording
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _NOON: Final = START * NANOSECONDS_PER_SECOND + 12 * _HOUR
@@ -55,7 +55,7 @@ def test_our_need_is_the_one_that_the_accounts_publish(trace: Path) -> None:
 
 def _published(trace: Path, until: Nanoseconds) -> float | None:
     columns = Path(__file__).parents[1] / "config" / "columns" / "alibaba-genai-2026.yaml"
-    accounts = Accounts()
+    accounts = NodeAccounts()
     source = open_recording(
         [trace / "gpu_duty_cycle_pct.csv.gz"], catalogue=built_in(), columns=columns
     )
@@ -63,7 +63,7 @@ def _published(trace: Path, until: Nanoseconds) -> float | None:
         accounts.post(snapshot)
     accounts.post(snapshot) if snapshot is not None else None
     source.close()
-    return accounts.provisioning("awake")[CURRENT].resources[Resource.COMPUTE].need
+    return accounts.provisioning("awake")[CURRENT_WINDOW].resources[Resource.COMPUTE].need
 
 
 def test_nothing_is_said_within_the_warm_up_or_without_work(trace: Path) -> None:

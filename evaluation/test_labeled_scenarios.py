@@ -10,9 +10,9 @@ from evaluation.judging import judge
 from evaluation.options import FIRST_SCORED_SEED, SCENARIOS
 from evaluation.scores import OURS, Scores
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.state import ACTIVE_STATES, Condition, Tier
-from rightsizer.telemetry.simulated.plan import Scenario
-from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.model.state import ACTIVE_STATES, Condition, Tier
+from rightsizer.simulator.scenario import SimulatedScenario
+from rightsizer.simulator.scenario_reader import load_scenario
 
 FILES: Final = sorted(SCENARIOS.glob("*.yaml"))
 TICK: Final = 1201
@@ -23,7 +23,7 @@ FOLLOWING_FROM_PHYSICS: Final = {
 BOARDS: Final = ("V100", "T4", "A100", "L4", "L40S", "H100", "H200", "B200", "RTX4090")
 
 
-def loaded() -> dict[str, Scenario]:
+def loaded() -> dict[str, SimulatedScenario]:
     """All of them by the name of the file."""
     catalogue = built_in()
     return {file.stem: load_scenario(str(file), catalogue) for file in FILES}

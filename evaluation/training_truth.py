@@ -10,17 +10,11 @@ from typing import Final
 from evaluation.options import Options
 from measured import quantile, table
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.sizing.estimate import Interval
-from rightsizer.sizing.requirement import (
-    Parallelism,
-    Recompute,
-    Requirement,
-    Task,
-    Training,
-)
-from rightsizer.sizing.shape import TransformerDescription, complete
-from rightsizer.sizing.training import train
-from rightsizer.sizing.training_settings import TrainingSettings
+from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Requirement, Training
+from rightsizer.sizing.settings import TrainingSettings
+from rightsizer.sizing.training import training_rate
 
 __all__ = ["FILE", "evaluate", "refitted"]
 
@@ -105,9 +99,9 @@ def _off(row: Row, settings: TrainingSettings) -> float:
     return abs(math.log(rate / float(row["tokens_per_s_per_gpu"])))
 
 
-def _rate(row: Row, settings: TrainingSettings) -> Interval:
+def _rate(row: Row, settings: TrainingSettings) -> EstimateInterval:
     """Of one GPU."""
-    model = complete(TransformerDescription(parameters=float(row["params"])))
+    model = completed_shape(TransformerDescription(parameters=float(row["params"])))
     recompute = Recompute.FULL if row["activation_ckpt"] == "True" else Recompute.NONE
     training = Training(
         micro_batch=int(row["micro_batch"]),
@@ -116,9 +110,9 @@ def _rate(row: Row, settings: TrainingSettings) -> Interval:
         recompute=recompute,
         zero_stage=3,
     )
-    requirement = Requirement(model, Task.TRAINING, training=training)
+    requirement = Requirement(model, ModelTask.TRAINING, training=training)
     layout = Parallelism(data=int(row["n_gpus"]))
-    made = train(requirement, built_in().get(row["gpu_key"]), layout, settings)
+    made = training_rate(requirement, built_in().get(row["gpu_key"]), layout, settings)
     return made.tokens_per_second.scaled(1.0 / layout.gpus)
 
 

@@ -8,8 +8,8 @@ from dataclasses import fields, replace
 from random import Random
 from typing import Final
 
-from rightsizer.telemetry.simulated.activity import Activity
-from rightsizer.telemetry.simulated.plan import Host, Phase, Scenario, Task
+from rightsizer.simulator.activity import KernelActivity
+from rightsizer.simulator.scenario import HostLoad, SimulatedScenario, SimulatedTask, TaskPhase
 
 __all__ = ["varied"]
 
@@ -18,22 +18,26 @@ _SPREAD_OF_GAPS: Final = 0.3
 _SPREAD_OF_LENGTHS: Final = 0.3
 _SPREAD_OF_PRESSURE: Final = 0.2
 _HALF: Final = 0.5
-_RATIOS: Final = tuple(field.name for field in fields(Activity))
+_RATIOS: Final = tuple(field.name for field in fields(KernelActivity))
 
 
-def varied(scenario: Scenario, seed: int) -> Scenario:
+def varied(scenario: SimulatedScenario, seed: int) -> SimulatedScenario:
     """The scenario with a seed, its activities, lengths of phases and host loads changed by it."""
     random = Random(f"{scenario.name} {seed}")
-    activities: dict[Activity, Activity] = {}
+    activities: dict[KernelActivity, KernelActivity] = {}
     tasks = tuple(_task(task, random, activities) for task in scenario.tasks)
     return replace(scenario, seed=seed, tasks=tasks)
 
 
-def _task(task: Task, random: Random, activities: dict[Activity, Activity]) -> Task:
+def _task(
+    task: SimulatedTask, random: Random, activities: dict[KernelActivity, KernelActivity]
+) -> SimulatedTask:
     return replace(task, phases=tuple(_phase(phase, random, activities) for phase in task.phases))
 
 
-def _phase(phase: Phase, random: Random, activities: dict[Activity, Activity]) -> Phase:
+def _phase(
+    phase: TaskPhase, random: Random, activities: dict[KernelActivity, KernelActivity]
+) -> TaskPhase:
     # One activity is the same kernels wherever it occurs.
     if phase.activity not in activities:
         activities[phase.activity] = _activity(phase.activity, random)
@@ -45,13 +49,13 @@ def _phase(phase: Phase, random: Random, activities: dict[Activity, Activity]) -
     )
 
 
-def _activity(activity: Activity, random: Random) -> Activity:
+def _activity(activity: KernelActivity, random: Random) -> KernelActivity:
     return replace(activity, **{name: _moved(getattr(activity, name), random) for name in _RATIOS})
 
 
-def _host(host: Host, random: Random) -> Host:
+def _host(host: HostLoad, random: Random) -> HostLoad:
     factor = _factor(random, _SPREAD_OF_PRESSURE)
-    return Host(
+    return HostLoad(
         cpu=_moved(host.cpu, random),
         cpu_pressure=min(1.0, host.cpu_pressure * factor),
         io_pressure=min(1.0, host.io_pressure * factor),

@@ -5,10 +5,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from evaluation.baselines import Sight, Watched
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import seconds
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import seconds
 
 __all__ = ["Watch"]
 

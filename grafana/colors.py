@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rightsizer.domain.state import Cause, Condition, State
+from rightsizer.model.state import Cause, Condition, State
 
 __all__ = [
     "AMBER",

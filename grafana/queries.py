@@ -6,8 +6,9 @@ from grafana_foundation_sdk.builders.prometheus import Dataquery
 from grafana_foundation_sdk.models.common import DataSourceRef
 from grafana_foundation_sdk.models.prometheus import PromQueryFormat
 
-from rightsizer.domain.metric import METRICS, MetricKind
-from rightsizer.domain.state import State
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_family import MetricKind
+from rightsizer.model.state import State
 
 __all__ = [
     "BY_ADVICE",

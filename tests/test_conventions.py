@@ -14,7 +14,7 @@ from typing import Final
 import pytest
 
 import rightsizer
-from rightsizer.domain.settings import Bounds, bounds_of
+from rightsizer.model.settings import Bounds, bounds_of
 
 ROOT: Final = Path(__file__).parent.parent
 PROGRAMS: Final = ("tests", "evaluation", "benchmarks")

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 import cli_reference
-from rightsizer.cli.command import Command
 from rightsizer.cli.commands import all_commands
+from rightsizer.console.command import Command
 
 ROOT: Final = Path(__file__).parent.parent
 DOCS: Final = ROOT / "docs"

@@ -1,5 +1,3 @@
 """Rightsizer: accounts for every second of every GPU and says what size it should have been."""
 
-__all__ = ["__version__"]
-
 __version__ = "0.1.0"

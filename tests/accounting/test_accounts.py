@@ -19,19 +19,24 @@ from readings import (
     snapshot,
     workload,
 )
-from rightsizer.accounting.accounts import CURRENT, DAY, WEEK, Accounts
-from rightsizer.accounting.window_form import decode, encode
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.workload import Allocator, Holding, Workload
+from rightsizer.accounting.node_accounts import (
+    CURRENT_WINDOW,
+    DAY_WINDOW,
+    WEEK_WINDOW,
+    NodeAccounts,
+)
+from rightsizer.accounting.window_codec import decode_window, encode_window
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Resource, State
+from rightsizer.model.workload import Allocator, Holding, Workload
 
 GPU = gpu()
 JOB, NEXT = workload("job"), workload("next")
 
 
 def live(
-    accounts: Accounts,
+    accounts: NodeAccounts,
     seconds: Sequence[float],
     readings: Mapping[Device, Signals],
     holders: Mapping[Device, Workload] | None = None,
@@ -50,7 +55,7 @@ def ticks(start: int, end: int, step: int = 10) -> list[int]:
 
 def test_accounts_of_a_device_agree() -> None:
     """Counters, the whole, the day and the strip tell of the same seconds."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 1000), {GPU: HELD})
     live(accounts, ticks(1010, 3000), {GPU: TRAINING})
     expected = {State.IDLE_HELD: 1000 * SECOND, State.COMPUTE_BOUND: 2000 * SECOND}
@@ -68,7 +73,7 @@ def test_accounts_of_a_device_agree() -> None:
 
 def test_closed_windows_are_handed_over_once() -> None:
     """What a history was given is not given again; what still runs is apart."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 700), {GPU: HELD})
     closed = accounts.take_closed()
     assert [(window.start, window.end) for window in closed] == [
@@ -82,10 +87,10 @@ def test_closed_windows_are_handed_over_once() -> None:
 
 def test_gauges_of_three_windows() -> None:
     """A day, a week, and what is needed now; memory counts by the most of the week."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 7200), {GPU: TRAINING}, {GPU: JOB})
     found = accounts.provisioning(GPU.uuid)
-    assert found.keys() == {DAY, WEEK, CURRENT}
+    assert found.keys() == {DAY_WINDOW, WEEK_WINDOW, CURRENT_WINDOW}
     for fit in found.values():
         assert fit.resources[Resource.MEMORY].demand == 0.5
         assert fit.resources[Resource.COMPUTE].demand == 0.8
@@ -96,7 +101,7 @@ def test_current_demand_fades_and_current_memory_does_not() -> None:
     """Three busy hours four days ago count in the week; their memory may be needed again."""
     peak = {**TRAINING, Signal.SM_ACTIVE: 1.0, Signal.MEMORY_USED_BYTES: 72 * GIBIBYTE}
     calm = {**TRAINING, Signal.SM_ACTIVE: 0.6, Signal.MEMORY_USED_BYTES: 8 * GIBIBYTE}
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 3 * 3600, 25), {GPU: peak}, {GPU: JOB})
     live(accounts, ticks(3 * 3600 + 25, 5 * 86_400, 25), {GPU: calm}, {GPU: JOB})
     found = accounts.provisioning(GPU.uuid)
@@ -104,12 +109,16 @@ def test_current_demand_fades_and_current_memory_does_not() -> None:
         name: [fit.resources[each].demand for each in (Resource.COMPUTE, Resource.MEMORY)]
         for name, fit in found.items()
     }
-    assert demands == {DAY: [0.75, 0.1], WEEK: [1.0, 0.9], CURRENT: [0.75, 0.9]}
+    assert demands == {
+        DAY_WINDOW: [0.75, 0.1],
+        WEEK_WINDOW: [1.0, 0.9],
+        CURRENT_WINDOW: [0.75, 0.9],
+    }
 
 
 def test_holder_of_the_larger_part_answers_for_a_shared_device() -> None:
     """A small guest does not take over the advice."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     shared = (Holding(NEXT, 0.2), Holding(JOB, 0.7))
     for at in ticks(0, 100):
         taken = snapshot(at, [GPU], {GPU: HELD}, interval_seconds=10.0)
@@ -120,19 +129,19 @@ def test_holder_of_the_larger_part_answers_for_a_shared_device() -> None:
 
 def test_nothing_is_known_of_a_device_before_its_first_entry() -> None:
     """One reading is no time yet."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, [0], {GPU: HELD})
     assert accounts.last(GPU.uuid) is None
     assert accounts.totals(GPU.uuid).state_seconds == {}
     assert accounts.open_windows() == []
-    assert accounts.provisioning(GPU.uuid)[DAY].overprovisioned is None
+    assert accounts.provisioning(GPU.uuid)[DAY_WINDOW].overprovisioned is None
 
 
 def test_case_is_all_that_a_workload_holds() -> None:
     """Its devices together; a device that nobody holds stands for itself."""
     devices = tuple(gpu(index) for index in range(4))
     holders = {devices[0]: JOB, devices[1]: NEXT, devices[2]: JOB}
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 100), dict.fromkeys(devices, HELD), holders)
     cases = accounts.cases(None, 0)
     assert [(case.key, [device.index for device in case.devices]) for case in cases] == [
@@ -150,14 +159,14 @@ def test_parent_of_mig_instances_is_no_case() -> None:
     """Its instances are."""
     parent = gpu(0, has_mig_instances=True)
     instance = gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {parent: HELD, instance: HELD})
     assert [case.key for case in accounts.cases(None, 0)] == ["MIG-0"]
 
 
 def test_evidence_begins_when_the_holder_took_the_device() -> None:
     """A job is not told of what the one before it did."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 3600), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(3610, 5400), {GPU: TRAINING}, {GPU: NEXT})
     (case,) = accounts.cases(3 * HOUR, EPOCH + 5400 * SECOND)
@@ -169,7 +178,7 @@ def test_evidence_begins_when_the_holder_took_the_device() -> None:
 
 def test_holder_stays_until_the_device_was_empty_for_a_while() -> None:
     """A device that is held by nobody known is still held; one that stays empty is nobody's."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(110, 200), {GPU: HELD})
     assert accounts.cases(None, 0)[0].workload == JOB
@@ -181,7 +190,7 @@ def test_holder_stays_until_the_device_was_empty_for_a_while() -> None:
 
 def test_a_device_at_work_is_not_empty_meanwhile() -> None:
     """Two empty moments far apart are no departure, whoever worked in between."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(110, 200), {GPU: EMPTY})
     live(accounts, ticks(210, 900), {GPU: TRAINING})
@@ -191,7 +200,7 @@ def test_a_device_at_work_is_not_empty_meanwhile() -> None:
 
 def test_a_holder_is_judged_though_the_clock_was_set_back() -> None:
     """Nobody took a device in the future."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 600), {GPU: HELD}, {GPU: JOB})
     for at in ticks(610, 1200):
         accounts.post(
@@ -210,7 +219,7 @@ def test_a_holder_is_judged_though_the_clock_was_set_back() -> None:
 
 def test_restart_of_the_holder_is_no_new_holder() -> None:
     """A service that is away for minutes keeps its evidence; another workload brings its own."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 3600), {GPU: TRAINING}, {GPU: JOB})
     live(accounts, ticks(3610, 3900), {GPU: EMPTY})
     live(accounts, ticks(3910, 5400), {GPU: TRAINING}, {GPU: JOB})
@@ -220,7 +229,7 @@ def test_restart_of_the_holder_is_no_new_holder() -> None:
 
 def test_need_begins_with_the_holder() -> None:
     """What the former holder asked for is not what this one needs."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, ticks(0, 3600), {GPU: TRAINING}, {GPU: JOB})
     (before,) = accounts.cases(HOUR, EPOCH + 3600 * SECOND)
     live(accounts, ticks(3610, 7200), {GPU: HELD}, {GPU: NEXT})
@@ -234,7 +243,7 @@ def test_allocator_of_the_holder_decides_on_memory() -> None:
     full = {**TRAINING, Signal.MEMORY_USED_BYTES: 76 * GIBIBYTE}
     serving = workload(allocator=Allocator.PREALLOCATING)
     for holder, is_preallocated in ((JOB, False), (serving, True)):
-        accounts = Accounts()
+        accounts = NodeAccounts()
         live(accounts, ticks(0, 900), {GPU: full}, {GPU: holder})
         (case,) = accounts.cases(HOUR, EPOCH + 900 * SECOND)
         assert case.provisioning[0].memory_is_preallocated == is_preallocated
@@ -242,14 +251,14 @@ def test_allocator_of_the_holder_decides_on_memory() -> None:
 
 def test_restart_changes_no_case() -> None:
     """Windows, devices and holders that went through a history are judged as before."""
-    steady, before = Accounts(), Accounts()
+    steady, before = NodeAccounts(), NodeAccounts()
     for accounts in (steady, before):
         live(accounts, ticks(0, 7200), {GPU: HELD}, {GPU: JOB})
-    after = Accounts()
+    after = NodeAccounts()
     for known in before.known_devices():
         after.restore_device(known)
     for window in (*before.take_closed(), *before.open_windows()):
-        after.restore(decode(window.uuid, encode(window)))
+        after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + 7200 * SECOND
     (was,), (found,) = steady.cases(HOUR, now), after.cases(HOUR, now)
     assert (found.key, found.workload, found.devices) == (was.key, was.workload, was.devices)
@@ -262,20 +271,20 @@ def test_restart_changes_no_case() -> None:
 
 def test_driver_that_is_late_costs_no_history() -> None:
     """Restored windows wait for their devices; snapshots without any throw nothing away."""
-    before, after = Accounts(), Accounts()
+    before, after = NodeAccounts(), NodeAccounts()
     live(before, ticks(0, 7200), {GPU: HELD})
     for window in before.take_closed():
         after.restore(window)
     live(after, ticks(7200, 7300), {})
     live(after, ticks(7310, 7400), {GPU: HELD})
-    assert after.provisioning(GPU.uuid)[DAY].coverage_ratio > 0.9
+    assert after.provisioning(GPU.uuid)[DAY_WINDOW].coverage_ratio > 0.9
     (case,) = after.cases(3 * HOUR, EPOCH + 7400 * SECOND)
     assert case.windows[0].known >= 6900 * SECOND
 
 
 def test_devices_that_come_and_go_do_not_pile_up() -> None:
     """A hundred thousand MIG instances of a year leave only the latest few."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     for number in range(500):
         device = gpu(0, uuid=f"MIG-{number}")
         live(accounts, [number * 20, number * 20 + 10], {device: HELD})

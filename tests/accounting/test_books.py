@@ -22,14 +22,14 @@ from readings import (
     snapshot,
     workload,
 )
-from rightsizer.accounting.books import Books
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
-from rightsizer.domain.units import nanoseconds
-from rightsizer.domain.workload import Allocator
+from rightsizer.accounting.entry_builder import EntryBuilder
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.entry import Entry
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.units import nanoseconds
+from rightsizer.model.workload import Allocator
 
 ACTIVITIES: Final = st.sampled_from([EMPTY, HELD, TRAINING, SPINNING, {}])
 OUTCOMES: Final = st.one_of(st.sampled_from(["silent", "down"]), ACTIVITIES)
@@ -44,7 +44,7 @@ Tick = tuple[float, Signals | str, Signals | str]
 
 def post_all(snapshots: Sequence[Snapshot]) -> list[Entry]:
     """The entries of snapshots, all in one list."""
-    books = Books()
+    books = EntryBuilder()
     return [entry for each in snapshots for entry in books.post(each)]
 
 

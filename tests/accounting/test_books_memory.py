@@ -7,21 +7,23 @@ from typing import Final
 import pytest
 
 from readings import EMPTY, HELD, SECOND, SPINNING, TRAINING, Signals, gpu, snapshot
-from rightsizer.accounting.accounts import Accounts
-from rightsizer.accounting.books import Books
+from rightsizer.accounting.entry_builder import EntryBuilder
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.power import LearnedPower
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.reading import Missing, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Condition, State, Tier
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.entry import Entry
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import Condition, State, Tier
 
 GPU: Final = gpu()
 WATTS: Final = Signal.POWER_WATTS
 
 
-def post(books: Books, first: int, course: Sequence[Mapping[Device, Signals]]) -> list[Entry]:
+def post(
+    books: EntryBuilder, first: int, course: Sequence[Mapping[Device, Signals]]
+) -> list[Entry]:
     """The entries of some seconds, one reading of each device a second."""
     return [
         entry
@@ -32,26 +34,26 @@ def post(books: Books, first: int, course: Sequence[Mapping[Device, Signals]]) -
 
 def states(course: Sequence[Signals]) -> list[State]:
     """What one GPU was called, second by second."""
-    return [entry.state for entry in post(Books(), 0, [{GPU: each} for each in course])]
+    return [entry.state for entry in post(EntryBuilder(), 0, [{GPU: each} for each in course])]
 
 
 def test_idle_draw_is_learned_from_empty_seconds() -> None:
     """After a minute of emptiness, 90 W is this GPU's zero."""
     empty, held = {**EMPTY, WATTS: 90.0}, {**HELD, WATTS: 90.0}
-    entries = post(Books(), 0, [{GPU: empty}] * 70 + [{GPU: held}] * 2)
+    entries = post(EntryBuilder(), 0, [{GPU: empty}] * 70 + [{GPU: held}] * 2)
     assert entries[0].signals[Signal.POWER] == 0.0
     assert entries[-1].signals[Signal.POWER] == 0.0
-    warm = post(Books(), 0, [{GPU: {**HELD, WATTS: 60.0}}] * 2 + [{GPU: empty}])
+    warm = post(EntryBuilder(), 0, [{GPU: {**HELD, WATTS: 60.0}}] * 2 + [{GPU: empty}])
     assert warm[-1].signals[Signal.POWER] == pytest.approx((90 - 60) / (700 - 60))
 
 
 def test_idle_draw_survives_a_restart() -> None:
     """What was learned in a minute of emptiness holds for a service that never leaves again."""
-    before = Books()
+    before = EntryBuilder()
     post(before, 0, [{GPU: {**EMPTY, WATTS: 90.0}}] * 70)
     learned = before.learned_power(GPU.uuid)
     assert learned == LearnedPower(90.0, 90.0, 90.0, 69.0)
-    after = Books()
+    after = EntryBuilder()
     after.restore_power(GPU.uuid, learned)
     after.restore_power("GPU-1", None)
     entries = post(after, 0, [{}, {}, *[{GPU: {**TRAINING, WATTS: 395.0}}] * 2])
@@ -61,7 +63,7 @@ def test_idle_draw_survives_a_restart() -> None:
 
 def test_accounts_keep_the_draw_with_the_device() -> None:
     """It goes into a history with the facts, and comes back with them."""
-    before, after = Accounts(), Accounts()
+    before, after = NodeAccounts(), NodeAccounts()
     for at in range(70):
         before.post(snapshot(at, [GPU], {GPU: {**EMPTY, WATTS: 90.0}}))
     (known,) = before.known_devices()
@@ -75,7 +77,7 @@ def test_accounts_keep_the_draw_with_the_device() -> None:
 
 def test_ranges_of_absent_devices_are_bounded() -> None:
     """A board that was lost comes back as the same; MIG makes new uuids each time."""
-    books = Books()
+    books = EntryBuilder()
     for number in range(100):
         books.restore_power(f"MIG-{number}", LearnedPower(10.0, 20.0))
     post(books, 0, [{}])
@@ -90,7 +92,7 @@ def test_link_that_trains_up_is_not_degraded() -> None:
     """At rest it is slow to save power, and its first readings under load may find it so."""
     slow, fast = LINK, LINK | {Signal.PCIE_LINK_GENERATION: 5.0}
     course = [{GPU: HELD | slow}] * 30 + [{GPU: TRAINING | slow}] * 3 + [{GPU: TRAINING | fast}] * 9
-    entries = post(Books(), 0, course)
+    entries = post(EntryBuilder(), 0, course)
     assert not any(Condition.PCIE_LINK_DEGRADED in entry.conditions for entry in entries)
 
 
@@ -98,14 +100,17 @@ def test_link_that_stays_down_under_load_is_degraded() -> None:
     """From the fifth second of load on, and not while it rests again."""
     slow = LINK | {Signal.PCIE_LINK_GENERATION: 3.0}
     course = [{GPU: TRAINING | slow}] * 11 + [{GPU: HELD | slow}] * 5
-    found = [Condition.PCIE_LINK_DEGRADED in entry.conditions for entry in post(Books(), 0, course)]
+    found = [
+        Condition.PCIE_LINK_DEGRADED in entry.conditions
+        for entry in post(EntryBuilder(), 0, course)
+    ]
     assert found == [False] * 4 + [True] * 6 + [False] * 5
 
 
 def test_lost_lanes_are_told_at_once() -> None:
     """Width does not change to save power."""
     narrow = LINK | {Signal.PCIE_LINK_WIDTH: 8.0}
-    (entry,) = post(Books(), 0, [{GPU: HELD | narrow}] * 2)
+    (entry,) = post(EntryBuilder(), 0, [{GPU: HELD | narrow}] * 2)
     assert entry.conditions == {Condition.PCIE_LINK_DEGRADED}
 
 
@@ -114,7 +119,7 @@ def test_dead_counters_are_remembered() -> None:
     dead = dict.fromkeys((Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE), 0.0)
     light = {**TRAINING, Signal.GPU_BUSY: 0.6, WATTS: 150.0}
     course = [light | dead, TRAINING | dead, light | dead, TRAINING, light | dead]
-    entries = post(Books(), 0, [{GPU: each} for each in course])
+    entries = post(EntryBuilder(), 0, [{GPU: each} for each in course])
     power, profiling = Tier.POWER, Tier.PROFILING
     assert [entry.tier for entry in entries] == [power, power, profiling, profiling]
     assert [entry.state for entry in entries][1] is State.PRODUCTIVE
@@ -130,7 +135,7 @@ def test_woken_gpu_is_unknown_and_teaches_nothing() -> None:
     board = gpu(0, name="NVIDIA L40S", power_limit_watts=350.0, memory_total_bytes=48 * 2.0**30)
     rest = {**EMPTY, Signal.MEMORY_USED_BYTES: 0.0, WATTS: 33.0}
     woken = {**rest, Signal.GPU_BUSY: 1.0, WATTS: 145.0}
-    books = Books()
+    books = EntryBuilder()
     entries = post(books, 0, [{board: each} for each in (rest, rest, woken, rest)])
     assert [entry.state for entry in entries] == [
         State.IDLE_EMPTY,
@@ -152,7 +157,7 @@ def settling(at: int, values: Signals, *, is_settled: bool) -> Snapshot:
 
 def test_gpu_that_settles_is_unknown() -> None:
     """Utilization and power are left out at first; memory and processes say nothing of rest."""
-    books = Books()
+    books = EntryBuilder()
     entries = [
         entry for at in range(6) for entry in books.post(settling(at, EMPTY, is_settled=at >= 3))
     ]
@@ -178,7 +183,7 @@ def test_instances_are_clamped_and_judged_without_power() -> None:
         Signal.TENSOR_ACTIVE: 0.6,
         Signal.PROCESS_COUNT: 1.0,
     }
-    (entry,) = post(Books(), 0, [{instance: busy}] * 2)
+    (entry,) = post(EntryBuilder(), 0, [{instance: busy}] * 2)
     assert entry.state is State.COMPUTE_BOUND
     assert entry.signals[Signal.SM_ACTIVE] == entry.signals[Signal.GPU_BUSY] == 1.0
     assert entry.energy_joules is None

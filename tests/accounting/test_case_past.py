@@ -9,14 +9,14 @@ import pytest
 from cases import case as case_by_hand
 from cases import window as window_by_hand
 from readings import DAY, EPOCH, GIBIBYTE, HELD, HOUR, Signals, gpu, snapshot, workload
-from rightsizer.accounting.accounts import Accounts
-from rightsizer.accounting.window_form import decode, encode
-from rightsizer.domain.block import Blocks, Measure
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import Case
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import State
-from rightsizer.domain.workload import Workload
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.window_codec import decode_window, encode_window
+from rightsizer.model.block import Blocks, Measure
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import State
+from rightsizer.model.workload import Workload
 
 GPU, PEER = gpu(0), gpu(1)
 JOB: Final = workload("job")
@@ -37,7 +37,7 @@ def working(busy: float, memory_bytes: float = 20 * GIBIBYTE) -> Signals:
 
 
 def live(
-    accounts: Accounts,
+    accounts: NodeAccounts,
     hours: range,
     load: Callable[[int], Mapping[Device, Signals]],
     holder: Workload | None = JOB,
@@ -61,7 +61,7 @@ def day_and_night(at: int) -> Mapping[Device, Signals]:
 @pytest.fixture(scope="module")
 def past() -> Case:
     """Ten days of a workload on two devices, over the last two."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, range(24 * DAYS), day_and_night)
     (case,) = accounts.cases(2 * DAY, EPOCH + DAYS * DAY)
     return case
@@ -124,7 +124,7 @@ def test_peaks_beyond_a_capacity(past: Case) -> None:
 
 def test_device_without_a_holder_has_a_past_too() -> None:
     """Its own, from when on nobody held it."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, range(24), lambda _: {GPU: working(0.8)})
     live(accounts, range(25, 72), lambda _: {GPU: {**HELD, Signal.PROCESS_COUNT: 0.0}}, None)
     empty = replace(accounts.known_devices()[0], holder=None, held_since=EPOCH + DAY)
@@ -138,7 +138,7 @@ def test_device_without_a_holder_has_a_past_too() -> None:
 
 def test_workload_that_moved_keeps_its_past() -> None:
     """Its devices' windows begin with the move, its own do not."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, range(24), lambda _: {GPU: working(0.8)})
     live(accounts, range(25, 49), lambda _: {PEER: working(0.8)})
     (case,) = accounts.cases(3 * DAY, EPOCH + 49 * HOUR)
@@ -150,13 +150,13 @@ def test_workload_that_moved_keeps_its_past() -> None:
 
 def test_restart_keeps_the_past() -> None:
     """Through the bytes of a history."""
-    before = Accounts()
+    before = NodeAccounts()
     live(before, range(24 * DAYS), day_and_night)
-    after = Accounts()
+    after = NodeAccounts()
     for known in before.known_devices():
         after.restore_device(known)
     for window in (*before.take_closed(), *before.open_windows()):
-        after.restore(decode(window.uuid, encode(window)))
+        after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + DAYS * DAY
     (was,), (found,) = before.cases(2 * DAY, now), after.cases(2 * DAY, now)
     assert found.shape() == was.shape()
@@ -167,9 +167,9 @@ def test_restart_keeps_the_past() -> None:
 
 def test_history_of_former_times_has_windows_but_no_past() -> None:
     """Cases of it are judged by their windows; what cannot be told is not made up."""
-    before = Accounts()
+    before = NodeAccounts()
     live(before, range(6), day_and_night)
-    after = Accounts()
+    after = NodeAccounts()
     for known in before.known_devices():
         after.restore_device(known)
     for window in before.take_closed():
@@ -193,7 +193,7 @@ def test_case_without_a_past_says_so() -> None:
 
 def test_everything_posted_has_blocks_too() -> None:
     """A whole recording is judged by the same peaks."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, range(6), lambda _: {GPU: working(0.8)})
     (case,) = accounts.cases(None, 0)
     found = case.exceedance(Measure.BUSY, 0.5)
@@ -203,7 +203,7 @@ def test_everything_posted_has_blocks_too() -> None:
 
 def test_look_gives_cases_of_the_moment_it_was_taken() -> None:
     """Sampling goes on while a rule judges."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, range(6), day_and_night)
     now = EPOCH + 6 * HOUR
     look = accounts.look(now)
@@ -221,7 +221,7 @@ def test_a_look_shared_by_all_spans_answers_each_as_a_look_of_its_own(
     holder: Workload | None,
 ) -> None:
     """What is read once for several spans is not mixed up among them, in whatever order."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     live(accounts, range(24 * 3), day_and_night, holder)
     now = EPOCH + 3 * DAY
     shared = accounts.look(now)

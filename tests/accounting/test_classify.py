@@ -7,16 +7,17 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.accounting.classify import (
-    ClassifySettings,
-    Observation,
-    Verdict,
+from rightsizer.accounting.classification import (
+    ClassificationInput,
+    StateMatch,
     classify,
     looks_stalled,
 )
-from rightsizer.domain.signal import SIGNALS, Signal
-from rightsizer.domain.state import State, Tier
-from rightsizer.domain.units import Unit
+from rightsizer.accounting.classification_settings import ClassificationSettings
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import State, Tier
+from rightsizer.model.units import Unit
 
 BUSY: Final = Signal.GPU_BUSY
 POWER: Final = Signal.POWER
@@ -39,9 +40,9 @@ def below(value: float) -> float:
     return math.nextafter(value, 0.0)
 
 
-def judge(signals: dict[Signal, float], *, peer_stalls: bool = False) -> Verdict:
+def judge(signals: dict[Signal, float], *, peer_stalls: bool = False) -> StateMatch:
     """The verdict under the default thresholds."""
-    return classify(Observation(signals, TOTAL, peer_stalls), ClassifySettings())
+    return classify(ClassificationInput(signals, TOTAL, peer_stalls), ClassificationSettings())
 
 
 CASES: Final = [
@@ -150,7 +151,7 @@ def test_witness_of_a_stall_is_busy_at_low_power(
     expected: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """What a second GPU of the workload must show, both of it read."""
-    assert looks_stalled(signals, ClassifySettings()) == expected
+    assert looks_stalled(signals, ClassificationSettings()) == expected
 
 
 def test_what_may_be_a_stall_is_productive_with_both_hypotheses() -> None:
@@ -219,11 +220,11 @@ def test_idle_needs_every_witness_at_rest(change: dict[Signal, float], state: St
 def test_small_device_is_empty_below_half_a_gibibyte() -> None:
     """On a slice of 10 GiB, 1 % would be less than a context's leftovers."""
     signals = QUIET | {Signal.MEMORY_USED: 0.04}
-    settings = ClassifySettings()
-    small = Observation(signals, 10 * 2.0**30)
+    settings = ClassificationSettings()
+    small = ClassificationInput(signals, 10 * 2.0**30)
     assert classify(small, settings).state is State.IDLE_EMPTY
-    assert classify(Observation(signals, TOTAL), settings).state is State.IDLE_HELD
-    assert classify(Observation(signals, None), settings).state is State.IDLE_HELD
+    assert classify(ClassificationInput(signals, TOTAL), settings).state is State.IDLE_HELD
+    assert classify(ClassificationInput(signals, None), settings).state is State.IDLE_HELD
 
 
 @pytest.mark.parametrize(
@@ -265,7 +266,7 @@ def test_device_whose_compute_nobody_sees_is_unknown(signals: dict[Signal, float
 )
 def test_tier_follows_from_what_is_read(signals: dict[Signal, float], tier: Tier) -> None:
     """Counters, else power, else utilization, else nothing."""
-    assert Observation(signals).tier is tier
+    assert ClassificationInput(signals).tier is tier
 
 
 def test_score_is_a_half_at_the_threshold_and_one_far_inside() -> None:

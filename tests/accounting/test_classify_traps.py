@@ -5,9 +5,10 @@ from typing import Final
 
 import pytest
 
-from rightsizer.accounting.classify import ClassifySettings, Observation, Verdict, classify
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import State
+from rightsizer.accounting.classification import ClassificationInput, StateMatch, classify
+from rightsizer.accounting.classification_settings import ClassificationSettings
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import State
 
 BUSY: Final = Signal.GPU_BUSY
 POWER: Final = Signal.POWER
@@ -27,10 +28,10 @@ def below(value: float) -> float:
     return math.nextafter(value, 0.0)
 
 
-def judge(signals: dict[Signal, float], *, clock_ratio: float = 1.0) -> Verdict:
+def judge(signals: dict[Signal, float], *, clock_ratio: float = 1.0) -> StateMatch:
     """The verdict under the default thresholds."""
-    observation = Observation(signals, TOTAL, clock_ratio=clock_ratio)
-    return classify(observation, ClassifySettings())
+    observation = ClassificationInput(signals, TOTAL, clock_ratio=clock_ratio)
+    return classify(observation, ClassificationSettings())
 
 
 @pytest.mark.parametrize(

@@ -6,17 +6,13 @@ from typing import Any, Final
 import pytest
 
 from readings import gpu
-from rightsizer.accounting.conditions import (
-    CONDITIONS,
-    Circumstances,
-    ConditionSettings,
-    conditions,
-)
+from rightsizer.accounting.classification_settings import ConditionSettings
+from rightsizer.accounting.conditions import CONDITIONS, ConditionInput, conditions
 from rightsizer.accounting.signals import clock_ratio
-from rightsizer.domain.clock_event import ClockEvent
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition
-from rightsizer.domain.workload import Allocator
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition
+from rightsizer.model.workload import Allocator
 
 GPU_IDLE: Final = 0x1
 REASONS: Final = Signal.CLOCK_EVENT_REASONS
@@ -36,7 +32,7 @@ def holding(
 ) -> set[Condition]:
     """The conditions of an H100 on PCIe 5 x16, whose link has been watched for long."""
     device = gpu(**facts)
-    around = Circumstances(
+    around = ConditionInput(
         signals,
         device,
         allocator,
@@ -106,7 +102,7 @@ def test_generation_is_judged_by_the_highest_of_late() -> None:
     """A link that trains up with the load is not degraded for having been asked too early."""
     signals = {Signal.PCIE_LINK_GENERATION: 1.0, Signal.GPU_BUSY: 0.9}
     for highest, expected in ((5.0, set()), (None, set()), (4.0, {Condition.PCIE_LINK_DEGRADED})):
-        around = Circumstances(signals, gpu(), link_generation=highest)
+        around = ConditionInput(signals, gpu(), link_generation=highest)
         assert set(conditions(around, ConditionSettings())) == expected
 
 
@@ -175,7 +171,7 @@ def test_conditions_beyond_the_device_are_passed_on() -> None:
     assert holding(far) == {Condition.NUMA_MISPLACED}
     full = {Signal.INFINIBAND_RECEIVE: 0.9, Signal.GPU_BUSY: 0.5, Signal.TENSOR_ACTIVE: 0.1}
     assert holding(full) == {Condition.NETWORK_BOUND}
-    unbalanced = Circumstances({}, gpu(), is_out_of_balance=True)
+    unbalanced = ConditionInput({}, gpu(), is_out_of_balance=True)
     assert conditions(unbalanced, ConditionSettings()) == {Condition.RANK_IMBALANCE}
 
 

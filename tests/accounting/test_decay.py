@@ -5,10 +5,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR
-from rightsizer.accounting.decay import DecayedDemands
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Window
+from rightsizer.accounting.device_windows import DecayedDemands
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Window
 
 
 def hour(number: int, *ratios: float, length: int = HOUR) -> Window:

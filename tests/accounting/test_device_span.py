@@ -9,10 +9,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, entry
-from rightsizer.accounting.device_span import device_span
-from rightsizer.accounting.windows import DeviceWindows
-from rightsizer.domain.span import SPANS, Span, span_named
-from rightsizer.domain.state import Cause, State
+from rightsizer.accounting.device_windows import DeviceWindows
+from rightsizer.accounting.window_query import device_span
+from rightsizer.model.span import SPANS, Span, span_named
+from rightsizer.model.state import Cause, State
 
 STATES: Final = (State.PRODUCTIVE, State.IDLE_HELD, State.HIDDEN_STALL)
 lives = st.lists(st.tuples(st.sampled_from(STATES), st.integers(1, 300)), min_size=1, max_size=12)

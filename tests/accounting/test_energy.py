@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import SECOND
-from rightsizer.accounting.energy import Energy, EnergyMeter, EnergySettings
-from rightsizer.domain.energy_source import EnergySource
+from rightsizer.accounting.power import EnergyMeter, MeasuredEnergy
+from rightsizer.accounting.settings import EnergySettings
+from rightsizer.model.energy_source import EnergySource
 
 COUNTER, POWER = EnergySource.COUNTER, EnergySource.POWER
 LIMIT: Final = 700.0
@@ -17,7 +18,7 @@ LIMIT: Final = 700.0
 
 def metered(
     *readings: tuple[float | None, float | None], start: float | None = 0.0
-) -> list[Energy]:
+) -> list[MeasuredEnergy]:
     """What is booked for seconds with a draw and a counter each."""
     meter = EnergyMeter()
     meter.restart(start)
@@ -28,23 +29,23 @@ def metered(
 def test_counter_goes_before_the_draw() -> None:
     """The draw is a moment's; the counter knows the whole second."""
     assert metered((500.0, 310.0), (90.0, 820.0)) == [
-        Energy(310.0, COUNTER),
-        Energy(510.0, COUNTER),
+        MeasuredEnergy(310.0, COUNTER),
+        MeasuredEnergy(510.0, COUNTER),
     ]
 
 
 def test_without_a_counter_it_is_power_times_time() -> None:
     """Boards before Volta have none; without a draw either nothing is known."""
     meter = EnergyMeter()
-    assert meter.measure(5 * SECOND, 100.0, None, LIMIT) == Energy(500.0, POWER)
+    assert meter.measure(5 * SECOND, 100.0, None, LIMIT) == MeasuredEnergy(500.0, POWER)
     assert meter.measure(SECOND, None, None, LIMIT) is None
 
 
 def test_counter_that_fell_begins_anew() -> None:
     """A driver that was loaded again counts from 0; the second of it is told by the draw."""
     assert metered((300.0, 12.0), (300.0, 312.0), start=9_000_000.0) == [
-        Energy(300.0, POWER),
-        Energy(300.0, COUNTER),
+        MeasuredEnergy(300.0, POWER),
+        MeasuredEnergy(300.0, COUNTER),
     ]
 
 
@@ -52,9 +53,9 @@ def test_counter_that_comes_back_does_not_book_its_life() -> None:
     """No board draws more than twice its limit: a step like that is a jump, not energy."""
     readings = [(300.0, 0.0), (300.0, 9_000_600.0), (300.0, 9_000_900.0)]
     assert metered(*readings, start=9_000_000.0) == [
-        Energy(300.0, POWER),
-        Energy(300.0, POWER),
-        Energy(300.0, COUNTER),
+        MeasuredEnergy(300.0, POWER),
+        MeasuredEnergy(300.0, POWER),
+        MeasuredEnergy(300.0, COUNTER),
     ]
 
 
@@ -62,7 +63,7 @@ def test_limit_that_nobody_knows_lets_every_step_pass() -> None:
     """Nothing to hold it against."""
     meter = EnergyMeter()
     meter.restart(0.0)
-    assert meter.measure(SECOND, 300.0, 5000.0, None) == Energy(5000.0, COUNTER)
+    assert meter.measure(SECOND, 300.0, 5000.0, None) == MeasuredEnergy(5000.0, COUNTER)
 
 
 def test_plausible_step_is_a_setting() -> None:
@@ -80,20 +81,24 @@ def test_after_a_gap_the_counter_starts_over() -> None:
     meter = EnergyMeter()
     meter.restart(100.0)
     meter.restart(None)
-    assert meter.measure(SECOND, 200.0, 90_100.0, LIMIT) == Energy(200.0, POWER)
-    assert meter.measure(SECOND, 200.0, 90_290.0, LIMIT) == Energy(190.0, COUNTER)
+    assert meter.measure(SECOND, 200.0, 90_100.0, LIMIT) == MeasuredEnergy(200.0, POWER)
+    assert meter.measure(SECOND, 200.0, 90_290.0, LIMIT) == MeasuredEnergy(190.0, COUNTER)
 
 
 def test_counter_that_is_refreshed_rarely_is_filled_in_by_the_draw() -> None:
     """Each second gets its own draw, and the jump only what is left."""
     found = metered((100.0, 0.0), (400.0, 0.0), (100.0, 640.0))
-    assert found == [Energy(100.0, POWER), Energy(400.0, POWER), Energy(140.0, COUNTER)]
+    assert found == [
+        MeasuredEnergy(100.0, POWER),
+        MeasuredEnergy(400.0, POWER),
+        MeasuredEnergy(140.0, COUNTER),
+    ]
 
 
 def test_jump_is_held_against_all_the_time_it_stood() -> None:
     """Thirty seconds at once are no jump."""
     readings = [*[(None, 0.0)] * 29, (None, 20_000.0)]
-    assert metered(*readings) == [Energy(20_000.0, COUNTER)]
+    assert metered(*readings) == [MeasuredEnergy(20_000.0, COUNTER)]
 
 
 def test_what_was_booked_too_much_is_paid_back() -> None:

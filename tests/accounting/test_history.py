@@ -11,15 +11,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, gpu, workload
-from rightsizer.accounting.history import History, Tenure
-from rightsizer.accounting.history_schema import HISTORY_SCHEMAS
-from rightsizer.accounting.known import KnownDevice
-from rightsizer.domain.device import MigInstance
-from rightsizer.domain.errors import HistoryError
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.state import Cause, Resource, State
-from rightsizer.domain.window import Window
-from rightsizer.edge.database import Database
+from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.history import HISTORY_SCHEMAS, HistoryRepository, HolderPeriod
+from rightsizer.io.database import Database
+from rightsizer.model.device import MigInstance
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Cause, Resource, State
+from rightsizer.model.window import Window
 
 FIVE = 5 * MINUTE
 INSTANCE = gpu(1, uuid="MIG-1", mig=MigInstance("GPU-1", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
@@ -69,16 +68,16 @@ def test_what_was_saved_is_loaded_oldest_first(path: Path) -> None:
     windows = [five_minutes(number, uuid) for number in range(700) for uuid in ("GPU-0", "GPU-1")]
     with Database(path, HISTORY_SCHEMAS) as opened:
         latest_first = sorted(windows, key=lambda window: (-window.start, window.uuid))
-        History(opened).save(latest_first)
+        HistoryRepository(opened).save(latest_first)
     with Database(path, HISTORY_SCHEMAS, read_only=True) as opened:
-        assert list(History(opened).load()) == windows
+        assert list(HistoryRepository(opened).load()) == windows
         since = windows[1000].start
-        assert list(History(opened).load(since)) == windows[1000:]
+        assert list(HistoryRepository(opened).load(since)) == windows[1000:]
 
 
 def test_growing_window_is_found_once(database: Database) -> None:
     """The running five minutes are saved at every flush, each time in place of the last."""
-    history = History(database)
+    history = HistoryRepository(database)
     for seconds in (10, 60, 200):
         history.save([], running=[five_minutes(0, length=seconds * SECOND)])
         assert list(history.load()) == [five_minutes(0, length=seconds * SECOND)]
@@ -90,7 +89,7 @@ def test_growing_window_is_found_once(database: Database) -> None:
 
 def test_window_whose_beginning_moves_back_is_found_once(database: Database) -> None:
     """A clock that is put right by a little moves a running window, which stays the same one."""
-    history = History(database)
+    history = HistoryRepository(database)
     shorter = five_minutes(0, length=MINUTE)
     longer = replace(five_minutes(0), start=EPOCH - MINUTE)
     history.save([], running=[shorter])
@@ -100,8 +99,8 @@ def test_window_whose_beginning_moves_back_is_found_once(database: Database) -> 
 
 def test_what_was_not_written_is_not_gone_on_with(database: Database) -> None:
     """A window that a failed save was to begin begins with the next one."""
-    history = History(database)
-    broken = KnownDevice(gpu(), workload())
+    history = HistoryRepository(database)
+    broken = DeviceRecord(gpu(), workload())
     with database.transaction() as connection:
         connection.execute("ALTER TABLE holding RENAME TO away")
     with pytest.raises(HistoryError, match="no such table: holding"):
@@ -122,11 +121,11 @@ def test_an_hour_that_is_lived_twice_is_kept_twice(path: Path) -> None:
     """Flush by flush, over a restart, rolled up: nothing is overwritten, nothing counts double."""
     lived = lived_twice()
     with Database(path, HISTORY_SCHEMAS, is_durable=False) as opened:
-        history = History(opened)
+        history = HistoryRepository(opened)
         for before, after in pairwise(lived[:18]):
             history.save([before], running=[replace(after, end=after.start + MINUTE)])
     with Database(path, HISTORY_SCHEMAS, is_durable=False) as opened:
-        history = History(opened)
+        history = HistoryRepository(opened)
         history.save([], running=[lived[18]])  # The last minute of 17 ended with the process.
         history.save(lived[18:])
         lived[17] = replace(lived[17], end=lived[17].start + MINUTE)
@@ -142,7 +141,7 @@ def test_an_hour_that_is_lived_twice_is_kept_twice(path: Path) -> None:
 
 def test_a_span_is_loaded_from_its_beginning_to_before_its_end(database: Database) -> None:
     """Spans that adjoin hold every window once."""
-    history = History(database)
+    history = HistoryRepository(database)
     history.save(five_minutes(number) for number in range(700))
     middle = EPOCH + 600 * FIVE
     assert [w.start for w in history.load(EPOCH, middle)] == [
@@ -153,7 +152,7 @@ def test_a_span_is_loaded_from_its_beginning_to_before_its_end(database: Databas
 
 def test_history_may_be_written_while_it_is_read(database: Database) -> None:
     """A reader that takes its time holds nobody up, and one that gives up leaves no trace."""
-    history = History(database)
+    history = HistoryRepository(database)
     history.save(five_minutes(number) for number in range(1200))
     reader = history.load()
     first = next(reader)
@@ -169,17 +168,17 @@ def test_history_may_be_written_while_it_is_read(database: Database) -> None:
 
 def test_failed_save_writes_nothing(database: Database) -> None:
     """Windows and devices go together or not at all."""
-    history = History(database)
+    history = HistoryRepository(database)
     with database.transaction() as connection:
         connection.execute("DROP TABLE device")
     with pytest.raises(HistoryError, match="no such table: device"):
-        history.save([five_minutes(0)], [KnownDevice(gpu())])
+        history.save([five_minutes(0)], [DeviceRecord(gpu())])
     assert list(history.load()) == []
 
 
 def test_rolling_up_keeps_every_sum(database: Database) -> None:
     """Twelve windows become an hour, exactly; what is younger stays fine."""
-    history = History(database)
+    history = HistoryRepository(database)
     windows = [five_minutes(number, uuid) for number in range(60) for uuid in ("GPU-0", "GPU-1")]
     history.save(windows)
     before = summed(windows)
@@ -195,7 +194,7 @@ def test_rolling_up_keeps_every_sum(database: Database) -> None:
 
 def test_rolling_up_in_the_middle_of_an_hour_loses_nothing(database: Database) -> None:
     """Whenever it is done, and however often, the sums stay."""
-    history = History(database)
+    history = HistoryRepository(database)
     windows = [five_minutes(number) for number in range(36)]
     history.save(windows)
     for minutes in range(10, 200, 25):
@@ -220,7 +219,7 @@ def test_rolling_up_keeps_every_sum_whatever_the_clock_did(
         lived.append(five_minutes(number))
     folder = tmp_path_factory.mktemp("steps")
     with Database(folder / "history.db", HISTORY_SCHEMAS, is_durable=False) as opened:
-        history = History(opened)
+        history = HistoryRepository(opened)
         history.save(lived)
         for hours in befores:
             history.roll_up(EPOCH + hours * HOUR)
@@ -231,7 +230,7 @@ def test_rolling_up_keeps_every_sum_whatever_the_clock_did(
 
 def test_a_page_of_rolling_up_ends_within_an_hour(database: Database) -> None:
     """Its rest is not left behind."""
-    history = History(database)
+    history = HistoryRepository(database)
     history.save(five_minutes(number) for number in range(12 * 120))
     assert history.roll_up(EPOCH + 120 * HOUR) == 11 * 120
     assert len(list(history.load())) == 120
@@ -241,7 +240,7 @@ def test_what_is_larger_than_allowed_forgets_the_oldest(path: Path) -> None:
     """The file stays within its bound however long it is written, and says how much went."""
     most = 512 * 1024
     with Database(path, HISTORY_SCHEMAS, is_durable=False) as opened:
-        history = History(opened, most)
+        history = HistoryRepository(opened, most)
         for number in range(0, 6000, 50):
             history.save(five_minutes(each) for each in range(number, number + 50))
         kept = list(history.load())
@@ -253,10 +252,10 @@ def test_what_is_larger_than_allowed_forgets_the_oldest(path: Path) -> None:
 def test_a_bound_that_was_lowered_shrinks_the_file(path: Path) -> None:
     """At the next pruning the disk has its room back."""
     with Database(path, HISTORY_SCHEMAS, is_durable=False) as opened:
-        History(opened).save(five_minutes(number) for number in range(6000))
+        HistoryRepository(opened).save(five_minutes(number) for number in range(6000))
     before = path.stat().st_size
     with Database(path, HISTORY_SCHEMAS, is_durable=False) as opened:
-        history = History(opened, before // 4)
+        history = HistoryRepository(opened, before // 4)
         history.save([five_minutes(6000)])
         history.prune(0)
         assert next(iter(history.load())).start > EPOCH
@@ -270,8 +269,8 @@ def test_another_history_is_taken_over(tmp_path: Path) -> None:
         Database(tmp_path / "a.db", HISTORY_SCHEMAS, is_durable=False) as one,
         Database(tmp_path / "b.db", HISTORY_SCHEMAS, is_durable=False) as other,
     ):
-        source, target = History(one), History(other)
-        source.save(lived, [KnownDevice(gpu(), workload(), EPOCH)])
+        source, target = HistoryRepository(one), HistoryRepository(other)
+        source.save(lived, [DeviceRecord(gpu(), workload(), EPOCH)])
         target.save([five_minutes(-1), five_minutes(3, "GPU-1"), *lived[6:12]])
         for _ in range(2):
             target.replace(source)
@@ -290,14 +289,14 @@ def test_an_older_recording_does_not_change_who_holds_a_device_now(tmp_path: Pat
         Database(tmp_path / "a.db", HISTORY_SCHEMAS, is_durable=False) as one,
         Database(tmp_path / "b.db", HISTORY_SCHEMAS, is_durable=False) as other,
     ):
-        source, target = History(one), History(other)
-        now = KnownDevice(gpu(), workload("now"), EPOCH + DAY)
+        source, target = HistoryRepository(one), HistoryRepository(other)
+        now = DeviceRecord(gpu(), workload("now"), EPOCH + DAY)
         target.save([five_minutes(600)], [now])
-        source.save([five_minutes(0)], [KnownDevice(gpu(), workload("then"), EPOCH)])
+        source.save([five_minutes(0)], [DeviceRecord(gpu(), workload("then"), EPOCH)])
         target.replace(source)
         assert target.devices() == (now,)
         assert [tenure.workload for tenure in target.tenures()] == ["slurm/then", "slurm/now"]
-        newest = KnownDevice(gpu(), workload("next"), EPOCH + 2 * DAY)
+        newest = DeviceRecord(gpu(), workload("next"), EPOCH + 2 * DAY)
         source.save([five_minutes(601)], [newest])
         target.replace(source)
         assert target.devices() == (newest,)
@@ -305,16 +304,16 @@ def test_an_older_recording_does_not_change_who_holds_a_device_now(tmp_path: Pat
 
 def test_who_held_a_device_when_is_kept(database: Database) -> None:
     """One holder after the other, each to the last window that was written while it held."""
-    history = History(database)
+    history = HistoryRepository(database)
     one, other = workload("one"), workload("other")
-    history.save([five_minutes(0)], [KnownDevice(gpu(), one, EPOCH)])
-    history.save([], [KnownDevice(gpu(), one, EPOCH)], running=[five_minutes(1, length=MINUTE)])
+    history.save([five_minutes(0)], [DeviceRecord(gpu(), one, EPOCH)])
+    history.save([], [DeviceRecord(gpu(), one, EPOCH)], running=[five_minutes(1, length=MINUTE)])
     since = EPOCH + FIVE + MINUTE
-    history.save([five_minutes(1)], [KnownDevice(gpu(), other, since)])
-    history.save([five_minutes(2)], [KnownDevice(gpu())])
+    history.save([five_minutes(1)], [DeviceRecord(gpu(), other, since)])
+    history.save([five_minutes(2)], [DeviceRecord(gpu())])
     assert history.tenures() == (
-        Tenure("GPU-0", EPOCH, one.key, since),
-        Tenure("GPU-0", since, other.key, EPOCH + 2 * FIVE),
+        HolderPeriod("GPU-0", EPOCH, one.key, since),
+        HolderPeriod("GPU-0", since, other.key, EPOCH + 2 * FIVE),
     )
     held = [
         [tenure.workload for tenure in history.tenures() if tenure.overlaps(five_minutes(number))]
@@ -327,9 +326,9 @@ def test_who_held_a_device_when_is_kept(database: Database) -> None:
 
 def test_pruning_forgets_what_is_too_old(database: Database) -> None:
     """Windows that ended before, and devices that were not seen since."""
-    history = History(database)
-    history.save([five_minutes(0)], [KnownDevice(gpu(0))])
-    history.save([five_minutes(5000)], [KnownDevice(gpu(1))])
+    history = HistoryRepository(database)
+    history.save([five_minutes(0)], [DeviceRecord(gpu(0))])
+    history.save([five_minutes(5000)], [DeviceRecord(gpu(1))])
     assert history.prune(EPOCH + DAY) == 1
     assert list(history.load()) == [five_minutes(5000)]
     assert [known.device for known in history.devices()] == [gpu(1)]
@@ -337,28 +336,28 @@ def test_pruning_forgets_what_is_too_old(database: Database) -> None:
 
 def test_device_stays_seen_while_nothing_new_is_written_of_it(database: Database) -> None:
     """A flush without windows does not make a device a stranger."""
-    history = History(database)
-    history.save([five_minutes(5000)], [KnownDevice(gpu())])
-    history.save([], [KnownDevice(gpu(), workload())])
+    history = HistoryRepository(database)
+    history.save([five_minutes(5000)], [DeviceRecord(gpu())])
+    history.save([], [DeviceRecord(gpu(), workload())])
     history.prune(EPOCH + DAY)
-    assert history.devices() == (KnownDevice(gpu(), workload()),)
+    assert history.devices() == (DeviceRecord(gpu(), workload()),)
 
 
 def test_devices_come_back_with_their_holders(database: Database) -> None:
     """All that is known of a board, an instance of one, and who holds it since when."""
     known = (
-        KnownDevice(gpu(0), workload(), EPOCH),
-        KnownDevice(INSTANCE),
-        KnownDevice(gpu(2, board=None, memory_total_bytes=None)),
+        DeviceRecord(gpu(0), workload(), EPOCH),
+        DeviceRecord(INSTANCE),
+        DeviceRecord(gpu(2, board=None, memory_total_bytes=None)),
     )
-    History(database).save([five_minutes(0)], reversed(known))
-    assert History(database).devices() == known
+    HistoryRepository(database).save([five_minutes(0)], reversed(known))
+    assert HistoryRepository(database).devices() == known
 
 
 def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> None:
     """A newer or broken row spoils neither reading, nor rolling up, nor pruning."""
-    history = History(database)
-    history.save([five_minutes(0), five_minutes(1), five_minutes(2)], [KnownDevice(gpu())])
+    history = HistoryRepository(database)
+    history.save([five_minutes(0), five_minutes(1), five_minutes(2)], [DeviceRecord(gpu())])
     with database.transaction() as connection:
         connection.execute("UPDATE window SET data = x'7b' WHERE start = ?", (EPOCH + FIVE,))
         connection.execute(
@@ -373,7 +372,7 @@ def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> N
 
 def test_what_was_pruned_gives_its_room_back(database: Database) -> None:
     """The file shrinks; a disk is not filled by what is gone."""
-    history = History(database)
+    history = HistoryRepository(database)
     history.save(five_minutes(number) for number in range(5000))
     with database.transaction() as connection:
         connection.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()
@@ -388,5 +387,5 @@ def test_what_was_pruned_gives_its_room_back(database: Database) -> None:
 def test_window_of_nothing_is_saved_too(database: Database) -> None:
     """A recording that begins at 0 is a recording."""
     empty = replace(five_minutes(0), start=0, end=FIVE)
-    History(database).save([empty])
-    assert list(History(database).load()) == [empty]
+    HistoryRepository(database).save([empty])
+    assert list(HistoryRepository(database).load()) == [empty]

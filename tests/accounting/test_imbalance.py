@@ -7,13 +7,14 @@ from typing import Final
 import pytest
 
 from readings import HELD, SECOND, SPINNING, TRAINING, Signals, gpu, snapshot, workload
-from rightsizer.accounting.books import Books
-from rightsizer.accounting.imbalance import Imbalance, ImbalanceSettings, job_of
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition
-from rightsizer.domain.units import nanoseconds
-from rightsizer.domain.workload import Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.accounting.entry_builder import EntryBuilder
+from rightsizer.accounting.imbalance import ImbalanceDetector, job_of
+from rightsizer.accounting.settings import ImbalanceSettings
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition
+from rightsizer.model.units import nanoseconds
+from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind
 
 BUSY: Final = Signal.GPU_BUSY
 POWER: Final = Signal.POWER
@@ -27,7 +28,7 @@ Course = Sequence[Mapping[Device, Signals]]
 
 def judged(course: Course, *, every_seconds: float = 10.0, job: str = "job") -> set[str]:
     """The GPUs that are out of balance once the course has ended."""
-    imbalance = Imbalance()
+    imbalance = ImbalanceDetector()
     at = 0.0
     while at < len(course) * MINUTE_SECONDS:
         for device, signals in course[int(at // MINUTE_SECONDS)].items():
@@ -107,7 +108,7 @@ def test_missing_signals_are_no_imbalance() -> None:
 
 def test_next_job_brings_its_own_evidence() -> None:
     """What a GPU did for another job is not held against this one."""
-    imbalance = Imbalance()
+    imbalance = ImbalanceDetector()
 
     def run(job: str, first: int, *busy: float) -> None:
         for at in range(first, first + 600, 10):
@@ -124,7 +125,7 @@ def test_next_job_brings_its_own_evidence() -> None:
 
 def test_device_that_went_away_is_forgotten() -> None:
     """So that memory is bounded by the GPUs that are there; what nobody adds to grows old."""
-    imbalance = Imbalance(ImbalanceSettings(window_seconds=10))
+    imbalance = ImbalanceDetector(ImbalanceSettings(window_seconds=10))
     for device in NODE[:2]:
         imbalance.see(device, "job", 0, SECOND, {BUSY: 0.5})
     imbalance.forget({"GPU-1"})
@@ -174,7 +175,7 @@ def test_books_tell_it_of_every_gpu_of_the_job() -> None:
     devices = [gpu(index) for index in range(5)]
     doing = dict(zip(devices, [HELD, SPINNING, SPINNING, TRAINING, TRAINING], strict=True))
     holders = dict(zip(devices, [JOB] * 3 + [workload("other")] * 2, strict=True))
-    books, found = Books(), {}
+    books, found = EntryBuilder(), {}
     for at in range(0, 1300, 10):
         entries = books.post(snapshot(at, devices, doing, interval_seconds=10, holders=holders))
         found[at] = [Condition.RANK_IMBALANCE in entry.conditions for entry in entries]

@@ -6,33 +6,33 @@ from typing import Any, Final
 import pytest
 
 from readings import EPOCH, gpu, workload
-from rightsizer.accounting.known import KnownDevice, from_text, to_text
+from rightsizer.accounting.device_account import DeviceRecord, decode_device, encode_device
 from rightsizer.accounting.power import LearnedPower
-from rightsizer.domain.device import MigInstance
+from rightsizer.model.device import MigInstance
 
 LEARNED: Final = LearnedPower(68.5, 640.25, 70.0, 3600.0)
-KNOWN: Final = KnownDevice(gpu(), workload(), EPOCH, LEARNED)
+KNOWN: Final = DeviceRecord(gpu(), workload(), EPOCH, LEARNED)
 
 
 @pytest.mark.parametrize(
     "known",
     [
         KNOWN,
-        KnownDevice(gpu(), power=LearnedPower(68.5, 640.25)),
-        KnownDevice(gpu(3, assumed=("power_limit_watts",), facts={"vbios_version": "96"})),
-        KnownDevice(gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))),
+        DeviceRecord(gpu(), power=LearnedPower(68.5, 640.25)),
+        DeviceRecord(gpu(3, assumed=("power_limit_watts",), facts={"vbios_version": "96"})),
+        DeviceRecord(gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))),
     ],
 )
-def test_nothing_is_lost_on_the_way(known: KnownDevice) -> None:
+def test_nothing_is_lost_on_the_way(known: DeviceRecord) -> None:
     """Facts, holder and range of the draw come back as they were."""
-    assert from_text(to_text(known)) == known
+    assert decode_device(encode_device(known)) == known
 
 
 def test_text_of_a_former_version_is_understood() -> None:
     """It said nothing of the draw."""
-    form = json.loads(to_text(KNOWN))
+    form = json.loads(encode_device(KNOWN))
     del form["power"]
-    assert from_text(json.dumps(form)) == KnownDevice(gpu(), workload(), EPOCH)
+    assert decode_device(json.dumps(form)) == DeviceRecord(gpu(), workload(), EPOCH)
 
 
 @pytest.mark.parametrize(
@@ -40,12 +40,12 @@ def test_text_of_a_former_version_is_understood() -> None:
     [
         {"device": None},
         {"power": {"idle_watts": 70.0}},
-        {"power": {**json.loads(to_text(KNOWN))["power"], "lowest_watts": "cold"}},
-        {"power": {**json.loads(to_text(KNOWN))["power"], "highest_watts": None}},
+        {"power": {**json.loads(encode_device(KNOWN))["power"], "lowest_watts": "cold"}},
+        {"power": {**json.loads(encode_device(KNOWN))["power"], "highest_watts": None}},
         {"holder": {"key": "x"}},
     ],
 )
 def test_damaged_text_is_refused(change: dict[str, Any]) -> None:
     """With an error that the reader of a history can pass over."""
     with pytest.raises(ValueError, match="not a device"):
-        from_text(json.dumps(json.loads(to_text(KNOWN)) | change))
+        decode_device(json.dumps(json.loads(encode_device(KNOWN)) | change))

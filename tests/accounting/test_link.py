@@ -5,7 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from readings import SECOND
-from rightsizer.accounting.link import LinkSettings, LinkWatch
+from rightsizer.accounting.device_state import PcieLinkMonitor
+from rightsizer.accounting.settings import PcieLinkSettings
 
 Look = tuple[float, bool]
 """A generation, and whether the GPU was at work."""
@@ -13,7 +14,7 @@ Look = tuple[float, bool]
 
 def reached(looks: Sequence[Look], every_seconds: int = 1) -> float | None:
     """The highest generation after looks at equal intervals."""
-    watch, found = LinkWatch(), None
+    watch, found = PcieLinkMonitor(), None
     for number, (generation, is_loaded) in enumerate(looks, start=1):
         found = watch.see(
             number * every_seconds * SECOND, every_seconds * SECOND, generation, is_loaded=is_loaded
@@ -54,6 +55,6 @@ def test_rare_readings_are_judged_too(every_seconds: int) -> None:
 
 def test_generation_that_nobody_says_is_not_judged() -> None:
     """Missing is missing."""
-    watch = LinkWatch(LinkSettings(loaded_seconds=0))
+    watch = PcieLinkMonitor(PcieLinkSettings(loaded_seconds=0))
     assert watch.see(SECOND, SECOND, None, is_loaded=True) is None
     assert watch.see(2 * SECOND, SECOND, 4, is_loaded=True) == 4

@@ -7,8 +7,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.accounting.network import NetworkSettings, is_network_bound
-from rightsizer.domain.signal import Signal
+from rightsizer.accounting.classification_settings import NetworkSettings
+from rightsizer.accounting.conditions import is_network_bound
+from rightsizer.model.signal_name import Signal
 
 BUSY: Final = Signal.GPU_BUSY
 POWER: Final = Signal.POWER

@@ -6,8 +6,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.accounting.placement import PlacementSettings, is_misplaced
-from rightsizer.domain.signal import Signal
+from rightsizer.accounting.classification_settings import NumaPlacementSettings
+from rightsizer.accounting.conditions import is_numa_misplaced
+from rightsizer.model.signal_name import Signal
 
 MEMORY = Signal.HOST_MEMORY_LOCAL
 CPUS = Signal.CPU_AFFINITY_LOCAL
@@ -47,7 +48,7 @@ def test_far_processes_are_misplaced_once_data_moves(
     expected: bool,  # noqa: FBT001 - a case.
 ) -> None:
     """By memory or by CPUs, with host traffic beside it."""
-    assert is_misplaced(signals, PlacementSettings()) == expected
+    assert is_numa_misplaced(signals, NumaPlacementSettings()) == expected
 
 
 @given(
@@ -57,5 +58,5 @@ def test_far_processes_are_misplaced_once_data_moves(
 def test_less_knowledge_never_accuses(signals: dict[Signal, float], dropped: Signal) -> None:
     """Without one of its signals a misplacement may be missed, never invented."""
     less = {signal: value for signal, value in signals.items() if signal is not dropped}
-    settings = PlacementSettings()
-    assert is_misplaced(signals, settings) or not is_misplaced(less, settings)
+    settings = NumaPlacementSettings()
+    assert is_numa_misplaced(signals, settings) or not is_numa_misplaced(less, settings)

@@ -5,8 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import HOUR, SECOND
-from rightsizer.accounting.power import Draws, LearnedPower, PowerRange, PowerSettings
-from rightsizer.domain.state import State
+from rightsizer.accounting.power import LearnedPower, PowerLevels, PowerRange
+from rightsizer.accounting.settings import PowerSettings
+from rightsizer.model.state import State
 
 
 def learned(draws: list[float], state: State = State.IDLE_EMPTY) -> PowerRange:
@@ -20,14 +21,14 @@ def learned(draws: list[float], state: State = State.IDLE_EMPTY) -> PowerRange:
 
 def test_nothing_seen_is_nothing_known() -> None:
     """No draw, no range, whatever the limit."""
-    assert PowerRange(PowerSettings()).draws(700.0) == Draws(None, None)
+    assert PowerRange(PowerSettings()).draws(700.0) == PowerLevels(None, None)
 
 
 def test_until_learned_idle_is_the_lower_of_two_guesses() -> None:
     """The lowest draw seen, or 15 % of the limit, whichever is smaller."""
-    assert learned([300.0, 400.0]).draws(700.0) == Draws(105.0, 400.0)
-    assert learned([70.0, 400.0]).draws(700.0) == Draws(70.0, 400.0)
-    assert learned([300.0, 400.0]).draws(None) == Draws(300.0, 400.0)
+    assert learned([300.0, 400.0]).draws(700.0) == PowerLevels(105.0, 400.0)
+    assert learned([70.0, 400.0]).draws(700.0) == PowerLevels(70.0, 400.0)
+    assert learned([300.0, 400.0]).draws(None) == PowerLevels(300.0, 400.0)
 
 
 def test_idle_draw_is_trusted_after_a_minute_of_emptiness() -> None:
@@ -66,7 +67,7 @@ def restored(learned: LearnedPower | None) -> PowerRange:
 
 def test_board_that_draws_nothing_teaches_nothing() -> None:
     """A reading of 0 W is of a board that is off."""
-    assert learned([0.0, 80.0, 300.0]).draws(None) == Draws(80.0, 300.0)
+    assert learned([0.0, 80.0, 300.0]).draws(None) == PowerLevels(80.0, 300.0)
     assert learned([0.0]).learned() is None
 
 
@@ -85,7 +86,7 @@ def test_restored_draw_holds_from_the_first_reading_on() -> None:
     """A service that starts under load right after us does not raise the zero."""
     power = restored(LearnedPower(70.0, 650.0, 72.0, 3600.0))
     power.see(600.0)
-    assert power.draws(700.0) == Draws(72.0, 650.0)
+    assert power.draws(700.0) == PowerLevels(72.0, 650.0)
 
 
 @pytest.mark.parametrize("hours", [4, 24, 24 * 365])

@@ -8,11 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import SECOND, TRAINING, Signals, gpu, snapshot
-from rightsizer.accounting.accounts import Accounts
-from rightsizer.accounting.pressure import Pressure, PressureSettings
-from rightsizer.domain.signal import SERVING_SIGNALS, Signal
-from rightsizer.domain.state import Condition, Resource
-from rightsizer.domain.xid import XidLog
+from rightsizer.accounting.device_state import PressureDetector
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.settings import PressureSettings
+from rightsizer.model.signal import SERVING_SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition, Resource
+from rightsizer.model.xid import XidLog
 
 COMPUTE, BANDWIDTH, MEMORY = Resource.COMPUTE, Resource.MEMORY_BANDWIDTH, Resource.MEMORY
 GPU: Final = gpu()
@@ -24,14 +26,14 @@ def short_of(
     signals: Signals, *saturated: Resource, settings: PressureSettings | None = None
 ) -> frozenset[Resource]:
     """What was short over one second."""
-    return Pressure(settings).see(SECOND, signals, frozenset(saturated), frozenset())
+    return PressureDetector(settings).see(SECOND, signals, frozenset(saturated), frozenset())
 
 
 def over_time(
     seconds: Sequence[tuple[int, Signals]], *saturated: Resource, **settings: Any
 ) -> list[bool]:
     """Whether compute was short at each of some seconds."""
-    pressure = Pressure(PressureSettings(**settings))
+    pressure = PressureDetector(PressureSettings(**settings))
     return [
         COMPUTE in pressure.see(at * SECOND, signals, frozenset(saturated or {COMPUTE}), set())
         for at, signals in seconds
@@ -81,7 +83,7 @@ def test_saturation_alone_is_no_shortage() -> None:
 def test_memory_is_short_where_hardly_any_is_left() -> None:
     """No application has to say so, and no resource has to be at its limit."""
     near = frozenset({Condition.NEAR_OUT_OF_MEMORY, Condition.POWER_THROTTLED})
-    assert Pressure().see(SECOND, {}, NOTHING, near) == {MEMORY}
+    assert PressureDetector().see(SECOND, {}, NOTHING, near) == {MEMORY}
 
 
 @pytest.mark.parametrize(
@@ -131,7 +133,7 @@ def test_xid_that_an_operator_knows_says_that_memory_ran_out() -> None:
         (settings, [False, True, True, False, True]),
         (PressureSettings(), [False] * 5),
     ):
-        pressure = Pressure(known)
+        pressure = PressureDetector(known)
         found = [
             MEMORY in pressure.see(at * SECOND, {}, NOTHING, frozenset(), XidLog(counts))
             for at, counts in logs
@@ -141,7 +143,7 @@ def test_xid_that_an_operator_knows_says_that_memory_ran_out() -> None:
 
 def test_serving_that_cannot_keep_up_makes_the_device_too_small() -> None:
     """An hour at the limit with a queue for six minutes of it: a tenth of the time short."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     for at in range(0, 3601, 10):
         full = {**TRAINING, Signal.TENSOR_ACTIVE: 0.8, Signal.REQUESTS_WAITING: 0.0}
         if 0 < at <= 360:
@@ -168,7 +170,7 @@ def test_only_what_is_at_its_limit_is_ever_short(
     stretches: list[tuple[int, Signals, frozenset[Resource], frozenset[Condition]]],
 ) -> None:
     """But for memory, and that only where hardly any is left."""
-    pressure, now = Pressure(), 0
+    pressure, now = PressureDetector(), 0
     for step, signals, saturated, conditions in stretches:
         now += step * SECOND
         found = pressure.see(now, signals, saturated, conditions)

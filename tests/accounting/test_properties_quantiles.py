@@ -7,13 +7,14 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import GIBIBYTE, SECOND, gpu, snapshot
-from rightsizer.accounting.accounts import DAY, WEEK, Accounts
-from rightsizer.accounting.provisioning import ProvisioningSettings, provision
-from rightsizer.accounting.window_form import decode, encode
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Resource
-from rightsizer.domain.workload import Allocator
+from rightsizer.accounting.node_accounts import DAY_WINDOW, WEEK_WINDOW, NodeAccounts
+from rightsizer.accounting.provisioning import provision
+from rightsizer.accounting.settings import ProvisioningSettings
+from rightsizer.accounting.window_codec import decode_window, encode_window
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Resource
+from rightsizer.model.workload import Allocator
 
 GPU: Final = gpu()
 BIN: Final = 0.01
@@ -45,9 +46,9 @@ def exact(raw: Raw, share: float) -> float:
     return max(value for value, _ in raw)
 
 
-def posted(raw: Raw) -> Accounts:
+def posted(raw: Raw) -> NodeAccounts:
     """A GPU that was read as told, memory and traffic in step with its load."""
-    accounts, at = Accounts(), 0
+    accounts, at = NodeAccounts(), 0
     for value, held in [(raw[0][0], 1), *raw]:
         at += held
         signals = {
@@ -87,7 +88,7 @@ def test_demands_of_windows(raw: Raw) -> None:
     """Through five-minute windows, hours, and the bytes that they are kept as."""
     accounts = posted(raw)
     whole = accounts.whole(GPU.uuid)
-    kept = decode(GPU.uuid, encode(whole))
+    kept = decode_window(GPU.uuid, encode_window(whole))
     for resource in (Resource.COMPUTE, Resource.MEMORY, Resource.MEMORY_BANDWIDTH):
         assert_within_a_bin(kept.demands[resource], raw)
 
@@ -97,7 +98,7 @@ def test_demands_of_gauges(raw: Raw) -> None:
     """The P99 and the maximum that a day's and a week's needs rest on."""
     lasting = [*raw] * (1 + 600 // sum(held for _, held in raw))
     accounts = posted(lasting)
-    for window in (DAY, WEEK):
+    for window in (DAY_WINDOW, WEEK_WINDOW):
         fits = accounts.provisioning(GPU.uuid)[window].resources
         for resource in (Resource.COMPUTE, Resource.MEMORY_BANDWIDTH):
             assert_close(fits[resource].demand, exact(lasting, 0.99))

@@ -10,21 +10,21 @@ from hypothesis import strategies as st
 
 from node_lives import GPU, Moment, accounted, lives, snapshots_of
 from readings import HELD, MINUTE, SECOND, TRAINING, Signals, snapshot
-from rightsizer.accounting.accounts import WEEK, Accounts
-from rightsizer.accounting.window_form import decode, encode
-from rightsizer.domain.report import Totals
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import State
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.accounting.node_accounts import WEEK_WINDOW, NodeAccounts
+from rightsizer.accounting.window_codec import decode_window, encode_window
+from rightsizer.model.report import Totals
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import State
+from rightsizer.model.units import Nanoseconds
 
 Life = tuple[Nanoseconds, list[Moment]]
 SHORT: Final = lives((1.0, 10.0), longest_gap_seconds=600.0)
 
 
-def posted(snapshots: Sequence[Snapshot], accounts: Accounts | None = None) -> Accounts:
+def posted(snapshots: Sequence[Snapshot], accounts: NodeAccounts | None = None) -> NodeAccounts:
     """The accounts after some snapshots."""
-    found = accounts or Accounts()
+    found = accounts or NodeAccounts()
     for each in snapshots:
         found.post(each)
     return found
@@ -84,7 +84,7 @@ def test_distribution_of_what_is_always_read_has_all_known_time(life: Life) -> N
 @given(lives())
 def test_counters_only_grow(life: Life) -> None:
     """Prometheus takes any fall for a restart."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     seen = [figures(posted([each], accounts).totals(GPU.uuid)) for each in snapshots_of(*life)]
     for before, after in pairwise(seen):
         assert all(after[key] >= value for key, value in before.items())
@@ -106,20 +106,20 @@ def test_restart_begins_counters_at_nothing_and_keeps_windows(life: Life, cut: i
     steady = [Moment(each.after, 0, each.signals, each.is_down) for each in moments]
     snapshots = snapshots_of(interval, steady)
     first, second = snapshots[:cut], snapshots[cut:]
-    before, after = posted(first), Accounts()
+    before, after = posted(first), NodeAccounts()
     for window in (*before.take_closed(), *before.open_windows()):
-        after.restore(decode(window.uuid, encode(window)))
+        after.restore(decode_window(window.uuid, encode_window(window)))
     assert figures(after.totals(GPU.uuid)) == {"used_seconds": 0.0, "used_joules": 0.0}
     posted(second, after)
     assert after.totals(GPU.uuid) == posted(second).totals(GPU.uuid)
     known = accounted(first).known + accounted(second).known
-    assert after.provisioning(GPU.uuid)[WEEK].known_seconds == pytest.approx(known / SECOND)
+    assert after.provisioning(GPU.uuid)[WEEK_WINDOW].known_seconds == pytest.approx(known / SECOND)
 
 
 @pytest.mark.parametrize("interval_seconds", [0.1, 1.0, 4.0, 20.0, 100.0])
 def test_interval_of_sampling_changes_no_share(interval_seconds: float) -> None:
     """Twenty minutes held and forty at work are a third and two thirds, however often one looks."""
-    accounts, at = Accounts(), 0.0
+    accounts, at = NodeAccounts(), 0.0
     for number in range(1 + round(3600 / interval_seconds)):
         at = number * interval_seconds
         signals: Signals = HELD if at <= 1200 else TRAINING

@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from node_lives import GPU, Moment, lives, snapshots_of
 from readings import DAY, HOUR, MINUTE, SECOND, TRAINING, gpu, snapshot
-from rightsizer.accounting.accounts import Accounts
-from rightsizer.accounting.books import Books
+from rightsizer.accounting.entry_builder import EntryBuilder
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.energy_source import EnergySource
-from rightsizer.domain.report import Totals
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import Cause, State
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.model.energy_source import EnergySource
+from rightsizer.model.report import Totals
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import Cause, State
+from rightsizer.model.units import Nanoseconds
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 COUNTER, POWER = EnergySource.COUNTER, EnergySource.POWER
 CATALOGUE: Final = built_in()
@@ -36,9 +36,9 @@ def simulated(
     return list(iter(source.read, None))
 
 
-def posted(snapshots: Sequence[Snapshot]) -> Accounts:
+def posted(snapshots: Sequence[Snapshot]) -> NodeAccounts:
     """The accounts after some snapshots."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     for each in snapshots:
         accounts.post(each)
     return accounts
@@ -55,7 +55,7 @@ def assert_whole(totals: Totals) -> None:
 @given(lives())
 def test_every_stretch_is_whole(life: tuple[Nanoseconds, list[Moment]]) -> None:
     """Whatever was read: what is known has a use, what is unknown has neither use nor waste."""
-    books = Books()
+    books = EntryBuilder()
     for each in snapshots_of(*life):
         for entry in books.post(each):
             parts = sum(entry.waste.values())
@@ -110,7 +110,7 @@ def test_instance_of_a_gpu_has_waste_in_seconds_alone() -> None:
 
 def test_energy_of_a_second_follows_its_use() -> None:
     """A third used is a third of the joules, of the counter's and not of the draw's."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     for at, joules in enumerate((1000.0, 1600.0, 2200.0)):
         signals = {**TRAINING, Signal.TENSOR_ACTIVE: 0.24, Signal.ENERGY_JOULES: joules}
         signals[Signal.DRAM_ACTIVE] = 0.1
@@ -123,7 +123,7 @@ def test_energy_of_a_second_follows_its_use() -> None:
 
 def test_energy_of_a_gap_is_nobodys() -> None:
     """The counter went on; the seconds after the gap are told by the draw."""
-    accounts, steps = Accounts(), [(0, 0.0), (1, 590.0), (1000, 600_000.0), (1001, 600_580.0)]
+    accounts, steps = NodeAccounts(), [(0, 0.0), (1, 590.0), (1000, 600_000.0), (1001, 600_580.0)]
     for at, joules in steps:
         signals = {**TRAINING, Signal.ENERGY_JOULES: joules}
         accounts.post(snapshot(at, [GPU], {GPU: signals}))
@@ -135,7 +135,7 @@ def test_energy_of_a_gap_is_nobodys() -> None:
 
 def test_device_that_was_down_begins_its_counter_anew() -> None:
     """Even where the driver came back within the usual gap of what was accounted for."""
-    books, joules = Books(), []
+    books, joules = EntryBuilder(), []
     for at in range(20):
         is_down = 3 <= at < 12
         signals = {**TRAINING, Signal.ENERGY_JOULES: 500.0 * at}
@@ -150,7 +150,7 @@ def test_device_that_was_down_begins_its_counter_anew() -> None:
 def test_devices_have_counters_of_their_own() -> None:
     """Two GPUs at one tick do not take each other's steps."""
     one, other = gpu(0), gpu(1)
-    accounts = Accounts()
+    accounts = NodeAccounts()
     for at in range(3):
         readings = {
             one: {**TRAINING, Signal.ENERGY_JOULES: 100.0 * at},

@@ -9,10 +9,11 @@ from hypothesis import strategies as st
 
 from cases import histogram, window
 from readings import HOUR
-from rightsizer.accounting.provisioning import ProvisioningSettings, provision
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Provisioning, Window
-from rightsizer.domain.workload import Allocator
+from rightsizer.accounting.provisioning import provision
+from rightsizer.accounting.settings import ProvisioningSettings
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Provisioning, Window
+from rightsizer.model.workload import Allocator
 
 COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
 SETTINGS = ProvisioningSettings()

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.accounting.sample_size import autocorrelation, effective_samples
+from rightsizer.accounting.load_patterns import autocorrelation, effective_samples
 
 COUNT: Final = 4032
 """Fourteen days of five minutes."""

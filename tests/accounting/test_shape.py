@@ -7,8 +7,8 @@ from random import Random
 import pytest
 
 from readings import DAY, EPOCH, HOUR
-from rightsizer.accounting.shape import hourly_means, known_hours, shape_of
-from rightsizer.domain.block import BLOCK_SPAN, Block, Series
+from rightsizer.accounting.load_patterns import hourly_means, observed_hours, shape_of
+from rightsizer.model.block import BLOCK_SPAN, Block, Series
 
 MONDAY = EPOCH - 3 * DAY
 """2025-12-29 00:00:00 UTC."""
@@ -118,4 +118,4 @@ def test_means_of_hours_count_by_known_time() -> None:
         Block(EPOCH + 2 * HOUR, 300.0, 1.0, 1.0),
     ]
     expected: Sequence[float | None] = [pytest.approx(0.3), None, 1.0]
-    assert hourly_means(known_hours(Series.of(blocks))) == expected
+    assert hourly_means(observed_hours(Series.of(blocks))) == expected

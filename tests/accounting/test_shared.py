@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, entry, workload
-from rightsizer.accounting.ladder import Ladder
-from rightsizer.accounting.recollection import Recollection
-from rightsizer.accounting.shared import shared
-from rightsizer.accounting.windows import DeviceWindows
-from rightsizer.accounting.workloads import Workloads
-from rightsizer.domain.block import Measure
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.state import State
-from rightsizer.domain.workload import Holding
+from rightsizer.accounting.device_windows import DeviceWindows
+from rightsizer.accounting.rings import deduplicate
+from rightsizer.accounting.rollup_store import RollupStore
+from rightsizer.accounting.window_query import WindowQuery
+from rightsizer.accounting.workload_accounts import WorkloadAccounts
+from rightsizer.model.block import Measure
+from rightsizer.model.entry import Entry
+from rightsizer.model.state import State
+from rightsizer.model.workload import Holding
 
 JOB: Final = workload("job")
 QUARTER: Final = int(timedelta(minutes=15).total_seconds())
 
 
-def forms(recollection: Recollection) -> list[bytes]:
+def forms(recollection: WindowQuery) -> list[bytes]:
     """All closed windows that are remembered, as they are kept."""
     rings = (recollection.fine, recollection.hours, recollection.days)
     return list(chain.from_iterable(ring.forms for ring in rings))
@@ -40,19 +40,19 @@ def quarters(hours: int, uuid: str = "GPU-0") -> list[Entry]:
 @given(st.lists(st.binary(max_size=3), max_size=400))
 def test_it_is_always_the_same_bytes(found: list[bytes]) -> None:
     """Whatever was shared before, and however much."""
-    assert [shared(data) for data in found] == found
+    assert [deduplicate(data) for data in found] == found
 
 
 def test_equal_bytes_are_one_object() -> None:
     """Made apart, kept together."""
     first, second = (bytes(bytearray(b"a window")) for _ in range(2))
     assert first is not second
-    assert shared(first) is shared(second)
+    assert deduplicate(first) is deduplicate(second)
 
 
 def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
     """Five minutes, hours and days of it are the device's own."""
-    device, workloads = DeviceWindows("GPU-0"), Workloads()
+    device, workloads = DeviceWindows("GPU-0"), WorkloadAccounts()
     for each in quarters(hours=50):
         device.add(each)
         workloads.post({"GPU-0": (Holding(JOB, 1.0),)}, [each])
@@ -65,7 +65,7 @@ def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
 
 def test_days_of_blocks_are_one_object_too() -> None:
     """Two that measured the same keep the same packed days."""
-    ladders = [Ladder("GPU-0"), Ladder("workload:job")]
+    ladders = [RollupStore("GPU-0"), RollupStore("workload:job")]
     for at in range(EPOCH, EPOCH + 3 * DAY, HOUR):
         for ladder in ladders:
             ladder.go_to(at)

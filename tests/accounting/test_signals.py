@@ -7,20 +7,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import GIBIBYTE, gpu, reading
-from rightsizer.accounting.power import Draws
+from rightsizer.accounting.classification_settings import SignalSettings
+from rightsizer.accounting.power import PowerLevels
 from rightsizer.accounting.signals import (
-    SignalSettings,
     clock_ratio,
-    derive,
+    derive_signals,
     has_dead_counters,
     highest,
     memory_work,
     tier_of,
 )
-from rightsizer.domain.pcie import link_bytes_per_second
-from rightsizer.domain.signal import SIGNALS, Signal
-from rightsizer.domain.state import Tier
-from rightsizer.domain.units import Unit
+from rightsizer.model.pcie import link_bytes_per_second
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Tier
+from rightsizer.model.units import Unit
 
 DEAD = {
     Signal.GPU_BUSY: 0.9,
@@ -34,16 +35,16 @@ DEAD = {
 def derived(
     values: dict[Signal, float],
     host: dict[Signal, float] | None = None,
-    draws: Draws | None = None,
+    draws: PowerLevels | None = None,
     **facts: Any,
 ) -> dict[Signal, float]:
     """The signals of a reading of a device that idles at 70 W."""
     device = gpu(**facts)
-    return derive(
+    return derive_signals(
         reading(device, 0, values),
         device,
         host or {},
-        draws or Draws(70.0, 650.0),
+        draws or PowerLevels(70.0, 650.0),
         SignalSettings(),
     )
 
@@ -97,7 +98,7 @@ def test_capacity_that_nobody_knows_leaves_the_ratio_out() -> None:
             Signal.PCIE_RECEIVE_BYTES_PER_SECOND: 1e9,
             Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: 1e9,
         },
-        draws=Draws(None, None),
+        draws=PowerLevels(None, None),
         memory_total_bytes=None,
         pcie_generation_maximum=None,
         nvlink_bytes_per_second=None,
@@ -112,9 +113,9 @@ def test_highest_draw_stands_in_for_an_unknown_limit() -> None:
     values = {Signal.POWER_WATTS: 360.0}
     assert derived(values, power_limit_watts=None)[Signal.POWER] == 0.5
     for lowest in (360.0, 325.1):
-        flat = derived(values, draws=Draws(lowest, 650.0), power_limit_watts=None)
+        flat = derived(values, draws=PowerLevels(lowest, 650.0), power_limit_watts=None)
         assert Signal.POWER not in flat, "a range that narrow is noise"
-    assert Signal.POWER in derived(values, draws=Draws(325.0, 650.0), power_limit_watts=None)
+    assert Signal.POWER in derived(values, draws=PowerLevels(325.0, 650.0), power_limit_watts=None)
 
 
 def test_host_speaks_where_the_reading_does_not() -> None:
@@ -162,8 +163,8 @@ def test_dead_counters_stay_dead_until_one_moves() -> None:
     device = gpu()
     for change, is_dead in (({}, True), ({Signal.DRAM_ACTIVE: 0.01}, False)):
         values = reading(device, 0, light | change)
-        signals = derive(
-            values, device, {}, Draws(70.0, 650.0), SignalSettings(), counters_were_dead=True
+        signals = derive_signals(
+            values, device, {}, PowerLevels(70.0, 650.0), SignalSettings(), counters_were_dead=True
         )
         assert has_dead_counters(values, signals) == is_dead
         assert (tier_of(signals) is Tier.POWER) == is_dead

@@ -7,11 +7,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import SECOND, entry
-from rightsizer.accounting.totals import RunningTotals
-from rightsizer.domain.energy_source import EnergySource
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Cause, Condition, State
+from rightsizer.accounting.device_account import RunningTotals
+from rightsizer.model.energy_source import EnergySource
+from rightsizer.model.entry import Entry
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Cause, Condition, State
 
 
 def totals_of(entries: list[Entry]) -> RunningTotals:

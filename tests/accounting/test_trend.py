@@ -8,8 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH
-from rightsizer.accounting.trend import TrendSettings, daily_means, daily_peaks, trend_of
-from rightsizer.domain.block import BLOCK_SPAN, Block, Series
+from rightsizer.accounting.load_patterns import daily_means, daily_peaks, trend_of
+from rightsizer.accounting.settings import TrendSettings
+from rightsizer.model.block import BLOCK_SPAN, Block, Series
 
 SETTINGS: Final = TrendSettings()
 

@@ -7,10 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import gpu
-from rightsizer.accounting.usage import Usage, UsageSettings, usage, waste
-from rightsizer.domain.signal import PIPES, SIGNALS, Signal
-from rightsizer.domain.state import Cause, Condition, Resource, State
-from rightsizer.domain.units import Unit
+from rightsizer.accounting.classification_settings import UsageSettings
+from rightsizer.accounting.usage import DeviceUsage, usage, waste
+from rightsizer.model.signal import PIPES, SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Cause, Condition, Resource, State
+from rightsizer.model.units import Unit
 
 BUSY: Final = Signal.GPU_BUSY
 TENSOR: Final = Signal.TENSOR_ACTIVE
@@ -19,7 +21,7 @@ NOBODY: Final = frozenset[Condition]()
 THROTTLED: Final = frozenset({Condition.POWER_THROTTLED})
 
 
-def used(signals: dict[Signal, float], **facts: Any) -> Usage:
+def used(signals: dict[Signal, float], **facts: Any) -> DeviceUsage:
     """What an H100 that reaches 80 % of its peaks was used for."""
     return usage(signals, gpu(**facts), UsageSettings())
 

@@ -11,11 +11,11 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import EPOCH, SECOND
-from rightsizer.accounting.window_form import decode, encode
-from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
-from rightsizer.domain.window import Window
+from rightsizer.accounting.window_codec import decode_window, encode_window
+from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.window import Window
 
 TIMES: Final = st.integers(0, 2**53)
 FLOATS: Final = st.floats(0.0, 1e12)
@@ -64,8 +64,8 @@ BLOCKS: Final = Blocks.of_one(
 @given(WINDOWS)
 def test_nothing_is_lost(found: Window) -> None:
     """Every sum and every bin comes back as it was, a recording that begins at 0 included."""
-    assert decode(found.uuid, encode(found)) == found
-    assert encode(decode(found.uuid, encode(found))) == encode(found)
+    assert decode_window(found.uuid, encode_window(found)) == found
+    assert encode_window(decode_window(found.uuid, encode_window(found))) == encode_window(found)
 
 
 FORMER: Final = (
@@ -87,7 +87,7 @@ PACKED: Final = (
 
 def test_former_form_is_read() -> None:
     """A history outlives the program that wrote it."""
-    found = decode("GPU-0", FORMER)
+    found = decode_window("GPU-0", FORMER)
     assert found == Window(
         uuid="GPU-0",
         start=EPOCH,
@@ -101,13 +101,13 @@ def test_former_form_is_read() -> None:
         compute_at_least=Histogram({7: 0.5}),
     )
     assert not found.blocks
-    assert decode("GPU-0", encode(found)) == found
+    assert decode_window("GPU-0", encode_window(found)) == found
 
 
 def test_packing_words_never_change() -> None:
     """Bytes of this form that were written once are read for ever."""
     written = bytes.fromhex(PACKED)
-    assert decode("GPU-0", written) == replace(decode("GPU-0", FORMER), blocks=BLOCKS)
+    assert decode_window("GPU-0", written) == replace(decode_window("GPU-0", FORMER), blocks=BLOCKS)
     assert len(written) < len(FORMER) / 1.5
 
 
@@ -129,19 +129,19 @@ def test_what_is_no_window_is_refused(spoil: Callable[[dict[str, Any]], Any]) ->
     """Newer forms and broken ones raise an error that a reader can pass over."""
     form = json.loads(FORMER)
     with pytest.raises(ValueError, match=r"window|is not a valid|bin"):
-        decode("GPU-0", json.dumps(spoil(form)).encode())
+        decode_window("GPU-0", json.dumps(spoil(form)).encode())
 
 
 @pytest.mark.parametrize("data", [b"", b"{", b"\xff\xfe", b"\x02", b"\x02abc", b"\x03" + FORMER])
 def test_bytes_of_something_else_are_refused(data: bytes) -> None:
     """A newer form, or none at all."""
     with pytest.raises(ValueError, match=r"Expecting|window"):
-        decode("GPU-0", data)
+        decode_window("GPU-0", data)
 
 
 @given(WINDOWS, st.data())
 def test_torn_bytes_are_refused(found: Window, data: st.DataObject) -> None:
     """A row cut off anywhere is no window, and never half of one."""
-    whole = encode(found)
+    whole = encode_window(found)
     with pytest.raises(ValueError, match=r"window|Expecting"):
-        decode("GPU-0", whole[: data.draw(st.integers(0, len(whole) - 1))])
+        decode_window("GPU-0", whole[: data.draw(st.integers(0, len(whole) - 1))])

@@ -6,10 +6,9 @@ from typing import Any, Final
 import pytest
 
 from readings import EPOCH, HOUR
-from rightsizer.accounting.window_form import encode
-from rightsizer.accounting.window_row import understood
-from rightsizer.domain.state import State
-from rightsizer.domain.window import Window
+from rightsizer.accounting.window_codec import encode_window, parse_window_row
+from rightsizer.model.state import State
+from rightsizer.model.window import Window
 
 FORM: Final[dict[str, Any]] = {"v": 1, "start": EPOCH, "end": EPOCH + HOUR}
 
@@ -17,7 +16,7 @@ FORM: Final[dict[str, Any]] = {"v": 1, "start": EPOCH, "end": EPOCH + HOUR}
 def test_a_window_that_was_written_is_understood() -> None:
     """As it was."""
     window = Window("GPU-0", EPOCH, EPOCH + HOUR, states={State.PRODUCTIVE: HOUR}, used_joules=1.5)
-    assert understood("GPU-0", encode(window)) == window
+    assert parse_window_row("GPU-0", encode_window(window)) == window
 
 
 @pytest.mark.parametrize(
@@ -45,10 +44,10 @@ def test_a_window_that_was_written_is_understood() -> None:
 )
 def test_what_cannot_be_counted_with_is_passed_over(odd: dict[str, Any]) -> None:
     """Whatever a disk or another program has made of it."""
-    assert understood("GPU-0", json.dumps(FORM).encode()) is not None
-    assert understood("GPU-0", json.dumps({**FORM, **odd}).encode()) is None
+    assert parse_window_row("GPU-0", json.dumps(FORM).encode()) is not None
+    assert parse_window_row("GPU-0", json.dumps({**FORM, **odd}).encode()) is None
 
 
 def test_what_is_nested_too_deeply_is_passed_over() -> None:
     """It is refused, not followed to the bottom of the stack."""
-    assert understood("GPU-0", b'{"v":1,"start":' + b"[" * 100_000) is None
+    assert parse_window_row("GPU-0", b'{"v":1,"start":' + b"[" * 100_000) is None

@@ -12,14 +12,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, entry
-from rightsizer.accounting.builder import WindowBuilder
-from rightsizer.accounting.ladder import split
-from rightsizer.accounting.window_form import decode, encode
-from rightsizer.accounting.windows import FINE_SPAN, DeviceWindows
-from rightsizer.domain.block import Blocks, Measure
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
-from rightsizer.domain.window import Window
+from rightsizer.accounting.device_windows import DeviceWindows
+from rightsizer.accounting.rollup_store import split_entry
+from rightsizer.accounting.window_builder import WindowBuilder
+from rightsizer.accounting.window_codec import decode_window, encode_window
+from rightsizer.accounting.window_query import FINE_SPAN
+from rightsizer.model.block import Blocks, Measure
+from rightsizer.model.entry import Entry
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.window import Window
 
 KINDS: Final = (
     entry(0, 1, State.IDLE_EMPTY, used_ratio=0.0, waste={Cause.IDLE: 1.0}),
@@ -148,7 +149,7 @@ def test_parts_of_a_stretch_keep_its_sums(length: int, offset: int) -> None:
     """Splitting at the borders of windows changes where, not how much."""
     start = EPOCH + offset
     found = replace(entry(0, 1), start=start, end=start + length, energy_joules=1000.0)
-    parts = list(split(found))
+    parts = list(split_entry(found))
     assert sum(part.duration for part in parts) == length
     assert all(part.duration > 0 for part in parts)
     assert sum(part.energy_joules or 0.0 for part in parts) == pytest.approx(1000.0)
@@ -229,7 +230,7 @@ def test_restart_changes_nothing(minutes: int) -> None:
     assert open_window is not None
     restarted = DeviceWindows("GPU-0")
     for window in (*closed, open_window):
-        restarted.restore(decode("GPU-0", encode(window)))
+        restarted.restore(decode_window("GPU-0", encode_window(window)))
     for each in after:
         restarted.add(each)
     now = after[-1].end

@@ -1,10 +1,10 @@
 """What a report tells of workloads: counters over all their devices."""
 
 from readings import EPOCH, SECOND, TRAINING, gpu, snapshot, workload
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.domain.report import AgentReport
-from rightsizer.domain.state import State
-from rightsizer.runtime.accountant import Accountant
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.model.report import AgentReport
+from rightsizer.model.state import State
 
 GPU, PEER = gpu(0), gpu(1)
 JOB = workload("job")
@@ -12,7 +12,7 @@ JOB = workload("job")
 
 def test_report_tells_of_workloads_once_a_minute() -> None:
     """Both devices' seconds under one name; waste and use sum to them."""
-    books = Accountant(AccountingSettings(), ())
+    books = AccountingService(AccountingSettings(), ())
     agent = AgentReport("1", "test", EPOCH, 10.0)
     for at in range(0, 301, 10):
         report = books.post(

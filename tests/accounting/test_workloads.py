@@ -9,14 +9,15 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, entry, workload
-from rightsizer.accounting.window_form import decode, encode
-from rightsizer.accounting.workloads import Workloads, WorkloadsSettings
-from rightsizer.domain.block import BLOCK_SPAN, Measure
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Window, workload_subject
-from rightsizer.domain.workload import Holding
+from rightsizer.accounting.settings import WorkloadAccountSettings
+from rightsizer.accounting.window_codec import decode_window, encode_window
+from rightsizer.accounting.workload_accounts import WorkloadAccounts
+from rightsizer.model.block import BLOCK_SPAN, Measure
+from rightsizer.model.entry import Entry
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Window, workload_subject
+from rightsizer.model.workload import Holding
 
 JOB, NEXT = workload("job"), workload("next")
 Holdings = Mapping[str, tuple[Holding, ...]]
@@ -40,7 +41,7 @@ def unknown(uuid: str, start: float, end: float) -> Entry:
 
 
 def run(
-    workloads: Workloads, holdings: Holdings, seconds: range, busy: float = 0.5
+    workloads: WorkloadAccounts, holdings: Holdings, seconds: range, busy: float = 0.5
 ) -> list[Window]:
     """Ticks of equal length; the windows that they closed."""
     return [
@@ -53,7 +54,7 @@ def run(
 
 
 def window_of(
-    workloads: Workloads, key: str = JOB.key, start: int = 0, end: int = 2 * EPOCH
+    workloads: WorkloadAccounts, key: str = JOB.key, start: int = 0, end: int = 2 * EPOCH
 ) -> Window:
     """What is remembered of a workload."""
     found = workloads.recollection(key)
@@ -63,7 +64,7 @@ def window_of(
 
 def test_devices_sum_up() -> None:
     """Two devices for ten minutes are twenty device minutes, in windows and in totals."""
-    workloads = Workloads()
+    workloads = WorkloadAccounts()
     closed = run(workloads, BOTH, range(10, 601, 10))
     found = window_of(workloads)
     assert found.uuid == workload_subject(JOB.key)
@@ -82,7 +83,7 @@ def test_devices_sum_up() -> None:
 
 def test_move_to_another_device_is_no_new_beginning() -> None:
     """The same workload, whatever it runs on."""
-    workloads = Workloads()
+    workloads = WorkloadAccounts()
     run(workloads, {"GPU-0": (Holding(JOB, 1.0),)}, range(10, 3601, 10))
     run(workloads, {"GPU-5": (Holding(JOB, 1.0),)}, range(7210, 10801, 10))
     assert window_of(workloads).accounted == 2 * HOUR
@@ -91,7 +92,7 @@ def test_move_to_another_device_is_no_new_beginning() -> None:
 
 def test_sums_are_of_the_same_moment() -> None:
     """Two devices that are busy by turns never need two devices' worth."""
-    workloads = Workloads()
+    workloads = WorkloadAccounts()
     for at in range(10, 301, 10):
         turn = at // 10 % 2
         busy = (0.75, 0.25) if turn else (0.25, 0.75)
@@ -108,7 +109,7 @@ def test_sums_are_of_the_same_moment() -> None:
 
 def test_moment_without_one_device_is_not_known() -> None:
     """Half a workload's load is not the workload's load."""
-    workloads = Workloads()
+    workloads = WorkloadAccounts()
     run(workloads, BOTH, range(10, 151, 10))
     for at in range(160, 301, 10):
         workloads.post(BOTH, [stretch("GPU-0", at - 10, at), unknown("GPU-1", at - 10, at)])
@@ -119,7 +120,7 @@ def test_moment_without_one_device_is_not_known() -> None:
 
 def test_device_that_is_read_in_between_stands_where_it_stood() -> None:
     """Readings that come by turns are of the same time all the same, but not for long."""
-    workloads = Workloads()
+    workloads = WorkloadAccounts()
     for at in range(10, 301, 10):
         uuid = f"GPU-{at // 10 % 2}"
         workloads.post(BOTH, [stretch(uuid, max(0, at - 20), at)])
@@ -142,7 +143,7 @@ def test_parts_of_a_shared_device_sum_to_what_is_held_of_it(
     shares: Sequence[float], pieces: Sequence[tuple[int, State]]
 ) -> None:
     """No second counts twice, and none is lost where all of the device is held."""
-    workloads, start = Workloads(), 0
+    workloads, start = WorkloadAccounts(), 0
     holdings = {"GPU-0": tuple(Holding(workload(str(n)), s) for n, s in enumerate(shares))}
     expected: Counter[State] = Counter()
     for length, state in pieces:
@@ -166,7 +167,7 @@ def test_parts_of_a_shared_device_sum_to_what_is_held_of_it(
 
 def test_who_was_seen_longest_ago_is_forgotten_first() -> None:
     """And what was not yet written of it is handed over."""
-    workloads = Workloads(WorkloadsSettings(most=2))
+    workloads = WorkloadAccounts(WorkloadAccountSettings(most=2))
     third = workload("third")
     run(workloads, {"GPU-0": (Holding(JOB, 1.0),)}, range(10, 101, 10))
     run(workloads, {"GPU-0": (Holding(NEXT, 1.0),)}, range(110, 201, 10))
@@ -178,7 +179,7 @@ def test_who_was_seen_longest_ago_is_forgotten_first() -> None:
 
 def test_more_workloads_than_are_remembered_do_no_harm() -> None:
     """A node may be shared by any number of them."""
-    workloads = Workloads(WorkloadsSettings(most=3))
+    workloads = WorkloadAccounts(WorkloadAccountSettings(most=3))
     crowd = {"GPU-0": tuple(Holding(workload(f"guest {number}"), 0.1) for number in range(10))}
     closed = run(workloads, crowd, range(10, 1201, 10))
     assert len(workloads.reports()) <= 3
@@ -190,7 +191,7 @@ def test_more_workloads_than_are_remembered_do_no_harm() -> None:
 
 def test_window_of_who_left_is_closed() -> None:
     """It is written once, not with every flush for ever after."""
-    workloads = Workloads()
+    workloads = WorkloadAccounts()
     run(workloads, {"GPU-0": (Holding(JOB, 1.0),)}, range(10, 101, 10))
     closed = run(workloads, {"GPU-0": (Holding(NEXT, 1.0),)}, range(110, 1001, 10))
     assert workload_subject(JOB.key) in {each.uuid for each in closed}
@@ -199,11 +200,11 @@ def test_window_of_who_left_is_closed() -> None:
 
 def test_restart_keeps_what_a_history_can_tell() -> None:
     """Windows and aligned blocks go on; counters begin at 0."""
-    before = Workloads()
+    before = WorkloadAccounts()
     closed = run(before, BOTH, range(10, 7201, 10))
-    after = Workloads()
+    after = WorkloadAccounts()
     for window in (*closed, *before.open_windows()):
-        again = decode(window.uuid, encode(window))
+        again = decode_window(window.uuid, encode_window(window))
         assert again.workload_key == JOB.key
         after.restore(JOB.key, again)
     after.know(JOB)
@@ -219,7 +220,7 @@ def test_restart_keeps_what_a_history_can_tell() -> None:
 
 def test_device_that_speaks_late_does_not_turn_time_back() -> None:
     """Its silence is accounted for where the others are by then, for no second is lost."""
-    workloads = Workloads()
+    workloads = WorkloadAccounts()
     run(workloads, BOTH, range(10, 1201, 10))
     for at in range(1210, 3001, 10):
         workloads.post(BOTH, [stretch("GPU-0", at - 10, at)])
@@ -234,7 +235,7 @@ def test_device_that_speaks_late_does_not_turn_time_back() -> None:
 @pytest.mark.parametrize("back", [30, 3600, 86400])
 def test_clock_that_is_set_back_loses_no_time(back: int) -> None:
     """Hours that are lived twice count twice."""
-    workloads = Workloads()
+    workloads = WorkloadAccounts()
     closed = run(workloads, BOTH, range(10, 7201, 10))
     for at in range(7210 - back, 14401 - back, 10):
         closed += workloads.post(

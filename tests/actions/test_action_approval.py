@@ -6,16 +6,16 @@ from typing import Final
 import pytest
 
 from action_node import ROOT, action, action_node, noting
-from rightsizer.advice.action import ActionVerdict
-from rightsizer.advice.action_settings import ActingLimits, ActionMode
-from rightsizer.domain.advice import AdviceState
-from rightsizer.publish.web.message import Peer
-from rightsizer.runtime.actions.approvals import Approvals
-from rightsizer.runtime.actions.book import ActionOutcome
+from rightsizer.actions.approvals import Approvals
+from rightsizer.actions.proposals import ActionVerdict
+from rightsizer.actions.repository import ActionOutcome
+from rightsizer.actions.settings import ActionLimits, ActionMode
+from rightsizer.model.advice import AdviceState
+from rightsizer.web.message import SocketPeer
 
 NAMELESS: Final = 3_999_999_999
 """A user that no machine has a name for."""
-STRANGER: Final = Peer(4711, NAMELESS, NAMELESS)
+STRANGER: Final = SocketPeer(4711, NAMELESS, NAMELESS)
 
 
 @pytest.mark.parametrize(
@@ -24,7 +24,7 @@ STRANGER: Final = Peer(4711, NAMELESS, NAMELESS)
     ids=["local", "over-tcp", "unknown"],
 )
 def test_who_may_not_approve_claims_and_approves_nothing(
-    tmp_path: Path, peer: Peer | None, identity: str | None
+    tmp_path: Path, peer: SocketPeer | None, identity: str | None
 ) -> None:
     """Whatever name he gives; the reason says so, and an approver's claim is awaited."""
     file = tmp_path / "notes"
@@ -52,7 +52,7 @@ def test_who_may_not_approve_claims_and_approves_nothing(
     ids=["local", "over-tcp"],
 )
 def test_who_is_named_approves(
-    tmp_path: Path, peer: Peer | None, identity: str | None, actor: str
+    tmp_path: Path, peer: SocketPeer | None, identity: str | None, actor: str
 ) -> None:
     """And stands in the audit log with what the kernel or the server knows of him."""
     file = tmp_path / "notes"
@@ -74,9 +74,9 @@ def test_a_system_user_is_no_web_user() -> None:
         claims = {advice.id: advice.updated}
         approvals.note(advice, "x", None, "user:ana")
         (refused,) = approvals.standing(lambda: claims, ()).values()
-        approvals.note(advice, "x", Peer(1, 1000, 100), None)
+        approvals.note(advice, "x", SocketPeer(1, 1000, 100), None)
         (taken,) = approvals.standing(lambda: claims, ()).values()
-        approvals.note(advice, "x", Peer(1, 990, 990), None)
+        approvals.note(advice, "x", SocketPeer(1, 990, 990), None)
         (own,) = approvals.standing(lambda: claims, ()).values()
     assert refused.why_not
     assert (taken.why_not, taken.actor) == ("", "x (uid 1000)")
@@ -84,11 +84,13 @@ def test_a_system_user_is_no_web_user() -> None:
 
 
 @pytest.mark.parametrize("peer", [ROOT, STRANGER], ids=["approver", "stranger"])
-def test_an_approval_survives_a_restart_and_nothing_else_does(tmp_path: Path, peer: Peer) -> None:
+def test_an_approval_survives_a_restart_and_nothing_else_does(
+    tmp_path: Path, peer: SocketPeer
+) -> None:
     """It waits for another bound meanwhile."""
     file = tmp_path / "notes"
     one = action(mode=ActionMode.APPROVE, command=noting(file, "{id}"), at_most_per_day=2)
-    limits = ActingLimits(pause_seconds=3600.0)
+    limits = ActionLimits(pause_seconds=3600.0)
     with action_node(holders=2) as node:
         desk = node.desk(one, limits=limits)
         node.advise(0)

@@ -10,17 +10,16 @@ from hypothesis import strategies as st
 
 from action_node import ActionNode, KeptBook, action
 from readings import workload
-from rightsizer.advice.action_settings import ActingLimits
-from rightsizer.domain.advice import AdviceState
-from rightsizer.domain.units import nanoseconds, seconds
-from rightsizer.runtime.actions.book import ActionOutcome
-from rightsizer.runtime.actions.desk import ActionDesk
-from rightsizer.runtime.actions.order import Order
-from rightsizer.runtime.actions.performed import Performed
+from rightsizer.actions.controller import ActionController
+from rightsizer.actions.order import ActionOrder, ActionResult
+from rightsizer.actions.repository import ActionOutcome
+from rightsizer.actions.settings import ActionLimits
+from rightsizer.model.advice import AdviceState
+from rightsizer.model.units import nanoseconds, seconds
 
 HOLDERS: Final = 6
 DAY: Final = 86400.0
-LIMITS: Final = ActingLimits(pause_seconds=600.0, at_most_per_day=3)
+LIMITS: Final = ActionLimits(pause_seconds=600.0, at_most_per_day=3)
 ACTIONS: Final = (
     action(name="one", at_most_per_day=2, cool_down_seconds=3600.0, at_most_share_of_gpus=0.34),
     action(name="two", at_most_per_day=2, cool_down_seconds=7200.0, at_most_share_of_gpus=0.34),
@@ -56,7 +55,7 @@ class AtOnce:
         self.done: list[Done] = []
 
     def start(
-        self, order: Order, note: Callable[[int], None], done: Callable[[Performed], None]
+        self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
     ) -> None:
         """Do it."""
         del note
@@ -64,7 +63,7 @@ class AtOnce:
         key = finding.workload or ""
         self.done.append(Done(now, order.settings.name, key, frozenset(finding.devices)))
         fails = len(self.done) % 4 == 0
-        done(Performed(ActionOutcome.UNKNOWN if fails else ActionOutcome.DONE))
+        done(ActionResult(ActionOutcome.UNKNOWN if fails else ActionOutcome.DONE))
 
     def stop(self) -> None:
         """Nothing is under way."""
@@ -75,7 +74,7 @@ def lived(steps: list[tuple[str, int, int]]) -> list[Done]:
     node = ActionNode(KeptBook(), [workload(f"job-{number}") for number in range(HOLDERS)])
     performer = AtOnce(node)
 
-    def started() -> ActionDesk:
+    def started() -> ActionController:
         return node.desk(*ACTIONS, limits=LIMITS, performer=performer)
 
     desk = started()

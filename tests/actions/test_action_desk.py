@@ -10,19 +10,18 @@ import pytest
 
 from action_node import action, action_node, noting
 from agent_process import eventually
-from rightsizer.advice.action import ActionVerdict
-from rightsizer.advice.action_settings import ActingLimits, ActionMode
-from rightsizer.domain.advice import AdviceState
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.runtime.actions.book import ActionBook, ActionOutcome, MemoryActionBook
-from rightsizer.runtime.actions.settings import ActionWebhookSettings
-from rightsizer.runtime.storage import Storage
+from rightsizer.actions.proposals import ActionVerdict
+from rightsizer.actions.repository import ActionOutcome, ActionRepository, InMemoryActionRepository
+from rightsizer.actions.settings import ActionLimits, ActionMode, ActionWebhookSettings
+from rightsizer.agent.storage import Storage
+from rightsizer.model.advice import AdviceState
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.workload import Workload, WorkloadKind
 from webhook_server import webhook_server
 
 
 @contextmanager
-def kept(folder: Path) -> Iterator[ActionBook]:
+def kept(folder: Path) -> Iterator[ActionRepository]:
     """A book in a history, as long as an agent runs."""
     storage = Storage(str(folder / "history.db"))
     try:
@@ -96,7 +95,7 @@ def test_an_approval_that_is_taken_back_in_time_is_withdrawn(tmp_path: Path) -> 
     with action_node(holders=2) as node:
         desk = node.desk(
             action(mode=ActionMode.APPROVE, command=noting(file, "{id}"), at_most_per_day=2),
-            limits=ActingLimits(pause_seconds=3600.0),
+            limits=ActionLimits(pause_seconds=3600.0),
         )
         node.advise(0)
         node.advise(1)
@@ -289,7 +288,7 @@ def test_an_action_that_fails_too_often_is_suspended_and_told() -> None:
 def test_without_a_history_nothing_is_done(tmp_path: Path) -> None:
     """A kill would make it happen twice."""
     file = tmp_path / "notes"
-    with action_node(MemoryActionBook()) as node:
+    with action_node(InMemoryActionRepository()) as node:
         desk = node.desk(action(command=noting(file)))
         node.advise()
         node.look(desk)

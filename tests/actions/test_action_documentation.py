@@ -9,20 +9,18 @@ import pytest
 
 import rightsizer
 from action_node import ActionNode
-from rightsizer.advice.action import ActionVerdict
+from rightsizer.actions.feature import actions_here
+from rightsizer.actions.proposals import ActionVerdict
+from rightsizer.actions.repository import ActionOutcome, InMemoryActionRepository
+from rightsizer.actions.settings import ActionSettings
+from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
-from rightsizer.domain.finding import Risk
-from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.runtime.actions.book import ActionOutcome, MemoryActionBook
-from rightsizer.runtime.actions.settings import ActionSettings
-from rightsizer.runtime.actions.stationing import actions_here
-from rightsizer.runtime.settings import Settings
+from rightsizer.model.finding import Risk
+from rightsizer.model.workload import Workload, WorkloadKind
 
 FLAGS: Final = re.MULTILINE | re.DOTALL
 DOCS: Final = Path(__file__).parents[2] / "docs"
-SCENARIO: Final = (
-    Path(rightsizer.__file__).parent / "telemetry/simulated/scenarios/eight-gpu-node.yaml"
-)
+SCENARIO: Final = Path(rightsizer.__file__).parent / "simulator/scenarios/eight-gpu-node.yaml"
 NOTEBOOK: Final = Workload(
     "kubernetes/notebooks/notebook-ana",
     WorkloadKind.KUBERNETES,
@@ -53,7 +51,7 @@ def test_the_example_would_release_the_idle_notebook() -> None:
     """Nothing speaks against it but that it is a dry run; its words can be filled in."""
     sure, risk = _advised()
     assert f"namespace: {NOTEBOOK.namespace}\n" in SCENARIO.read_text("utf-8")
-    node = ActionNode(MemoryActionBook(), [NOTEBOOK])
+    node = ActionNode(InMemoryActionRepository(), [NOTEBOOK])
     desk = node.desk(_example())
     node.advise(confidence=sure, risk=risk)
     node.look(desk)
@@ -66,7 +64,7 @@ def test_the_example_would_release_the_idle_notebook() -> None:
 def test_without_its_risk_the_example_would_be_refused(less: Risk) -> None:
     """As the page says of the default."""
     sure, risk = _advised()
-    node = ActionNode(MemoryActionBook(), [NOTEBOOK])
+    node = ActionNode(InMemoryActionRepository(), [NOTEBOOK])
     desk = node.desk(replace(_example(), maximum_risk=less))
     node.advise(confidence=sure, risk=risk)
     node.look(desk)

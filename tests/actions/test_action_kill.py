@@ -8,8 +8,8 @@ from typing import Final
 
 from action_node import action, action_node, noting
 from agent_process import eventually
-from rightsizer.runtime.actions.book import ActionOutcome, ActionRecord
-from rightsizer.runtime.storage import Storage
+from rightsizer.actions.repository import ActionOutcome, ActionRecord
+from rightsizer.agent.storage import Storage
 
 NODE: Final = Path(__file__).parent.parent / "acted_node.py"
 

@@ -6,12 +6,12 @@ from typing import Any
 
 import pytest
 
-from rightsizer.advice.action_settings import ActionMode
+from rightsizer.actions.feature import actions_here
+from rightsizer.actions.settings import ActionMode
+from rightsizer.agent.precheck import faults_of
+from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.runtime.actions.stationing import actions_here
-from rightsizer.runtime.precheck import faults_of
-from rightsizer.runtime.settings import Settings
+from rightsizer.model.errors import ConfigurationError
 
 
 def loaded(*actions: dict[str, Any], **further: Any) -> Settings:

@@ -8,10 +8,17 @@ import pytest
 
 from cases import NOW, finding
 from readings import HOUR
-from rightsizer.advice.action import ActionVerdict, Deed, Proposal, Scene, is_suspended, proposals
-from rightsizer.advice.action_settings import ActingLimits, ActionMode, ActionTerms
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.finding import Reason, Risk
+from rightsizer.actions.proposals import (
+    ActionConditions,
+    ActionProposal,
+    ActionVerdict,
+    PastAction,
+    is_suspended,
+    proposals,
+)
+from rightsizer.actions.settings import ActionLimits, ActionMode, ActionTerms
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import Reason, Risk
 
 LLAMA = "slurm/llama"
 DAY = 86400.0
@@ -33,7 +40,7 @@ def terms(**facts: Any) -> ActionTerms:
     return ActionTerms(**usual | facts)
 
 
-def deed(**facts: Any) -> Deed:
+def deed(**facts: Any) -> PastAction:
     """An action two days ago on another workload, which was well."""
     usual: dict[str, Any] = {
         "action": "release",
@@ -46,21 +53,25 @@ def deed(**facts: Any) -> Deed:
         "has_worked": True,
         "result": AdviceState.SUCCEEDED,
     }
-    return Deed(**usual | facts)
+    return PastAction(**usual | facts)
 
 
 def judged(
     about: Advice | None = None,
     one: ActionTerms | None = None,
-    *deeds: Deed,
-    limits: ActingLimits | None = None,
+    *deeds: PastAction,
+    limits: ActionLimits | None = None,
     **scene: Any,
-) -> Proposal:
+) -> ActionProposal:
     """What is made of one piece of advice."""
     about, one = about or advice(), one or terms()
     usual: dict[str, Any] = {"gpus": 8, "workloads": {LLAMA}}
     (found,) = proposals(
-        [about], {about.id: [one]}, deeds, Scene(**usual | scene), limits or ActingLimits()
+        [about],
+        {about.id: [one]},
+        deeds,
+        ActionConditions(**usual | scene),
+        limits or ActionLimits(),
     )
     return found
 
@@ -72,7 +83,7 @@ def test_what_everything_speaks_for_is_due() -> None:
 
 def test_what_no_action_is_for_is_told_so() -> None:
     """Opting in is by reason."""
-    (found,) = proposals([advice()], {}, (), Scene(8, {LLAMA}), ActingLimits())
+    (found,) = proposals([advice()], {}, (), ActionConditions(8, {LLAMA}), ActionLimits())
     assert (found.verdict, found.action) == (ActionVerdict.NOT_OPTED_IN, "")
 
 
@@ -122,7 +133,9 @@ def test_without_a_mode_it_is_a_dry_run() -> None:
     ],
     ids=lambda each: str(each) if isinstance(each, ActionVerdict) else "",
 )
-def test_each_bound_holds_by_itself_and_says_why(found: Proposal, verdict: ActionVerdict) -> None:
+def test_each_bound_holds_by_itself_and_says_why(
+    found: ActionProposal, verdict: ActionVerdict
+) -> None:
     """What is refused has its kind, and words."""
     assert found.verdict is verdict
     assert found.why
@@ -131,8 +144,8 @@ def test_each_bound_holds_by_itself_and_says_why(found: Proposal, verdict: Actio
 def test_at_most_one_is_due_at_a_time() -> None:
     """What is done changes what may be done next."""
     both = [advice(), advice(id="cccccccccccc", devices=("GPU-1",), workload="slurm/other")]
-    scene = Scene(8, {LLAMA, "slurm/other"})
-    found = proposals(both, {each.id: [terms()] for each in both}, (), scene, ActingLimits())
+    scene = ActionConditions(8, {LLAMA, "slurm/other"})
+    found = proposals(both, {each.id: [terms()] for each in both}, (), scene, ActionLimits())
     assert [each.verdict for each in found] == [ActionVerdict.DUE, ActionVerdict.RATE]
 
 
@@ -210,9 +223,9 @@ def test_an_action_that_fails_too_often_is_suspended(
     """By its results that are known, of the time that counts; what is older counts no more."""
     states = {True: AdviceState.SUCCEEDED, False: AdviceState.FAILED, None: AdviceState.EXPIRED}
     deeds = [deed(result=states[each]) for each in results]
-    assert is_suspended("release", deeds, ActingLimits()) is suspended
+    assert is_suspended("release", deeds, ActionLimits()) is suspended
     old = [replace(each, ago_seconds=31 * DAY) for each in deeds]
-    assert not is_suspended("release", old, ActingLimits())
+    assert not is_suspended("release", old, ActionLimits())
     assert (judged(None, None, *deeds).verdict is ActionVerdict.SUSPENDED) is suspended
 
 

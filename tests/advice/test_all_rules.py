@@ -14,8 +14,8 @@ from rightsizer.advice.market import Market, MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.domain.finding import Case, Finding, FindingKind
-from rightsizer.publish.json_form import finding_form
+from rightsizer.model.finding import Case, Finding, FindingKind
+from rightsizer.report.json_encoder import finding_form
 
 MARKET: Final = Market(prices=built_in_prices())
 ALL: Final[tuple[Rule[Any], ...]] = tuple(rule.in_market(MARKET) for rule in RULES)

@@ -9,11 +9,12 @@ from rightsizer.advice.autoscale_schedule import (
     followed,
     replicas_for,
     schedule,
+    schedule_instructions,
+    spans_of,
 )
 from rightsizer.advice.replica_load import ReplicaLoad
-from rightsizer.advice.scaled_object import schedule_instructions, spans_of
-from rightsizer.domain.block import BLOCK_SPAN
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.block import BLOCK_SPAN
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 SETTINGS = ScalingSettings()
 DAY = 288

@@ -9,14 +9,19 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import NOW, judgement
-from rightsizer.advice.capture import Candidate, Taken, candidates
-from rightsizer.advice.capture_timing import CaptureTiming
-from rightsizer.advice.exclusion import Exclusion
-from rightsizer.advice.judgement import Judgement
-from rightsizer.advice.workload_course import Course, WorkloadSighting, advanced
-from rightsizer.domain.finding import FindingKind, Reason, Severity
-from rightsizer.domain.state import State
-from rightsizer.domain.units import nanoseconds
+from rightsizer.advice.judgement import Exclusion, Judgement
+from rightsizer.model.finding import FindingKind, Reason, Severity
+from rightsizer.model.state import State
+from rightsizer.model.units import nanoseconds
+from rightsizer.profiler.capture.policy import (
+    CaptureCandidate,
+    PastCapture,
+    WorkloadCourse,
+    WorkloadSample,
+    advanced,
+    capture_candidates,
+)
+from rightsizer.profiler.capture.settings import CaptureTimingSettings
 
 KEY: Final = "slurm/llama"
 STARVED: Final[Mapping[State, float]] = {State.HOST_BOUND: 0.7, State.PRODUCTIVE: 0.3}
@@ -34,14 +39,14 @@ def host_bound(**facts: Any) -> Judgement:
     return judgement(**usual | facts)
 
 
-def course(*minutes: Mapping[State, float], pids: Sequence[int] = (7,)) -> Course:
+def course(*minutes: Mapping[State, float], pids: Sequence[int] = (7,)) -> WorkloadCourse:
     """What a workload did, minute by minute, from its first look on."""
-    found = advanced(None, WorkloadSighting(0, {}, 1, frozenset(pids)), 300.0)
+    found = advanced(None, WorkloadSample(0, {}, 1, frozenset(pids)), 300.0)
     totals: dict[State, float] = {}
     for number, shares in enumerate(minutes, 1):
         for state, share in shares.items():
             totals[state] = totals.get(state, 0.0) + 60.0 * share
-        seen = WorkloadSighting(nanoseconds(60.0 * number), dict(totals), 1, frozenset(pids))
+        seen = WorkloadSample(nanoseconds(60.0 * number), dict(totals), 1, frozenset(pids))
         found = advanced(found, seen, 300.0)
     return found
 
@@ -51,14 +56,14 @@ STEADY: Final = course(*[STARVED] * 20)
 
 def asked(
     judgements: Sequence[Judgement] = (host_bound(),),
-    courses: Mapping[str, Course] | None = None,
-    taken: Sequence[Taken] = (),
+    courses: Mapping[str, WorkloadCourse] | None = None,
+    taken: Sequence[PastCapture] = (),
     **more: Any,
-) -> tuple[Candidate, ...]:
+) -> tuple[CaptureCandidate, ...]:
     """What there is to capture."""
-    settings = more.pop("settings", CaptureTiming())
+    settings = more.pop("settings", CaptureTimingSettings())
     known = {KEY: STEADY} if courses is None else courses
-    return candidates(judgements, known, taken, settings, now=NOW, **more)
+    return capture_candidates(judgements, known, taken, settings, now=NOW, **more)
 
 
 def why_not(*arguments: Any, **more: Any) -> str | None:
@@ -90,7 +95,7 @@ def test_findings_that_no_profile_settles_are_passed_over() -> None:
 )
 def test_a_finding_must_be_worth_it(facts: Mapping[str, Any], why: str) -> None:
     """Sure enough, not too sure where somebody wants that, and true now."""
-    settings = CaptureTiming(maximum_confidence_ratio=0.95)
+    settings = CaptureTimingSettings(maximum_confidence_ratio=0.95)
     told = why_not([host_bound(**facts)], settings=settings)
     assert told is not None
     assert told.startswith(why)
@@ -143,8 +148,8 @@ def test_a_workload_that_is_not_there_is_not_profiled() -> None:
 
 def test_a_workload_that_was_not_watched_for_long_is_not_profiled_yet() -> None:
     """Age alone says nothing of its stride."""
-    first = WorkloadSighting(0, {}, 1, frozenset({7}))
-    later = WorkloadSighting(nanoseconds(3600.0), {State.HOST_BOUND: 3600.0}, 1, frozenset({7}))
+    first = WorkloadSample(0, {}, 1, frozenset({7}))
+    later = WorkloadSample(nanoseconds(3600.0), {State.HOST_BOUND: 3600.0}, 1, frozenset({7}))
     known = advanced(advanced(None, first, 300.0), later, 300.0)
     assert why_not(courses={KEY: known}) == "it was not watched for 5 min yet"
 
@@ -153,10 +158,10 @@ def test_programs_that_start_again_begin_anew() -> None:
     """A workload's name lives on when its pods do not; one that stays keeps its age."""
     totals = {State.HOST_BOUND: 1300.0}
     restarted = advanced(
-        STEADY, WorkloadSighting(nanoseconds(1260.0), totals, 1, frozenset({8})), 300.0
+        STEADY, WorkloadSample(nanoseconds(1260.0), totals, 1, frozenset({8})), 300.0
     )
     joined = advanced(
-        STEADY, WorkloadSighting(nanoseconds(1260.0), totals, 1, frozenset({7, 8})), 300.0
+        STEADY, WorkloadSample(nanoseconds(1260.0), totals, 1, frozenset({7, 8})), 300.0
     )
     assert (restarted.age_seconds, restarted.active_seconds) == (0.0, 0.0)
     assert joined.age_seconds == 1260.0
@@ -165,29 +170,29 @@ def test_programs_that_start_again_begin_anew() -> None:
 
 def test_a_workload_of_several_gpus_is_as_old_as_its_mean_gpu() -> None:
     """Its totals are sums over its devices."""
-    first = WorkloadSighting(0, {}, 4)
-    later = WorkloadSighting(nanoseconds(600.0), {State.HOST_BOUND: 2400.0}, 4)
+    first = WorkloadSample(0, {}, 4)
+    later = WorkloadSample(nanoseconds(600.0), {State.HOST_BOUND: 2400.0}, 4)
     assert advanced(advanced(None, first, 300.0), later, 300.0).active_seconds == 600.0
 
 
 @pytest.mark.parametrize(
     ("taken", "why"),
     [
-        (Taken(KEY, 3600.0, is_fruitful=True), "it was profiled 1 h ago, and rests for 1 d"),
-        (Taken(KEY, 60.0, is_fruitful=False), "it was profiled 1 min ago, and rests for 1 h"),
-        (Taken(KEY, 3600.0, is_fruitful=False), None),
-        (Taken(KEY, 86400.0, is_fruitful=True), None),
-        (Taken("slurm/other", 60.0, is_fruitful=True), None),
+        (PastCapture(KEY, 3600.0, is_fruitful=True), "it was profiled 1 h ago, and rests for 1 d"),
+        (PastCapture(KEY, 60.0, is_fruitful=False), "it was profiled 1 min ago, and rests for 1 h"),
+        (PastCapture(KEY, 3600.0, is_fruitful=False), None),
+        (PastCapture(KEY, 86400.0, is_fruitful=True), None),
+        (PastCapture("slurm/other", 60.0, is_fruitful=True), None),
     ],
 )
-def test_a_workload_rests_after_a_capture(taken: Taken, why: str | None) -> None:
+def test_a_workload_rests_after_a_capture(taken: PastCapture, why: str | None) -> None:
     """A day where a profile came of it, an hour where none did."""
     assert why_not(taken=[taken]) == why
 
 
 def test_a_node_has_so_many_captures_a_day() -> None:
     """Of whichever workloads."""
-    taken = [Taken(f"slurm/{n}", 3600.0 * n, is_fruitful=True) for n in range(24)]
+    taken = [PastCapture(f"slurm/{n}", 3600.0 * n, is_fruitful=True) for n in range(24)]
     assert why_not(taken=taken) == "24 captures were made on this node within 24 hours"
     assert why_not(taken=taken[:3]) is None
 
@@ -203,7 +208,7 @@ def test_the_most_severe_comes_first() -> None:
 def test_bounds_that_leave_no_room_are_refused() -> None:
     """Nothing would ever be captured."""
     with pytest.raises(ValueError, match="minimum_confidence_ratio is above"):
-        CaptureTiming(minimum_confidence_ratio=0.9, maximum_confidence_ratio=0.8)
+        CaptureTimingSettings(minimum_confidence_ratio=0.9, maximum_confidence_ratio=0.8)
 
 
 SHARES: Final = st.sampled_from([STARVED, SAVING, RESTING, {State.PRODUCTIVE: 1.0}])
@@ -227,5 +232,5 @@ def test_what_was_just_profiled_is_never_profiled_again(
     minutes: list[Mapping[State, float]], ago: float
 ) -> None:
     """Whatever the workload does meanwhile."""
-    told = why_not(courses={KEY: course(*minutes)}, taken=[Taken(KEY, ago, is_fruitful=True)])
+    told = why_not(courses={KEY: course(*minutes)}, taken=[PastCapture(KEY, ago, is_fruitful=True)])
     assert (told is not None) or ago >= 86400.0

@@ -7,12 +7,12 @@ import pytest
 from cases import case, window
 from readings import HOUR, gpu, reading, workload
 from rightsizer.advice.rules.compute_saturated import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.node import Node
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Resource, State, Tier
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.node import Node
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Resource, State, Tier
+from rightsizer.model.window import Window
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 SERVER = replace(
     workload(workload_class=WorkloadClass.SERVING),

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cases import case, window
 from rightsizer.advice.confidence import confidence_of, direct_factors, sizing_factors
-from rightsizer.domain.state import State, Tier
+from rightsizer.model.state import State, Tier
 
 
 @pytest.mark.parametrize(

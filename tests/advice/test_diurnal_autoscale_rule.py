@@ -11,9 +11,9 @@ from cases import window
 from readings import HOUR, gpu
 from rightsizer.advice.rules import gpu_count
 from rightsizer.advice.rules.diurnal_autoscale import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.state import Resource, State
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 SERVICE = Workload(
     "kubernetes:web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"

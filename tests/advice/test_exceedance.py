@@ -7,11 +7,10 @@ from hypothesis import strategies as st
 from block_cases import BLOCKS_A_DAY, busy, case_of, steady
 from cases import case, window
 from readings import workload
-from rightsizer.advice.exceedance import group_risks, risks_beyond
-from rightsizer.advice.risk import rank_of
-from rightsizer.domain.block import Measure
-from rightsizer.domain.finding import Risk
-from rightsizer.domain.state import Resource, State
+from rightsizer.advice.risk import group_risks, rank_of, risks_beyond
+from rightsizer.model.block import Measure
+from rightsizer.model.finding import Risk
+from rightsizer.model.state import Resource, State
 
 COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
 

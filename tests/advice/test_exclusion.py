@@ -5,9 +5,9 @@ from datetime import UTC, datetime
 import pytest
 
 from cases import finding
-from rightsizer.advice.exclusion import Exclusion
-from rightsizer.domain.finding import Reason
-from rightsizer.domain.units import Nanoseconds, nanoseconds
+from rightsizer.advice.judgement import Exclusion
+from rightsizer.model.finding import Reason
+from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
 def at(day: int, hour: int, minute: int = 0) -> Nanoseconds:

@@ -9,8 +9,8 @@ from hypothesis import strategies as st
 from block_cases import BLOCKS_A_DAY, Course, busy, case_of, steady
 from readings import DAY, GIBIBYTE, workload
 from rightsizer.advice.rules.exhaustion_forecast import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.workload import Allocator, WorkloadClass
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.workload import Allocator, WorkloadClass
 
 JOB = workload()
 SERVICE = workload("chat", WorkloadClass.SERVING)

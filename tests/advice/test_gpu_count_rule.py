@@ -10,10 +10,10 @@ from block_cases import BLOCKS_A_DAY, Course, at_hours, busy, case_of, steady
 from cases import window
 from readings import GIBIBYTE, HOUR, gpu, workload
 from rightsizer.advice.rules.gpu_count import RULE
-from rightsizer.domain.finding import Action, Case, FindingKind, Reason
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.finding import Action, Case, FindingKind, Reason
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 JOB = workload()
 SERVICE = Workload(

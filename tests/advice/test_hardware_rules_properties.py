@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from cases import case, window
 from readings import HOUR, workload
-from rightsizer.advice.drain import drain_instructions
+from rightsizer.advice.owner_commands import drain_instructions
 from rightsizer.advice.rules import (
     hardware_unhealthy,
     numa_misplaced,
@@ -20,11 +20,11 @@ from rightsizer.advice.rules import (
     thermal_throttled,
 )
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.domain.finding import Case
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.topology import Placement
-from rightsizer.domain.workload import Workload, WorkloadKind
+from rightsizer.model.finding import Case
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition, State
+from rightsizer.model.topology import Placement
+from rightsizer.model.workload import Workload, WorkloadKind
 from standing_cases import around, held, joined, ranged
 
 RULES: Final[tuple[Rule[Any], ...]] = (

@@ -9,9 +9,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import judgement
-from rightsizer.advice.harmony import harmonized
+from rightsizer.advice.conflicts import without_conflicts
 from rightsizer.advice.judgement import Judgement
-from rightsizer.domain.finding import Action, FindingKind, Reason
+from rightsizer.model.finding import Action, FindingKind, Reason
 
 
 def said(rule: str, kind: FindingKind, reason: Reason, action: Action, **facts: Any) -> Judgement:
@@ -56,7 +56,7 @@ ALL = (IDLE, STALL, HOST, OVER, COUNT, AUTOSCALE, UNDER)
 
 def opening(judgements: Sequence[Judgement]) -> set[str]:
     """The rules whose findings may still become advice."""
-    return {each.finding.rule for each in harmonized(judgements) if each.may_open}
+    return {each.finding.rule for each in without_conflicts(judgements) if each.may_open}
 
 
 @pytest.mark.parametrize(
@@ -82,7 +82,7 @@ def test_one_finding_holds_back_another(
 
 def test_what_is_held_back_names_what_holds_it_back_and_closes() -> None:
     """A person sees why nothing is said, and advice from before goes."""
-    (over, _) = harmonized((OVER, UNDER))
+    (over, _) = without_conflicts((OVER, UNDER))
 
     assert over.finding.evidence["held_back"] == "near_out_of_memory (GpuMemoryUnderprovisioned)"
     assert over.finding.is_complaint
@@ -116,7 +116,9 @@ def test_workloads_do_not_speak_for_each_other() -> None:
 def test_only_one_of_several_sizes_can_be_chosen() -> None:
     """They share a group, which other workloads and other kinds of action do not."""
     other = said("idle", FindingKind.IDLE, Reason.IDLE_HELD, Action.RELEASE, key="slurm/other")
-    groups = [each.finding.exclusive_group for each in harmonized((OVER, COUNT, HOST, other))]
+    groups = [
+        each.finding.exclusive_group for each in without_conflicts((OVER, COUNT, HOST, other))
+    ]
 
     assert groups[0] == groups[1]
     assert groups[0] is not None
@@ -134,12 +136,12 @@ def test_the_order_of_the_rules_does_not_matter(
 ) -> None:
     """Each finding ends the same, in its own place; 'over' never stands beside 'under'."""
     one, other = pair
-    settled = harmonized(one)
-    assert sorted(settled, key=_rule) == sorted(harmonized(other), key=_rule)
+    settled = without_conflicts(one)
+    assert sorted(settled, key=_rule) == sorted(without_conflicts(other), key=_rule)
     assert [each.finding.rule for each in settled] == [each.finding.rule for each in one]
     kinds = {each.finding.finding for each in settled if each.may_open}
     assert not kinds >= {FindingKind.OVERPROVISIONED, FindingKind.UNDERPROVISIONED}
-    assert harmonized(settled) == settled
+    assert without_conflicts(settled) == settled
 
 
 def _rule(judged: Judgement) -> str:

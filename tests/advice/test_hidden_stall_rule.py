@@ -5,8 +5,8 @@ import pytest
 from cases import case, window
 from readings import gpu, workload
 from rightsizer.advice.rules.hidden_stall import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason, Severity
-from rightsizer.domain.state import State, Tier
+from rightsizer.model.finding import Action, FindingKind, Reason, Severity
+from rightsizer.model.state import State, Tier
 
 JOB = workload()
 STALL, BUSY = State.HIDDEN_STALL, State.PRODUCTIVE

@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 from cases import case, window
 from readings import gpu, reading, workload
 from rightsizer.advice.rules.host_bound import RULE
-from rightsizer.domain.finding import Action, Case, FindingKind, Reason, Severity
-from rightsizer.domain.node import Node
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Cause, State
-from rightsizer.domain.topology import Placement, Topology
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.finding import Action, Case, FindingKind, Reason, Severity
+from rightsizer.model.node import Node
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Cause, State
+from rightsizer.model.topology import Placement, Topology
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 JOB = workload()
 HOST, BUSY, IDLE = State.HOST_BOUND, State.COMPUTE_BOUND, State.IDLE_HELD

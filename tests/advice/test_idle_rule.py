@@ -11,11 +11,11 @@ from cases import case, window
 from readings import workload
 from rightsizer.advice.rules import idle
 from rightsizer.advice.rules.idle import RULE, IdleSettings
-from rightsizer.domain.block import Measure
-from rightsizer.domain.finding import Action, Case, FindingKind, Reason, Risk, Severity
-from rightsizer.domain.node import Node
-from rightsizer.domain.state import State
-from rightsizer.domain.workload import Holding, WorkloadClass
+from rightsizer.model.block import Measure
+from rightsizer.model.finding import Action, Case, FindingKind, Reason, Risk, Severity
+from rightsizer.model.node import Node
+from rightsizer.model.state import State
+from rightsizer.model.workload import Holding, WorkloadClass
 
 JOB = workload()
 EMPTY, HELD, BUSY = State.IDLE_EMPTY, State.IDLE_HELD, State.PRODUCTIVE

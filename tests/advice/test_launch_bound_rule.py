@@ -5,9 +5,9 @@ import pytest
 from cases import case, window
 from readings import workload
 from rightsizer.advice.rules.launch_bound import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.state import Cause, State, Tier
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.state import Cause, State, Tier
+from rightsizer.model.workload import WorkloadClass
 
 JOB = workload()
 LAUNCH, BUSY = State.LAUNCH_BOUND, State.PRODUCTIVE

@@ -7,11 +7,12 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import NOW, after, judgement
-from rightsizer.advice.ledger import Ledger, LedgerSettings
-from rightsizer.advice.recommender import Judgement
-from rightsizer.domain.advice import AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.domain.errors import UsageError
-from rightsizer.domain.finding import Action, Severity
+from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.errors import UsageError
+from rightsizer.model.finding import Action, Severity
 
 ID = "aaaaaaaaaaaa"
 OTHER = "bbbbbbbbbbbb"

@@ -5,12 +5,11 @@ from collections.abc import Sequence
 import pytest
 
 from cases import after, judgement
-from rightsizer.advice.exclusion import Exclusion
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.judgement import Exclusion, Judgement
 from rightsizer.advice.ledger import Ledger
-from rightsizer.domain.advice import AdviceEventKind, AdviceState
-from rightsizer.domain.errors import UsageError
-from rightsizer.domain.finding import Reason
+from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.errors import UsageError
+from rightsizer.model.finding import Reason
 
 ID = "aaaaaaaaaaaa"
 OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED

@@ -6,14 +6,13 @@ import pytest
 
 from cases import NOW, after, finding, judgement
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.record import Record
-from rightsizer.advice.restoration import AdviceStanding, Restoration
-from rightsizer.domain.advice import Advice, AdviceEventKind, AdviceState
+from rightsizer.advice.record import AdviceRecord, Restoration, RestoredAdvice
+from rightsizer.model.advice import Advice, AdviceEventKind, AdviceState
 
 ID = "aaaaaaaaaaaa"
 OTHER = "bbbbbbbbbbbb"
 HOUR = 3600 * 10**9
-OPEN_BEFORE = Restoration({ID: AdviceStanding(NOW - 5 * HOUR)})
+OPEN_BEFORE = Restoration({ID: RestoredAdvice(NOW - 5 * HOUR)})
 OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
 YES, ELSEWHERE = judgement(), judgement(id=OTHER, key="other")
 QUIET = judgement(id="nothing", may_open=False, still_holds=False)
@@ -54,7 +53,7 @@ def test_what_the_ledger_knows_itself_counts() -> None:
 def test_a_time_that_is_still_to_come_is_now() -> None:
     """Clocks of others may be ahead."""
     ledger = Ledger()
-    ledger.remember(Restoration({ID: AdviceStanding(NOW + HOUR)}))
+    ledger.remember(Restoration({ID: RestoredAdvice(NOW + HOUR)}))
     ledger.update([YES], NOW)
     (advice,) = ledger.advice()
     assert advice.opened == NOW
@@ -64,12 +63,12 @@ def test_a_time_that_is_still_to_come_is_now() -> None:
 def test_what_was_decided_holds(state: AdviceState) -> None:
     """Who, why and until when go on with it, and nobody is told."""
     expires = NOW + HOUR if state is AdviceState.SNOOZED else None
-    standing = AdviceStanding(NOW - 5 * HOUR, state, expires, "ana", "mine")
+    standing = RestoredAdvice(NOW - 5 * HOUR, state, expires, "ana", "mine")
     ledger = Ledger()
     ledger.remember(Restoration({ID: standing}))
     assert ledger.update([YES], NOW) == []
     (advice,) = ledger.advice()
-    assert standing == AdviceStanding(
+    assert standing == RestoredAdvice(
         advice.opened, advice.state, advice.expires, advice.actor, advice.why
     )
     assert set(ledger.claims) == ({ID} if state is AdviceState.CLAIMED else set())
@@ -78,7 +77,7 @@ def test_what_was_decided_holds(state: AdviceState) -> None:
 def test_a_restored_snooze_ends() -> None:
     """When it would have."""
     ledger = Ledger()
-    snoozed = AdviceStanding(NOW - HOUR, AdviceState.SNOOZED, after(30), "ana")
+    snoozed = RestoredAdvice(NOW - HOUR, AdviceState.SNOOZED, after(30), "ana")
     ledger.remember(Restoration({ID: snoozed}))
     for minute in (0, 10, 20):
         ledger.update([YES], after(minute))
@@ -99,7 +98,7 @@ def test_a_restored_dismissal_keeps_quiet_until_its_end() -> None:
         actor="ana",
     )
     ledger = Ledger()
-    ledger.remember(Restoration({}, (Record(dismissed, key=""),)))
+    ledger.remember(Restoration({}, (AdviceRecord(dismissed, key=""),)))
     assert ledger.update([], NOW) == []
     ledger.remember(Restoration())
     assert ledger.update([YES], after(60)) == []

@@ -11,14 +11,15 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from cases import NOW, after, finding, judgement
-from rightsizer.advice.ledger import Ledger, Record
-from rightsizer.advice.ledger_store import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerStore
-from rightsizer.advice.measurement import Measurement
-from rightsizer.advice.track_record import TrackRecord
-from rightsizer.advice.verification import Baseline
-from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.domain.errors import HistoryError
-from rightsizer.domain.finding import (
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerRepository
+from rightsizer.advice.record import AdviceRecord
+from rightsizer.advice.verification import Baseline, Measurement
+from rightsizer.advice.verifier import TrackRecord
+from rightsizer.io.database import Database
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.finding import (
     Action,
     Finding,
     FindingKind,
@@ -28,8 +29,7 @@ from rightsizer.domain.finding import (
     Savings,
     Severity,
 )
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.edge.database import Database
+from rightsizer.model.workload import WorkloadClass
 
 TEXT: Final = st.text(max_size=8)
 RATIO: Final = st.floats(0.0, 1.0)
@@ -73,8 +73,8 @@ FINDINGS: Final[st.SearchStrategy[Finding]] = st.builds(
     evidence=st.dictionaries(TEXT, EVIDENCE, max_size=3),
     abstained=st.none() | TEXT,
 )
-RECORDS: Final[st.SearchStrategy[Record]] = st.builds(
-    Record,
+RECORDS: Final[st.SearchStrategy[AdviceRecord]] = st.builds(
+    AdviceRecord,
     advice=st.builds(
         Advice,
         finding=FINDINGS,
@@ -100,9 +100,9 @@ def database(tmp_path: Path) -> Iterator[Database]:
 
 @settings(suppress_health_check=[HealthCheck.function_scoped_fixture])
 @given(st.lists(RECORDS, max_size=4, unique_by=lambda record: record.advice.id))
-def test_every_field_survives(database: Database, records: list[Record]) -> None:
+def test_every_field_survives(database: Database, records: list[AdviceRecord]) -> None:
     """What is loaded is what was saved, in the order of ids, and nothing that was before."""
-    store = LedgerStore(database)
+    store = LedgerRepository(database)
     store.save(records)
     assert store.load() == sorted(records, key=lambda record: record.advice.id.encode())
 
@@ -113,8 +113,8 @@ def test_ledger_goes_on_where_it_was(database: Database) -> None:
     ledger.update([judgement()], NOW)
     quiet = judgement(id="nothing", may_open=False, still_holds=False)
     ledger.update([quiet], after(10))
-    LedgerStore(database).save(ledger.records)
-    restarted = Ledger(LedgerStore(database).load())
+    LedgerRepository(database).save(ledger.records)
+    restarted = Ledger(LedgerRepository(database).load())
     assert restarted.advice() == ledger.advice()
     (event,) = restarted.update([quiet], after(20))
     assert event.advice.state is AdviceState.EXPIRED
@@ -122,8 +122,8 @@ def test_ledger_goes_on_where_it_was(database: Database) -> None:
 
 def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> None:
     """A word of a newer program costs its own row and no other."""
-    record = Record(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
-    LedgerStore(database).save([record])
+    record = AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
+    LedgerRepository(database).save([record])
     with database.transaction() as connection:
         connection.execute(
             "INSERT INTO advice SELECT 'b', replace(record, 'active', 'levitating') FROM advice"
@@ -131,13 +131,13 @@ def test_rows_that_cannot_be_understood_are_passed_over(database: Database) -> N
         connection.executemany(
             "INSERT INTO advice VALUES (?, ?)", [("c", "{"), ("d", "[]"), ("e", "3"), ("f", "{}")]
         )
-    assert LedgerStore(database).load() == [record]
+    assert LedgerRepository(database).load() == [record]
 
 
 def test_failed_save_leaves_what_was_there(database: Database) -> None:
     """Half a ledger would forget dismissals."""
-    record = Record(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
-    store = LedgerStore(database)
+    record = AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
+    store = LedgerRepository(database)
     store.save([record])
     with database.transaction() as connection:
         connection.execute("ALTER TABLE advice_event RENAME TO away")
@@ -148,8 +148,10 @@ def test_failed_save_leaves_what_was_there(database: Database) -> None:
 
 def test_record_of_a_newer_program_is_read_without_what_it_added(database: Database) -> None:
     """And one of an older program with defaults for what it lacked."""
-    record = Record(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama", confidence=0.9)
-    LedgerStore(database).save([record])
+    record = AdviceRecord(
+        Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama", confidence=0.9
+    )
+    LedgerRepository(database).save([record])
     with database.transaction() as connection:
         (text,) = connection.execute("SELECT record FROM advice").fetchone()
         form = json.loads(text)
@@ -159,16 +161,16 @@ def test_record_of_a_newer_program_is_read_without_what_it_added(database: Datab
             del form[name]
         del form["advice"]["why"]
         connection.execute("UPDATE advice SET record = ?", (json.dumps(form),))
-    assert LedgerStore(database).load() == [replace(record, confidence=0.0)]
+    assert LedgerRepository(database).load() == [replace(record, confidence=0.0)]
 
 
 def test_what_is_not_understood_is_not_thrown_away(database: Database) -> None:
     """The program that wrote it may come back."""
-    known = Record(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
-    foreign = Record(Advice(finding(id="b"), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
-    LedgerStore(database).save([known, foreign])
+    known = AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
+    foreign = AdviceRecord(Advice(finding(id="b"), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
+    LedgerRepository(database).save([known, foreign])
     levitate(database, "b")
-    store = LedgerStore(database)
+    store = LedgerRepository(database)
     assert store.load() == [known]
     store.save([])
     store.save([known])
@@ -188,14 +190,14 @@ def levitate(database: Database, advice_id: str) -> None:
 
 def test_only_what_changed_is_written(database: Database) -> None:
     """Thousands of closed pieces of advice stay as they are from run to run."""
-    store = LedgerStore(database)
+    store = LedgerRepository(database)
     records = [
-        Record(Advice(finding(id=name), AdviceState.ACTIVE, NOW, NOW), name) for name in "abc"
+        AdviceRecord(Advice(finding(id=name), AdviceState.ACTIVE, NOW, NOW), name) for name in "abc"
     ]
     store.save(records)
     levitate(database, "a")
     store.save([records[0], replace(records[1], key="other"), records[2]])
-    found = LedgerStore(database).load()
+    found = LedgerRepository(database).load()
     assert [record.key for record in found] == ["other", "c"]
 
 
@@ -204,7 +206,7 @@ def test_trial_survives_with_its_figures_from_before(database: Database) -> None
     before = Measurement(
         2.0, 0.9, 400.0, {"stalled": 0.1}, ("h100",), ("GPU-0",), WorkloadClass.BATCH
     )
-    record = Record(
+    record = AdviceRecord(
         Advice(finding(severity=Severity.HIGH), AdviceState.CLAIMED, NOW, NOW, why="doing it"),
         "slurm/llama",
         severity=Severity.HIGH,
@@ -212,8 +214,8 @@ def test_trial_survives_with_its_figures_from_before(database: Database) -> None
         trial_since=NOW,
         trial_seconds=3600.0,
     )
-    LedgerStore(database).save([record])
-    (found,) = LedgerStore(database).load()
+    LedgerRepository(database).save([record])
+    (found,) = LedgerRepository(database).load()
     assert found == record
     assert found.baseline is not None
     assert found.baseline.peers == {"slurm/other": 0.5}
@@ -227,11 +229,11 @@ def test_track_record_and_what_is_untold_survive(database: Database) -> None:
     track.ended(advice)
     track.answered(advice, 0.9, was_right=True)
     event = AdviceEvent(AdviceEventKind.VERIFIED, advice, after(1))
-    store = LedgerStore(database)
+    store = LedgerRepository(database)
     store.save([], track.tallies, [event, event])
-    again = LedgerStore(database)
+    again = LedgerRepository(database)
     assert again.load_untold() == [event, event]
     assert TrackRecord(again.load_tallies()).outcomes == track.outcomes
     assert TrackRecord(again.load_tallies()).brier == track.brier
     again.told()
-    assert LedgerStore(database).load_untold() == []
+    assert LedgerRepository(database).load_untold() == []

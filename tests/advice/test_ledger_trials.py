@@ -7,9 +7,10 @@ import pytest
 
 from cases import NOW, after, judgement
 from rightsizer.advice.judgement import Judgement
-from rightsizer.advice.ledger import Ledger, LedgerSettings
-from rightsizer.advice.measurement import Measured, Measurement
-from rightsizer.domain.advice import AdviceEventKind, AdviceState
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.advice.verification import Measured, Measurement
+from rightsizer.model.advice import AdviceEventKind, AdviceState
 
 ID = "aaaaaaaaaaaa"
 OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED

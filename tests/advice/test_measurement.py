@@ -4,8 +4,8 @@ import pytest
 
 from cases import case, window
 from readings import HOUR, workload
-from rightsizer.advice.measurement import measure, measure_all
-from rightsizer.domain.state import Cause, Condition, Resource, State
+from rightsizer.advice.verification import measure, measure_all
+from rightsizer.model.state import Cause, Condition, Resource, State
 
 BUSY = window(
     {State.PRODUCTIVE: 3, State.HIDDEN_STALL: 1},

@@ -5,10 +5,10 @@ import pytest
 from cases import case, histogram, window
 from readings import HOUR, workload
 from rightsizer.advice.rules.memory_bandwidth_bound import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason, Severity
-from rightsizer.domain.state import Resource, State, Tier
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.model.finding import Action, FindingKind, Reason, Severity
+from rightsizer.model.state import Resource, State, Tier
+from rightsizer.model.window import Window
+from rightsizer.model.workload import WorkloadClass
 
 SERVER = workload(workload_class=WorkloadClass.SERVING)
 

@@ -7,10 +7,10 @@ import pytest
 from cases import case, window
 from readings import HOUR, gpu, workload
 from rightsizer.advice.rules.memory_overprovisioned import RULE
-from rightsizer.domain.finding import FindingKind, Reason
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Allocator, Workload, WorkloadClass
+from rightsizer.model.finding import FindingKind, Reason
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass
 
 WEEK = 7 * 24.0
 

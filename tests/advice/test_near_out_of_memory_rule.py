@@ -5,10 +5,10 @@ import pytest
 from cases import case, window
 from readings import HOUR, workload
 from rightsizer.advice.rules.near_out_of_memory import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason, Severity
-from rightsizer.domain.state import Condition, Resource, State
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Allocator, Workload, WorkloadClass
+from rightsizer.model.finding import Action, FindingKind, Reason, Severity
+from rightsizer.model.state import Condition, Resource, State
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass
 
 JOB = workload()
 UNSTATED = workload(allocator=Allocator.UNKNOWN)

@@ -7,11 +7,11 @@ import pytest
 from cases import case, window
 from readings import HOUR, workload
 from rightsizer.advice.rules.network_bound import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.node import Node
-from rightsizer.domain.state import Cause, Condition, State
-from rightsizer.domain.topology import Adapter, AdapterKind, LinkKind, Topology
-from rightsizer.domain.window import Window
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.node import Node
+from rightsizer.model.state import Cause, Condition, State
+from rightsizer.model.topology import Adapter, AdapterKind, LinkKind, Topology
+from rightsizer.model.window import Window
 
 JOB = workload()
 

@@ -6,13 +6,13 @@ from hypothesis import strategies as st
 
 from cases import case, window
 from readings import HOUR, gpu, workload
-from rightsizer.advice.cpu_list import cpu_list
+from rightsizer.advice.owner_commands import cpu_list
 from rightsizer.advice.rules.numa_misplaced import RULE
-from rightsizer.domain.finding import Action, Case, FindingKind, Reason
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.topology import Placement, Topology
-from rightsizer.domain.workload import Workload, WorkloadKind
+from rightsizer.model.finding import Action, Case, FindingKind, Reason
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition, State
+from rightsizer.model.topology import Placement, Topology
+from rightsizer.model.workload import Workload, WorkloadKind
 from standing_cases import around
 
 JOB = workload()

@@ -8,10 +8,10 @@ import pytest
 from cases import case, window
 from readings import gpu, workload
 from rightsizer.advice.rules.nvlink_absent import RULE
-from rightsizer.domain.finding import Action, Case, FindingKind, Reason
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.topology import LinkKind
-from rightsizer.domain.workload import Workload, WorkloadClass
+from rightsizer.model.finding import Action, Case, FindingKind, Reason
+from rightsizer.model.state import Resource, State
+from rightsizer.model.topology import LinkKind
+from rightsizer.model.workload import Workload, WorkloadClass
 from standing_cases import around, held, joined
 
 JOB = workload()

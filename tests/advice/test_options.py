@@ -21,11 +21,11 @@ from rightsizer.advice.rules import (
 from rightsizer.catalogue.price import OnDemand, Price
 from rightsizer.catalogue.prices import Prices
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.domain.finding import Action, Case, Finding, Option, Reason
-from rightsizer.domain.node import Node
-from rightsizer.domain.state import Condition, Resource, State, Tier
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.model.finding import Action, Case, Finding, Option, Reason
+from rightsizer.model.node import Node
+from rightsizer.model.state import Condition, Resource, State, Tier
+from rightsizer.model.window import Window
+from rightsizer.model.workload import WorkloadClass
 
 SERVICE = workload("chat", WorkloadClass.SERVING)
 WEEKS = 14 * 24

@@ -9,13 +9,13 @@ import pytest
 from cases import case, histogram, window
 from readings import HOUR, workload
 from rightsizer.advice.rules.overprovisioned import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason, Risk
-from rightsizer.domain.node import Node
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Allocator, Holding, Workload, WorkloadClass
+from rightsizer.model.finding import Action, FindingKind, Reason, Risk
+from rightsizer.model.node import Node
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass
 
 COMPUTE, MEMORY = Resource.COMPUTE, Resource.MEMORY
 SERVICE = workload("chat", WorkloadClass.SERVING)

@@ -6,11 +6,11 @@ import pytest
 
 from cases import case, window
 from readings import gpu
-from rightsizer.advice.owner_commands import give_back
-from rightsizer.domain.node import Node
-from rightsizer.domain.reading import Process, Reading
-from rightsizer.domain.state import State
-from rightsizer.domain.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.advice.owner_commands import release_instructions
+from rightsizer.model.node import Node
+from rightsizer.model.reading import Process, Reading
+from rightsizer.model.state import State
+from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
 
 IDLE = window({State.IDLE_HELD: 2.0})
 
@@ -47,7 +47,7 @@ UNKNOWN = WorkloadClass.UNKNOWN
 )
 def test_owner_decides_on_the_command(workload: Workload, command: str) -> None:
     """With its real names, quoted where a shell would read them otherwise."""
-    (found,) = give_back(case([IDLE], workload))
+    (found,) = release_instructions(case([IDLE], workload))
     assert (found.text, found.language) == (command, "sh")
 
 
@@ -57,14 +57,14 @@ def test_processes_of_a_user_are_named() -> None:
     processes = (Process(812), Process(77))
     reading = Reading(gpu().uuid, 0, {}, processes=processes)
     node = Node(readings={"GPU-0": reading}, holdings={"GPU-0": (Holding(user, 1.0),)})
-    (found,) = give_back(replace(case([IDLE], user), node=node))
+    (found,) = release_instructions(replace(case([IDLE], user), node=node))
     assert found.text == "kill 77 812"
     others = (Holding(user, 0.5), Holding(held(WorkloadKind.USER, "bo", UNKNOWN), 0.5))
     shared = replace(node, holdings={"GPU-0": others})
-    assert give_back(replace(case([IDLE], user), node=shared)) == ()
+    assert release_instructions(replace(case([IDLE], user), node=shared)) == ()
 
 
 def test_nobody_to_ask_is_nothing_to_type() -> None:
     """Whoever hands out empty GPUs has them already; a history knows no processes."""
-    assert give_back(case([IDLE])) == ()
-    assert give_back(case([IDLE], held(WorkloadKind.USER, "ana", UNKNOWN))) == ()
+    assert release_instructions(case([IDLE])) == ()
+    assert release_instructions(case([IDLE], held(WorkloadKind.USER, "ana", UNKNOWN))) == ()

@@ -5,9 +5,9 @@ import pytest
 from cases import case, histogram, window
 from readings import HOUR, workload
 from rightsizer.advice.rules.pcie_bound import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.state import Cause, Condition, State
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.state import Cause, Condition, State
+from rightsizer.model.workload import WorkloadClass
 
 JOB = workload()
 LINK, BUSY = State.PCIE_BOUND, State.COMPUTE_BOUND

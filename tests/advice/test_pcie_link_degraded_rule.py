@@ -7,10 +7,10 @@ import pytest
 from cases import case, window
 from readings import HOUR, gpu, workload
 from rightsizer.advice.rules.pcie_link_degraded import RULE
-from rightsizer.domain.finding import Action, Case, FindingKind, Reason
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.topology import Bridge, Placement, Topology
+from rightsizer.model.finding import Action, Case, FindingKind, Reason
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition, State
+from rightsizer.model.topology import Bridge, Placement, Topology
 from standing_cases import around
 
 JOB = workload()

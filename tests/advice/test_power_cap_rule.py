@@ -9,14 +9,14 @@ from hypothesis import strategies as st
 
 from cases import case, window
 from readings import HOUR, workload
+from rightsizer.advice.board_status import board_status_of
 from rightsizer.advice.power_saving import PowerSavingSettings, power_saving
 from rightsizer.advice.rules.power_cap import RULE
-from rightsizer.advice.standing import standing_of
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import Action, Case, FindingKind, Reason, Risk
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Cause, State, Tier
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, FindingKind, Reason, Risk
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Cause, State, Tier
+from rightsizer.model.workload import WorkloadClass
 from standing_cases import around, held, instance, ranged
 
 JOB = workload()
@@ -121,7 +121,7 @@ def test_the_truth_lies_within_the_interval(draws: list[float]) -> None:
     """Whatever the distribution of the draw, at no loss of time."""
     mean = sum(draws) / len(draws)
     judged = around(drawing(mean))
-    standing = standing_of(judged, judged.devices[0])
+    standing = board_status_of(judged, judged.devices[0])
     assert standing is not None
     saving = power_saving(judged.windows[0], standing, PowerSavingSettings(time_ratio_high=1.0))
     assert saving is not None

@@ -7,9 +7,9 @@ import pytest
 from cases import case, window
 from readings import HOUR, gpu, workload
 from rightsizer.advice.rules.power_throttled import RULE
-from rightsizer.domain.finding import Action, Case, FindingKind, Reason
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Cause, Condition, State
+from rightsizer.model.finding import Action, Case, FindingKind, Reason
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Cause, Condition, State
 from standing_cases import around, instance
 
 JOB = workload()

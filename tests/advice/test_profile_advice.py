@@ -12,23 +12,23 @@ from cases import NOW, after, finding, judgement
 from profile_beside import KEY, known, long_profile, waiting_profile
 from profiles_built import device, kernel, profile, time_use
 from readings import DAY, HOUR, SECOND, gpu, workload
-from rightsizer.advice.comparison_settings import ComparisonSettings
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.measurement import Measurement
-from rightsizer.advice.profile_advice import judgements_of, with_profiles
-from rightsizer.advice.profile_join import join
-from rightsizer.advice.profile_rules import PROFILE_RULES
-from rightsizer.advice.taken_profile import TakenProfile, taken
 from rightsizer.advice.verdict import finding_id
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.profile import Profile
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.advice.verification import Measurement
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.profile import Profile
+from rightsizer.model.state import Condition, State
+from rightsizer.model.units import Nanoseconds
+from rightsizer.profiler.advice import judgements_of, with_profiles
+from rightsizer.profiler.join import join
+from rightsizer.profiler.rules import PROFILE_RULES
+from rightsizer.profiler.taken_profile import TakenProfile, taken
+from rightsizer.profiler.thresholds import ProfileComparisonSettings
 
 SHORT = kernel("tiny", count=40_000, seconds=0.2)
-SETTINGS = ComparisonSettings()
+SETTINGS = ProfileComparisonSettings()
 PRESENT = {KEY: workload("llama")}
 HELD_UP = {State.HOST_BOUND: 240.0, State.PRODUCTIVE: 60.0}
 

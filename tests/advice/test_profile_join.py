@@ -9,25 +9,24 @@ from hypothesis import strategies as st
 from profile_beside import AT, KEY, known, long_profile, waiting_profile
 from profiles_built import device, kernel, profile, time_use
 from readings import EPOCH, SECOND, gpu
-from rightsizer.advice.comparison_settings import ComparisonSettings
-from rightsizer.advice.profile_comparison import Comparison
-from rightsizer.advice.profile_join import Join, join
-from rightsizer.advice.profile_telemetry import Telemetry
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.profile import Profile, ProfiledDevice
-from rightsizer.domain.state import Condition, Resource, State
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.profile import Profile, ProfiledDevice
+from rightsizer.model.state import Condition, Resource, State
+from rightsizer.model.units import Nanoseconds
+from rightsizer.profiler.comparison import ProfileComparison, ProfileTelemetry
+from rightsizer.profiler.join import ProfileJoin, join
+from rightsizer.profiler.thresholds import ProfileComparisonSettings
 
 NODE = (gpu(0),)
 WORKING = {State.PRODUCTIVE: 285.0, State.HOST_BOUND: 15.0}
 
 
-def joined(found: Profile, telemetry: Telemetry | None) -> Join:
+def joined(found: Profile, telemetry: ProfileTelemetry | None) -> ProfileJoin:
     """One profile beside what is known of the only GPU."""
-    return join((found,), NODE, lambda *_: telemetry, ComparisonSettings())
+    return join((found,), NODE, lambda *_: telemetry, ProfileComparisonSettings())
 
 
-def figures(found: Join) -> dict[str, Comparison]:
+def figures(found: ProfileJoin) -> dict[str, ProfileComparison]:
     """What was compared, by its name."""
     return {each.figure: each for device in found.devices for each in device.comparisons}
 
@@ -80,7 +79,7 @@ def test_kernels_where_telemetry_saw_an_idle_gpu_are_of_another_one() -> None:
         replace(known({State.IDLE_EMPTY: 60.0}), unseen_seconds=30.0),
     ],
 )
-def test_time_that_nobody_saw_contradicts_nothing(telemetry: Telemetry) -> None:
+def test_time_that_nobody_saw_contradicts_nothing(telemetry: ProfileTelemetry) -> None:
     """The kernels may have run just then: it was unknown, or not written down yet."""
     assert joined(long_profile(), telemetry).contradictions == ()
 
@@ -182,7 +181,7 @@ def test_profile_and_telemetry_are_asked_for_the_same_time() -> None:
         asked.append((uuid, start, end))
 
     late = profile(replace(long_profile().devices[0], start=7 * SECOND), start=AT)
-    join((late,), NODE, telemetry_of, ComparisonSettings())
+    join((late,), NODE, telemetry_of, ProfileComparisonSettings())
 
     assert asked == [("GPU-0", AT + 7 * SECOND, AT + 47 * SECOND)]
 
@@ -202,7 +201,7 @@ def test_ranks_of_several_holders_are_nobodys() -> None:
         ranks,
         (gpu(0), gpu(1)),
         lambda uuid, *_: known(WORKING, workload=holders[uuid]),
-        ComparisonSettings(),
+        ProfileComparisonSettings(),
     )
 
     assert found.key is None
@@ -224,7 +223,7 @@ def test_the_only_holder_of_a_node_is_meant_where_the_profile_tells_no_gpu() -> 
         replace(waiting_profile().devices[0], device=ProfiledDevice("0", uuid="GPU-9")), start=AT
     )
     found = [
-        join((each,), two, lambda *_: known(WORKING), ComparisonSettings())
+        join((each,), two, lambda *_: known(WORKING), ProfileComparisonSettings())
         for each in (nameless, foreign)
     ]
 

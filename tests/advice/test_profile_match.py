@@ -5,9 +5,9 @@ from dataclasses import replace
 import pytest
 
 from readings import gpu
-from rightsizer.advice.profile_match import match_device
-from rightsizer.domain.device import MigInstance
-from rightsizer.domain.profile import ProfiledDevice
+from rightsizer.model.device import MigInstance
+from rightsizer.model.profile import ProfiledDevice
+from rightsizer.profiler.join import match_device
 
 H100 = "NVIDIA H100 80GB HBM3"
 NODE = (gpu(0), gpu(1), gpu(2, name="NVIDIA L4"))

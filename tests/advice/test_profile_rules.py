@@ -5,17 +5,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profiles_built import copies, device, kernel, profile, span, step, time_use
-from rightsizer.advice.profile_rules import (
-    PROFILE_RULES,
-    host_bound,
-    launch_bound,
-    pcie_bound,
-    rank_imbalance,
-    storage_bound,
-    tensor_cores_unused,
-)
-from rightsizer.domain.finding import Action, Finding, FindingKind, Reason
-from rightsizer.domain.profile import (
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason
+from rightsizer.model.profile import (
     DeviceProfile,
     HostMemory,
     LaunchUse,
@@ -23,6 +14,15 @@ from rightsizer.domain.profile import (
     ProfiledDevice,
     SpanKind,
     TimeUse,
+)
+from rightsizer.profiler.rules import (
+    PROFILE_RULES,
+    host_bound,
+    launch_bound,
+    pcie_bound,
+    rank_imbalance,
+    storage_bound,
+    tensor_cores_unused,
 )
 
 WAITS = time_use(kernel=0.2, host=0.8)

@@ -8,11 +8,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from profile_traces import KinetoTrace
-from rightsizer.advice.profile_rules import PROFILE_RULES, host_bound, launch_bound, storage_bound
-from rightsizer.domain.finding import Finding
-from rightsizer.domain.profile import Profile, SpanKind
-from rightsizer.profiles.formats import open_profile
-from rightsizer.profiles.reader import ReadLimits
+from rightsizer.model.finding import Finding
+from rightsizer.model.profile import Profile, SpanKind
+from rightsizer.profiler.rules import PROFILE_RULES, host_bound, launch_bound, storage_bound
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
 
 STEPS = 6
 KERNELS = 12

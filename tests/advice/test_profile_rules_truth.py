@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.finding import Action, Finding
-from rightsizer.profiles.formats import read_all
-from rightsizer.profiles.reader import ReadLimits
-from rightsizer.runtime.profiled_workload import judged_workloads
+from rightsizer.model.finding import Action, Finding
+from rightsizer.profiler.workload import judged_workloads
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import read_all
 
 QUIET = (
     "nsys/flameox_2025.5.2.sqlite",

@@ -10,10 +10,10 @@ from cases import NOW, case, window
 from readings import HOUR, gpu, workload
 from rightsizer.advice.rules import hidden_stall
 from rightsizer.advice.rules.rank_imbalance import RULE
-from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.window import Window
+from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.state import Condition, State
+from rightsizer.model.window import Window
 
 JOB = workload()
 WORK, STALL, IDLE = State.COMPUTE_BOUND, State.HIDDEN_STALL, State.IDLE_HELD

@@ -3,9 +3,8 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.advice.ranking import ranked
-from rightsizer.advice.risk import rank_of
-from rightsizer.domain.finding import Option, Risk, Savings
+from rightsizer.advice.risk import rank_of, ranked
+from rightsizer.model.finding import Option, Risk, Savings
 
 
 def option(risk: Risk, gpus: float | None = None, dollars: float | None = None) -> Option:

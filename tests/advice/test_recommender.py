@@ -9,16 +9,17 @@ from hypothesis import strategies as st
 
 from cases import case, window
 from readings import workload
+from rightsizer.advice.engine import Cases, findings, judge_all
+from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market
-from rightsizer.advice.recommender import Cases, Judgement, findings, judge_all
 from rightsizer.advice.rules import RULES, hidden_stall, idle
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.domain.finding import Case, Finding
-from rightsizer.domain.state import State, Tier
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Workload
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.model.finding import Case, Finding
+from rightsizer.model.state import State, Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Workload
 
 JOB = workload()
 DIRECT = (hidden_stall.RULE, idle.RULE)
@@ -203,7 +204,9 @@ def broken(what: str) -> Rule[hidden_stall.HiddenStallSettings]:
             raise FlawedError(what)
         return replace(hidden_stall.judge(judged, settings, market), rule="broken")
 
-    def conduct(owner: Workload | None, settings: hidden_stall.HiddenStallSettings) -> Conduct:
+    def conduct(
+        owner: Workload | None, settings: hidden_stall.HiddenStallSettings
+    ) -> OpeningPolicy:
         if what == "conduct" and owner == JOB:
             raise FlawedError(what)
         return hidden_stall.conduct(owner, settings)

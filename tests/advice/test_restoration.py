@@ -8,11 +8,11 @@ from hypothesis import strategies as st
 
 from cases import NOW, finding
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.ledger_settings import LedgerSettings
-from rightsizer.advice.restoration import AdviceStanding, Restoration, restored
-from rightsizer.domain.advice import OPEN_STATES, AdviceState
-from rightsizer.domain.advice_trace import Region, Scraped
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.advice.record import Restoration, RestoredAdvice, restored
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.model.advice import OPEN_STATES, AdviceState
+from rightsizer.model.advice_trace import Region, Scraped
+from rightsizer.model.units import Nanoseconds
 
 ID, SECOND, HOUR = "aaaaaaaaaaaa", 10**9, 3600 * 10**9
 DAY = 24 * HOUR
@@ -68,13 +68,13 @@ def test_a_snooze_of_metrics_lasts_as_the_settings_say() -> None:
     assert standing.expires == NOW - HOUR + 7 * DAY
     assert standing.why.endswith("; until when is taken from the settings")
     over = made(scraped(SNOOZED, seen=NOW - 8 * DAY)).standing[ID]
-    assert over == AdviceStanding(NOW - 9 * DAY)
+    assert over == RestoredAdvice(NOW - 9 * DAY)
 
 
 def test_an_annotation_brings_who_why_and_until_when() -> None:
     """Where both tell the same state, and where nobody scrapes."""
     mark = region(SNOOZED, decided=NOW - DAY, expires=NOW + DAY)
-    whole = AdviceStanding(NOW - 9 * DAY, SNOOZED, NOW + DAY, "ana", "mine")
+    whole = RestoredAdvice(NOW - 9 * DAY, SNOOZED, NOW + DAY, "ana", "mine")
     assert made(scraped(SNOOZED), mark).standing == {ID: whole}
     assert made(mark).standing == {ID: whole}
 
@@ -82,14 +82,14 @@ def test_an_annotation_brings_who_why_and_until_when() -> None:
 def test_the_later_of_two_witnesses_is_believed() -> None:
     """An annotation may lag behind, and a scrape may have been missed."""
     early, late = (region(CLAIMED, decided=time) for time in (NOW - 2 * HOUR, NOW - SECOND))
-    assert made(scraped(ACTIVE), early).standing == {ID: AdviceStanding(NOW - 9 * DAY)}
+    assert made(scraped(ACTIVE), early).standing == {ID: RestoredAdvice(NOW - 9 * DAY)}
     assert made(scraped(ACTIVE), late).standing[ID].state is CLAIMED
 
 
 def test_a_snooze_that_is_over_is_not_restored() -> None:
     """It asks again, and is not told again."""
     mark = region(SNOOZED, decided=NOW - DAY, expires=NOW)
-    assert made(mark).standing == {ID: AdviceStanding(NOW - 9 * DAY)}
+    assert made(mark).standing == {ID: RestoredAdvice(NOW - 9 * DAY)}
 
 
 def test_a_dismissal_is_restored_until_it_expires() -> None:
@@ -126,13 +126,13 @@ def test_an_earlier_opening_says_nothing_of_a_later_one() -> None:
     """Whether it was closed, or somebody forgot to."""
     closed = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + DAY)
     later = scraped(opened=NOW - HOUR, seen=NOW - SECOND)
-    assert made(later, closed).standing == {ID: AdviceStanding(NOW - HOUR)}
+    assert made(later, closed).standing == {ID: RestoredAdvice(NOW - HOUR)}
     assert made(later, region(CLAIMED, decided=NOW - DAY)).standing == {
-        ID: AdviceStanding(NOW - HOUR)
+        ID: RestoredAdvice(NOW - HOUR)
     }
     reopened = region(opened=NOW - HOUR)
-    assert made(reopened, closed).standing == {ID: AdviceStanding(NOW - HOUR)}
-    assert made(scraped(), reopened).standing == {ID: AdviceStanding(NOW - HOUR)}
+    assert made(reopened, closed).standing == {ID: RestoredAdvice(NOW - HOUR)}
+    assert made(scraped(), reopened).standing == {ID: RestoredAdvice(NOW - HOUR)}
 
 
 _TIMES = st.integers(-40 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)

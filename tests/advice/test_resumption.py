@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from block_cases import blocks_of, busy
 from rightsizer.advice.resumption import IdleGap, idle_gaps, resumption
-from rightsizer.domain.block import Measure
+from rightsizer.model.block import Measure
 
 
 def gaps(*minutes: float, open_minutes: float | None = None) -> list[IdleGap]:

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.advice.risk import rank_of, risk_of, worst
-from rightsizer.domain.finding import Risk
+from rightsizer.model.finding import Risk
 
 DAY = 288.0
 """Blocks of five minutes."""

@@ -11,12 +11,12 @@ from cases import window
 from readings import GIBIBYTE, HOUR, gpu, workload
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.sharing import RULE
-from rightsizer.domain.device import MigInstance
-from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Risk
-from rightsizer.domain.node import Node
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.device import MigInstance
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk
+from rightsizer.model.node import Node
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
 
 DAYS = 8
 SMALL = {"compute": 0.1, "memory_bandwidth": 0.1, "memory": 0.1, "memory_bytes": 8 * GIBIBYTE}

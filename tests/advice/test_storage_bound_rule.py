@@ -7,10 +7,10 @@ import pytest
 from cases import NOW, case, window
 from readings import workload
 from rightsizer.advice.rules.storage_bound import RULE
-from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.state import Cause, State
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.state import Cause, State
+from rightsizer.model.workload import WorkloadClass
 
 JOB = workload()
 STORAGE, BUSY = State.STORAGE_BOUND, State.COMPUTE_BOUND

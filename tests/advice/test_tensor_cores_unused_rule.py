@@ -5,9 +5,9 @@ import pytest
 from cases import case, window
 from readings import HOUR, gpu, workload
 from rightsizer.advice.rules.tensor_cores_unused import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.state import Condition, State, Tier
-from rightsizer.domain.window import Window
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.state import Condition, State, Tier
+from rightsizer.model.window import Window
 
 JOB = workload()
 

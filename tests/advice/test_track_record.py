@@ -5,14 +5,17 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import NOW, finding
-from rightsizer.advice.track_record import TrackRecord, TrackSettings
-from rightsizer.domain.advice import Advice, AdviceState
+from rightsizer.advice.settings import TrackRecordSettings
+from rightsizer.advice.verifier import TrackRecord
+from rightsizer.model.advice import Advice, AdviceState
 
 ADVICE = Advice(finding(), AdviceState.SUCCEEDED, NOW, NOW)
 KEY = ("idle", "IdleHeld")
 
 
-def answered(*answers: tuple[float, bool], settings: TrackSettings | None = None) -> TrackRecord:
+def answered(
+    *answers: tuple[float, bool], settings: TrackRecordSettings | None = None
+) -> TrackRecord:
     """A record of advice by its confidence, and whether it was right."""
     record = TrackRecord((), settings)
     for confidence, was_right in answers:
@@ -60,7 +63,7 @@ def test_reason_that_is_always_wrong_may_win_back_trust() -> None:
 
 def test_operator_may_forgo_floors() -> None:
     """They are told as a suggestion then."""
-    record = answered(*[(0.6, False)] * 20, settings=TrackSettings(raises_floors=False))
+    record = answered(*[(0.6, False)] * 20, settings=TrackRecordSettings(raises_floors=False))
     assert record.floor(*KEY) == 0.0
     assert record.floors == {KEY: 0.95}
 

@@ -9,10 +9,10 @@ from hypothesis import strategies as st
 from cases import case, window
 from readings import HOUR, workload
 from rightsizer.advice.rules.underprovisioned import RULE
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 SERVICE = Workload(
     "kubernetes:web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"

@@ -3,8 +3,8 @@
 import pytest
 
 from readings import gpu
-from rightsizer.advice.unknown_board import unknown_board
-from rightsizer.domain.device import Device
+from rightsizer.advice.rules.overprovisioned import unknown_board
+from rightsizer.model.device import Device
 
 
 def test_a_board_that_is_known_needs_no_words() -> None:

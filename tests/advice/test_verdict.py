@@ -9,12 +9,12 @@ from hypothesis import strategies as st
 
 from cases import case, window
 from readings import gpu, workload
-from rightsizer.advice.recommender import findings
+from rightsizer.advice.engine import findings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.verdict import abstain, finding_id, names_of
-from rightsizer.domain.device import MigInstance
-from rightsizer.domain.finding import Action, Reason
-from rightsizer.domain.state import State
+from rightsizer.model.device import MigInstance
+from rightsizer.model.finding import Action, Reason
+from rightsizer.model.state import State
 
 
 @pytest.mark.parametrize(

@@ -9,16 +9,16 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import finding
-from rightsizer.advice.measurement import Measurement
+from rightsizer.advice.settings import VerificationSettings
 from rightsizer.advice.verification import (
     Baseline,
-    Outcome,
-    VerificationSettings,
+    Measurement,
+    VerificationOutcome,
     baseline_of,
     has_changed,
     verify,
 )
-from rightsizer.domain.finding import Action, Finding, Savings
+from rightsizer.model.finding import Action, Finding, Savings
 
 KEY = "slurm/llama"
 BEFORE = Measurement(
@@ -40,7 +40,7 @@ def outcome(
     is_quiet: bool = False,
     peers: Mapping[str, float] | None = None,
     **peers_now: Measurement,
-) -> Outcome | None:
+) -> VerificationOutcome | None:
     """What comes of it."""
     measured = dict(peers_now) if after is None else {KEY: after, **peers_now}
     return verify(

@@ -10,14 +10,14 @@ from typing import Any
 from urllib.request import urlopen
 
 from readings import EMPTY, EPOCH, gpu, snapshot
+from rightsizer.agent.agent import Agent
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
 from rightsizer.config.live import live_update
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.agent import Agent
-from rightsizer.runtime.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
-from rightsizer.runtime.profile_settings import ProfileSettings
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.storage import Storage
+from rightsizer.io.clock import FastClock
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
+from rightsizer.profiler.settings import ProfileSettings
 
 
 class Minutes:

@@ -7,21 +7,25 @@ from pathlib import Path
 import pytest
 
 from capture_books import book_at, record
-from rightsizer.runtime.capture.book import CaptureBook, MemoryCaptureBook, ReadFile
-from rightsizer.runtime.capture.called import CaptureOutcome
+from rightsizer.profiler.capture.repository import (
+    CaptureRepository,
+    InMemoryCaptureRepository,
+    ReadFile,
+)
+from rightsizer.profiler.capture.request import CaptureOutcome
 
 
 @pytest.fixture(params=["memory", "disk"])
-def book(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CaptureBook]:
+def book(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[CaptureRepository]:
     """One of either kind."""
     if request.param == "memory":
-        yield MemoryCaptureBook()
+        yield InMemoryCaptureRepository()
         return
     with book_at(tmp_path / "history.db") as found:
         yield found
 
 
-def test_captures_are_kept_oldest_first_and_changed_in_place(book: CaptureBook) -> None:
+def test_captures_are_kept_oldest_first_and_changed_in_place(book: CaptureRepository) -> None:
     """As they began, whatever came of them later."""
     book.put(record(2))
     book.put(record(1, CaptureOutcome.RUNNING))
@@ -35,7 +39,7 @@ def test_captures_are_kept_oldest_first_and_changed_in_place(book: CaptureBook) 
     assert book.captures() == [record(2)]
 
 
-def test_files_are_kept_by_their_path(book: CaptureBook) -> None:
+def test_files_are_kept_by_their_path(book: CaptureRepository) -> None:
     """The latest that is known of each."""
     book.put_files([ReadFile("a", 1, 2), ReadFile("b/c", 3, 4, "torn")])
     book.put_files([ReadFile("a", 5, 6)])

@@ -11,18 +11,17 @@ import pytest
 from capture_node import capture_node
 from cases import finding
 from readings import gpu
-from rightsizer.domain.finding import Reason
-from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.edge.http import HttpSettings
-from rightsizer.runtime.capture.called import Called, CaptureOutcome
-from rightsizer.runtime.capture.dynolog import judged, words
-from rightsizer.runtime.capture.request import CaptureRequest
-from rightsizer.runtime.capture.settings import (
+from rightsizer.io.http import HttpSettings
+from rightsizer.model.finding import Reason
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult
+from rightsizer.profiler.capture.runner import judged, words
+from rightsizer.profiler.capture.settings import (
     CaptureKind,
     CaptureWebhookSettings,
     DynologSettings,
 )
-from rightsizer.runtime.capture.webhook import call_webhook
+from rightsizer.profiler.capture.webhook import call_webhook
 from webhook_server import webhook_server
 
 REQUEST = CaptureRequest(
@@ -54,11 +53,11 @@ def test_dynologs_client_is_called_with_its_own_flags() -> None:
 
 def test_what_dynologs_client_answers_is_understood() -> None:
     """It ends well where it reached nobody; what it has asked for is still to be recorded."""
-    nobody = Called(
+    nobody = CaptureResult(
         CaptureOutcome.CALLED, said="No processes were matched, please check", is_recorded=True
     )
-    somebody = Called(CaptureOutcome.CALLED, said="Matched 2 processes", is_recorded=True)
-    failed = Called(CaptureOutcome.FAILED, "ended with status 101", is_recorded=True)
+    somebody = CaptureResult(CaptureOutcome.CALLED, said="Matched 2 processes", is_recorded=True)
+    failed = CaptureResult(CaptureOutcome.FAILED, "ended with status 101", is_recorded=True)
     assert judged(nobody).outcome is CaptureOutcome.FAILED
     assert "KINETO_USE_DAEMON=1" in judged(nobody).detail
     assert judged(somebody) == replace(somebody, is_recorded=False)
@@ -97,7 +96,7 @@ def test_a_webhook_is_posted_the_facts(tmp_path: Path) -> None:
     with webhook_server() as inbox:
         inbox.faults = ["html"]
         settings = CaptureWebhookSettings(f"{inbox.url}/profile", str(tmp_path / "token"))
-        assert call_webhook(settings, REQUEST, node="gpu-7") == Called(CaptureOutcome.CALLED)
+        assert call_webhook(settings, REQUEST, node="gpu-7") == CaptureResult(CaptureOutcome.CALLED)
     (body,) = inbox.bodies
     assert inbox.paths == ["/profile"]
     assert inbox.headers[0]["Authorization"] == "Bearer s3cret"
@@ -144,7 +143,7 @@ def test_a_lost_answer_counts_as_a_call() -> None:
     with webhook_server() as inbox:
         inbox.faults = ["cut"] * 5
         called = call_webhook(CaptureWebhookSettings(inbox.url, http=http), REQUEST)
-    assert called == Called(CaptureOutcome.CALLED)
+    assert called == CaptureResult(CaptureOutcome.CALLED)
     assert len(inbox.paths) == 1
 
 

@@ -8,10 +8,10 @@ from typing import Any, Final
 import pytest
 
 from agent_process import eventually
-from rightsizer.runtime.capture.called import Called, CaptureOutcome
-from rightsizer.runtime.capture.command import run_command
-from rightsizer.runtime.process_mark import end_group, started_of
-from rightsizer.runtime.program import Limits, environment
+from rightsizer.agent.process_mark import end_group, started_of
+from rightsizer.agent.program import Limits, environment
+from rightsizer.profiler.capture.request import CaptureOutcome, CaptureResult
+from rightsizer.profiler.capture.runner import run_command
 
 RECORDER: Final = Path(__file__).parent.parent / "capture_recorder.py"
 
@@ -24,7 +24,7 @@ def folder(tmp_path: Path) -> Path:
     return path
 
 
-def recorded(folder: Path, behavior: str, **limits: Any) -> Called:
+def recorded(folder: Path, behavior: str, **limits: Any) -> CaptureResult:
     """The answer of a recorder that behaves in some way."""
     usual: dict[str, Any] = {
         "seconds": 20.0,
@@ -46,7 +46,7 @@ def is_gone(pid: int) -> bool:
 
 def test_a_program_that_records_leaves_its_profile(folder: Path) -> None:
     """What it says is kept, and its recording is over."""
-    assert recorded(folder, "well") == Called(
+    assert recorded(folder, "well") == CaptureResult(
         CaptureOutcome.CALLED, said="records process 7", is_recorded=True
     )
     assert [each.name for each in folder.iterdir()] == ["trace_7.pt.trace.json.gz"]
@@ -82,7 +82,7 @@ def test_a_program_that_is_not_there_is_told_by_name(folder: Path) -> None:
     """With what to do."""
     words = ("no-such-profiler", "--now")
     called = run_command(words, folder, Limits(1.0, threading.Event(), lambda: None))
-    assert called == Called(
+    assert called == CaptureResult(
         CaptureOutcome.FAILED,
         "there is no program 'no-such-profiler'; install it, or name its whole path",
     )

@@ -14,13 +14,13 @@ from capture_books import book_at, record
 from capture_node import LLAMA, CaptureNode, KeptBook, capture_node, host_bound, recorder
 from cases import NOW
 from readings import DAY, EPOCH, HOUR, workload
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.workload import Holding
-from rightsizer.runtime.capture.book import MemoryCaptureBook, ReadFile
-from rightsizer.runtime.capture.called import CaptureOutcome
-from rightsizer.runtime.capture.settings import RoomSettings
-from rightsizer.runtime.process_mark import started_of
-from rightsizer.telemetry.controls import Held
+from rightsizer.agent.process_mark import started_of
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.workload import Holding
+from rightsizer.profiler.capture.repository import InMemoryCaptureRepository, ReadFile
+from rightsizer.profiler.capture.request import CaptureOutcome
+from rightsizer.profiler.capture.settings import CaptureStorageSettings
+from rightsizer.telemetry.release import ReleasableResource
 
 PAST_ITS_START = 14
 """Minutes."""
@@ -88,15 +88,15 @@ def test_the_counters_come_back_in_every_outcome(
     tmp_path: Path, behavior: str, outcome: CaptureOutcome
 ) -> None:
     """And an operator's own release stays as it is."""
-    room = RoomSettings(quota_bytes=2**20)
+    room = CaptureStorageSettings(quota_bytes=2**20)
     timeout = 1.0 if behavior == "hangs" else 30.0
     with capture_node(tmp_path, room=room, command=recorder(behavior), timeout=timeout) as node:
-        mine = node.controls.release(Held.COUNTERS)
+        mine = node.controls.release(ReleasableResource.COUNTERS)
         node.pass_minutes(PAST_ITS_START)
         node.settle()
         assert node.outcomes == [outcome]
         assert eventually(lambda: node.released is mine)
-        assert node.controls.resume(Held.COUNTERS)
+        assert node.controls.resume(ReleasableResource.COUNTERS)
 
 
 def test_an_operator_takes_the_counters_back_from_a_capture_too(tmp_path: Path) -> None:
@@ -104,7 +104,7 @@ def test_an_operator_takes_the_counters_back_from_a_capture_too(tmp_path: Path) 
     with capture_node(tmp_path, command=recorder("hangs")) as node:
         node.pass_its_start()
         eventually(lambda: node.released)
-        assert node.controls.resume(Held.COUNTERS)
+        assert node.controls.resume(ReleasableResource.COUNTERS)
         assert node.released is None
 
 
@@ -120,7 +120,7 @@ def test_one_is_made_at_a_time(tmp_path: Path) -> None:
 def test_a_capture_that_fills_the_disk_is_ended_and_its_file_deleted(tmp_path: Path) -> None:
     """What others have put into the folder stays, whatever it takes."""
     with capture_node(
-        tmp_path, command=recorder("fills"), room=RoomSettings(quota_bytes=4 * 2**20)
+        tmp_path, command=recorder("fills"), room=CaptureStorageSettings(quota_bytes=4 * 2**20)
     ) as node:
         theirs = node.folder / "theirs.json"
         theirs.write_bytes(bytes(8 * 2**20))
@@ -136,13 +136,13 @@ def test_a_capture_that_fills_the_disk_is_ended_and_its_file_deleted(tmp_path: P
 
 def test_no_capture_is_made_where_there_is_no_room(tmp_path: Path) -> None:
     """Neither beyond the quota, nor on a disk that is nearly full."""
-    with capture_node(tmp_path, room=RoomSettings(minimum_free_ratio=1.0)) as node:
+    with capture_node(tmp_path, room=CaptureStorageSettings(minimum_free_ratio=1.0)) as node:
         node.pass_minutes(PAST_ITS_START)
         assert node.waits is not None
         assert node.waits.startswith("the file system of the drop folder is nearly full: ")
     book = KeptBook()
     book.put(record(1, CaptureOutcome.CALLED, workload="slurm/other", started=EPOCH))
-    with capture_node(tmp_path, book, room=RoomSettings(quota_bytes=2**20)) as node:
+    with capture_node(tmp_path, book, room=CaptureStorageSettings(quota_bytes=2**20)) as node:
         (node.folder / "capture-001").mkdir()
         (node.folder / "capture-001" / "unread").write_bytes(bytes(2**20))
         node.pass_minutes(PAST_ITS_START)
@@ -154,7 +154,7 @@ def test_no_capture_is_made_where_there_is_no_room(tmp_path: Path) -> None:
 def test_old_captures_are_deleted_and_nothing_else(tmp_path: Path) -> None:
     """Oldest first beyond the quota, all beyond their age; never a link, nor what is unknown."""
     book = KeptBook()
-    room = RoomSettings(quota_bytes=2**20, kept_for=6 * 3600.0)
+    room = CaptureStorageSettings(quota_bytes=2**20, kept_for=6 * 3600.0)
     with capture_node(tmp_path, book, room=room) as node:
         node.judgements = ()
         for number in range(5):
@@ -295,7 +295,7 @@ def test_a_folder_that_cannot_be_written_is_told_with_its_setting(tmp_path: Path
 
 def test_without_a_history_nobody_is_called(tmp_path: Path) -> None:
     """A restart would forget how often; the reason names the setting."""
-    with capture_node(tmp_path, MemoryCaptureBook()) as node:
+    with capture_node(tmp_path, InMemoryCaptureRepository()) as node:
         node.pass_minutes(PAST_ITS_START)
         assert node.captures == ()
         assert str(node.waits).startswith("no history is kept")

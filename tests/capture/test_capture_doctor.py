@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from readings import gpu, snapshot
+from rightsizer.agent.doctor import CHECKS
+from rightsizer.agent.doctor.captures import check_capture, check_drop_folder
+from rightsizer.agent.doctor.check import Place, Verdict
+from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
-from rightsizer.runtime.doctor import CHECKS
-from rightsizer.runtime.doctor.captures import check_capture, check_drop_folder
-from rightsizer.runtime.doctor.check import Place, Verdict
-from rightsizer.runtime.settings import Settings
 
 
 def place(text: str, **environ: str) -> Place:

@@ -12,13 +12,12 @@ from structlog.testing import capture_logs
 
 from capture_books import book_at
 from capture_recorder import trace_of
-from rightsizer.domain.errors import HistoryError, ProfileError
-from rightsizer.domain.profile import Profile, ProfileFormat
-from rightsizer.profiles.reader import ReadLimits
-from rightsizer.runtime.capture.book import CaptureBook, MemoryCaptureBook
-from rightsizer.runtime.capture.intake import Intake
-from rightsizer.runtime.capture.landing import look, opened
-from rightsizer.runtime.capture.settings import DropFolderSettings
+from rightsizer.model.errors import HistoryError, ProfileError
+from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.profiler.capture.drop_folder import DropFolderWatcher, open_dropped, scan_folder
+from rightsizer.profiler.capture.repository import CaptureRepository, InMemoryCaptureRepository
+from rightsizer.profiler.capture.settings import DropFolderSettings
+from rightsizer.telemetry.profiles.limits import ReadLimits
 
 
 @dataclass
@@ -53,18 +52,20 @@ def read_here(descriptor: int, name: str, *_: object) -> Profile:
 def intake(
     folder: Path,
     desk: Desk,
-    book: CaptureBook | None = None,
+    book: CaptureRepository | None = None,
     read: Callable[..., Profile] | None = read_here,
     files_maximum: int = 1000,
-) -> Intake:
+) -> DropFolderWatcher:
     """Looks at the folder when it is told to."""
     settings = DropFolderSettings(str(folder), files_maximum=files_maximum)
-    return Intake(settings, ReadLimits, book or MemoryCaptureBook(), desk, read=read)
+    return DropFolderWatcher(
+        settings, ReadLimits, book or InMemoryCaptureRepository(), desk, read=read
+    )
 
 
 def refusals(folder: Path) -> dict[str, str]:
     """Why files are not opened, by their paths."""
-    return {each.path: each.refusal for each in look(folder, 1000)[0] if each.refusal}
+    return {each.path: each.refusal for each in scan_folder(folder, 1000)[0] if each.refusal}
 
 
 def test_a_file_is_read_once_it_no_longer_changes(folder: Path) -> None:
@@ -127,7 +128,7 @@ def test_what_was_read_is_not_read_after_a_restart(folder: Path, tmp_path: Path)
 
 def test_files_that_went_away_are_forgotten(folder: Path) -> None:
     """The memory is no larger than the folder."""
-    book, path = MemoryCaptureBook(), folder / "a.json"
+    book, path = InMemoryCaptureRepository(), folder / "a.json"
     place = intake(folder, Desk(), book)
     path.write_text("x")
     place.look()
@@ -190,15 +191,15 @@ def test_a_name_that_is_no_text_is_refused(folder: Path) -> None:
 def test_a_file_that_was_swapped_is_not_opened(folder: Path) -> None:
     """Between the look and the opening somebody put another there."""
     (folder / "a.json").write_text("x")
-    ((landed,), _) = look(folder, 10)
+    ((landed,), _) = scan_folder(folder, 10)
     (folder / "b.json").write_text("y")
     (folder / "b.json").replace(folder / "a.json")
     with pytest.raises(ProfileError, match=r"a\.json: became another file meanwhile"):
-        opened(folder, landed)
+        open_dropped(folder, landed)
     (folder / "a.json").unlink()
     (folder / "a.json").symlink_to("/etc/passwd")
     with pytest.raises(ProfileError, match=r"a\.json: cannot be opened"):
-        opened(folder, landed)
+        open_dropped(folder, landed)
 
 
 def test_of_too_many_the_newest_are_looked_at(folder: Path) -> None:
@@ -233,7 +234,10 @@ def test_a_folder_that_is_not_there_is_said_once(folder: Path) -> None:
 
 def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> None:
     """A full disk, on the other hand, is tried again."""
-    desk, book = Desk(faults=[HistoryError("full"), ZeroDivisionError("odd")]), MemoryCaptureBook()
+    desk, book = (
+        Desk(faults=[HistoryError("full"), ZeroDivisionError("odd")]),
+        InMemoryCaptureRepository(),
+    )
     place = intake(folder, desk, book)
     (folder / "a.json").write_text("x")
     place.look()
@@ -249,7 +253,7 @@ def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> N
 
 def test_who_stops_reads_no_more(folder: Path) -> None:
     """What was not read is read after the next start."""
-    desk, book = Desk(), MemoryCaptureBook()
+    desk, book = Desk(), InMemoryCaptureRepository()
     place = intake(folder, desk, book)
     (folder / "a.json").write_text("x")
     place.look()

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rightsizer.domain.profile import DeviceProfile, Profile, ProfiledDevice, ProfileFormat
-from rightsizer.runtime.capture.origin import with_origin
+from rightsizer.model.profile import DeviceProfile, Profile, ProfiledDevice, ProfileFormat
+from rightsizer.profiler.capture.drop_folder import with_origin
 
 
 @pytest.mark.parametrize(

@@ -12,12 +12,12 @@ from typing import Final
 import pytest
 
 from capture_recorder import trace_of
-from rightsizer.domain.errors import ProfileError
-from rightsizer.domain.profile import Profile, ProfileFormat
-from rightsizer.profiles.formats import open_profile
-from rightsizer.profiles.reader import ReadLimits
-from rightsizer.runtime.capture.reading import Interrupted, read_alone
-from rightsizer.runtime.capture.settings import DropFolderSettings
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.profiler.capture.isolated_reader import ReadInterrupted, read_isolated
+from rightsizer.profiler.capture.settings import DropFolderSettings
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
 
 SETTINGS: Final = DropFolderSettings("/drop", read_timeout=20.0)
 
@@ -26,7 +26,7 @@ def read(path: Path, settings: DropFolderSettings = SETTINGS) -> Profile:
     """What is in a file, or why nobody knows."""
     descriptor = os.open(path, os.O_RDONLY)
     try:
-        return read_alone(descriptor, path.name, ReadLimits(), settings, threading.Event())
+        return read_isolated(descriptor, path.name, ReadLimits(), settings, threading.Event())
     finally:
         os.close(descriptor)
 
@@ -50,7 +50,7 @@ def test_the_open_file_is_what_is_read(tmp_path: Path) -> None:
     descriptor = os.open(path, os.O_RDONLY)
     path.unlink()
     path.symlink_to("/etc/passwd")
-    profile = read_alone(descriptor, path.name, ReadLimits(), SETTINGS, threading.Event())
+    profile = read_isolated(descriptor, path.name, ReadLimits(), SETTINGS, threading.Event())
     os.close(descriptor)
     assert (profile.format, profile.source) == (ProfileFormat.PYTORCH, path.name)
 
@@ -99,8 +99,8 @@ def test_who_stops_waits_for_no_file(tmp_path: Path) -> None:
     path, stop = trace_of().write(tmp_path), threading.Event()
     stop.set()
     began = time.monotonic()
-    with path.open("rb") as file, pytest.raises(Interrupted):
-        read_alone(file.fileno(), path.name, ReadLimits(), SETTINGS, stop)
+    with path.open("rb") as file, pytest.raises(ReadInterrupted):
+        read_isolated(file.fileno(), path.name, ReadLimits(), SETTINGS, stop)
     assert time.monotonic() - began < 10.0
 
 

@@ -4,14 +4,13 @@ from pathlib import Path
 
 import pytest
 
+from rightsizer.agent.precheck import faults_of
+from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.runtime.capture.placeholders import PLACEHOLDERS
-from rightsizer.runtime.capture.settings import CaptureKind
-from rightsizer.runtime.placeholders import filled, is_asked_for, unknown_placeholders
-from rightsizer.runtime.precheck import faults_of
-from rightsizer.runtime.profile_settings import ProfileSettings
-from rightsizer.runtime.settings import Settings
+from rightsizer.config.placeholders import filled, is_asked_for, unknown_placeholders
+from rightsizer.model.errors import ConfigurationError
+from rightsizer.profiler.capture.settings import PLACEHOLDERS, CaptureKind
+from rightsizer.profiler.settings import ProfileSettings
 
 
 def profiles(text: str) -> ProfileSettings:

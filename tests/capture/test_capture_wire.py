@@ -7,13 +7,12 @@ import pytest
 
 from capture_recorder import trace_of
 from profile_stories import launch_bound_trace
-from rightsizer.domain.profile import Profile
-from rightsizer.profiles.formats import open_profile
-from rightsizer.profiles.reader import ReadLimits
-from rightsizer.runtime.capture.task import Answer, Task
-from rightsizer.runtime.capture.wire import plain, restored
+from rightsizer.model.profile import Profile
+from rightsizer.profiler.capture.reader_protocol import ReaderAnswer, ReaderTask, plain, restored
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
 
-TASK = Task("/a", "a", ReadLimits(), 2**29, 120)
+TASK = ReaderTask("/a", "a", ReadLimits(), 2**29, 120)
 
 
 def sent(value: object) -> object:
@@ -26,8 +25,8 @@ def test_a_profile_arrives_as_it_was_sent(tmp_path: Path) -> None:
     for path in (launch_bound_trace(tmp_path), trace_of().write(tmp_path)):
         profile = open_profile(path, ReadLimits())
         assert restored(Profile, sent(profile)) == profile
-    assert restored(Answer, sent(Answer(None, "why"))) == Answer(None, "why")
-    assert restored(Task, sent(TASK)) == TASK
+    assert restored(ReaderAnswer, sent(ReaderAnswer(None, "why"))) == ReaderAnswer(None, "why")
+    assert restored(ReaderTask, sent(TASK)) == TASK
 
 
 @pytest.mark.parametrize(
@@ -47,4 +46,4 @@ def test_a_profile_arrives_as_it_was_sent(tmp_path: Path) -> None:
 def test_what_is_none_is_refused(value: object) -> None:
     """Types are checked, though both ends are one program."""
     with pytest.raises(ValueError, match=r"is no|zip\(\)"):
-        restored(Task, value)
+        restored(ReaderTask, value)

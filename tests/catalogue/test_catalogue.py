@@ -4,7 +4,7 @@ import pytest
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
-from rightsizer.domain.errors import ConfigurationError, UsageError
+from rightsizer.model.errors import ConfigurationError, UsageError
 
 BOARDS = built_in().boards
 

@@ -13,8 +13,8 @@ from rightsizer.catalogue.catalogue import Catalogue, built_in, packaged_boards
 from rightsizer.catalogue.operator_file import extended_catalogue, read_catalogue
 from rightsizer.catalogue.origin import OriginKind
 from rightsizer.catalogue.precision import Precision
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.edge.yaml import Document, load_yaml
+from rightsizer.io.yaml import Document, load_yaml
+from rightsizer.model.errors import ConfigurationError
 
 PACKAGED = packaged_boards()
 LAB = """\

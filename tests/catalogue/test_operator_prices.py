@@ -10,8 +10,8 @@ from rightsizer.catalogue.operator_file import read_prices
 from rightsizer.catalogue.price import Assumption, OnDemand, Purchase
 from rightsizer.catalogue.prices import Prices
 from rightsizer.catalogue.prices_file import built_in_prices, extended_prices
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.errors import ConfigurationError
 
 Golden = Callable[[str, str], None]
 

@@ -9,31 +9,33 @@ import pytest
 from action_node import ActionNode, action
 from publish_reports import node_report
 from readings import workload
-from rightsizer.advice.action_settings import ActionMode
+from rightsizer.actions.controller import ActionController
+from rightsizer.actions.encoder import ActionState
+from rightsizer.actions.feature import ActionsApi
+from rightsizer.actions.repository import InMemoryActionRepository
+from rightsizer.actions.settings import ActionMode, ActionSettings
+from rightsizer.agent.storage import Storage
 from rightsizer.cli.main import main
-from rightsizer.domain.finding import Reason
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer, WebSettings
-from rightsizer.runtime.actions.book import MemoryActionBook
-from rightsizer.runtime.actions.desk import ActionDesk
-from rightsizer.runtime.actions.routes import ActionRoutes
-from rightsizer.runtime.actions.settings import ActionSettings
-from rightsizer.runtime.actions.state import ActionState
-from rightsizer.runtime.storage import Storage
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.finding import Reason
+from rightsizer.web.server import WebServer
+from rightsizer.web.settings import WebSettings
 
 Captured = pytest.CaptureFixture[str]
 DRY: ActionSettings = action(mode=ActionMode.DRY_RUN)
 
 
 @contextmanager
-def served(folder: Path, desk: ActionDesk, actions: Sequence[ActionSettings]) -> Iterator[Path]:
+def served(
+    folder: Path, desk: ActionController, actions: Sequence[ActionSettings]
+) -> Iterator[Path]:
     """What a desk has to tell, at the socket that is returned."""
     path = folder / "api.sock"
-    state = ActionRoutes(lambda: ActionState(actions=actions, proposals=desk.proposals))
+    state = ActionsApi(lambda: ActionState(actions=actions, proposals=desk.proposals))
     server = WebServer(
         ["127.0.0.1:0"],
         latest=node_report,
-        exposition=Exposition(node_report),
+        exposition=MetricsExposition(node_report),
         settings=WebSettings(),
         local_socket=str(path),
         local_routes=state.routes,
@@ -60,7 +62,7 @@ def test_people_see_why_nothing_is_done(
     advised: tuple[Reason, ...], told: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """Each in one sentence, below the actions."""
-    node = ActionNode(MemoryActionBook(), [workload("llama")])
+    node = ActionNode(InMemoryActionRepository(), [workload("llama")])
     desk = node.desk(DRY)
     if advised:
         node.advise(reasons=advised)

@@ -28,27 +28,27 @@ def modules(command: str) -> set[str]:
     "other",
     [
         "rightsizer.cli.plan",
-        "rightsizer.sizing.planner",
-        "rightsizer.publish.export",
-        "rightsizer.telemetry.recorded",
-        "rightsizer.telemetry.simulated.node",
-        "rightsizer.domain.profile",
-        "rightsizer.placement.choice",
-        "rightsizer.profiles.formats",
-        "rightsizer.profiles.reader",
-        "rightsizer.runtime.broker.desk",
-        "rightsizer.runtime.broker.child",
-        "rightsizer.runtime.capture.station",
-        "rightsizer.runtime.placing",
-        "rightsizer.runtime.actions.book",
-        "rightsizer.runtime.capture.book",
-        "rightsizer.publish.grafana.annotations",
-        "rightsizer.publish.webhook.webhooks",
-        "rightsizer.publish.schedulers.feature_file",
-        "rightsizer.advice.action",
-        "rightsizer.advice.capture",
-        "rightsizer.advice.profile_rules",
-        "rightsizer.advice.profile_join",
+        "rightsizer.planner.planner",
+        "rightsizer.report.export",
+        "rightsizer.telemetry.recordings",
+        "rightsizer.simulator.node",
+        "rightsizer.model.profile",
+        "rightsizer.broker.choice",
+        "rightsizer.telemetry.profiles.registry",
+        "rightsizer.telemetry.profiles.reader",
+        "rightsizer.broker.lease_manager",
+        "rightsizer.broker.child_process",
+        "rightsizer.profiler.capture.service",
+        "rightsizer.broker.placement",
+        "rightsizer.actions.repository",
+        "rightsizer.profiler.capture.repository",
+        "rightsizer.notify.grafana.service",
+        "rightsizer.notify.webhook.service",
+        "rightsizer.report.feature_file",
+        "rightsizer.actions.proposals",
+        "rightsizer.profiler.capture.policy",
+        "rightsizer.profiler.rules",
+        "rightsizer.profiler.join",
         "difflib",
         "jinja2",
         "urllib3",
@@ -58,7 +58,7 @@ def modules(command: str) -> set[str]:
 def test_the_agent_does_not_load_what_others_need(other: str) -> None:
     """Other commands, the model of a node, and what no setting asks for."""
     loaded = modules("agent")
-    assert "rightsizer.runtime.agent" in loaded
+    assert "rightsizer.agent.agent" in loaded
     assert other not in loaded
 
 

@@ -11,14 +11,14 @@ from structlog.testing import capture_logs
 from advice_book import Book
 from grafana_server import grafana_server
 from kept_advice import keep_advice
+from rightsizer.agent.offline_advice import saved_advice
+from rightsizer.agent.settings import RuleTree, Settings
+from rightsizer.agent.storage import Storage
 from rightsizer.cli.main import main
-from rightsizer.domain.advice import AdviceState
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer
-from rightsizer.runtime.advice_control import AdviceRoutes
-from rightsizer.runtime.offline import kept_advice
-from rightsizer.runtime.settings import RuleTree, Settings
-from rightsizer.runtime.storage import Storage
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.advice import AdviceState
+from rightsizer.web.advice_api import AdviceApi
+from rightsizer.web.server import WebServer
 
 Captured = pytest.CaptureFixture[str]
 
@@ -49,9 +49,9 @@ def test_the_running_agent_is_asked(config: Path, capsys: Captured) -> None:
     server = WebServer(
         (),
         latest=lambda: None,
-        exposition=Exposition(lambda: None),
+        exposition=MetricsExposition(lambda: None),
         local_socket=str(config.parent / "s"),
-        local_routes=AdviceRoutes(book, RuleTree()).routes,
+        local_routes=AdviceApi(book, RuleTree()).routes,
     )
     server.start()
     with capture_logs():
@@ -85,7 +85,7 @@ def test_without_an_agent_the_history_is_changed(
     id_ = keep_advice(history)
     assert run(config, verb, id_, "--why", "later", "--actor", "ana", "--json") == 0
     form = json.loads(capsys.readouterr().out)["advice"]
-    (advice,) = kept_advice(history, Settings())
+    (advice,) = saved_advice(history, Settings())
 
     assert (form["state"], form["actor"]) == (state, "ana")
     assert (advice.state, advice.actor, advice.why) == (state, "ana", "later")

@@ -12,9 +12,9 @@ import pytest
 
 from agent_process import RIGHTSIZER, run_rightsizer
 from rightsizer import __version__
+from rightsizer.agent.settings import Settings
 from rightsizer.cli.commands import COMMANDS, Entry, all_commands
 from rightsizer.cli.main import main
-from rightsizer.runtime.settings import Settings
 
 CONFIG: Final = Path(__file__).parent.parent.parent / "config"
 Captured = pytest.CaptureFixture[str]

@@ -6,9 +6,10 @@ from pathlib import Path
 
 import pytest
 
+from rightsizer.agent.doctor import CHECKS
+from rightsizer.agent.doctor.check import Check, Verdict
 from rightsizer.cli.doctor import doctor_text
 from rightsizer.cli.main import main
-from rightsizer.runtime.doctor import CHECKS, Check, Verdict
 
 CHECKED = (
     Check("driver", Verdict.OK, "driver 580.95.05, devices: 8"),

@@ -9,11 +9,11 @@ import pytest
 
 from cases import NOW, after, finding
 from kept_advice import keep_advice
-from rightsizer.cli.advise_text import advise_text
-from rightsizer.cli.explain_text import explanation_text
+from rightsizer.cli.advise import advise_text
 from rightsizer.cli.main import main
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.finding import (
+from rightsizer.console.explanation import explanation_text
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import (
     Action,
     Finding,
     FindingKind,
@@ -24,8 +24,8 @@ from rightsizer.domain.finding import (
     Savings,
     Severity,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.publish.explanation.explanation import explain_advice, product
+from rightsizer.model.settings import setting
+from rightsizer.report.explanation import explain_advice, product
 
 UUID = "GPU-00000000-1111-2222-3333-444455556666"
 

@@ -6,22 +6,20 @@ from pathlib import Path
 from typing import Final
 
 from readings import EPOCH, MINUTE, gpu
-from rightsizer.domain.block import Blocks, Measure
-from rightsizer.domain.device import MigInstance
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
-from rightsizer.domain.units import seconds
-from rightsizer.domain.window import Window
-from rightsizer.publish.export.columns import COLUMNS, Kind
-from rightsizer.publish.export.documentation import export_document
-from rightsizer.publish.export.row import ExportRow
+from rightsizer.model.block import Blocks, Measure
+from rightsizer.model.device import MigInstance
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.units import seconds
+from rightsizer.model.window import Window
+from rightsizer.report.export_columns import COLUMNS, ExportColumnKind, ExportRow, export_document
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "export.md"
 TYPES: Final = {
-    Kind.TEXT: str,
-    Kind.TEXTS: tuple,
-    Kind.INTEGER: int,
-    Kind.NUMBER: float,
+    ExportColumnKind.TEXT: str,
+    ExportColumnKind.TEXTS: tuple,
+    ExportColumnKind.INTEGER: int,
+    ExportColumnKind.NUMBER: float,
 }
 
 
@@ -65,7 +63,7 @@ def test_every_column_has_a_name_of_its_own_and_an_explanation() -> None:
     assert not [
         column.name
         for column in COLUMNS
-        if column.kind is Kind.NUMBER
+        if column.kind is ExportColumnKind.NUMBER
         and not column.name.endswith(("_seconds", "_joules", "_ratio", "_bytes"))
     ]
 

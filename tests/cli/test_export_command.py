@@ -17,13 +17,13 @@ import pytest
 from agent_process import RIGHTSIZER
 from readings import EPOCH, HOUR, MINUTE, SECOND, gpu, workload
 from recordings import BOARD, SIGNALS_OF, write_story
-from rightsizer.accounting.known import KnownDevice
+from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.agent.storage import Storage
 from rightsizer.cli.main import main
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Window, workload_subject
-from rightsizer.publish.export.columns import COLUMNS
-from rightsizer.runtime.storage import Storage
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Window, workload_subject
+from rightsizer.report.export_columns import COLUMNS
 
 Captured = pytest.CaptureFixture[str]
 Row = dict[str, str]
@@ -35,7 +35,7 @@ GRAINS: Final = ("5m", "1h")
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """Where a history and something else are, and where the command runs."""
     monkeypatch.chdir(tmp_path)
-    fill(Path("h.db"), [window(0)], KnownDevice(gpu(0)))
+    fill(Path("h.db"), [window(0)], DeviceRecord(gpu(0)))
     Path("text.db").write_text("no database" * 100)
     return tmp_path
 
@@ -52,10 +52,10 @@ def window(number: int, uuid: str = "GPU-0", **facts: Any) -> Window:
     return Window(uuid, start, start + FIVE, **usual | facts)
 
 
-def fill(path: Path, windows: Iterable[Window], *devices: KnownDevice) -> None:
+def fill(path: Path, windows: Iterable[Window], *devices: DeviceRecord) -> None:
     """Let an agent have written a history."""
     storage = Storage(str(path), is_durable=False)
-    storage.save_windows(windows, (), devices or (KnownDevice(gpu(0)), KnownDevice(gpu(1))))
+    storage.save_windows(windows, (), devices or (DeviceRecord(gpu(0)), DeviceRecord(gpu(1))))
     storage.close()
 
 
@@ -155,7 +155,7 @@ def test_a_row_tells_what_when_and_whose(tmp_path: Path, capsys: Captured) -> No
     fill(
         tmp_path / "h.db",
         [replace(moved, end=moved.end - 1_500_000), window(0, uuid="GPU-9")],
-        KnownDevice(gpu(1), held, EPOCH),
+        DeviceRecord(gpu(1), held, EPOCH),
     )
     row, forgotten = exported(capsys, "--history.path", tmp_path / "h.db")
 
@@ -202,7 +202,7 @@ def test_pieces_of_five_minutes_are_one_row(tmp_path: Path, capsys: Captured) ->
 def test_what_is_an_hour_already_stays_one(tmp_path: Path, capsys: Captured) -> None:
     """Finer than it was kept it cannot be told."""
     storage = Storage(str(tmp_path / "h.db"), is_durable=False)
-    storage.save_windows((window(number) for number in range(24)), (), [KnownDevice(gpu(0))])
+    storage.save_windows((window(number) for number in range(24)), (), [DeviceRecord(gpu(0))])
     assert storage.history is not None
     storage.history.roll_up(EPOCH + HOUR)
     storage.close()
@@ -248,7 +248,7 @@ def test_devices_are_chosen_by_index_or_uuid(tmp_path: Path, capsys: Captured) -
 def test_json_tells_the_same(tmp_path: Path, capsys: Captured) -> None:
     """As numbers, lists and nulls."""
     path = tmp_path / "h.db"
-    fill(path, [window(0)], KnownDevice(gpu(0), workload("a"), EPOCH))
+    fill(path, [window(0)], DeviceRecord(gpu(0), workload("a"), EPOCH))
     (row,) = exported(capsys, "--history.path", path)
     assert main(["export", "--history.path", str(path), "--format", "json"]) == 0
     (form,) = json.loads(capsys.readouterr().out)
@@ -265,7 +265,7 @@ def test_parquet_tells_the_same(tmp_path: Path, capsys: Captured) -> None:
     """Column by column, with types."""
     parquet = pytest.importorskip("pyarrow.parquet", reason="gpu-rightsizer[parquet] is not there")
     path, out = tmp_path / "h.db", tmp_path / "out.parquet"
-    fill(path, (window(number) for number in range(3)), KnownDevice(gpu(0), workload("a"), EPOCH))
+    fill(path, (window(number) for number in range(3)), DeviceRecord(gpu(0), workload("a"), EPOCH))
     assert main(["export", "--history.path", str(path), "--format", "json"]) == 0
     expected = json.loads(capsys.readouterr().out)
     assert main(["export", "--history.path", str(path), "--format", "parquet", str(out)]) == 0
@@ -292,7 +292,7 @@ def test_a_file_is_written_beside_a_running_agent(tmp_path: Path, capsys: Captur
     path, out = tmp_path / "h.db", tmp_path / "out.csv"
     out.write_text("an older table")
     agent = Storage(str(path), is_durable=False)
-    agent.save_windows([window(0)], [window(1)], [KnownDevice(gpu(0))])
+    agent.save_windows([window(0)], [window(1)], [DeviceRecord(gpu(0))])
     assert main(["export", "--history.path", str(path), str(out)]) == 0
     agent.save_windows([window(1)], [window(2)], [])
     agent.close()

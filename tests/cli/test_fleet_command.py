@@ -14,13 +14,12 @@ from fleet_answers import END, fleet_answer, sources
 from fleet_command import asked_in_process, configured
 from fleet_loopback import LoopbackStore, loopback_store
 from kept_advice import keep_advice
-from rightsizer.cli.fleet_plan_text import plan_text
-from rightsizer.cli.fleet_progress import Progress
-from rightsizer.cli.fleet_text import fleet_text
 from rightsizer.cli.main import main
-from rightsizer.fleet.reading.plan import Plan
-from rightsizer.fleet.view import EstateView
-from rightsizer.runtime.fleet.form import fleet_form, plan_form
+from rightsizer.fleet.command import ProgressLine
+from rightsizer.fleet.encoder import encode_answer, encode_plan
+from rightsizer.fleet.fetch_plan import FetchPlan
+from rightsizer.fleet.model import FleetView
+from rightsizer.fleet.text import fleet_text, plan_text
 
 GoldenFile = Callable[[str | Path, str], None]
 WIDTH: Final = 100
@@ -41,7 +40,7 @@ def config(store: LoopbackStore, tmp_path: Path) -> Path:
 
 def text_of(**facts: Any) -> str:
     """The text of an answer."""
-    return fleet_text(fleet_form(fleet_answer(**facts)))
+    return fleet_text(encode_answer(fleet_answer(**facts)))
 
 
 def test_the_text_is_as_it_was(golden: GoldenFile) -> None:
@@ -51,13 +50,13 @@ def test_the_text_is_as_it_was(golden: GoldenFile) -> None:
 
 def test_the_json_is_as_it_was(golden: GoldenFile) -> None:
     """Key by key."""
-    golden("fleet.json", json.dumps(fleet_form(fleet_answer()), indent=1) + "\n")
+    golden("fleet.json", json.dumps(encode_answer(fleet_answer()), indent=1) + "\n")
 
 
 def test_what_would_be_asked_is_told_in_words(golden: GoldenFile) -> None:
     """Days, shards, queries and samples."""
-    plan = Plan((), (14, 13, 12), (11,), 100, 400, 1_234, 5_678_900)
-    golden("fleet-plan.txt", plan_text(plan_form(sources(), plan, END / 1e9)) + "\n")
+    plan = FetchPlan((), (14, 13, 12), (11,), 100, 400, 1_234, 5_678_900)
+    golden("fleet-plan.txt", plan_text(encode_plan(sources(), plan, END / 1e9)) + "\n")
 
 
 def test_no_line_is_longer_than_a_terminal() -> None:
@@ -82,7 +81,7 @@ def test_what_is_not_there_is_not_listed_as_found() -> None:
 
 def test_an_empty_estate_has_no_tables() -> None:
     """Nor any division by nothing."""
-    text = text_of(view=EstateView(0, END, (), ()), teams=(), judgements=(), waiting=(), served=())
+    text = text_of(view=FleetView(0, END, (), ()), teams=(), judgements=(), waiting=(), served=())
     assert text.startswith("0 GPUs in 0 pools, 0 workloads, over 14 d")
     assert "GPU-hours" not in text
 
@@ -182,7 +181,7 @@ def test_progress_is_one_line_that_is_gone_in_the_end() -> None:
     """Stages one after the other, drawn at most five times a second, and always when done."""
     now = 0.0
     screen = StringIO()
-    with Progress(screen, lambda: now) as progress:
+    with ProgressLine(screen, lambda: now) as progress:
         progress("reading", 0, 4)
         progress("reading", 1, 4)
         now = 1.0
@@ -196,6 +195,6 @@ def test_progress_is_one_line_that_is_gone_in_the_end() -> None:
 def test_progress_of_nothing_is_no_fault() -> None:
     """A look that finds all days kept has no shards to read."""
     screen = StringIO()
-    with Progress(screen, lambda: 0.0) as progress:
+    with ProgressLine(screen, lambda: 0.0) as progress:
         progress("reading", 0, 0)
     assert "0/0" in screen.getvalue()

@@ -10,16 +10,15 @@ import pytest
 
 from cases import finding
 from readings import EMPTY, EPOCH, HELD, SECOND, TRAINING, gpu, snapshot
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.cli.job_report_text import job_report_text
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
+from rightsizer.cli.job_report import JobDevice, JobUsageReport, job_report, job_report_text
 from rightsizer.cli.main import main
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.state import Cause
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.job_report import JobDevice, JobReport, job_report
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.storage import Storage
-from rightsizer.telemetry.owners.slurm import workload_of_job
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.state import Cause
+from rightsizer.owners.slurm import workload_of_job
 
 Captured = pytest.CaptureFixture[str]
 Golden = Callable[[str | Path, str], None]
@@ -28,7 +27,7 @@ HOUR: Final = 3600.0
 GPUS: Final = tuple(
     JobDevice(f"GPU-{number}", "NVIDIA H100 80GB HBM3", 80 * 2.0**30) for number in range(2)
 )
-REPORT: Final = JobReport(
+REPORT: Final = JobUsageReport(
     job="slurm:4242",
     devices=GPUS,
     start=EPOCH,
@@ -48,7 +47,7 @@ REPORT: Final = JobReport(
 def history(tmp_path: Path) -> Path:
     """Half an hour of two GPUs, of which job 7 holds one and trains on it for 20 minutes."""
     path = tmp_path / "history.db"
-    accountant, devices, job = Accountant(AccountingSettings(), ()), [gpu(0), gpu(1)], "7"
+    accountant, devices, job = AccountingService(AccountingSettings(), ()), [gpu(0), gpu(1)], "7"
     for minute in range(31):
         is_held = 5 < minute <= 25
         first = TRAINING if minute <= 15 else HELD

@@ -11,25 +11,24 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.runtime.plan_file import CARBON, read_plan_file
-from rightsizer.runtime.plan_form import measured_form, plan_form
-from rightsizer.runtime.plan_measured import compare_measured
-from rightsizer.runtime.plan_model import CONFIG_KEYS, KINDS
-from rightsizer.runtime.plan_recording import read_devices
+from rightsizer.planner.plan_check import compare_recording, read_devices
+from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
+from rightsizer.planner.plan_file import CARBON, read_plan_file
+from rightsizer.planner.plan_model import CONFIG_KEYS, KINDS
+from rightsizer.planner.planner import Planner
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.planner import Planner
 from rightsizer.sizing.requirement import (
-    Load,
     Lora,
+    ModelTask,
     Optimizer,
     Parallelism,
     Precisions,
     Recompute,
+    RequestLoad,
     Requirement,
-    Task,
     Training,
 )
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.telemetry.recordings.source import open_recording
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "planning.md").read_text(encoding="utf-8")
 PROSE: Final = re.sub(r"```.*?```", "", PAGE, flags=re.DOTALL)
@@ -47,7 +46,7 @@ gpus: [L40S, H100-SXM5-80GB]
 
 @pytest.mark.parametrize(
     "kind",
-    [Load, Lora, Parallelism, Precisions, Training, *KINDS.values()],
+    [RequestLoad, Lora, Parallelism, Precisions, Training, *KINDS.values()],
     ids=lambda each: each.__name__,
 )
 def test_every_key_that_is_taken_is_told(kind: type) -> None:
@@ -58,7 +57,7 @@ def test_every_key_that_is_taken_is_told(kind: type) -> None:
 def test_every_part_and_every_word_that_is_taken_is_told() -> None:
     """Keys at the top, and what is chosen from."""
     top = {each.name for each in dataclasses.fields(Requirement)} | {*KINDS, *CONFIG_KEYS}
-    words = {str(each) for kind in (Task, NumberFormat, Recompute, Optimizer) for each in kind}
+    words = {str(each) for kind in (ModelTask, NumberFormat, Recompute, Optimizer) for each in kind}
 
     assert (top | words | {"per_month", "months", CARBON}) - TOLD == set()
 
@@ -73,8 +72,8 @@ def test_every_key_that_is_given_is_told(tmp_path: Path) -> None:
     assert requirement is not None
     plan = planner.plan(requirement)
     devices = read_devices(open_recording([run], catalogue=built_in()))
-    measured = compare_measured(requirement, planner, plan.candidates[0], devices)
-    form = {**plan_form(plan), "measured": measured_form(measured)}
+    measured = compare_recording(requirement, planner, plan.candidates[0], devices)
+    form = {**encode_plan(plan), "measured": encode_plan_check(measured)}
 
     assert json.loads(json.dumps(form, allow_nan=False)) == form
     assert form["growth"]

@@ -10,11 +10,11 @@ import pytest
 from profile_stories import launch_bound_trace
 from profile_traces import KinetoTrace
 from readings import EPOCH, MINUTE, TRAINING, gpu, snapshot, workload
-from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.agent.storage import Storage
 from rightsizer.cli.main import main
-from rightsizer.domain.report import AgentReport
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.storage import Storage
+from rightsizer.model.report import AgentReport
 
 Captured = pytest.CaptureFixture[str]
 
@@ -25,7 +25,10 @@ A100: Final = gpu(0, name="NVIDIA A100-SXM4-80GB")
 @pytest.fixture
 def history(tmp_path: Path) -> Path:
     """An hour of a training on the only GPU of a node."""
-    accountant, storage = Accountant(AccountingSettings(), ()), Storage(str(tmp_path / "h.db"))
+    accountant, storage = (
+        AccountingService(AccountingSettings(), ()),
+        Storage(str(tmp_path / "h.db")),
+    )
     for minute in range(61):
         seen = snapshot(
             minute * 60.0,

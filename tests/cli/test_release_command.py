@@ -9,14 +9,14 @@ import pytest
 from structlog.testing import capture_logs
 
 from readings import EPOCH, SECOND
+from rightsizer.agent.control import ControlRoutes
 from rightsizer.cli.main import main
 from rightsizer.cli.release import wait_until_done
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.edge.clock import FastClock, SystemClock
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer
-from rightsizer.runtime.control import ControlRoutes
-from rightsizer.telemetry.controls import Controls, Held, Release
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.io.clock import FastClock, SystemClock
+from rightsizer.model.errors import RightsizerError
+from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+from rightsizer.web.server import WebServer
 
 Captured = pytest.CaptureFixture[str]
 
@@ -25,19 +25,19 @@ class Agent:
     """What the command talks to: controls behind a socket, and a driver that takes its time."""
 
     def __init__(self, path: Path) -> None:
-        self.controls = Controls(SystemClock())
+        self.controls = ReleaseController(SystemClock())
         self.polls_until_done = 0
         self.path = path
         self._server = WebServer(
             (),
             latest=lambda: None,
-            exposition=Exposition(lambda: None),
+            exposition=MetricsExposition(lambda: None),
             local_socket=str(path),
             local_routes=ControlRoutes(self.controls, SystemClock(), self._still_held).routes,
         )
         self._server.start()
 
-    def _still_held(self, release: Release) -> str | None:
+    def _still_held(self, release: ReleaseRequest) -> str | None:
         self.polls_until_done -= 1
         return f"2 handles of the {release.held}" if self.polls_until_done >= 0 else None
 
@@ -64,7 +64,7 @@ def at(agent: Agent, *arguments: str) -> list[str]:
 def test_the_gpus_are_let_go_until_they_are_taken_back(agent: Agent, capsys: Captured) -> None:
     """What was let go is said, and how to take it back."""
     assert main(at(agent, "release")) == 0
-    release = agent.controls.released(Held.GPUS)
+    release = agent.controls.released(ReleasableResource.GPUS)
     assert capsys.readouterr().out == (
         "Let go of the GPUs: every handle is closed and nothing is read.\n"
         "It stays so until 'rightsizer resume gpus', or until the agent restarts.\n"
@@ -74,20 +74,20 @@ def test_the_gpus_are_let_go_until_they_are_taken_back(agent: Agent, capsys: Cap
 
     assert main(at(agent, "resume", "gpus")) == 0
     assert capsys.readouterr().out == "Taken back: gpus.\n"
-    assert agent.controls.released(Held.GPUS) is None
+    assert agent.controls.released(ReleasableResource.GPUS) is None
 
 
 def test_the_counters_are_let_go_for_a_time(agent: Agent, capsys: Captured) -> None:
     """When they are taken back is said in UTC."""
     assert main(at(agent, "release", "counters", "--for", "30m")) == 0
-    release = agent.controls.released(Held.COUNTERS)
+    release = agent.controls.released(ReleasableResource.COUNTERS)
     said = capsys.readouterr().out
 
     assert said.startswith("Let go of the profiling counters: all else is read on.\n")
     assert " UTC, or before by 'rightsizer resume counters'." in said
     assert release is not None
     assert release.until == release.since + 1800 * SECOND
-    assert agent.controls.released(Held.GPUS) is None
+    assert agent.controls.released(ReleasableResource.GPUS) is None
 
 
 def test_it_waits_until_all_is_let_go(agent: Agent, capsys: Captured) -> None:
@@ -112,12 +112,12 @@ def test_what_is_not_let_go_in_time_is_told(agent: Agent, capsys: Captured) -> N
         "rightsizer: the gpus are not let go after 0.2 s: 2 handles of the gpus; the request "
         "stands: wait longer with --wait, or drop it by 'rightsizer resume gpus'\n"
     )
-    assert agent.controls.released(Held.GPUS) is not None
+    assert agent.controls.released(ReleasableResource.GPUS) is not None
 
 
 def test_resuming_without_a_name_takes_all_back(agent: Agent, capsys: Captured) -> None:
     """And says so, in both forms; a second time there is nothing to take back."""
-    for held in Held:
+    for held in ReleasableResource:
         agent.controls.release(held)
     assert main(at(agent, "resume")) == 0
     assert capsys.readouterr().out == "Taken back: gpus and counters.\n"
@@ -191,7 +191,7 @@ def test_a_release_that_ends_while_it_is_waited_for_is_told() -> None:
     """Its time was over, or somebody took it back."""
     forms = iter([{"is_done": False, "still_held": "a handle"}, None])
     with pytest.raises(RightsizerError, match="the gpus were taken back before all of them"):
-        wait_until_done(Held.GPUS, lambda: next(forms), 5.0, FastClock(EPOCH))
+        wait_until_done(ReleasableResource.GPUS, lambda: next(forms), 5.0, FastClock(EPOCH))
 
 
 def test_it_asks_once_more_when_the_time_is_over() -> None:
@@ -203,5 +203,5 @@ def test_it_asks_once_more_when_the_time_is_over() -> None:
         answers.set()
         return {"is_done": is_done, "still_held": "a handle"}
 
-    assert wait_until_done(Held.GPUS, ask, 0.01, clock)["is_done"] is True
+    assert wait_until_done(ReleasableResource.GPUS, ask, 0.01, clock)["is_done"] is True
     assert clock.time() == EPOCH + SECOND // 100

@@ -13,8 +13,8 @@ import pytest
 from agent_process import run_rightsizer
 from recordings import BOARD, SIGNALS_OF, write_recording, write_story
 from rightsizer.cli.main import main
-from rightsizer.domain.state import State
-from rightsizer.telemetry.recorded.writer import RecordingWriter
+from rightsizer.model.state import State
+from rightsizer.telemetry.recordings.writer import RecordingWriter
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -13,12 +13,12 @@ from cases import judgement
 from plan_answers import SHAPE
 from readings import EPOCH, HOUR, gpu, workload
 from recordings import BOARD, SIGNALS_OF, write_story
-from rightsizer.accounting.known import KnownDevice
+from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.advice.ledger import Ledger
+from rightsizer.agent.storage import Storage
 from rightsizer.cli.main import main
-from rightsizer.domain.state import Cause, State
-from rightsizer.domain.window import Window, workload_subject
-from rightsizer.runtime.storage import Storage
+from rightsizer.model.state import Cause, State
+from rightsizer.model.window import Window, workload_subject
 
 Captured = pytest.CaptureFixture[str]
 HOURS: Final = 50
@@ -32,7 +32,7 @@ def history(tmp_path: Path) -> Path:
     hours = [hour for hour in range(HOURS) if not 24 <= hour < 48]
     windows = [_window(subject, hour) for hour in hours for subject in ("GPU-0", job.key)]
     storage = Storage(str(path), is_durable=False)
-    storage.save_windows(windows, (), [KnownDevice(gpu(0), job, EPOCH)])
+    storage.save_windows(windows, (), [DeviceRecord(gpu(0), job, EPOCH)])
     ledger = Ledger()
     ledger.update([judgement()], EPOCH + HOUR)
     storage.save_ledger(ledger)
@@ -142,7 +142,7 @@ def test_a_history_that_is_none_is_refused(tmp_path: Path, capsys: Captured) -> 
     assert (status, "none.db" in err) == (1, True)
     empty = tmp_path / "empty.db"
     storage = Storage(str(empty))
-    storage.save_windows([], (), [KnownDevice(gpu(0))])
+    storage.save_windows([], (), [DeviceRecord(gpu(0))])
     storage.close()
     status, err = refused(capsys, "--history.path", str(empty))
     assert (status, "is empty; let the agent run" in err) == (1, True)
@@ -172,7 +172,7 @@ def test_a_writer_beside_is_no_hindrance(history: Path, capsys: Captured) -> Non
     """The agent keeps its lock meanwhile, and what it adds is seen next time."""
     storage = Storage(str(history))
     before = reported(capsys, history)["summary"]["known_hours"]
-    storage.save_windows([_window("GPU-0", HOURS)], (), [KnownDevice(gpu(0))])
+    storage.save_windows([_window("GPU-0", HOURS)], (), [DeviceRecord(gpu(0))])
     after = reported(capsys, history)["summary"]["known_hours"]
     storage.close()
 

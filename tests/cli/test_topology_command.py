@@ -13,10 +13,10 @@ from nvml_driver import FakeDriver, FakeGpu, installed
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
 from rightsizer.cli.topology_text import topology_text
-from rightsizer.domain.device import Device
-from rightsizer.domain.topology import GpuLink, LinkKind, Placement, Topology
-from rightsizer.publish.topology_form import cpu_list
-from rightsizer.telemetry.topology.survey import Survey, take_survey
+from rightsizer.model.device import Device
+from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology
+from rightsizer.report.json_encoder import cpu_list
+from rightsizer.telemetry.node_survey import NodeSurvey, survey_node
 from simulated_driver import simulated_driver
 from sysfs_trees import SysfsTree, flat_virtual_machine, grace_hopper, hgx, no_numa, one_socket
 
@@ -37,9 +37,9 @@ def form(captured: Captured, *arguments: str | Path) -> Any:
     return json.loads(answer(captured, "--json", *arguments))
 
 
-def survey(tree: SysfsTree, patience_seconds: float = 10.0) -> Survey:
+def survey(tree: SysfsTree, patience_seconds: float = 10.0) -> NodeSurvey:
     """A look at a tree, with whatever driver is there."""
-    return take_survey(tree.root, built_in(), patience_seconds=patience_seconds)
+    return survey_node(tree.root, built_in(), patience_seconds=patience_seconds)
 
 
 @pytest.fixture
@@ -188,12 +188,12 @@ def test_where_all_gpus_are_asleep_the_driver_is_left_alone(tmp_path: Path) -> N
     assert found.warnings == ("all GPUs are asleep, and asking would wake them",)
 
 
-def linked(*can_read: bool | None) -> Survey:
+def linked(*can_read: bool | None) -> NodeSurvey:
     """Four GPUs of which so many pairs were told that they can read each other's memory."""
     uuids = [f"GPU-{index}" for index in range(4)]
     pairs = itertools.combinations(uuids, 2)
     links = itertools.zip_longest(pairs, can_read)
-    return Survey(
+    return NodeSurvey(
         Topology(
             {uuid: Placement(uuid) for uuid in uuids},
             tuple(GpuLink(*pair, LinkKind.PIX, can_read_peer=may) for pair, may in links),

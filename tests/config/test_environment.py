@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from rightsizer.config.environment import variable_of
 from rightsizer.config.loader import load
 from rightsizer.config.shape import Group, shape_of
-from rightsizer.domain.errors import ConfigurationError
+from rightsizer.model.errors import ConfigurationError
 from sample_settings import Color, Job, Policy, Settings, Store
 
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rightsizer.config.live import live_update
 from rightsizer.config.reference import reference
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.domain.settings import LIVE, setting
+from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.settings import LIVE, setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,8 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.config.loader import load, load_file
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.edge.yaml import dump_yaml
+from rightsizer.io.yaml import dump_yaml
+from rightsizer.model.errors import ConfigurationError
 from sample_settings import Color, Job, Match, Policy, Settings, Store
 
 

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from rightsizer.config.dump import dump
 from rightsizer.config.loader import load
 from rightsizer.config.spelling import parse_seconds, parse_size, spell_seconds, spell_size
-from rightsizer.domain.settings import setting
+from rightsizer.model.settings import setting
 from sample_settings import Color, Job, Match, Policy, Settings, Store
 
 _LENGTH = setting(1.0, help="Another.", unit="seconds")

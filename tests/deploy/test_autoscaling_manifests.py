@@ -11,12 +11,15 @@ from cases import case, window
 from json_schema import faults
 from prometheus_server import promtool
 from readings import HOUR
-from rightsizer.advice.autoscale_schedule import Outcome, Schedule
+from rightsizer.advice.autoscale_schedule import (
+    ReplicaSchedule,
+    ScalingOutcome,
+    schedule_instructions,
+)
 from rightsizer.advice.rules import compute_saturated
-from rightsizer.advice.scaled_object import schedule_instructions
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.state import Resource, State
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 ROOT: Final = Path(__file__).parents[2]
 RECIPES: Final = ROOT / "config" / "kubernetes" / "autoscaling"
@@ -134,7 +137,9 @@ def test_what_advice_writes_is_as_the_schema_says(replicas: tuple[int, ...]) -> 
     workload = Workload(
         "web/chat", WorkloadKind.KUBERNETES, "chat", WorkloadClass.SERVING, namespace="web"
     )
-    hours = Schedule(replicas, Outcome(1.0, 0.5, 0.0, 1.0), periods=14, lead_seconds=300.0)
+    hours = ReplicaSchedule(
+        replicas, ScalingOutcome(1.0, 0.5, 0.0, 1.0), periods=14, lead_seconds=300.0
+    )
     (step,) = schedule_instructions(workload, hours)
 
     written = load_yaml(step.text, "advice").data

@@ -9,8 +9,8 @@ import pytest
 
 from prometheus_server import promtool
 from rightsizer.advice.rules.idle import IdleSettings
-from rightsizer.domain.units import parse_duration
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.units import parse_duration
 
 RECIPES: Final = Path(__file__).parents[2] / "config" / "kubernetes" / "autoscaling"
 _HOURS: Final = 3 * 240

@@ -8,7 +8,7 @@ import pytest
 
 from dashboard_files import BOARDS
 from prometheus_server import promtool
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
 
 ROOT = Path(__file__).resolve().parents[2]
 GRAFANA = ROOT / "grafana"

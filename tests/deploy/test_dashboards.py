@@ -21,9 +21,10 @@ from dashboard_files import (
     excluded,
     panels_of,
 )
-from rightsizer.domain.metric import METRICS, MetricKind
-from rightsizer.domain.state import Cause, Condition, State
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_family import MetricKind
+from rightsizer.model.state import Cause, Condition, State
 
 ROOT = GRAFANA.parent
 VARIABLES = ["datasource", "cluster", "job", "instance", "uuid", "workload"]
@@ -359,7 +360,7 @@ def test_the_strip_has_a_number_for_each_state(uid: str) -> None:
 
 def test_colors_are_those_of_the_page() -> None:
     """A state looks the same in Grafana and on the agent's own page in the dark."""
-    templates = ROOT / "daemon/rightsizer/publish/web/templates"
+    templates = ROOT / "daemon/rightsizer/web/templates"
     style = "".join(path.read_text() for path in templates.glob("*.css"))
     for state, color in colors_of(panel_of("rightsizer-node", "States over time")).items():
         assert f"--{state}: {color};" in style

@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from agent_process import agent_process
-from rightsizer.runtime.settings import Settings
+from rightsizer.agent.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[2]
 TEXT = (ROOT / "Dockerfile").read_text()

@@ -10,10 +10,10 @@ import pytest
 from json_schema import faults
 from kubernetes_manifests import KUBERNETES, built_from, named
 from rightsizer import __version__
-from rightsizer.cli.fleet import COMMAND
 from rightsizer.config.loader import load_file
-from rightsizer.edge.yaml import load_yaml
-from rightsizer.runtime.fleet.settings import WholeSettings
+from rightsizer.fleet.command import COMMAND
+from rightsizer.fleet.settings import WholeSettings
+from rightsizer.io.yaml import load_yaml
 
 FLEET: Final = KUBERNETES / "fleet"
 SCHEMA: Final = Path(__file__).parent / "schemas" / "service_monitor.json"

@@ -13,8 +13,8 @@ from agent_process import agent_process, eventually
 from json_schema import faults
 from kubernetes_manifests import COMPONENTS, KUBERNETES, OVERLAYS, built, documents, named, pod_of
 from rightsizer import __version__
+from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load_file
-from rightsizer.runtime.settings import Settings
 
 Golden = Callable[[str | Path, str], None]
 

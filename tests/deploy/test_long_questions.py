@@ -13,8 +13,8 @@ from typing import Final
 import pytest
 
 from prometheus_server import Prometheus, prometheus_server, scrape_config
-from rightsizer.domain.metric import METRICS
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.metric import METRICS
 from scraped_node import Scraped, scraped_node
 
 pytestmark = pytest.mark.prometheus

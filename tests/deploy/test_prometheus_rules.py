@@ -11,9 +11,10 @@ import pytest
 from alertmanager_server import amtool
 from dashboard_files import BOARDS
 from prometheus_server import promtool
-from rightsizer.domain.metric import METRICS, MetricKind
-from rightsizer.domain.xid import CRITICAL_XIDS
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_family import MetricKind
+from rightsizer.model.xid import CRITICAL_XIDS
 
 pytestmark = pytest.mark.timeout(240)
 

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from prometheus_server import Prometheus, prometheus_server, scrape_config
-from rightsizer.domain.state import Condition, State
+from rightsizer.model.state import Condition, State
 from scraped_node import HOUR, SCRAPE, Scraped, scraped_node
 
 pytestmark = pytest.mark.prometheus

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from placement_nodes import PlacementNode, bridged_pairs, cube_mesh, hgx, mig_node
-from rightsizer.domain.topology import Placement
-from rightsizer.publish.schedulers.gres import gres_conf
+from rightsizer.model.topology import Placement
+from rightsizer.report.gres import gres_conf
 from slurm_node import slurm_faults
 
 

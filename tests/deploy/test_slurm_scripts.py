@@ -14,7 +14,7 @@ import pytest
 
 from agent_process import AgentProcess, agent_process, eventually
 from debian_program import program, run_program
-from rightsizer.telemetry.owners.job_map import read_job_map
+from rightsizer.owners.slurm import read_job_map
 
 SLURM: Final = Path(__file__).parents[2] / "config" / "slurm"
 SCRIPTS: Final = ("prolog.sh", "epilog.sh")

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import EPOCH, MINUTE
-from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
+from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 
 RATIOS: Final = st.floats(0.0, 1.0)
 MEASURES: Final = st.dictionaries(st.sampled_from(Measure), RATIOS, max_size=len(Measure))

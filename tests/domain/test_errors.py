@@ -2,7 +2,7 @@
 
 import pytest
 
-from rightsizer.domain.errors import (
+from rightsizer.model.errors import (
     AgentAbsentError,
     ConfigurationError,
     DriverError,

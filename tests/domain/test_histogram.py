@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.histogram import BINS, Histogram, bin_of, bins_of
+from rightsizer.model.histogram import BINS, Histogram, bin_of, bins_of
 
 RATIOS: Final = st.floats(0.0, 1.0)
 WEIGHTS: Final = st.integers(1, 10**12)

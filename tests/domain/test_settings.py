@@ -5,7 +5,7 @@ from types import MappingProxyType
 
 import pytest
 
-from rightsizer.domain.settings import Bounds, bounds_of, setting
+from rightsizer.model.settings import Bounds, bounds_of, setting
 
 
 @dataclass(frozen=True, slots=True)

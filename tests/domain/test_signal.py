@@ -2,8 +2,9 @@
 
 import pytest
 
-from rightsizer.domain.signal import CAPACITY_SIGNALS, SIGNALS, Signal, in_unit
-from rightsizer.domain.units import Unit
+from rightsizer.model.signal import CAPACITY_SIGNALS, SIGNALS, in_unit
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Unit
 
 
 def test_every_signal_has_a_unit_and_a_meaning() -> None:

@@ -4,7 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.units import (
+from rightsizer.model.units import (
     Unit,
     convert,
     format_duration,

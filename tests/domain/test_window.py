@@ -3,8 +3,8 @@
 import pytest
 
 from cases import window
-from rightsizer.domain.state import Condition, State, Tier
-from rightsizer.domain.window import Window
+from rightsizer.model.state import Condition, State, Tier
+from rightsizer.model.window import Window
 
 
 def test_time_divides_into_accounted_known_and_active() -> None:

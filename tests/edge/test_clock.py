@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import EPOCH, MINUTE, SECOND
-from rightsizer.edge.clock import FastClock, SystemClock
+from rightsizer.io.clock import FastClock, SystemClock
 
 GO_ON = threading.Event()
 

@@ -14,8 +14,8 @@ from typing import Final
 
 import pytest
 
-from rightsizer.domain.errors import HistoryError
-from rightsizer.edge.database import Database
+from rightsizer.io.database import Database
+from rightsizer.model.errors import HistoryError
 
 MIGRATIONS: Final = (
     "CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT NOT NULL)",
@@ -26,7 +26,7 @@ MIGRATIONS: Final = (
 ENDLESS_WRITER: Final = """
 import sys
 from pathlib import Path
-from rightsizer.edge.database import Database
+from rightsizer.io.database import Database
 
 schema = "CREATE TABLE note (id INTEGER PRIMARY KEY, pair INTEGER)"
 database = Database(Path(sys.argv[1]), (schema,))

@@ -12,8 +12,8 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer.domain.errors import HistoryError
-from rightsizer.edge.database import Database
+from rightsizer.io.database import Database
+from rightsizer.model.errors import HistoryError
 
 MIGRATIONS: Final = ("CREATE TABLE note (id INTEGER PRIMARY KEY, text TEXT NOT NULL)",)
 FULL: Final = 2

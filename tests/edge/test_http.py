@@ -11,7 +11,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grafana_server import TOKEN, grafana_server
-from rightsizer.edge.http import Failure, FailureKind, HttpClient, HttpSettings, Response
+from rightsizer.io.http import HttpClient, HttpSettings
+from rightsizer.io.http_result import Failure, FailureKind, Response
 
 SEARCH = [("tags", "a b"), ("tags", "c"), ("from", "1"), ("to", "2")]
 PATIENCE = HttpSettings(timeout_seconds=0.3, backoff_seconds=1.0)

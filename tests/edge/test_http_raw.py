@@ -8,7 +8,8 @@ from pathlib import Path
 import pytest
 
 from faulty_store import Reply, faulty_store
-from rightsizer.edge.http import Excess, Failure, FailureKind, HttpClient, HttpSettings, Response
+from rightsizer.io.http import HttpClient, HttpSettings
+from rightsizer.io.http_result import Excess, Failure, FailureKind, Response
 from web_certificates import Authority
 
 FORM = [("query", "a&b=ü"), ("x", "")]

@@ -10,8 +10,8 @@ from typing import Final
 
 import pytest
 
-from rightsizer.domain.errors import RightsizerError, UsageError
-from rightsizer.edge.local import LocalClient
+from rightsizer.io.local import LocalClient
+from rightsizer.model.errors import RightsizerError, UsageError
 
 Peer = Callable[..., Path]
 CRLF: Final = b"\r\n"

@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.edge.yaml import YamlError, dump_yaml, load_yaml
+from rightsizer.io.yaml import YamlError, dump_yaml, load_yaml
 
 DOCUMENT = """\
 recommender:

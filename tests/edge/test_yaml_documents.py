@@ -2,7 +2,7 @@
 
 import pytest
 
-from rightsizer.edge.yaml import YamlError, load_yaml, load_yaml_documents
+from rightsizer.io.yaml import YamlError, load_yaml, load_yaml_documents
 
 
 def test_every_document_has_its_data_and_the_places_of_the_text() -> None:

@@ -14,7 +14,7 @@ import pytest
 from agent_process import RIGHTSIZER, agent_process, eventually
 from alertmanager_server import Alertmanager, alertmanager_server
 from prometheus_server import prometheus_server, scrape_config
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(240)]
 

@@ -11,9 +11,9 @@ import pytest
 
 from advice_events import NOW, SECOND, event
 from grafana_server import TOKEN, Grafana, grafana_server
-from rightsizer.domain.advice import AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.publish.grafana.note import note_of
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.storage import Storage
+from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.notify.grafana.annotation_body import body_of
 
 ANNOTATOR: Final = Path(__file__).parent.parent / "annotator.py"
 LATER: Final = NOW + 3600 * SECOND
@@ -24,7 +24,7 @@ DEATHS: Final = ("GET death", "POST death", "POST late-death", "PATCH death", "P
 def offer(history: Path, *events: AdviceEvent) -> None:
     """Put notes into the outbox, as the recommender does."""
     storage = Storage(str(history))
-    storage.outbox.put([note_of(each) for each in events])
+    storage.outbox.put([body_of(each) for each in events])
     storage.close()
 
 

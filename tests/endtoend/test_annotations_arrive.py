@@ -10,16 +10,16 @@ from typing import Final
 from agent_process import eventually
 from grafana_server import TOKEN, Grafana, grafana_server
 from readings import HOUR
-from rightsizer.domain.report import JobReport
-from rightsizer.edge.clock import FastClock
-from rightsizer.edge.http import HttpSettings
-from rightsizer.publish.grafana.settings import GrafanaSettings
-from rightsizer.runtime.agent import Agent
-from rightsizer.runtime.settings import Settings, SimulatedSettings
-from rightsizer.runtime.sources import live_source
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.agent import Agent
+from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.agent.sources import live_source
+from rightsizer.agent.storage import Storage
+from rightsizer.io.clock import FastClock
+from rightsizer.io.http import HttpSettings
+from rightsizer.model.report import JobReport
+from rightsizer.notify.grafana.settings import GrafanaSettings
+from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.source import DEFAULT_START
 
 TICK_SECONDS: Final = 60.0
 PATIENT: Final = HttpSettings()

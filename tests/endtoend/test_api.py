@@ -10,11 +10,11 @@ import pytest
 
 from agent_process import AgentProcess, agent_process, eventually
 from api_schema import faults, json_schema_of
-from rightsizer.domain.span import SPANS
+from rightsizer.model.span import SPANS
 
 DEMO: Final = """\
 import sys
-from rightsizer.runtime.demo import DemoSettings, run_demo
+from rightsizer.agent.demo import DemoSettings, run_demo
 run_demo(
     DemoSettings(
         scenario=sys.argv[1],

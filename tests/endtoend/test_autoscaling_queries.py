@@ -16,7 +16,7 @@ import pytest
 
 from agent_process import AgentProcess, agent_process
 from prometheus_server import Prometheus, prometheus_server
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
 
 pytestmark = pytest.mark.prometheus
 

@@ -22,13 +22,13 @@ from dashboard_files import BOARDS, QUERIES, VALUES, concrete
 from fleet_loopback import LoopbackStore, loopback_store
 from kept_advice import keep_advice
 from prometheus_server import Prometheus, prometheus_server, scrape_config
-from rightsizer.domain.finding import Savings
+from rightsizer.model.finding import Savings
 
 pytestmark = [pytest.mark.prometheus, pytest.mark.timeout(300)]
 
 RULES: Final = Path(__file__).parents[2] / "config" / "prometheus" / "rules.yaml"
 DEMO: Final = """\
-from rightsizer.runtime.demo import DemoSettings, run_demo
+from rightsizer.agent.demo import DemoSettings, run_demo
 run_demo(
     DemoSettings(
         scenario="{scenario}",

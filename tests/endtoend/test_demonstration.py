@@ -13,7 +13,7 @@ pytestmark = pytest.mark.timeout(300)
 
 DAY_SECONDS: Final = 86400.0
 DEMO: Final = """\
-from rightsizer.runtime.demo import DemoSettings, run_demo
+from rightsizer.agent.demo import DemoSettings, run_demo
 run_demo(
     DemoSettings(
         listen_address="127.0.0.1:0",

@@ -10,19 +10,19 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from prometheus_server import Prometheus, prometheus_server, scrape_config
 from readings import HOUR, SECOND
-from rightsizer.advice.recommender import findings
-from rightsizer.domain.finding import Finding
-from rightsizer.domain.report import AgentReport
-from rightsizer.domain.units import Nanoseconds, seconds
-from rightsizer.edge.clock import FastClock
-from rightsizer.publish.explanation.query import Query, queries_of
-from rightsizer.publish.metrics import Exposition
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.market_rules import rules_of
-from rightsizer.runtime.settings import Settings, SimulatedSettings
-from rightsizer.runtime.sources import live_source
+from rightsizer.accounting.service import AccountingService
+from rightsizer.advice.engine import findings
+from rightsizer.advice.node_recommender import configured_rules
+from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.agent.sources import live_source
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.io.clock import FastClock
+from rightsizer.model.finding import Finding
+from rightsizer.model.report import AgentReport
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.report.explanation_query import Query, queries_of
+from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.source import DEFAULT_START
 
 pytestmark = pytest.mark.prometheus
 
@@ -47,13 +47,15 @@ class Life:
         )
         self._clock = FastClock(DEFAULT_START + 14 * HOUR)
         self._source = live_source(settings, self._clock).source
-        self._accountant = Accountant(settings.accounting, settings.policies)
-        self._exposition = Exposition(self._accountant.latest, wall_time=self._clock.wall_time)
+        self._accountant = AccountingService(settings.accounting, settings.policies)
+        self._exposition = MetricsExposition(
+            self._accountant.latest, wall_time=self._clock.wall_time
+        )
         self._series: dict[str, list[tuple[float, Nanoseconds]]] = {}
         self._live()
         self.end = self._clock.wall_time()
         cases = self._accountant.cases(2 * HOUR, self.end)
-        self.findings = findings(cases, rules_of(settings))
+        self.findings = findings(cases, configured_rules(settings))
 
     @property
     def past(self) -> str:

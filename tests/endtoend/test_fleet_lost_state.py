@@ -15,13 +15,13 @@ from grafana_server import TOKEN, Grafana, grafana_server
 from odd_estate import gpu, odd_estate
 from prometheus_server import Prometheus
 from rightsizer.config.loader import load_file
-from rightsizer.domain.advice import AdviceState
-from rightsizer.domain.units import seconds
-from rightsizer.edge.clock import SystemClock
-from rightsizer.runtime.fleet.judge import FleetJudge
-from rightsizer.runtime.fleet.ledger_file import opened_ledger
-from rightsizer.runtime.fleet.service import FleetService
-from rightsizer.runtime.fleet.settings import WholeSettings
+from rightsizer.fleet.judge import FleetJudge
+from rightsizer.fleet.ledger import opened_ledger
+from rightsizer.fleet.service import FleetService
+from rightsizer.fleet.settings import WholeSettings
+from rightsizer.io.clock import SystemClock
+from rightsizer.model.advice import AdviceState
+from rightsizer.model.units import seconds
 from webhook_server import Inbox, webhook_server
 
 pytestmark = pytest.mark.prometheus

@@ -12,7 +12,7 @@ from typing import Any, Final
 import pytest
 
 from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
-from rightsizer.edge.local import LocalClient
+from rightsizer.io.local import LocalClient
 
 CONFIG: Final = """\
 sampling: {interval: 200ms}

@@ -11,8 +11,8 @@ from typing import Final
 import pytest
 
 from agent_process import AgentProcess, agent_process, eventually
-from rightsizer.domain.units import seconds
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.storage import Storage
+from rightsizer.model.units import seconds
 
 CONFIG: Final = """\
 sampling: {interval: 200ms}

@@ -13,18 +13,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent_process import agent_process, eventually, run_rightsizer
+from rightsizer.agent.agent import Agent
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.sources import live_source
+from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.edge.clock import SystemClock
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.web.health import why_not_ready
-from rightsizer.runtime.agent import Agent
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.sources import live_source
-from rightsizer.runtime.storage import Storage
+from rightsizer.io.clock import SystemClock
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.web.api import unready_reason
 
 SIMULATED: Final = ("--simulated.scenario", "t4-pair", "--web.listen-address", "127.0.0.1:0")
 
@@ -65,7 +65,7 @@ def test_without_the_library_it_stays_up_and_says_so_once(tmp_path: Path) -> Non
 def test_it_resumes_when_its_driver_comes_back(tmp_path: Path) -> None:
     """Unloaded and loaded again under a running agent: not ready meanwhile, ready by itself."""
     catalogue, clock = built_in(), SystemClock()
-    node = Node(load_scenario("t4-pair", catalogue), catalogue, clock.wall_time())
+    node = SimulatedNode(load_scenario("t4-pair", catalogue), catalogue, clock.wall_time())
     library = SimulatedLibrary(node, clock.wall_time)
     base = Settings()
     settings = replace(
@@ -83,7 +83,7 @@ def test_it_resumes_when_its_driver_comes_back(tmp_path: Path) -> None:
 
     def unready() -> str | None:
         freshness = FreshnessSettings(stale_minimum_seconds=0.5)
-        return why_not_ready(agent.accountant.latest(), clock.wall_time(), freshness)
+        return unready_reason(agent.accountant.latest(), clock.wall_time(), freshness)
 
     try:
         with capture_logs() as logs:

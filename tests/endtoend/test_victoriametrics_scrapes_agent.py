@@ -9,7 +9,7 @@ import pytest
 
 from agent_process import AgentProcess, agent_process, eventually
 from prometheus_server import Prometheus, prometheus_server, scrape_config
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
 from victoria_server import rule_groups, victoria_server, vmalert
 
 pytestmark = pytest.mark.prometheus

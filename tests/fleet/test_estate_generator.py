@@ -22,9 +22,9 @@ from estate.truth import PLANTED, Metrics, planted_in, score
 from estate.waiting import PENDING, QUEUED
 from estate.writing import json_lines, open_metrics
 from prometheus_server import promtool
-from rightsizer.domain.metric import METRICS
-from rightsizer.publish.metrics.settings import DcgmLabels
-from rightsizer.telemetry.simulated.source import DEFAULT_START
+from rightsizer.exposition.settings import DcgmLabels
+from rightsizer.model.metric import METRICS
+from rightsizer.simulator.source import DEFAULT_START
 
 DAYS = 11
 START = DEFAULT_START // 10**9

@@ -5,24 +5,23 @@ from dataclasses import replace
 import pytest
 
 from estate_views import MARKET, hours, pool, steady, view, work
-from rightsizer.domain.finding import Action, Finding, Reason, Severity
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.model import FleetView, FleetWorkload, WaitingWork
 from rightsizer.fleet.rules.fragmentation import RULE
-from rightsizer.fleet.view import EstateView, WorkloadView
+from rightsizer.model.finding import Action, Finding, Reason, Severity
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 FREE = {"parts-0": 2, "parts-1": 1, "parts-2": 2, "parts-3": 0}
 PARTS = pool("parts", steady(27.0), free=FREE)
-NEXT = Waiting("ml/next", "parts", 4.0)
+NEXT = WaitingWork("ml/next", "parts", 4.0)
 
 
-def judged(of: EstateView) -> Finding:
+def judged(of: FleetView) -> Finding:
     """The verdict on the only pool."""
     (verdict,) = RULE.in_market(MARKET).judge(of)
     return verdict.finding
 
 
-def service(name: str, node: str, gpus: int) -> WorkloadView:
+def service(name: str, node: str, gpus: int) -> FleetWorkload:
     """Work that may be moved."""
     return work(name, "parts", {node: gpus}, compute=0.8)
 
@@ -72,10 +71,14 @@ def test_slurm_packs_its_own_way() -> None:
 
 @pytest.mark.parametrize(
     "waiting",
-    [Waiting("ml/one", "parts", 1.0), Waiting("ml/many", "parts", 6.0), Waiting("x", "other", 4.0)],
+    [
+        WaitingWork("ml/one", "parts", 1.0),
+        WaitingWork("ml/many", "parts", 6.0),
+        WaitingWork("x", "other", 4.0),
+    ],
     ids=["one", "more than there are", "another pool"],
 )
-def test_what_would_not_fit_for_other_reasons_is_no_scatter(waiting: Waiting) -> None:
+def test_what_would_not_fit_for_other_reasons_is_no_scatter(waiting: WaitingWork) -> None:
     """One GPU fits anywhere, and six are not free at all."""
     assert not judged(view([PARTS], [service("api", "parts-0", 2)], [waiting])).is_complaint
 
@@ -104,6 +107,6 @@ def test_nobody_misses_what_was_never_needed() -> None:
 def test_a_job_larger_than_a_node_wants_whole_nodes() -> None:
     """Sixteen GPUs take eight on each of two."""
     free = dict.fromkeys(FREE, 4)
-    wide = Waiting("ml/wide", "parts", 16.0)
+    wide = WaitingWork("ml/wide", "parts", 16.0)
     found = judged(view([pool("parts", steady(16.0), free=free)], (), [wide]))
     assert found.evidence["gpus_wanted_on_one_node"] == 8

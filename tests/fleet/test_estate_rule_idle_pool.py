@@ -6,17 +6,16 @@ import pytest
 
 from estate_views import MARKET, growing, hours, pool, restless, steady, view, work
 from readings import workload
-from rightsizer.domain.finding import Action, Finding, FindingKind, Reason, Risk
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import Waiting
-from rightsizer.fleet.pools.spare import SpareSettings, spare_of
+from rightsizer.fleet.model import FleetPool, FleetView, WaitingWork
+from rightsizer.fleet.pools.capacity import SpareSettings, spare_of
 from rightsizer.fleet.rules.idle_pool import RULE
-from rightsizer.fleet.view import EstateView, PoolView
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 
-def judged(of: PoolView | EstateView) -> Finding:
+def judged(of: FleetPool | FleetView) -> Finding:
     """The verdict on the only pool."""
-    found = of if isinstance(of, EstateView) else view([of])
+    found = of if isinstance(of, FleetView) else view([of])
     (verdict,) = RULE.in_market(MARKET).judge(found)
     return verdict.finding
 
@@ -65,13 +64,13 @@ def test_a_little_room_is_no_waste() -> None:
 def test_work_that_waits_needs_what_is_there() -> None:
     """Never too large while somebody asks for more."""
     one = pool("spare", restless(8, 16))
-    assert not judged(view([one], waiting=[Waiting("ml/next", "spare", 2.0)])).is_complaint
-    assert judged(view([one], waiting=[Waiting("ml/next", "other", 2.0)])).is_complaint
+    assert not judged(view([one], waiting=[WaitingWork("ml/next", "spare", 2.0)])).is_complaint
+    assert judged(view([one], waiting=[WaitingWork("ml/next", "other", 2.0)])).is_complaint
 
 
 def test_work_that_names_no_pool_waits_for_those_that_have_no_room() -> None:
     """Had it wanted one that has a whole node free, it would be there."""
-    anywhere = Waiting("ml/next", "", 8.0)
+    anywhere = WaitingWork("ml/next", "", 8.0)
     roomy = pool("spare", restless(8, 16))
     assert judged(view([roomy], waiting=[anywhere])).is_complaint
     thin = pool("spare", restless(8, 16), free=dict.fromkeys(roomy.size_by_node, 4))

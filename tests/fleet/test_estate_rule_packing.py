@@ -7,24 +7,23 @@ from typing import Any
 import pytest
 
 from estate_views import MARKET, by_day, pool, steady, used, view, work
-from rightsizer.domain.finding import Action, Finding, Reason, Risk
-from rightsizer.domain.state import Tier
-from rightsizer.domain.workload import Allocator, WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.model import FleetWorkload, WaitingWork
 from rightsizer.fleet.rules.packing import RULE
-from rightsizer.fleet.view import WorkloadView
+from rightsizer.model.finding import Action, Finding, Reason, Risk
+from rightsizer.model.state import Tier
+from rightsizer.model.workload import Allocator, WorkloadClass, WorkloadKind
 
 POOL = pool("small", steady(8.0), nodes=1)
 NOTEBOOK = WorkloadClass.NOTEBOOK
 
 
-def judged(works: Iterable[WorkloadView], waiting: Iterable[Waiting] = ()) -> Finding:
+def judged(works: Iterable[FleetWorkload], waiting: Iterable[WaitingWork] = ()) -> Finding:
     """The verdict on the only pool."""
     (verdict,) = RULE.in_market(MARKET).judge(view([POOL], works, waiting))
     return verdict.finding
 
 
-def notebook(at: int, **facts: Any) -> WorkloadView:
+def notebook(at: int, **facts: Any) -> FleetWorkload:
     """A small one, on a GPU of its own."""
     usual: dict[str, Any] = {"compute": 0.2, "memory": 0.2, "first": at}
     return work(f"nb-{at}", "small", {"small-0": 1}, NOTEBOOK, **usual | facts)
@@ -119,7 +118,7 @@ def test_two_on_one_gpu_share_already() -> None:
     assert not judged([notebook(0), replace_name(notebook(0))]).is_complaint
 
 
-def replace_name(of: WorkloadView) -> WorkloadView:
+def replace_name(of: FleetWorkload) -> FleetWorkload:
     """Somebody else on the same GPU."""
     return replace(of, case=replace(of.case, key="web/other"))
 
@@ -143,7 +142,7 @@ def test_who_is_under_pressure_shares_nothing() -> None:
 
 def test_nothing_is_packed_while_work_waits() -> None:
     """Never over while somebody asks for more."""
-    assert not judged(map(notebook, range(4)), [Waiting("ml/x", "small", 1.0)]).is_complaint
+    assert not judged(map(notebook, range(4)), [WaitingWork("ml/x", "small", 1.0)]).is_complaint
 
 
 def test_little_telemetry_is_little_confidence() -> None:

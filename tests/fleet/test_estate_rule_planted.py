@@ -22,47 +22,46 @@ from estate_views import (
     view,
     work,
 )
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.estate import Waiting
-from rightsizer.fleet.rules import ESTATE_RULES
-from rightsizer.fleet.view import EstateView
+from rightsizer.fleet.model import FleetView, WaitingWork
+from rightsizer.fleet.rules import FLEET_RULES
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.model.state import Condition, State
+from rightsizer.model.workload import WorkloadClass
 
 BATCH, NOTEBOOK = WorkloadClass.BATCH, WorkloadClass.NOTEBOOK
 
 
-def spare() -> EstateView:
+def spare() -> FleetView:
     """Half of a pool that nobody ever asked for."""
     return view([pool("spare", restless(8, 16))])
 
 
-def empty() -> EstateView:
+def empty() -> FleetView:
     """A pool that nobody ever asked for."""
     return view([pool("empty", steady(0.0), nodes=2)])
 
 
-def daily() -> EstateView:
+def daily() -> FleetView:
     """A pool that is full by day, and nearly empty by night."""
     return view([pool("daily", by_day(60.0, 14.0), nodes=8)])
 
 
-def filling() -> EstateView:
+def filling() -> FleetView:
     """A pool of which more is held every day."""
     return view([pool("filling", growing(30.0, 1.5), nodes=8)])
 
 
-def scattered_room() -> EstateView:
+def scattered_room() -> FleetView:
     """Two free GPUs on each node, and a job that waits for four."""
     free = dict.fromkeys(("parts-0", "parts-1", "parts-2", "parts-3"), 2)
     return view(
         [pool("parts", steady(24.0), free=free)],
         [work("api", "parts", {"parts-1": 2}, compute=0.8)],
-        [Waiting("ml/next", "parts", 4.0)],
+        [WaitingWork("ml/next", "parts", 4.0)],
     )
 
 
-def small() -> EstateView:
+def small() -> FleetView:
     """Notebooks of one namespace that use a fifth of a GPU each."""
     return view(
         [pool("small", steady(8.0), nodes=1)],
@@ -73,7 +72,7 @@ def small() -> EstateView:
     )
 
 
-def replicas() -> EstateView:
+def replicas() -> FleetView:
     """Services of two replicas each, all of them light."""
     return view(
         [pool("twins", steady(8.0), nodes=1, board=L4)],
@@ -92,7 +91,7 @@ def replicas() -> EstateView:
     )
 
 
-def dear() -> EstateView:
+def dear() -> FleetView:
     """A light service on an H100, and cheaper GPUs that nobody needs."""
     return view(
         [
@@ -106,7 +105,7 @@ def dear() -> EstateView:
     )
 
 
-def slow_node() -> EstateView:
+def slow_node() -> FleetView:
     """Two jobs over three nodes each, both of which wait for the GPUs of one node."""
     works = used(0.5, 0.6, 1.0)
     works = replace(works, conditions={Condition.RANK_IMBALANCE: works.known})
@@ -125,7 +124,7 @@ def slow_node() -> EstateView:
     return view([pool("lag", steady(24.0), nodes=3)], jobs)
 
 
-def apart() -> EstateView:
+def apart() -> FleetView:
     """A job of eight on two nodes, and a node that has room for it."""
     free = {"apart-0": 4, "apart-1": 0, "apart-2": 0, "apart-3": 0}
     return view(
@@ -158,7 +157,7 @@ def test_every_pool_and_workload_is_judged_once_by_each_rule() -> None:
     found = findings(healthy())
     pools = {f"pool/{each.name}" for each in healthy().pools}
     works = {each.case.key for each in healthy().workloads}
-    for rule in ESTATE_RULES:
+    for rule in FLEET_RULES:
         assert {key for name, key in found if name == rule.name} in (pools, works)
 
 
@@ -226,7 +225,7 @@ def test_no_over_while_work_waits() -> None:
     """Whatever was never needed is needed now."""
     for plant, _ in PLANTED:
         estate = plant()
-        waiting = [Waiting("ml/next", each.name, 3.0) for each in estate.pools]
+        waiting = [WaitingWork("ml/next", each.name, 3.0) for each in estate.pools]
         found = complaints(replace(estate, waiting=tuple(waiting)))
         kinds = {each.finding for each in found.values()}
         assert not kinds & {FindingKind.OVERPROVISIONED, FindingKind.IDLE}

@@ -5,16 +5,15 @@ from dataclasses import replace
 import pytest
 
 from estate_views import MARKET, by_day, pool, restless, steady, view, work
-from rightsizer.domain.finding import Action, Finding, Reason
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.model import FleetPool, FleetView, WaitingWork
 from rightsizer.fleet.rules.pool_autoscale import RULE
-from rightsizer.fleet.view import EstateView, PoolView
+from rightsizer.model.finding import Action, Finding, Reason
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 
-def judged(of: PoolView | EstateView) -> Finding:
+def judged(of: FleetPool | FleetView) -> Finding:
     """The verdict on the only pool."""
-    found = of if isinstance(of, EstateView) else view([of])
+    found = of if isinstance(of, FleetView) else view([of])
     (verdict,) = RULE.in_market(MARKET).judge(found)
     return verdict.finding
 
@@ -74,7 +73,7 @@ def test_nodes_that_were_never_needed_are_left_out_at_every_hour() -> None:
 
 def test_nothing_goes_while_work_waits() -> None:
     """It would come back at once."""
-    waiting = [Waiting("ml/next", "daily", 8.0)]
+    waiting = [WaitingWork("ml/next", "daily", 8.0)]
     assert not judged(view([pool("daily", by_day(60.0, 14.0), nodes=8)], (), waiting)).is_complaint
 
 

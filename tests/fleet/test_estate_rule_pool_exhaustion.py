@@ -3,15 +3,14 @@
 import pytest
 
 from estate_views import MARKET, growing, pool, restless, steady, view
-from rightsizer.domain.finding import Finding, FindingKind, Reason, Severity
-from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.model import FleetPool, FleetView, WaitingWork
 from rightsizer.fleet.rules.pool_exhaustion import RULE
-from rightsizer.fleet.view import EstateView, PoolView
+from rightsizer.model.finding import Finding, FindingKind, Reason, Severity
 
 
-def judged(of: PoolView | EstateView) -> Finding:
+def judged(of: FleetPool | FleetView) -> Finding:
     """The verdict on the only pool."""
-    found = of if isinstance(of, EstateView) else view([of])
+    found = of if isinstance(of, FleetView) else view([of])
     (verdict,) = RULE.in_market(MARKET).judge(found)
     return verdict.finding
 
@@ -58,6 +57,6 @@ def test_less_than_a_week_is_too_little() -> None:
 
 def test_work_that_waits_is_evidence() -> None:
     """It says that the end is there for some already."""
-    waiting = [Waiting("ml/next", "filling", 16.0)]
+    waiting = [WaitingWork("ml/next", "filling", 16.0)]
     found = judged(view([pool("filling", growing(30.0, 1.5), nodes=8)], (), waiting))
     assert found.evidence["waiting_gpus"] == 16.0

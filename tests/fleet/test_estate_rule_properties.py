@@ -10,14 +10,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from estate_views import MARKET, complaints, findings, hours, pool, view, work
-from rightsizer.advice.rules.rule import Conduct
-from rightsizer.domain.finding import Reason, Risk
-from rightsizer.domain.settings import bounds_of
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.fleet_rule import EstateRule
-from rightsizer.fleet.pools.spare import SpareSettings, spare_of
-from rightsizer.fleet.rules import ESTATE_RULES
-from rightsizer.fleet.view import EstateView, Hours, PoolView
+from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries
+from rightsizer.fleet.pools.capacity import SpareSettings, spare_of
+from rightsizer.fleet.rules import FLEET_RULES
+from rightsizer.fleet.rules.rule import FleetRule
+from rightsizer.model.finding import Reason, Risk
+from rightsizer.model.settings import bounds_of
+from rightsizer.model.workload import WorkloadClass
 
 shapes = st.tuples(st.integers(0, 32), st.integers(0, 32), st.integers(0, 23), st.integers(1, 24))
 
@@ -28,7 +28,7 @@ def course_of(shape: tuple[int, int, int, int]) -> Any:
     return lambda hour: float(one if (hour - first) % 24 < length else other)
 
 
-def estate(shape: tuple[int, int, int, int], small: int, compute: float) -> EstateView:
+def estate(shape: tuple[int, int, int, int], small: int, compute: float) -> FleetView:
     """A pool that follows the day, one of small work, and one that is spare."""
     works = [
         work(
@@ -51,13 +51,13 @@ def estate(shape: tuple[int, int, int, int], small: int, compute: float) -> Esta
     return view(pools, works)
 
 
-def shuffled(of: EstateView, random: Random) -> EstateView:
+def shuffled(of: FleetView, random: Random) -> FleetView:
     """The same in another order."""
 
     def mixed(given: Sequence[Any]) -> tuple[Any, ...]:
         return tuple(random.sample(given, len(given)))
 
-    def turned(each: PoolView) -> PoolView:
+    def turned(each: FleetPool) -> FleetPool:
         nodes = random.sample(list(each.size_by_node), len(each.size_by_node))
         return replace(
             each,
@@ -80,9 +80,9 @@ def test_the_order_of_things_is_none_of_a_verdict(
     assert findings(shuffled(of, random)) == findings(of)
 
 
-def longer(of: Hours, unknown: int) -> Hours:
+def longer(of: HourlySeries, unknown: int) -> HourlySeries:
     """Hours of which nothing is known after those that are."""
-    return Hours(of.start, [*of.values, *[None] * unknown])
+    return HourlySeries(of.start, [*of.values, *[None] * unknown])
 
 
 @settings(max_examples=15, deadline=None)
@@ -157,12 +157,12 @@ def test_an_empty_estate_has_no_verdicts() -> None:
 
 def test_the_registry_names_every_rule_once() -> None:
     """Configuration, documentation and the ledger go by the name."""
-    names = [rule.name for rule in ESTATE_RULES]
+    names = [rule.name for rule in FLEET_RULES]
     assert len(names) == len(set(names)) == 9
 
 
-@pytest.mark.parametrize("rule", ESTATE_RULES, ids=lambda rule: rule.name)
-def test_every_threshold_is_a_setting_with_its_source(rule: EstateRule[Any]) -> None:
+@pytest.mark.parametrize("rule", FLEET_RULES, ids=lambda rule: rule.name)
+def test_every_threshold_is_a_setting_with_its_source(rule: FleetRule[Any]) -> None:
     """And the conduct's spans lie within one another."""
 
     def bare(of: Any) -> list[str]:
@@ -177,7 +177,7 @@ def test_every_threshold_is_a_setting_with_its_source(rule: EstateRule[Any]) -> 
 
     assert bare(rule.settings) == []
     conduct = rule.conduct()
-    assert isinstance(conduct, Conduct)
+    assert isinstance(conduct, OpeningPolicy)
     assert conduct.short_seconds < conduct.long_seconds
     assert conduct.minimum_known_seconds <= conduct.long_seconds
     assert rule.relaxed(0.6).settings.on_ratio == pytest.approx(0.6 * rule.settings.on_ratio)

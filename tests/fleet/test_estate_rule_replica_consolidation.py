@@ -7,23 +7,22 @@ from typing import Any
 import pytest
 
 from estate_views import H100, L4, MARKET, pool, steady, used, view, work
-from rightsizer.domain.finding import Action, Finding
-from rightsizer.domain.state import Resource
-from rightsizer.domain.workload import Allocator, WorkloadClass
-from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.model import FleetWorkload, WaitingWork
 from rightsizer.fleet.rules.replica_consolidation import RULE
-from rightsizer.fleet.view import WorkloadView
+from rightsizer.model.finding import Action, Finding
+from rightsizer.model.state import Resource
+from rightsizer.model.workload import Allocator, WorkloadClass
 
 POOL = pool("twins", steady(8.0), nodes=1, board=L4)
 
 
-def judged(works: Iterable[WorkloadView], waiting: Iterable[Waiting] = ()) -> Finding:
+def judged(works: Iterable[FleetWorkload], waiting: Iterable[WaitingWork] = ()) -> Finding:
     """The verdict on the only pool."""
     (verdict,) = RULE.in_market(MARKET).judge(view([POOL], works, waiting))
     return verdict.finding
 
 
-def service(at: int, count: int = 2, **facts: Any) -> WorkloadView:
+def service(at: int, count: int = 2, **facts: Any) -> FleetWorkload:
     """A light one, whose replicas have a GPU each."""
     usual: dict[str, Any] = {"compute": 0.1, "memory": 0.15, "board": L4, "first": 2 * at}
     return work(f"api-{at}", "twins", {"twins-0": count}, **usual | facts)
@@ -86,4 +85,4 @@ def test_parts_of_one_model_are_no_replicas() -> None:
 
 def test_nothing_moves_while_work_waits() -> None:
     """Never over while somebody asks for more."""
-    assert not judged(map(service, range(4)), [Waiting("ml/x", "twins", 1.0)]).is_complaint
+    assert not judged(map(service, range(4)), [WaitingWork("ml/x", "twins", 1.0)]).is_complaint

@@ -5,9 +5,9 @@ from typing import Any
 import pytest
 
 from estate_views import MARKET, pool, steady, view, window_of, work
-from rightsizer.domain.finding import Action, Finding, Reason
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
 from rightsizer.fleet.rules.scattered_placement import RULE
+from rightsizer.model.finding import Action, Finding, Reason
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 BATCH = WorkloadClass.BATCH
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable
 from dataclasses import replace
 
 from estate_views import MARKET, pool, steady, used, view, work
-from rightsizer.domain.finding import Action, Finding, Reason
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.fleet.model import FleetWorkload
 from rightsizer.fleet.rules.stragglers import RULE
-from rightsizer.fleet.view import WorkloadView
+from rightsizer.model.finding import Action, Finding, Reason
+from rightsizer.model.state import Condition, State
+from rightsizer.model.window import Window
+from rightsizer.model.workload import WorkloadClass
 
 BASE = used(0.5, 0.6, 1.0)
 WORKS = replace(BASE, conditions={Condition.RANK_IMBALANCE: BASE.known})
@@ -17,13 +17,13 @@ WAITS = replace(WORKS, states={State.HIDDEN_STALL: WORKS.known})
 NODES = ("lag-0", "lag-1", "lag-2")
 
 
-def judged(works: Iterable[WorkloadView]) -> Finding:
+def judged(works: Iterable[FleetWorkload]) -> Finding:
     """The verdict on the only pool."""
     (verdict,) = RULE.in_market(MARKET).judge(view([pool("lag", steady(24.0), nodes=3)], works))
     return verdict.finding
 
 
-def job(at: int, slow: str | None, each: int = 2) -> WorkloadView:
+def job(at: int, slow: str | None, each: int = 2) -> FleetWorkload:
     """A job over three nodes of which one is waited for."""
     windows: list[Window] = []
     for node in NODES:

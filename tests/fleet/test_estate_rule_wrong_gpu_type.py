@@ -7,27 +7,26 @@ from typing import Any
 import pytest
 
 from estate_views import H100, L40S, MARKET, growing, pool, steady, view, work
-from rightsizer.domain.finding import Action, Finding, Reason
-from rightsizer.domain.workload import Allocator, WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import Waiting
+from rightsizer.fleet.model import FleetPool, FleetWorkload, WaitingWork
 from rightsizer.fleet.rules.wrong_gpu_type import RULE
-from rightsizer.fleet.view import PoolView, WorkloadView
+from rightsizer.model.finding import Action, Finding, Reason
+from rightsizer.model.workload import Allocator, WorkloadClass, WorkloadKind
 
 DEAR = pool("dear", steady(8.0), nodes=1)
 CHEAP = pool("cheap", steady(4.0), nodes=2, each=4, board=L40S)
 
 
 def judged(
-    works: Iterable[WorkloadView],
-    cheap: PoolView = CHEAP,
-    waiting: Iterable[Waiting] = (),
+    works: Iterable[FleetWorkload],
+    cheap: FleetPool = CHEAP,
+    waiting: Iterable[WaitingWork] = (),
 ) -> dict[str, Finding]:
     """The verdicts by workload."""
     of = view([DEAR, cheap], works, waiting)
     return {each.key: each.finding for each in RULE.in_market(MARKET).judge(of)}
 
 
-def light(at: int = 0, **facts: Any) -> WorkloadView:
+def light(at: int = 0, **facts: Any) -> FleetWorkload:
     """A service that uses a seventh of its H100."""
     usual: dict[str, Any] = {"compute": 0.15, "memory": 0.15, "first": at}
     return work(f"light-{at}", "dear", {"dear-0": 1}, **usual | facts)
@@ -86,14 +85,14 @@ def test_an_unknown_class_is_an_abstention() -> None:
     ],
     ids=["full", "filling", "no cheaper", "new", "mixed"],
 )
-def test_there_must_be_room_that_lasts(cheap: PoolView) -> None:
+def test_there_must_be_room_that_lasts(cheap: FleetPool) -> None:
     """Nobody moves to what is gone tomorrow."""
     assert not any(each.is_complaint for each in judged([light()], cheap).values())
 
 
 def test_room_that_is_waited_for_is_none() -> None:
     """Others come first."""
-    waiting = [Waiting("ml/next", "cheap", 2.0)]
+    waiting = [WaitingWork("ml/next", "cheap", 2.0)]
     assert not any(each.is_complaint for each in judged([light()], CHEAP, waiting).values())
 
 

@@ -12,7 +12,7 @@ from estate.own import own_runs
 from estate.series import Counters
 from estate.stores import filled_prometheus, filled_victoria
 from prometheus_server import Prometheus
-from rightsizer.telemetry.simulated.source import DEFAULT_START
+from rightsizer.simulator.source import DEFAULT_START
 
 pytestmark = pytest.mark.prometheus
 

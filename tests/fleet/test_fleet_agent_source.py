@@ -13,19 +13,18 @@ import pytest
 
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.block import Measure
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
-from rightsizer.domain.units import Nanoseconds, seconds
-from rightsizer.domain.window import Window
-from rightsizer.fleet.estate import Day, Estate
-from rightsizer.fleet.kept.column import Column, Kind
-from rightsizer.fleet.kept.grid import COARSE_STEP, DAY, FINE_STEP, Grid
-from rightsizer.fleet.kept.track import Track
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn, SubjectDay
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
+from rightsizer.model.block import Measure
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.window import Window
 from scraped_day import LAST, NUMBER, SCRAPE, START, ScrapedDay, recorded, scraped_day
 from victoria_server import victoria_server
 
@@ -44,14 +43,14 @@ class Told:
     """What a source says of a store, and how far its times may be off."""
 
     report: SourceReport
-    estate: Estate
-    days: dict[Nanoseconds, Day]
-    both: Day
+    estate: FleetInventory
+    days: dict[Nanoseconds, FleetDay]
+    both: FleetDay
     """The day before and this one, read at once by the hour."""
     off_seconds: float
     """Scrapes are not at the ends of a stretch; what a rule recorded is up to its interval off."""
 
-    def track(self, uuid: str, step: Nanoseconds = COARSE_STEP) -> Track:
+    def track(self, uuid: str, step: Nanoseconds = COARSE_STEP) -> SubjectDay:
         """A device's day."""
         return self.days[step].tracks[uuid]
 
@@ -120,7 +119,7 @@ def test_all_devices_with_states_have_a_day(nodes: tuple[ScrapedDay, ...], told:
 def test_states_of_a_stretch_sum_to_its_length(told: Told, step: Nanoseconds) -> None:
     """Unknown is what is left, where the device was there; nothing is said of other stretches."""
     for track in told.days[step].tracks.values():
-        states = [column for name, column in track.columns.items() if name.kind is Kind.STATE]
+        states = [column for name, column in track.columns.items() if name.kind is ColumnKind.STATE]
         sums = [sum(parts) for parts in zip(*states, strict=True)]
         there = [total for total in sums if not math.isnan(total)]
         # What is recorded once in five minutes begins with the second of them.
@@ -149,16 +148,16 @@ def test_seconds_are_the_accounts_own(
             found = 0.0 if values is None else values[place]
             assert found == pytest.approx(expected, abs=told.off_seconds), (uuid, column)
             seen |= {column.kind} if expected > 0 else set()
-    assert seen == {Kind.STATE, Kind.CONDITION, Kind.WASTE, Kind.USED}
+    assert seen == {ColumnKind.STATE, ColumnKind.CONDITION, ColumnKind.WASTE, ColumnKind.USED}
 
 
-def _seconds(window: Window) -> dict[Column, float]:
-    states = {Column.state(each): seconds(window.states.get(each, 0)) for each in State}
+def _seconds(window: Window) -> dict[DayColumn, float]:
+    states = {DayColumn.state(each): seconds(window.states.get(each, 0)) for each in State}
     conditions = {
-        Column.condition(each): seconds(window.conditions.get(each, 0)) for each in Condition
+        DayColumn.condition(each): seconds(window.conditions.get(each, 0)) for each in Condition
     }
-    waste = {Column.waste(each): window.waste_seconds.get(each, 0.0) for each in Cause}
-    used = {Column(Kind.USED, "seconds"): window.used_seconds}
+    waste = {DayColumn.waste(each): window.waste_seconds.get(each, 0.0) for each in Cause}
+    used = {DayColumn(ColumnKind.USED, "seconds"): window.used_seconds}
     return states | conditions | waste | used
 
 
@@ -168,8 +167,10 @@ def test_energy_is_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told) -
         columns = told.track(uuid).columns
         slack = 2 * told.off_seconds * window.energy_joules / seconds(LAST - START) + 10
         expected = {
-            Column(Kind.ENERGY, "joules"): window.energy_joules,
-            Column(Kind.WASTE_JOULES, Cause.IDLE.value): window.waste_joules.get(Cause.IDLE, 0.0),
+            DayColumn(ColumnKind.ENERGY, "joules"): window.energy_joules,
+            DayColumn(ColumnKind.WASTE_JOULES, Cause.IDLE.value): window.waste_joules.get(
+                Cause.IDLE, 0.0
+            ),
         }
         for column, joules in expected.items():
             found = sum(value for value in columns.get(column, ()) if not math.isnan(value))
@@ -185,11 +186,11 @@ def test_means_are_the_accounts_own(
     for uuid, place, window in truths(nodes, COARSE_STEP):
         columns = told.track(uuid).columns
         truth = _mean(window, measure)
-        if truth is None or Column.mean(measure) not in columns:
+        if truth is None or DayColumn.mean(measure) not in columns:
             # What stands for the compute of MIG instances, and links of what has none.
             continue
         unit = 80 * 2.0**30 if measure is Measure.MEMORY_BYTES else 1.0
-        found = columns[Column.mean(measure)][place] / unit
+        found = columns[DayColumn.mean(measure)][place] / unit
         assert found == pytest.approx(truth / unit, abs=SHARE + told.off_seconds / 3600), uuid
         compared += 1
     assert compared >= 2
@@ -203,22 +204,22 @@ def test_peaks_are_what_scrapes_have_seen(
     for uuid, place, window in truths(nodes, COARSE_STEP):
         columns = told.track(uuid).columns
         bounds = {Measure.COMPUTE_AT_LEAST, Measure.MEMORY_BYTES}
-        if Column.tier(Tier.PROFILING) not in columns:
+        if DayColumn.tier(Tier.PROFILING) not in columns:
             # The busiest second and that of the highest draw are taken for the same.
             bounds.add(Measure.COMPUTE)
         for measure in set(Measure) - bounds:
             series = window.blocks.series(measure)
-            if series.peaks and Column.peak(measure) in columns:
-                peak = columns[Column.peak(measure)][place]
-                assert columns[Column.mean(measure)][place] <= peak <= max(series.peaks) + SHARE
+            if series.peaks and DayColumn.peak(measure) in columns:
+                peak = columns[DayColumn.peak(measure)][place]
+                assert columns[DayColumn.mean(measure)][place] <= peak <= max(series.peaks) + SHARE
 
 
 def test_bounds_of_compute_hold(told: Told) -> None:
     """The lower is never above the upper."""
     for track in told.days[FINE_STEP].tracks.values():
-        lower = track.columns.get(Column.mean(Measure.COMPUTE_AT_LEAST))
+        lower = track.columns.get(DayColumn.mean(Measure.COMPUTE_AT_LEAST))
         if lower is not None:
-            upper = track.columns[Column.mean(Measure.COMPUTE)]
+            upper = track.columns[DayColumn.mean(Measure.COMPUTE)]
             for low, high in zip(lower, upper, strict=True):
                 assert not low > high
 
@@ -265,7 +266,7 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], told: Told) ->
         for each in node.latest.devices:
             if each.device.uuid in told.days[COARSE_STEP].tracks:
                 columns = told.track(each.device.uuid).columns
-                tiers = {name.name for name in columns if name.kind is Kind.TIER}
+                tiers = {name.name for name in columns if name.kind is ColumnKind.TIER}
                 known = node.accounts.window(each.device.uuid, START, LAST).known
                 assert tiers == ({each.tier.value} if known else set())
     assert {Tier.PROFILING, Tier.POWER} <= {

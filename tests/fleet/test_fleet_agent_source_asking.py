@@ -9,15 +9,14 @@ from typing import Final
 import pytest
 
 from kept_estate import FIRST_DAY, estate_device
-from rightsizer.accounting.usage import UsageSettings
-from rightsizer.domain.state import Resource, State
-from rightsizer.fleet.kept.column import Column, Kind
-from rightsizer.fleet.kept.grid import COARSE_STEP, DAY, FINE_STEP, Grid
-from rightsizer.fleet.prometheus.use import StoreUse
-from rightsizer.fleet.sources.agent import figures
+from rightsizer.accounting.classification_settings import UsageSettings
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.day import DayReader
-from rightsizer.fleet.sources.agent.pressure_columns import pressure_columns
-from rightsizer.fleet.store import Sampled
+from rightsizer.fleet.sources.agent.time_columns import pressure_columns
+from rightsizer.fleet.store import SampledSeries, StoreUse
+from rightsizer.model.state import Resource, State
 
 NAMES: Final = frozenset(
     {
@@ -46,16 +45,16 @@ class UntilNow:
         """Nobody looks."""
         return StoreUse()
 
-    def range(self, promql: str, start: int, end: int, step: int) -> Sequence[Sampled]:
+    def range(self, promql: str, start: int, end: int, step: int) -> Sequence[SampledSeries]:
         """States, each stretch as a whole."""
         self.asked.append((promql, end))
         if "state_seconds" not in promql:
             return ()
         times = range(start, start + STRETCHES * step, step)
         labels = {"uuid": "GPU-0", "state": State.PRODUCTIVE.value}
-        return [Sampled(labels, times, array("d", [step / 1e9] * STRETCHES))]
+        return [SampledSeries(labels, times, array("d", [step / 1e9] * STRETCHES))]
 
-    def instant(self, promql: str, time: int) -> Sequence[Sampled]:
+    def instant(self, promql: str, time: int) -> Sequence[SampledSeries]:
         """Nothing."""
         self.asked.append((promql, time))
         return ()
@@ -67,7 +66,7 @@ def test_nothing_is_asked_for_of_the_time_after_the_last_sample() -> None:
     found = DayReader(store, NAMES, [estate_device(0)], grid, UsageSettings()).read()
     ends = {end for promql, end in store.asked if "state_seconds" not in promql}
     assert ends == {grid.start + STRETCHES * FINE_STEP}
-    productive = found.tracks["GPU-0"].columns[Column.state(State.PRODUCTIVE)]
+    productive = found.tracks["GPU-0"].columns[DayColumn.state(State.PRODUCTIVE)]
     assert list(productive[:STRETCHES]) == [300.0] * STRETCHES
     assert len(productive) == grid.count
     assert all(math.isnan(value) for value in productive[STRETCHES:])
@@ -98,9 +97,9 @@ def test_a_day_without_a_share_is_not_one_at_the_limit() -> None:
     """Where an agent did not yet tell of its limits, nothing is known of them."""
     grid = Grid(FIRST_DAY, COARSE_STEP, 2)
     known = array("d", [3600.0] * 30 + [1800.0] * 18)
-    told = [Sampled({"resource": "compute"}, [grid.start + 2 * DAY], array("d", [0.5]))]
-    column = pressure_columns({Kind.SATURATED: told}, known, grid)[
-        Column.saturated(Resource.COMPUTE)
+    told = [SampledSeries({"resource": "compute"}, [grid.start + 2 * DAY], array("d", [0.5]))]
+    column = pressure_columns({ColumnKind.SATURATED: told}, known, grid)[
+        DayColumn.saturated(Resource.COMPUTE)
     ]
     assert all(math.isnan(value) for value in column[:24])
     assert list(column[24:]) == [1800.0] * 6 + [900.0] * 18

@@ -11,28 +11,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import gpu
-from rightsizer.accounting.usage import UsageSettings
-from rightsizer.domain.block import Measure
-from rightsizer.domain.finding import Risk
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.metric import METRICS
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
-from rightsizer.edge.yaml import load_yaml
-from rightsizer.fleet.kept.column import Column
-from rightsizer.fleet.kept.grid import COARSE_STEP, Grid
-from rightsizer.fleet.sources.agent import figures
+from rightsizer.accounting.classification_settings import UsageSettings
+from rightsizer.exposition.families import BUCKET_EDGES
+from rightsizer.exposition.report_collector import RISK_BOUNDS
+from rightsizer.fleet.cache.day_frame import DayColumn
+from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
+from rightsizer.fleet.sources.agent import metrics as figures
+from rightsizer.fleet.sources.agent.day import held
 from rightsizer.fleet.sources.agent.demand_histograms import demands_of
-from rightsizer.fleet.sources.agent.form import Figure
-from rightsizer.fleet.sources.agent.holdings import held
-from rightsizer.fleet.sources.agent.measure_columns import Figures, measure_columns
-from rightsizer.fleet.sources.agent.node_advice import node_advice
+from rightsizer.fleet.sources.agent.devices import workload_by_key, workload_of
+from rightsizer.fleet.sources.agent.measure_columns import MeasureInputs, measure_columns
+from rightsizer.fleet.sources.agent.metrics import AgentMetric
+from rightsizer.fleet.sources.agent.source import node_advice
 from rightsizer.fleet.sources.agent.time_columns import presence_of, state_columns
-from rightsizer.fleet.sources.agent.workloads import workload_by_key, workload_of
-from rightsizer.fleet.sources.placing import placed
-from rightsizer.fleet.store import Sampled
-from rightsizer.publish.metrics.advice import RISK_BOUNDS
-from rightsizer.publish.metrics.families import BUCKET_EDGES
+from rightsizer.fleet.sources.series import placed
+from rightsizer.fleet.store import SampledSeries
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.block import Measure
+from rightsizer.model.finding import Risk
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.metric import METRICS
+from rightsizer.model.state import Resource, State
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 GRID = Grid(20_600, COARSE_STEP)
 HOURS = st.lists(st.integers(0, 23), unique=True).map(sorted)
@@ -46,7 +46,7 @@ FIGURES = (
 
 
 @pytest.mark.parametrize("figure", FIGURES, ids=lambda figure: figure.name)
-def test_figures_are_exported_and_recorded(figure: Figure) -> None:
+def test_figures_are_exported_and_recorded(figure: AgentMetric) -> None:
     """Each has a form without recording rules and one with, by names that exist."""
     groups = load_yaml(RULES.read_text("utf-8"), "rules").data["groups"]
     rules = {rule["record"] for group in groups for rule in group["rules"]}
@@ -62,7 +62,7 @@ def test_figures_are_exported_and_recorded(figure: Figure) -> None:
 def test_samples_are_placed_where_their_stretch_is(hours: list[int]) -> None:
     """Whether there is one for every stretch, for some in a row, or for a few."""
     times = [GRID.start + (hour + 1) * GRID.step for hour in hours]
-    column = placed(Sampled({}, times, array("d", hours)), GRID)
+    column = placed(SampledSeries({}, times, array("d", hours)), GRID)
     assert {place for place, value in enumerate(column) if not math.isnan(value)} == set(hours)
     assert all(column[hour] == hour for hour in hours)
 
@@ -70,7 +70,7 @@ def test_samples_are_placed_where_their_stretch_is(hours: list[int]) -> None:
 def test_samples_of_another_day_are_left_out() -> None:
     """A sample at the very beginning is the day before's."""
     times = [GRID.start, GRID.start + GRID.step, GRID.end, GRID.end + GRID.step]
-    column = placed(Sampled({}, times, array("d", [1, 2, 3, 4])), GRID, 0.0)
+    column = placed(SampledSeries({}, times, array("d", [1, 2, 3, 4])), GRID, 0.0)
     assert list(column) == [2.0] + [0.0] * 22 + [3.0]
 
 
@@ -139,19 +139,19 @@ def test_memory_is_known_by_its_peaks() -> None:
     assert found == {Resource.MEMORY: Histogram({74: 60e9})}
 
 
-def columns_of(**means: list[float]) -> dict[Column, array[float]]:
+def columns_of(**means: list[float]) -> dict[DayColumn, array[float]]:
     """Mean columns of a device that was known for all of a day, from means by the hour."""
     whole = {name: array("d", values * 24) for name, values in means.items()}
     presence = presence_of({"productive": array("d", [3600.0] * 24)}, GRID)
     used = {"seconds": whole.pop("used")} if "used" in whole else {}
     power = {"power": whole.pop("power")} if "power" in whole else {}
-    told = Figures(whole, {}, {}, power, used)
+    told = MeasureInputs(whole, {}, {}, power, used)
     return measure_columns(told, presence, gpu(), UsageSettings())
 
 
 def test_compute_without_profiling_is_bounded_by_power_and_by_what_was_used() -> None:
     """The least of the three; a device that is busy at a low draw computes little."""
-    name = Column.mean(Measure.COMPUTE)
+    name = DayColumn.mean(Measure.COMPUTE)
     assert columns_of(busy=[0.9])[name][0] == pytest.approx(0.9)
     assert columns_of(busy=[0.9], power=[0.3])[name][0] == pytest.approx(0.5)
     assert columns_of(busy=[0.9], power=[0.3], used=[720.0])[name][0] == pytest.approx(0.2)
@@ -168,9 +168,9 @@ def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
     columns = {"busy": array("d", [busy] * GRID.count)}
     peaks = {"power_peak": array("d", [power] * GRID.count)}
     none = {"busy": array("d", [0.0] * GRID.count)}
-    figures_of_day = Figures(none, columns, {}, peaks, {})
+    figures_of_day = MeasureInputs(none, columns, {}, peaks, {})
     found = measure_columns(figures_of_day, presence, gpu(), UsageSettings())
-    bound = found[Column.peak(Measure.COMPUTE)][0]
+    bound = found[DayColumn.peak(Measure.COMPUTE)][0]
     full = UsageSettings().working_power_ratio
     assert bound >= max(share * min(1.0, draw / full) for share, draw in moments) - 1e-6
     assert bound <= busy + 1e-6
@@ -178,7 +178,7 @@ def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
 
 def test_pipes_bound_compute_from_below_at_the_clock_that_ran() -> None:
     """Of what is achievable, and never more than was used."""
-    lower, device = Column.mean(Measure.COMPUTE_AT_LEAST), gpu()
+    lower, device = DayColumn.mean(Measure.COMPUTE_AT_LEAST), gpu()
     given_all = {"busy": [1.0], "sm_work": [0.6], "tensor": [0.3], "clock": [0.5]}
     expected = 0.3 / device.achievable_compute_ratio * 0.5
     assert columns_of(**given_all)[lower][0] == pytest.approx(expected)
@@ -190,8 +190,8 @@ def test_unknown_means_stay_unknown() -> None:
     """They are neither 0 nor all of a resource."""
     columns = columns_of(busy=[0.5], sm_work=[math.nan], memory_bytes=[math.nan], dram=[math.nan])
     for measure in (Measure.MEMORY, Measure.MEMORY_BYTES, Measure.MEMORY_BANDWIDTH):
-        assert all(math.isnan(value) for value in columns[Column.mean(measure)])
-    assert columns[Column.mean(Measure.COMPUTE)][0] == pytest.approx(0.5)
+        assert all(math.isnan(value) for value in columns[DayColumn.mean(measure)])
+    assert columns[DayColumn.mean(Measure.COMPUTE)][0] == pytest.approx(0.5)
 
 
 @given(data=st.data())
@@ -249,7 +249,7 @@ def test_own_labels_go_before_those_of_the_scrape() -> None:
 def test_risks_are_those_that_agents_export(risk: Risk) -> None:
     """By their bounds; without one it is not known."""
     labels = {"id": "a", "instance": "n"}
-    advice = [Sampled(labels, [0], array("d", [1]))]
-    bound = Sampled(labels | {"figure": "risk"}, [0], array("d", [RISK_BOUNDS[risk]]))
+    advice = [SampledSeries(labels, [0], array("d", [1]))]
+    bound = SampledSeries(labels | {"figure": "risk"}, [0], array("d", [RISK_BOUNDS[risk]]))
     assert [each.risk for each in node_advice(advice, [bound])] == [risk.value]
     assert [each.risk for each in node_advice(advice, [])] == ["Unknown"]

@@ -7,9 +7,8 @@ from dataclasses import dataclass, field
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.fleet.prometheus.ahead import AheadStore
-from rightsizer.fleet.prometheus.use import StoreUse
-from rightsizer.fleet.store import Sampled
+from rightsizer.fleet.fetch import PrefetchingStore
+from rightsizer.fleet.store import SampledSeries, StoreUse
 
 STEP = 3600
 PARTS = ((STEP, 7 * STEP), (8 * STEP, 14 * STEP))
@@ -29,7 +28,7 @@ class Kept:
         """Its questions alone."""
         return StoreUse(queries=len(self.asked))
 
-    def range(self, promql: str, start: int, end: int, step: int) -> Sequence[Sampled]:
+    def range(self, promql: str, start: int, end: int, step: int) -> Sequence[SampledSeries]:
         """Series whose values are their times in hours."""
         self.asked.append((promql, start, end))
         found = []
@@ -37,10 +36,10 @@ class Kept:
             times = [at * step for at in sorted(places) if start <= at * step <= end]
             if times:
                 values = array("d", [time / STEP for time in times])
-                found.append(Sampled({"n": str(number)}, times, values))
+                found.append(SampledSeries({"n": str(number)}, times, values))
         return found
 
-    def instant(self, promql: str, time: int) -> Sequence[Sampled]:
+    def instant(self, promql: str, time: int) -> Sequence[SampledSeries]:
         """Nothing, noted."""
         self.asked.append((promql, time, time))
         return ()
@@ -50,7 +49,7 @@ class Kept:
 def test_parts_are_what_they_would_be_one_by_one(places: list[set[int]]) -> None:
     """Whatever is missing of a series, for one question in place of two."""
     kept = Kept(places)
-    ahead = AheadStore(kept, PARTS[-1][1])
+    ahead = PrefetchingStore(kept, PARTS[-1][1])
     found = [
         [
             (each.labels, list(each.times), list(each.values))
@@ -72,7 +71,7 @@ def test_parts_are_what_they_would_be_one_by_one(places: list[set[int]]) -> None
 def test_another_question_is_asked_for_what_is_left() -> None:
     """A later part may be about other devices, and by other steps; moments are always asked."""
     kept = Kept()
-    ahead = AheadStore(kept, PARTS[-1][1])
+    ahead = PrefetchingStore(kept, PARTS[-1][1])
     ahead.range("x", *PARTS[0], STEP)
     ahead.range("y", *PARTS[1], STEP)
     ahead.range("x", PARTS[0][1], PARTS[0][1], 7 * STEP)

@@ -13,26 +13,25 @@ from cases import judgement
 from estate_views import DAYS, L4, complaints, device_of, pool, steady, view, work
 from readings import GIBIBYTE
 from rightsizer.advice.judgement import Judgement
-from rightsizer.advice.rules.rule import Conduct
-from rightsizer.domain.device import MigInstance
-from rightsizer.domain.finding import Action, Savings
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import EstateDevice, Waiting
-from rightsizer.fleet.pools.brokerage import Offer, Served, broker
+from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, FleetWorkload, WaitingWork
+from rightsizer.fleet.pools.placement import PoolOffer, WaitingOutcome, place_waiting
 from rightsizer.fleet.pools.reclaim import reclaims_of
-from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
+from rightsizer.model.device import MigInstance
+from rightsizer.model.finding import Action, Savings
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 ROUNDED = 1e-5  # Each offer is told to six places.
 
 
 def a_pool(
     name: str, free: Mapping[str, int], *, nodes: int = 2, each: int = 8, days: float = DAYS
-) -> PoolView:
+) -> FleetPool:
     """A pool with so many GPUs free on some of its nodes."""
     return pool(name, steady(1.0), nodes=nodes, each=each, free=free, days=days)
 
 
-def with_memory(of: PoolView, gibibytes: float) -> PoolView:
+def with_memory(of: FleetPool, gibibytes: float) -> FleetPool:
     """The same pool of other GPUs."""
     devices = tuple(
         replace(each, device=replace(each.device, memory_total_bytes=gibibytes * GIBIBYTE))
@@ -41,18 +40,18 @@ def with_memory(of: PoolView, gibibytes: float) -> PoolView:
     return replace(of, devices=devices)
 
 
-def idle(workload: WorkloadView, advice: str, **facts: Any) -> Judgement:
+def idle(workload: FleetWorkload, advice: str, **facts: Any) -> Judgement:
     """Advice to let go of all that a workload holds."""
     told: dict[str, Any] = {"devices": tuple(each.uuid for each in workload.case.devices), **facts}
     return judgement(key=workload.case.key, id=advice, workload=workload.case.key, **told)
 
 
-def told(served: Served) -> list[tuple[str, float, bool, dict[str, float]]]:
+def told(served: WaitingOutcome) -> list[tuple[str, float, bool, dict[str, float]]]:
     """Pool, GPUs, whether now, and nodes of each offer."""
     return [(each.pool, each.gpus, each.is_now, dict(each.nodes)) for each in served.offers]
 
 
-def steps(offer: Offer) -> list[tuple[str, str, tuple[str, ...]]]:
+def steps(offer: PoolOffer) -> list[tuple[str, str, tuple[str, ...]]]:
     """What is to be done first: action, advice, about whom."""
     return [(str(each.action), each.advice, each.workloads) for each in offer.steps]
 
@@ -60,7 +59,7 @@ def steps(offer: Offer) -> list[tuple[str, str, tuple[str, ...]]]:
 def test_free_gpus_are_given_first_and_only_in_whole_parts() -> None:
     """The fullest node with room, so that a whole one stays whole."""
     here = a_pool("a", {"a-0": 8, "a-1": 3})
-    (found,) = broker(view([here], waiting=[Waiting("w", "a", 4.0, gpus_each=2.0)]), [])
+    (found,) = place_waiting(view([here], waiting=[WaitingWork("w", "a", 4.0, gpus_each=2.0)]), [])
 
     assert told(found) == [("a", 4.0, True, {"a-0": 2.0, "a-1": 2.0})]
     assert (found.now_gpus, found.after_gpus, found.left_gpus) == (4.0, 0.0, 0.0)
@@ -70,11 +69,11 @@ def test_who_has_waited_longest_comes_first_and_nothing_is_promised_twice() -> N
     """Who does not tell comes last."""
     here = a_pool("a", {"a-0": 4})
     waiting = [
-        Waiting("silent", "a", 2.0, None, 1.0),
-        Waiting("late", "a", 3.0, 60.0, 1.0),
-        Waiting("early", "a", 2.0, 3600.0, 1.0),
+        WaitingWork("silent", "a", 2.0, None, 1.0),
+        WaitingWork("late", "a", 3.0, 60.0, 1.0),
+        WaitingWork("early", "a", 2.0, 3600.0, 1.0),
     ]
-    found = broker(view([here], waiting=waiting), [])
+    found = place_waiting(view([here], waiting=waiting), [])
 
     assert [(each.waiting.key, each.now_gpus, each.left_gpus) for each in found] == [
         ("early", 2.0, 0.0),
@@ -91,8 +90,8 @@ def test_the_own_pool_comes_first_then_the_smallest_gpus_that_hold_it() -> None:
         for name, size in (("large", 141), ("small", 48), ("tiny", 24))
     )
     like = work("train", "own", {"own-1": 8}, memory=0.5)
-    waiting = Waiting(like.case.key, "own", 4.0, gpus_each=1.0)
-    (found,) = broker(view([large, tiny, small, own], [like], [waiting]), [])
+    waiting = WaitingWork(like.case.key, "own", 4.0, gpus_each=1.0)
+    (found,) = place_waiting(view([large, tiny, small, own], [like], [waiting]), [])
 
     assert found.memory_bytes == 40 * GIBIBYTE
     assert [pool for pool, *_ in told(found)] == ["own", "small", "large"]
@@ -103,7 +102,9 @@ def test_work_of_unknown_need_stays_off_gpus_smaller_than_its_own() -> None:
     """Whoever asked for a pool of 80 GiB may need them."""
     own = with_memory(a_pool("own", {}), 80)
     small = with_memory(a_pool("small", {"small-0": 8}), 48)
-    (found,) = broker(view([own, small], waiting=[Waiting("w", "own", 1.0, gpus_each=1.0)]), [])
+    (found,) = place_waiting(
+        view([own, small], waiting=[WaitingWork("w", "own", 1.0, gpus_each=1.0)]), []
+    )
 
     assert told(found) == []
     assert found.left_gpus == 1.0
@@ -117,8 +118,11 @@ def test_a_scheduler_gets_its_own_nodes_alone() -> None:
         work("api", "pods", {"pods-1": 8}),
         work("job", "jobs", {"jobs-1": 8}, WorkloadClass.BATCH, kind=WorkloadKind.SLURM),
     ]
-    waiting = [Waiting("jobs", "jobs", 6.0, 9.0, 1.0), Waiting("w", "", 6.0, 1.0, 1.0, "web")]
-    queue, pod = broker(view([pods, jobs], workloads, waiting), [])
+    waiting = [
+        WaitingWork("jobs", "jobs", 6.0, 9.0, 1.0),
+        WaitingWork("w", "", 6.0, 1.0, 1.0, "web"),
+    ]
+    queue, pod = place_waiting(view([pods, jobs], workloads, waiting), [])
 
     assert [pool for pool, *_ in told(queue)] == ["jobs"]
     assert [pool for pool, *_ in told(pod)] == ["pods"]
@@ -128,8 +132,8 @@ def test_idle_work_is_let_go_where_nothing_is_free() -> None:
     """What to do first is told by the advice that says it."""
     here = a_pool("a", {})
     holder = work("nb", "a", {"a-0": 2}, WorkloadClass.NOTEBOOK)
-    waiting = Waiting("w", "a", 2.0, gpus_each=2.0)
-    (found,) = broker(view([here], [holder], [waiting]), [idle(holder, "abc")])
+    waiting = WaitingWork("w", "a", 2.0, gpus_each=2.0)
+    (found,) = place_waiting(view([here], [holder], [waiting]), [idle(holder, "abc")])
 
     assert told(found) == [("a", 2.0, False, {"a-0": 2.0})]
     assert steps(found.offers[0]) == [("release", "abc", ("web/nb",))]
@@ -141,9 +145,9 @@ def test_of_steps_the_one_that_disturbs_least_comes_first() -> None:
     here = a_pool("a", {})
     job = work("job", "a", {"a-0": 2}, WorkloadClass.BATCH)
     notebook = work("nb", "a", {"a-1": 2}, WorkloadClass.NOTEBOOK)
-    waiting = Waiting("w", "a", 2.0, gpus_each=2.0)
+    waiting = WaitingWork("w", "a", 2.0, gpus_each=2.0)
     advice = [idle(job, "aaa"), idle(notebook, "zzz")]
-    (found,) = broker(view([here], [job, notebook], [waiting]), advice)
+    (found,) = place_waiting(view([here], [job, notebook], [waiting]), advice)
 
     assert [step[1] for step in steps(found.offers[0])] == ["zzz"]
 
@@ -153,9 +157,9 @@ def test_of_equal_steps_the_longest_idle_comes_first() -> None:
     here = a_pool("a", {})
     some = work("some", "a", {"a-0": 1}, WorkloadClass.NOTEBOOK)
     more = work("more", "a", {"a-1": 2}, WorkloadClass.NOTEBOOK)
-    waiting = Waiting("w", "a", 1.0, gpus_each=1.0)
+    waiting = WaitingWork("w", "a", 1.0, gpus_each=1.0)
     advice = [idle(some, "aaa"), idle(more, "zzz")]
-    (found,) = broker(view([here], [some, more], [waiting]), advice)
+    (found,) = place_waiting(view([here], [some, more], [waiting]), advice)
 
     assert [step[1] for step in steps(found.offers[0])] == ["zzz"]
 
@@ -164,8 +168,8 @@ def test_one_step_serves_several() -> None:
     """It is told of each, and what it frees is promised once."""
     here = a_pool("a", {})
     holder = work("nb", "a", {"a-0": 3}, WorkloadClass.NOTEBOOK)
-    waiting = [Waiting("x", "a", 1.0, 9.0, 1.0), Waiting("y", "a", 4.0, 1.0, 1.0)]
-    first, second = broker(view([here], [holder], waiting), [idle(holder, "abc")])
+    waiting = [WaitingWork("x", "a", 1.0, 9.0, 1.0), WaitingWork("y", "a", 4.0, 1.0, 1.0)]
+    first, second = place_waiting(view([here], [holder], waiting), [idle(holder, "abc")])
 
     assert (first.after_gpus, second.after_gpus, second.left_gpus) == (1.0, 2.0, 2.0)
     assert steps(first.offers[0]) == steps(second.offers[0])
@@ -175,8 +179,8 @@ def test_moves_make_room_on_one_node_where_gpus_are_scattered() -> None:
     """A service is started elsewhere; no advice needs to say it."""
     here = a_pool("a", {"a-0": 2, "a-1": 2}, each=4)
     service = work("api", "a", {"a-0": 2})
-    waiting = Waiting("w", "a", 4.0, gpus_each=4.0)
-    (found,) = broker(view([here], [service], [waiting]), [])
+    waiting = WaitingWork("w", "a", 4.0, gpus_each=4.0)
+    (found,) = place_waiting(view([here], [service], [waiting]), [])
 
     assert told(found) == [("a", 4.0, False, {"a-0": 4.0})]
     assert steps(found.offers[0]) == [("move_gpus", "", ("web/api",))]
@@ -187,8 +191,8 @@ def test_where_work_is_moved_to_is_no_longer_free() -> None:
     """The next in line does not get it."""
     here = a_pool("a", {"a-0": 2, "a-1": 2}, each=4)
     service = work("api", "a", {"a-0": 2})
-    waiting = [Waiting("w", "a", 4.0, 9.0, 4.0), Waiting("next", "a", 2.0, 1.0, 1.0)]
-    first, second = broker(view([here], [service], waiting), [])
+    waiting = [WaitingWork("w", "a", 4.0, 9.0, 4.0), WaitingWork("next", "a", 2.0, 1.0, 1.0)]
+    first, second = place_waiting(view([here], [service], waiting), [])
 
     assert (first.after_gpus, second.now_gpus, second.left_gpus) == (4.0, 0.0, 2.0)
 
@@ -197,7 +201,7 @@ def test_jobs_are_not_moved() -> None:
     """They would begin anew."""
     here = a_pool("a", {"a-0": 2, "a-1": 2}, each=4)
     job = work("job", "a", {"a-0": 2}, WorkloadClass.BATCH)
-    (found,) = broker(view([here], [job], [Waiting("w", "a", 4.0, gpus_each=4.0)]), [])
+    (found,) = place_waiting(view([here], [job], [WaitingWork("w", "a", 4.0, gpus_each=4.0)]), [])
 
     assert found.left_gpus == 4.0
 
@@ -246,10 +250,10 @@ def test_what_frees_nothing_for_sure_is_not_counted(change: str) -> None:
     assert reclaims_of(view([here], workloads), [advice]) == ()
 
 
-def advised(seen: EstateView) -> list[Judgement]:
+def advised(seen: FleetView) -> list[Judgement]:
     """What the estate's own rules complain of, as it would open."""
     return [
-        Judgement(each, key, Conduct(), may_open=True, still_holds=True)
+        Judgement(each, key, OpeningPolicy(), may_open=True, still_holds=True)
         for (_, key), each in complaints(seen).items()
     ]
 
@@ -262,8 +266,8 @@ def test_the_rules_own_advice_on_small_work_makes_room() -> None:
         for at, name in enumerate(names)
     ]
     full = pool("a", steady(8.0), nodes=1)
-    seen = view([full], small, [Waiting("w", "b", 5.0, gpus_each=1.0)])
-    (found,) = broker(seen, advised(seen))
+    seen = view([full], small, [WaitingWork("w", "b", 5.0, gpus_each=1.0)])
+    (found,) = place_waiting(seen, advised(seen))
 
     assert told(found) == [("a", 3.0, False, {"a-0": 3.0})]
     assert [(step[0], step[2]) for step in steps(found.offers[0])] == [
@@ -278,9 +282,9 @@ def test_the_rules_own_advice_on_services_that_might_share_promises_nothing() ->
         for at in range(4)
     ]
     full = pool("a", steady(8.0), nodes=1, board=L4)
-    seen = view([full], light, [Waiting("w", "b", 1.0, gpus_each=1.0)])
+    seen = view([full], light, [WaitingWork("w", "b", 1.0, gpus_each=1.0)])
     advice = [each for each in advised(seen) if "services" in each.finding.evidence]
-    (found,) = broker(seen, advice)
+    (found,) = place_waiting(seen, advice)
 
     assert advice
     assert found.left_gpus == 1.0
@@ -290,17 +294,17 @@ def test_parts_of_a_gpu_share_one_and_are_never_of_two() -> None:
     """Seven sevenths are one GPU."""
     here = a_pool("a", {"a-0": 2})
     waiting = [
-        Waiting("slices", "a", 8 / 7, 9.0, 1 / 7),
-        Waiting("whole", "a", 1.0, 1.0, 1.0),
+        WaitingWork("slices", "a", 8 / 7, 9.0, 1 / 7),
+        WaitingWork("whole", "a", 1.0, 1.0, 1.0),
     ]
-    slices, whole = broker(view([here], waiting=waiting), [])
+    slices, whole = place_waiting(view([here], waiting=waiting), [])
 
     assert slices.now_gpus == pytest.approx(8 / 7)
     assert whole.now_gpus == 0.0
 
 
 @st.composite
-def estates(draw: st.DrawFn) -> tuple[EstateView, list[Judgement]]:
+def estates(draw: st.DrawFn) -> tuple[FleetView, list[Judgement]]:
     """Two pools of small nodes, holders of a few GPUs of them, and work that waits."""
     pools, workloads, advice = [], [], []
     for name in ("a", "b"):
@@ -324,7 +328,7 @@ def estates(draw: st.DrawFn) -> tuple[EstateView, list[Judgement]]:
     waiting = draw(
         st.lists(
             st.builds(
-                Waiting,
+                WaitingWork,
                 st.sampled_from(["p", "q", "r"]),
                 st.sampled_from(["a", "b", ""]),
                 st.sampled_from([1 / 7, 0.5, 1.0, 2.0, 3.0, 6.0, 20.0]),
@@ -337,7 +341,7 @@ def estates(draw: st.DrawFn) -> tuple[EstateView, list[Judgement]]:
     return view(pools, workloads, waiting), advice
 
 
-def _sum(offers: Iterable[Offer], *, is_now: bool) -> Counter[str]:
+def _sum(offers: Iterable[PoolOffer], *, is_now: bool) -> Counter[str]:
     found: Counter[str] = Counter()
     for each in offers:
         if each.is_now is is_now:
@@ -348,11 +352,11 @@ def _sum(offers: Iterable[Offer], *, is_now: bool) -> Counter[str]:
 
 @given(estates())
 def test_no_more_is_promised_than_is_free_or_freed(
-    estate: tuple[EstateView, list[Judgement]],
+    estate: tuple[FleetView, list[Judgement]],
 ) -> None:
     """On every node, over all that waits; and nobody gets more than it asks for."""
     seen, advice = estate
-    found = broker(seen, advice)
+    found = place_waiting(seen, advice)
     offers = [offer for each in found for offer in each.offers]
     free = Counter({node: gpus for of in seen.pools for node, gpus in of.free_by_node.items()})
     freed: Counter[str] = Counter()
@@ -374,10 +378,10 @@ def test_no_more_is_promised_than_is_free_or_freed(
 
 
 @given(estates())
-def test_each_workload_is_asked_once(estate: tuple[EstateView, list[Judgement]]) -> None:
+def test_each_workload_is_asked_once(estate: tuple[FleetView, list[Judgement]]) -> None:
     """Nobody is moved and let go, or moved twice; and what is freed is what it held."""
     seen, advice = estate
-    offers = [offer for each in broker(seen, advice) for offer in each.offers]
+    offers = [offer for each in place_waiting(seen, advice) for offer in each.offers]
     done = {(step.workloads, step.frees, step.target) for each in offers for step in each.steps}
     asked = [key for workloads, *_ in done for key in workloads]
     sizes = {each.case.key: each.nodes for each in seen.workloads}
@@ -394,6 +398,6 @@ def test_an_instance_frees_no_whole_gpu() -> None:
     part = MigInstance("GPU-a-0-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8)
     instance = replace(device_of("a-0", 0), mig=part)
     holder = replace(holder, case=replace(holder.case, devices=(instance,)))
-    here = replace(here, devices=(EstateDevice(instance, "a-0", "a"),))
+    here = replace(here, devices=(FleetDevice(instance, "a-0", "a"),))
 
     assert reclaims_of(view([here], [holder]), [idle(holder, "x")]) == ()

@@ -12,21 +12,19 @@ from hypothesis import strategies as st
 
 from kept_estate import FIRST_DAY, STATES, estate_device, track, tracks
 from readings import DAY, HOUR, MINUTE, workload
-from rightsizer.advice.recommender import findings
-from rightsizer.domain.block import Measure
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.workload import Workload, WorkloadClass
-from rightsizer.fleet.cases.case import Batch, FleetCases
-from rightsizer.fleet.cases.roster import roster_of
-from rightsizer.fleet.kept.column import Column
-from rightsizer.fleet.kept.day_demands import DemandSettings
-from rightsizer.fleet.kept.days import DayOfSubject, Days
-from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.kept.sheet import Sheet
-from rightsizer.fleet.kept.shelf import HeldRow
-from rightsizer.fleet.kept.track import Track
+from rightsizer.advice.engine import findings
+from rightsizer.fleet.cache.day_cache import HoldingRow
+from rightsizer.fleet.cache.day_frame import DayColumn, DayFrame, SubjectDay
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cases.case import CaseBatch, FleetCases
+from rightsizer.fleet.cases.occupancy import occupancy_of
+from rightsizer.fleet.settings import DemandSettings
+from rightsizer.model.block import Measure
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Resource, State
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NOW = (FIRST_DAY + 4) * DAY
 GAP = 10 * MINUTE
@@ -35,7 +33,7 @@ Holder = tuple[Workload, int, int, float]
 """Who, from which hour to which since the first day, and with which share."""
 
 
-def rows_of(holders: Mapping[str, Sequence[Holder]]) -> list[HeldRow]:
+def rows_of(holders: Mapping[str, Sequence[Holder]]) -> list[HoldingRow]:
     """By device, oldest first, an hour a stretch."""
     found = []
     for uuid, each in sorted(holders.items()):
@@ -44,26 +42,26 @@ def rows_of(holders: Mapping[str, Sequence[Holder]]) -> list[HeldRow]:
                 first, last = max(start, day * 24), min(end, day * 24 + 24) - 1
                 grid = Grid(FIRST_DAY + day, COARSE_STEP)
                 row = (who.key, first - day * 24, last - day * 24, share)
-                found.append(HeldRow(uuid, "rightsizer", grid, *row))
+                found.append(HoldingRow(uuid, "rightsizer", grid, *row))
     return sorted(found, key=lambda row: (row.uuid, row.start))
 
 
 def cases_of(
-    days: Iterable[Track], holders: Mapping[str, Sequence[Holder]], now: Nanoseconds = NOW
+    days: Iterable[SubjectDay], holders: Mapping[str, Sequence[Holder]], now: Nanoseconds = NOW
 ) -> FleetCases:
     """The cases of all that was held or is there."""
-    by_uuid: dict[str, list[Sheet]] = {}
+    by_uuid: dict[str, list[DayFrame]] = {}
     for each in days:
-        by_uuid.setdefault(each.subject, []).append(Sheet.of(each))
+        by_uuid.setdefault(each.subject, []).append(DayFrame.of(each))
     devices = {uuid: estate_device(int(uuid[4:])) for uuid in by_uuid}
     rows = rows_of(holders)
-    roster = roster_of(devices, rows, now, GAP)
+    roster = occupancy_of(devices, rows, now, GAP)
     workloads = {who.key: who for each in holders.values() for who, *_ in each}
     keys = tuple(sorted(roster.present))
-    return FleetCases(Batch(keys, roster, devices, workloads, by_uuid, rows), now)
+    return FleetCases(CaseBatch(keys, roster, devices, workloads, by_uuid, rows), now)
 
 
-def four_days(number: int, **facts: object) -> list[Track]:
+def four_days(number: int, **facts: object) -> list[SubjectDay]:
     """Of one GPU."""
     return [track(number, FIRST_DAY + day, **facts) for day in range(4)]  # type: ignore[arg-type]
 
@@ -75,11 +73,11 @@ def four_days(number: int, **facts: object) -> list[Track]:
 )
 @settings(max_examples=40, deadline=None)
 def test_the_states_of_a_window_sum_to_its_span(
-    found: list[Track], start: int, length: int
+    found: list[SubjectDay], start: int, length: int
 ) -> None:
     """From the first hour of which anything is known; days that are not kept are unknown."""
     ordered = sorted(found, key=lambda each: each.grid.day)
-    days = Days(DayOfSubject(Sheet.of(each), DemandSettings()) for each in ordered)
+    days = SubjectDays(SummedDay(DayFrame.of(each), DemandSettings()) for each in ordered)
     since = FIRST_DAY * DAY + start * HOUR
     window = days.window("GPU-0", since, since + length * HOUR)
     assert sum(window.states.values()) == window.end - window.start
@@ -90,7 +88,7 @@ def test_the_states_of_a_window_sum_to_its_span(
 
 def test_fine_days_are_answered_exactly() -> None:
     """A span of ten minutes has ten minutes."""
-    days = Days([DayOfSubject(Sheet.of(track(0, FIRST_DAY, FINE_STEP)), DemandSettings())])
+    days = SubjectDays([SummedDay(DayFrame.of(track(0, FIRST_DAY, FINE_STEP)), DemandSettings())])
     window = days.window("GPU-0", FIRST_DAY * DAY + HOUR, FIRST_DAY * DAY + HOUR + 10 * MINUTE)
     assert window.known == 10 * MINUTE
     assert len(window.blocks.of(Measure.BUSY)) == 2
@@ -98,7 +96,7 @@ def test_fine_days_are_answered_exactly() -> None:
 
 def test_an_hour_stands_for_its_twelve_blocks() -> None:
     """Each with its mean and its peak."""
-    days = Days([DayOfSubject(Sheet.of(track(0, FIRST_DAY, busy=0.5)), DemandSettings())])
+    days = SubjectDays([SummedDay(DayFrame.of(track(0, FIRST_DAY, busy=0.5)), DemandSettings())])
     blocks = days.blocks(0, 2**62).of(Measure.BUSY)
     assert len(blocks) == 288
     assert [block.start - FIRST_DAY * DAY for block in blocks[:2]] == [0, 5 * MINUTE]
@@ -109,7 +107,7 @@ def test_an_hour_stands_for_its_twelve_blocks() -> None:
 def test_time_of_which_nothing_is_known_has_no_blocks() -> None:
     """As where an agent did not run."""
     gap = [1.0] * 6 + [0.0] * 12 + [1.0] * 6
-    days = Days([DayOfSubject(Sheet.of(track(0, FIRST_DAY, known=gap)), DemandSettings())])
+    days = SubjectDays([SummedDay(DayFrame.of(track(0, FIRST_DAY, known=gap)), DemandSettings())])
     starts = [block.start % DAY // HOUR for block in days.blocks(0, 2**62).of(Measure.MEMORY)]
     assert sorted(set(starts)) == [*range(6), *range(18, 24)]
 
@@ -120,7 +118,7 @@ def test_a_stretch_is_never_longer_than_it_is() -> None:
     columns = {**long.columns}
     for column, values in columns.items():
         columns[column] = array("f", [1.02 * value for value in values])
-    days = Days([DayOfSubject(Sheet.of(replace(long, columns=columns)), DemandSettings())])
+    days = SubjectDays([SummedDay(DayFrame.of(replace(long, columns=columns)), DemandSettings())])
     window = days.window("GPU-0", FIRST_DAY * DAY, (FIRST_DAY + 1) * DAY)
     assert window.states == {State.PRODUCTIVE: DAY}
 
@@ -132,9 +130,9 @@ def test_demand_is_of_the_active_time() -> None:
     names = {str(column): column for column in found.columns}
     columns = {**found.columns, names["state:productive"]: half, names["state:idle_held"]: half}
     histogram = {0: 12 * HOUR, 60: 6 * HOUR, 70: 6 * HOUR}
-    sheet = Sheet.of(replace(found, columns=columns))
+    sheet = DayFrame.of(replace(found, columns=columns))
     sheet = replace(sheet, demands={Resource.COMPUTE: Histogram(histogram)})
-    window = Days([DayOfSubject(sheet, DemandSettings())]).window("GPU-0", 0, 2**63)
+    window = SubjectDays([SummedDay(sheet, DemandSettings())]).window("GPU-0", 0, 2**63)
     assert dict(window.demands[Resource.COMPUTE].items()) == {60: 6 * HOUR, 70: 6 * HOUR}
 
 
@@ -252,7 +250,7 @@ def complaints(cases: FleetCases) -> set[tuple[str, str]]:
 def test_a_device_of_which_nothing_is_known_advises_nothing() -> None:
     """Every rule abstains, or has nothing to complain of."""
     days = [track(0, FIRST_DAY + day, known=[0.0] * 24) for day in range(4)]
-    unknown = {Column.state(State.UNKNOWN): array("f", [3600.0] * 24)}
+    unknown = {DayColumn.state(State.UNKNOWN): array("f", [3600.0] * 24)}
     there = [replace(each, columns={**each.columns, **unknown}) for each in days]
     cases = cases_of(there, {"GPU-0": [(JOB, 0, 96, 1.0)]})
     assert len(cases.cases(DAY)) == 1

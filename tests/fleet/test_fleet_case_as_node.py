@@ -10,22 +10,22 @@ import pytest
 
 from accounted_tracks import track_of
 from readings import DAY, HOUR, MINUTE
-from rightsizer.accounting.accounts import Accounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.advice.engine import judge_all
 from rightsizer.advice.judgement import Judgement
-from rightsizer.advice.recommender import judge_all
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.finding import Finding
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.workload import Workload
-from rightsizer.fleet.cases.case import Batch, FleetCases
-from rightsizer.fleet.cases.roster import roster_of
-from rightsizer.fleet.estate import EstateDevice
-from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.kept.sheet import Sheet
-from rightsizer.fleet.kept.shelf import HeldRow
-from rightsizer.fleet.kept.track_form import pack, unpack
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.fleet.cache.day_cache import HoldingRow
+from rightsizer.fleet.cache.day_codec import pack, unpack
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.cases.case import CaseBatch, FleetCases
+from rightsizer.fleet.cases.occupancy import occupancy_of
+from rightsizer.fleet.model import FleetDevice
+from rightsizer.model.finding import Finding
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Workload
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 FIRST = DEFAULT_START // DAY
 NOW = DEFAULT_START + 2 * DAY + 2 * HOUR
@@ -36,24 +36,24 @@ TICK = 10 * MINUTE // 2
 class Life:
     """What was posted, and what a store would have of it."""
 
-    accounts: Accounts
+    accounts: NodeAccounts
     workloads: dict[str, Workload]
     seen: dict[str, list[tuple[Nanoseconds, str, float]]]
     """By device, when who was seen with which share."""
-    sheets: dict[tuple[str, Grid], Sheet] = field(default_factory=dict)
+    sheets: dict[tuple[str, Grid], DayFrame] = field(default_factory=dict)
 
-    def sheet(self, uuid: str, grid: Grid) -> Sheet:
+    def sheet(self, uuid: str, grid: Grid) -> DayFrame:
         """A day as it is kept, told once."""
         if (uuid, grid) not in self.sheets:
             track = track_of(self.accounts, uuid, grid, NOW)
-            self.sheets[uuid, grid] = unpack(grid, pack(Sheet.of(track)))
+            self.sheets[uuid, grid] = unpack(grid, pack(DayFrame.of(track)))
         return self.sheets[uuid, grid]
 
 
 @pytest.fixture(scope="module")
 def life() -> Life:
     """Two days and two hours of eight GPUs with one trouble each."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     source = SimulatedSource(
         load_scenario("eight-gpu-node", built_in()),
         built_in(),
@@ -74,7 +74,7 @@ def life() -> Life:
 def kept(life: Life, step: Nanoseconds) -> FleetCases:
     """The same through tracks: the first day by a step, what follows by five minutes."""
     grids = [Grid(FIRST, step), Grid(FIRST + 1, FINE_STEP), Grid(FIRST + 2, FINE_STEP)]
-    devices = {each.uuid: EstateDevice(each, "node", "pool") for each in life.accounts.devices}
+    devices = {each.uuid: FleetDevice(each, "node", "pool") for each in life.accounts.devices}
     sheets = {uuid: [life.sheet(uuid, grid) for grid in grids] for uuid in devices}
     rows = [
         row
@@ -82,14 +82,14 @@ def kept(life: Life, step: Nanoseconds) -> FleetCases:
         for grid in grids
         for row in held_rows(uuid, grid, seen)
     ]
-    roster = roster_of(devices, rows, NOW, 10 * MINUTE)
+    roster = occupancy_of(devices, rows, NOW, 10 * MINUTE)
     keys = tuple(sorted(roster.present))
-    return FleetCases(Batch(keys, roster, devices, life.workloads, sheets, rows), NOW)
+    return FleetCases(CaseBatch(keys, roster, devices, life.workloads, sheets, rows), NOW)
 
 
 def held_rows(
     uuid: str, grid: Grid, seen: Iterable[tuple[Nanoseconds, str, float]]
-) -> list[HeldRow]:
+) -> list[HoldingRow]:
     """Stretches next to one another are one row."""
     places = sorted(
         {
@@ -104,7 +104,7 @@ def held_rows(
         starts = [place for place in run if place - 1 not in run]
         ends = [place for place in run if place + 1 not in run]
         for first, last in zip(starts, ends, strict=True):
-            found.append(HeldRow(uuid, "rightsizer", grid, key, first, last, share))
+            found.append(HoldingRow(uuid, "rightsizer", grid, key, first, last, share))
     return found
 
 

@@ -7,8 +7,7 @@ from operator import mul
 
 import pytest
 
-from rightsizer.fleet.collection import paused_collection
-from rightsizer.fleet.crew import Crew
+from rightsizer.fleet.process_pool import ProcessPool, paused_collection
 
 
 def test_collection_goes_on_however_it_ends() -> None:
@@ -29,7 +28,7 @@ def interrupted() -> None:
 
 def test_whoever_hands_out_work_collects_again_when_it_is_done() -> None:
     """And where nobody waits for the rest of it."""
-    results = Crew(_begin, 2).results([1, 2, 3, 4])
+    results = ProcessPool(_begin, 2).results([1, 2, 3, 4])
     assert next(results) in (2, 4, 6, 8)
     assert not gc.isenabled()
     results.close()  # type: ignore[attr-defined] # A generator, as it is written.

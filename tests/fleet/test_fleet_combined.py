@@ -10,27 +10,27 @@ from hypothesis import strategies as st
 
 from kept_estate import FIRST_DAY, track, tracks
 from readings import DAY
-from rightsizer.domain.block import Measure
-from rightsizer.domain.state import State
-from rightsizer.fleet.kept.column import Column
-from rightsizer.fleet.kept.combined import Part, combined
-from rightsizer.fleet.kept.day_demands import DemandSettings
-from rightsizer.fleet.kept.days import DayOfSubject, Days
-from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.kept.sheet import DEVICES, Sheet
-from rightsizer.fleet.kept.track import Track
+from rightsizer.fleet.cache.combination import DevicePart, combined
+from rightsizer.fleet.cache.day_frame import DEVICES, DayColumn, DayFrame, SubjectDay
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.settings import DemandSettings
+from rightsizer.model.block import Measure
+from rightsizer.model.state import State
 
-BUSY_MEAN, BUSY_PEAK = Column.mean(Measure.BUSY), Column.peak(Measure.BUSY)
+BUSY_MEAN, BUSY_PEAK = DayColumn.mean(Measure.BUSY), DayColumn.peak(Measure.BUSY)
 
 
-def part(found: Track, first: int = 0, last: int | None = None, share: float = 1.0) -> Part:
+def part(
+    found: SubjectDay, first: int = 0, last: int | None = None, share: float = 1.0
+) -> DevicePart:
     """A device's day, or some of it."""
-    return Part(
-        Sheet.of(found), found.grid, first, found.grid.count - 1 if last is None else last, share
+    return DevicePart(
+        DayFrame.of(found), found.grid, first, found.grid.count - 1 if last is None else last, share
     )
 
 
-def values(sheet: Sheet, column: Column) -> list[float]:
+def values(sheet: DayFrame, column: DayColumn) -> list[float]:
     """A column that is there."""
     found = sheet.column(column)
     assert found is not None
@@ -39,9 +39,11 @@ def values(sheet: Sheet, column: Column) -> list[float]:
 
 @given(tracks(0), tracks(1), tracks(2))
 @settings(max_examples=8, deadline=None)
-def test_the_order_of_devices_does_not_matter(one: Track, other: Track, third: Track) -> None:
+def test_the_order_of_devices_does_not_matter(
+    one: SubjectDay, other: SubjectDay, third: SubjectDay
+) -> None:
     """The same sums, but for the last bit of a float."""
-    same_day = [Track(each.subject, one.grid, each.columns) for each in (one, other, third)]
+    same_day = [SubjectDay(each.subject, one.grid, each.columns) for each in (one, other, third)]
     found = [combined([part(each) for each in order]) for order in permutations(same_day)]
     for sheet in found[1:]:
         assert sheet.layout is found[0].layout
@@ -65,7 +67,7 @@ def test_a_peak_lies_between_the_mean_and_the_sum_of_the_peaks(busy: list[float]
 def test_a_shared_device_counts_by_its_share() -> None:
     """Of its seconds, and of what was used of it."""
     sheet = combined([part(track(0, FIRST_DAY, busy=0.8), share=0.25)])
-    assert values(sheet, Column.state(State.PRODUCTIVE))[0] == pytest.approx(900.0)
+    assert values(sheet, DayColumn.state(State.PRODUCTIVE))[0] == pytest.approx(900.0)
     assert values(sheet, BUSY_MEAN)[0] == pytest.approx(0.2)
     assert values(sheet, DEVICES) == [0.25] * 24
 
@@ -77,7 +79,7 @@ def test_a_device_counts_only_while_it_is_held() -> None:
     assert [math.isnan(each) for each in values(sheet, BUSY_MEAN)] == [
         not 6 <= hour <= 11 for hour in range(24)
     ]
-    days = Days([DayOfSubject(sheet, DemandSettings())])
+    days = SubjectDays([SummedDay(sheet, DemandSettings())])
     window = days.window("workload:job", 0, 2**63, of_workload=True)
     assert window.accounted == window.known == DAY // 4
 
@@ -86,9 +88,9 @@ def test_a_measure_is_known_only_where_it_is_of_all() -> None:
     """What adds up does so over those that are known; the rest of the time is unknown."""
     gap = [1.0] * 12 + [0.0] * 12
     sheet = combined([part(track(0, FIRST_DAY)), part(track(1, FIRST_DAY, known=gap))])
-    assert values(sheet, Column.state(State.PRODUCTIVE)) == [7200.0] * 12 + [3600.0] * 12
+    assert values(sheet, DayColumn.state(State.PRODUCTIVE)) == [7200.0] * 12 + [3600.0] * 12
     assert [math.isnan(each) for each in values(sheet, BUSY_MEAN)] == [False] * 12 + [True] * 12
-    days = Days([DayOfSubject(sheet, DemandSettings())])
+    days = SubjectDays([SummedDay(sheet, DemandSettings())])
     window = days.window("workload:job", 0, 2**63, of_workload=True)
     assert (window.known, window.accounted) == (3 * DAY // 2, 2 * DAY)
 
@@ -96,9 +98,9 @@ def test_a_measure_is_known_only_where_it_is_of_all() -> None:
 def test_a_device_of_which_nothing_is_known_has_its_time() -> None:
     """A scheduler gave it away, and nobody measured it."""
     grid = Grid(FIRST_DAY, COARSE_STEP)
-    sheet = combined([part(track(0, FIRST_DAY)), Part(None, grid, 0, 23)])
+    sheet = combined([part(track(0, FIRST_DAY)), DevicePart(None, grid, 0, 23)])
     assert values(sheet, DEVICES) == [2.0] * 24
-    assert sum(values(sheet, Column.state(State.PRODUCTIVE))) == 86400.0
+    assert sum(values(sheet, DayColumn.state(State.PRODUCTIVE))) == 86400.0
     assert all(map(math.isnan, values(sheet, BUSY_MEAN)))
 
 
@@ -107,7 +109,7 @@ def test_days_of_different_steps_meet_by_the_hour() -> None:
     fine, coarse = track(0, FIRST_DAY, FINE_STEP, busy=0.2), track(1, FIRST_DAY, busy=0.6)
     sheet = combined([part(fine), part(coarse)])
     assert sheet.grid.step == COARSE_STEP
-    assert values(sheet, Column.state(State.PRODUCTIVE)) == pytest.approx([7200.0] * 24)
+    assert values(sheet, DayColumn.state(State.PRODUCTIVE)) == pytest.approx([7200.0] * 24)
     assert values(sheet, BUSY_MEAN) == pytest.approx([0.8] * 24)
 
 
@@ -120,10 +122,10 @@ def test_a_whole_device_alone_is_taken_as_it_is() -> None:
 @given(tracks(0), tracks(1), st.floats(0.1, 1.0), st.integers(0, 23), st.randoms())
 @settings(max_examples=15, deadline=None)
 def test_a_column_is_the_same_whether_it_is_asked_alone_or_with_all(
-    one: Track, other: Track, share: float, first: int, order: random.Random
+    one: SubjectDay, other: SubjectDay, share: float, first: int, order: random.Random
 ) -> None:
     """Most are never asked for, and those that are come in any order."""
-    same_day = Track(other.subject, one.grid, other.columns)
+    same_day = SubjectDay(other.subject, one.grid, other.columns)
     parts = [part(one), part(same_day, first, share=share)]
     whole, alone = combined(parts), combined(parts)
     count, places = whole.grid.count, list(range(len(whole.layout.columns)))
@@ -131,4 +133,4 @@ def test_a_column_is_the_same_whether_it_is_asked_alone_or_with_all(
     for place in places:
         expected = whole.values[place * count : (place + 1) * count]
         assert alone.at(place).tobytes() == expected.tobytes()
-    assert alone.known_seconds() == Sheet(whole.grid, whole.layout, whole.values).known_seconds()
+    assert alone.known_seconds() == DayFrame(whole.grid, whole.layout, whole.values).known_seconds()

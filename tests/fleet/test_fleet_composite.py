@@ -8,15 +8,15 @@ import pytest
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.completion import mig_instance
-from rightsizer.domain.device import Device
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.fleet.estate import Day, Estate, EstateDevice
-from rightsizer.fleet.kept.grid import DAY, Grid
+from rightsizer.fleet.cache.grid import DAY, Grid
+from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.sources.composite import Composite
+from rightsizer.fleet.sources.composite import CompositeSource
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.store import Store
+from rightsizer.fleet.store import MetricStore
+from rightsizer.model.device import Device
+from rightsizer.model.units import Nanoseconds
 
 pytestmark = pytest.mark.prometheus
 
@@ -29,22 +29,26 @@ class Agents:
 
     name = "rightsizer"
 
-    def probe(self, _store: Store, _now: Nanoseconds, _lookback: Nanoseconds) -> SourceReport:
+    def probe(self, _store: MetricStore, _now: Nanoseconds, _lookback: Nanoseconds) -> SourceReport:
         """Two devices."""
         return SourceReport(self.name, devices=2)
 
     def estate(
-        self, _store: Store, _report: SourceReport, _now: Nanoseconds, _lookback: Nanoseconds
-    ) -> Estate:
+        self, _store: MetricStore, _report: SourceReport, _now: Nanoseconds, _lookback: Nanoseconds
+    ) -> FleetInventory:
         """Both of them."""
         devices = (Device(gpu(0), 0), Device("MIG-1", 1, mig=SLICE))
-        return Estate({each.uuid: EstateDevice(each, "node-a", "all") for each in devices})
+        return FleetInventory({each.uuid: FleetDevice(each, "node-a", "all") for each in devices})
 
     def day(
-        self, _store: Store, _report: SourceReport, _devices: Sequence[EstateDevice], _grid: Grid
-    ) -> Day:
+        self,
+        _store: MetricStore,
+        _report: SourceReport,
+        _devices: Sequence[FleetDevice],
+        _grid: Grid,
+    ) -> FleetDay:
         """Nothing at all."""
-        return Day({})
+        return FleetDay({})
 
 
 def past() -> EstatePast:
@@ -59,7 +63,7 @@ def past() -> EstatePast:
 
 def test_each_device_has_one_source() -> None:
     """An instance is the same by its uuid and by its place on its GPU."""
-    composite = Composite([Agents(), DcgmExporterSource()])
+    composite = CompositeSource([Agents(), DcgmExporterSource()])
     with stored(past()) as store:
         reports = composite.probe(store, NOW, DAY)
         devices = composite.estate(store, reports, NOW, DAY).devices
@@ -74,7 +78,7 @@ def test_each_device_has_one_source() -> None:
 def test_only_the_wanted_sources_are_asked() -> None:
     """As an operator says."""
     settings = FleetSettings(sources=("dcgm-exporter",))
-    composite = Composite([Agents(), DcgmExporterSource()], settings)
+    composite = CompositeSource([Agents(), DcgmExporterSource()], settings)
     with stored(past()) as store:
         reports = composite.probe(store, NOW, DAY)
         devices = composite.estate(store, reports, NOW, DAY).devices

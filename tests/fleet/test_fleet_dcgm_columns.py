@@ -9,30 +9,38 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from dcgm_estate import YESTERDAY, gpu
-from rightsizer.accounting.books import BooksSettings
-from rightsizer.domain.dcgm_names import DCGM_FIELDS
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Tier
-from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.fleet.sources.dcgm_exporter.columns import believed, by_device, joined
-from rightsizer.fleet.sources.dcgm_exporter.fields import presence_names, tier_of_metrics
-from rightsizer.fleet.sources.dcgm_exporter.holders import Holder, HolderNames
-from rightsizer.fleet.sources.dcgm_exporter.holdings import Presence, held_runs, presences
-from rightsizer.fleet.sources.dcgm_exporter.labels import node_of
-from rightsizer.fleet.sources.dcgm_exporter.readings import Reasons
+from rightsizer.accounting.settings import EntrySettings
+from rightsizer.fleet.sources.dcgm_exporter.fields import node_of, presence_names, tier_of_metrics
+from rightsizer.fleet.sources.dcgm_exporter.holdings import (
+    DeviceHolder,
+    ExporterPresence,
+    HolderNames,
+    held_runs,
+    presences,
+)
+from rightsizer.fleet.sources.dcgm_exporter.readings import (
+    ThrottleReasons,
+    believed,
+    by_device,
+    joined,
+)
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.store import Sampled
+from rightsizer.fleet.store import SampledSeries
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Tier
+from rightsizer.model.workload import Workload, WorkloadKind
 
 STEP: Final = YESTERDAY.step
 UTIL: Final = DCGM_FIELDS["DCGM_FI_DEV_GPU_UTIL"]
 COUNTS: Final = st.lists(st.integers(0, 20), min_size=288, max_size=288)
-HOLDERS: Final = (Holder("a", "one-0"), Holder("a", "two-0"), None)
+HOLDERS: Final = (DeviceHolder("a", "one-0"), DeviceHolder("a", "two-0"), None)
 
 
-def series(values: list[float], **labels: str) -> Sampled:
+def series(values: list[float], **labels: str) -> SampledSeries:
     """Values from the first stretch on."""
     times = [YESTERDAY.start + (at + 1) * STEP for at in range(len(values))]
-    return Sampled({"UUID": gpu(0), **labels}, times, array("d", values))
+    return SampledSeries({"UUID": gpu(0), **labels}, times, array("d", values))
 
 
 def workload(name: str) -> Workload:
@@ -47,7 +55,7 @@ WORKLOADS: Final = {holder: workload(holder.pod) for holder in HOLDERS if holder
 def test_shares_never_pass_the_whole(one: list[int], two: list[int], nobody: list[int]) -> None:
     """In no stretch, however samples are spread over holders and over nobody."""
     columns = (array("d", map(float, each)) for each in (one, two, nobody))
-    presence = Presence(dict(zip(HOLDERS, columns, strict=True)))
+    presence = ExporterPresence(dict(zip(HOLDERS, columns, strict=True)))
     shares = [0.0] * 288
     for run in held_runs(presence, WORKLOADS, YESTERDAY):
         assert 0 <= run.first <= run.last < 288
@@ -59,7 +67,7 @@ def test_shares_never_pass_the_whole(one: list[int], two: list[int], nobody: lis
 @given(COUNTS, COUNTS)
 def test_known_time_never_passes_the_stretch(one: list[int], two: list[int]) -> None:
     """However many samples there are; and there is none without samples."""
-    presence = Presence(
+    presence = ExporterPresence(
         {
             holder: array("d", map(float, each))
             for holder, each in zip(HOLDERS, (one, two), strict=False)
@@ -77,7 +85,7 @@ def test_a_mask_of_two_values_has_its_exact_share(part: int, most: int, least: i
     share = part / 287
     mean = share * high + (1 - share) * low
     column = (array("d", [each]) for each in (mean, high, low))
-    mask, held = Reasons(*column).at(0)
+    mask, held = ThrottleReasons(*column).at(0)
     assert mask == high
     assert math.isclose(held, share if high > low else 1.0, abs_tol=1e-9)
 
@@ -140,7 +148,9 @@ def test_the_exporter_s_own_pod_holds_nothing() -> None:
     """Where a scrape writes it into `pod`, whatever it is called."""
     names = HolderNames.seen_in([{"job": "gpu", "exported_pod": "llm-0", "pod": "metrics-x"}])
     assert names.holder({"job": "gpu", "pod": "metrics-x", "namespace": "ops"}) is None
-    assert names.holder({"job": "other", "pod": "llm-0", "namespace": "a"}) == Holder("a", "llm-0")
+    assert names.holder({"job": "other", "pod": "llm-0", "namespace": "a"}) == DeviceHolder(
+        "a", "llm-0"
+    )
 
 
 def test_a_node_is_the_host_not_the_exporter_s_pod() -> None:
@@ -162,5 +172,5 @@ def test_metrics_tell_the_tier() -> None:
 
 def test_a_source_goes_to_other_processes() -> None:
     """With all that it was made with."""
-    source = pickle.loads(pickle.dumps(DcgmExporterSource(books=BooksSettings())))
+    source = pickle.loads(pickle.dumps(DcgmExporterSource(books=EntrySettings())))
     assert source.name == "dcgm-exporter"

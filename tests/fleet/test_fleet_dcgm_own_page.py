@@ -10,17 +10,16 @@ import pytest
 from dcgm_estate import NOW, YESTERDAY, EstatePast, stored
 from publish_reports import full_report
 from publish_stories import NOW as REPORTED
-from rightsizer.domain.state import State, Tier
-from rightsizer.fleet.estate import Day, Estate
-from rightsizer.fleet.kept.column import Column, Kind
-from rightsizer.fleet.kept.grid import DAY
+from rightsizer.exposition.dcgm import DcgmExposition
+from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn
+from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.metrics.dcgm import DcgmExposition
-from rightsizer.publish.metrics.settings import DcgmLabels, MetricsSettings
-from rightsizer.telemetry.owners.kubernetes import workload_of_pod
-from rightsizer.telemetry.owners.pod_names import PodName
+from rightsizer.model.state import State, Tier
+from rightsizer.owners.kubernetes import PodName, workload_of_pod
+from rightsizer.report.freshness import FreshnessSettings
 
 pytestmark = pytest.mark.prometheus
 
@@ -43,7 +42,9 @@ def page(labels: DcgmLabels) -> str:
 
 
 @pytest.fixture(scope="module", params=DcgmLabels)
-def looked(request: pytest.FixtureRequest) -> Iterator[tuple[SourceReport, Estate, Day]]:
+def looked(
+    request: pytest.FixtureRequest,
+) -> Iterator[tuple[SourceReport, FleetInventory, FleetDay]]:
     """What the source makes of six hours of such a page."""
     past = EstatePast()
     for name, inside, value in LINE.findall(page(request.param)):
@@ -56,7 +57,7 @@ def looked(request: pytest.FixtureRequest) -> Iterator[tuple[SourceReport, Estat
         yield report, estate, source.day(store, report, list(estate.devices.values()), YESTERDAY)
 
 
-def test_every_device_is_found(looked: tuple[SourceReport, Estate, Day]) -> None:
+def test_every_device_is_found(looked: tuple[SourceReport, FleetInventory, FleetDay]) -> None:
     """With its board and its node, in each generation of labels."""
     report, estate, day = looked
     uuids = {each.device.uuid for each in full_report(GPUS).devices}
@@ -66,7 +67,9 @@ def test_every_device_is_found(looked: tuple[SourceReport, Estate, Day]) -> None
     assert report.tier is Tier.PROFILING
 
 
-def test_holders_have_the_agent_s_own_keys(looked: tuple[SourceReport, Estate, Day]) -> None:
+def test_holders_have_the_agent_s_own_keys(
+    looked: tuple[SourceReport, FleetInventory, FleetDay],
+) -> None:
     """Pods and jobs go by the same keys as where an agent tells of them."""
     holders = (
         holding.workload for device in full_report(GPUS).devices for holding in device.holdings
@@ -81,11 +84,13 @@ def test_holders_have_the_agent_s_own_keys(looked: tuple[SourceReport, Estate, D
     assert set(looked[1].workloads) == told
 
 
-def test_every_second_has_a_state(looked: tuple[SourceReport, Estate, Day]) -> None:
+def test_every_second_has_a_state(looked: tuple[SourceReport, FleetInventory, FleetDay]) -> None:
     """Six hours each, at most, and their energy where power is told."""
     for track in looked[2].tracks.values():
-        states = [track.columns[Column.state(state)] for state in State if state != "unknown"]
+        states = [track.columns[DayColumn.state(state)] for state in State if state != "unknown"]
         for at in range(YESTERDAY.count):
             length = sum(column[at] for column in states)
             assert (length == 300.0) if at >= 216 else math.isnan(length)
-        assert sum(value for value in track.columns[Column(Kind.ENERGY, "joules")] if value > 0)
+        assert sum(
+            value for value in track.columns[DayColumn(ColumnKind.ENERGY, "joules")] if value > 0
+        )

@@ -6,15 +6,15 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, EMPTY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
-from rightsizer.domain.state import State
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.estate import Day, Estate
-from rightsizer.fleet.kept.column import Column
-from rightsizer.fleet.kept.grid import DAY
+from rightsizer.fleet.cache.day_frame import DayColumn
+from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.model.state import State
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import WorkloadClass
 
 pytestmark = pytest.mark.prometheus
 
@@ -73,7 +73,7 @@ def store() -> Iterator[PrometheusStore]:
 
 
 @pytest.fixture(scope="module")
-def looked(store: PrometheusStore) -> tuple[SourceReport, Estate, Day]:
+def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetDay]:
     """What the source makes of it."""
     source, lookback = DcgmExporterSource(), Nanoseconds(DAY)
     report = source.probe(store, NOW, lookback)
@@ -83,12 +83,12 @@ def looked(store: PrometheusStore) -> tuple[SourceReport, Estate, Day]:
 
 @pytest.mark.parametrize("number", range(len(SPELLINGS)), ids=SPELLINGS)
 def test_each_spelling_gives_the_same_states(
-    looked: tuple[SourceReport, Estate, Day], number: int
+    looked: tuple[SourceReport, FleetInventory, FleetDay], number: int
 ) -> None:
     """Eight hours at work, eight held idle, eight empty."""
     track = looked[2].tracks[gpu(number)]
     hours = {
-        state: sum(track.columns[Column.state(state)]) / 3600
+        state: sum(track.columns[DayColumn.state(state)]) / 3600
         for state in State
         if state is not State.UNKNOWN
     }
@@ -100,7 +100,7 @@ def test_each_spelling_gives_the_same_states(
 
 @pytest.mark.parametrize("number", range(len(SPELLINGS)), ids=SPELLINGS)
 def test_pods_of_a_deployment_are_one_workload(
-    looked: tuple[SourceReport, Estate, Day], number: int
+    looked: tuple[SourceReport, FleetInventory, FleetDay], number: int
 ) -> None:
     """Three pods follow each other, and its history has no break in it."""
     (run,) = looked[2].holdings[gpu(number)]
@@ -111,7 +111,7 @@ def test_pods_of_a_deployment_are_one_workload(
 
 @pytest.mark.parametrize("number", range(len(SPELLINGS)), ids=SPELLINGS)
 def test_each_spelling_gives_the_same_device(
-    looked: tuple[SourceReport, Estate, Day], number: int
+    looked: tuple[SourceReport, FleetInventory, FleetDay], number: int
 ) -> None:
     """Its board, its node and its memory."""
     found = looked[1].devices[gpu(number)]
@@ -119,7 +119,9 @@ def test_each_spelling_gives_the_same_device(
     assert found.device.memory_total_bytes == pytest.approx(81_440 * 2**20)
 
 
-def test_the_probe_tells_what_is_there(looked: tuple[SourceReport, Estate, Day]) -> None:
+def test_the_probe_tells_what_is_there(
+    looked: tuple[SourceReport, FleetInventory, FleetDay],
+) -> None:
     """Devices, age, resolution and tier."""
     report = looked[0]
     assert (report.devices, str(report.tier)) == (len(SPELLINGS), "profiling")

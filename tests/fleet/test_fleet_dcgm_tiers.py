@@ -19,14 +19,14 @@ from dcgm_estate import (
     stored,
     unprofiled,
 )
-from rightsizer.domain.block import Measure
-from rightsizer.domain.state import Condition, State, Tier
-from rightsizer.fleet.estate import Day, Estate
-from rightsizer.fleet.kept.column import Column, Kind
-from rightsizer.fleet.kept.grid import COARSE_STEP, DAY, Grid
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
+from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.model.block import Measure
+from rightsizer.model.state import Condition, State, Tier
 
 pytestmark = pytest.mark.prometheus
 
@@ -88,7 +88,7 @@ def store() -> Iterator[PrometheusStore]:
 
 
 @pytest.fixture(scope="module")
-def looked(store: PrometheusStore) -> tuple[SourceReport, Estate, Day]:
+def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetDay]:
     """What the source makes of it by five minutes."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
@@ -96,7 +96,7 @@ def looked(store: PrometheusStore) -> tuple[SourceReport, Estate, Day]:
     return report, estate, source.day(store, report, list(estate.devices.values()), YESTERDAY)
 
 
-def hours(day: Day, number: int, *columns: Column) -> list[float]:
+def hours(day: FleetDay, number: int, *columns: DayColumn) -> list[float]:
     """Hours in some columns of seconds; what is unknown is none."""
     track = day.tracks[gpu(number)]
     return [
@@ -105,29 +105,29 @@ def hours(day: Day, number: int, *columns: Column) -> list[float]:
     ]
 
 
-Looked = tuple[SourceReport, Estate, Day]
+Looked = tuple[SourceReport, FleetInventory, FleetDay]
 
 
 def test_power_and_utilization_tell_work_from_rest(looked: Looked) -> None:
     """Without profiling, busy at high power is work, and what limits it is not claimed."""
     columns = [
-        Column.state(state) for state in (State.PRODUCTIVE, State.IDLE_HELD, State.IDLE_EMPTY)
+        DayColumn.state(state) for state in (State.PRODUCTIVE, State.IDLE_HELD, State.IDLE_EMPTY)
     ]
-    assert hours(looked[2], POWER, *columns, Column.tier(Tier.POWER)) == [8, 8, 8, 24]
-    assert Column.mean(Measure.COMPUTE) in looked[2].tracks[gpu(POWER)].columns
-    assert Column.mean(Measure.MEMORY_BANDWIDTH) not in looked[2].tracks[gpu(POWER)].columns
+    assert hours(looked[2], POWER, *columns, DayColumn.tier(Tier.POWER)) == [8, 8, 8, 24]
+    assert DayColumn.mean(Measure.COMPUTE) in looked[2].tracks[gpu(POWER)].columns
+    assert DayColumn.mean(Measure.MEMORY_BANDWIDTH) not in looked[2].tracks[gpu(POWER)].columns
 
 
 def test_utilization_alone_is_the_basic_tier(looked: Looked) -> None:
     """Idle is known, energy is not."""
     track = looked[2].tracks[gpu(BASIC)]
     columns = [
-        Column.state(State.IDLE_HELD),
-        Column.state(State.IDLE_EMPTY),
-        Column.tier(Tier.BASIC),
+        DayColumn.state(State.IDLE_HELD),
+        DayColumn.state(State.IDLE_EMPTY),
+        DayColumn.tier(Tier.BASIC),
     ]
     assert hours(looked[2], BASIC, *columns) == [8, 8, 24]
-    assert Column(Kind.ENERGY, "joules") not in track.columns
+    assert DayColumn(ColumnKind.ENERGY, "joules") not in track.columns
 
 
 def test_an_instance_without_profiling_is_not_known(looked: Looked) -> None:
@@ -142,18 +142,18 @@ def test_an_instance_without_profiling_is_not_known(looked: Looked) -> None:
 
 def test_reasons_tell_throttling(looked: Looked) -> None:
     """Held down by the power limit for half of the day; of other devices nothing is said."""
-    power = Column.condition(Condition.POWER_THROTTLED)
+    power = DayColumn.condition(Condition.POWER_THROTTLED)
     assert hours(looked[2], THROTTLED, power) == [12]
     assert power not in looked[2].tracks[gpu(TWICE)].columns
-    waste = Column(Kind.WASTE, "throttled")
+    waste = DayColumn(ColumnKind.WASTE, "throttled")
     assert hours(looked[2], THROTTLED, waste)[0] > 1
 
 
 def test_what_is_scraped_twice_counts_once(looked: Looked) -> None:
     """Time, energy and the number of devices; an operator is told."""
     report, estate, day = looked
-    assert hours(day, TWICE, Column.state(State.COMPUTE_BOUND)) == [24]
-    joules = sum(day.tracks[gpu(TWICE)].columns[Column(Kind.ENERGY, "joules")])
+    assert hours(day, TWICE, DayColumn.state(State.COMPUTE_BOUND)) == [24]
+    joules = sum(day.tracks[gpu(TWICE)].columns[DayColumn(ColumnKind.ENERGY, "joules")])
     assert joules == pytest.approx(560 * 86400, rel=0.02)
     assert report.devices == len(estate.devices)
     assert any("1 of the GPUs; each is counted once" in text for text in report.warnings)
@@ -161,16 +161,16 @@ def test_what_is_scraped_twice_counts_once(looked: Looked) -> None:
 
 def test_time_without_samples_is_unknown(looked: Looked) -> None:
     """Not idle, not 0: nothing."""
-    assert hours(looked[2], SOMETIMES, Column.state(State.COMPUTE_BOUND)) == [18]
-    idle = looked[2].tracks[gpu(SOMETIMES)].columns[Column.state(State.IDLE_EMPTY)]
+    assert hours(looked[2], SOMETIMES, DayColumn.state(State.COMPUTE_BOUND)) == [18]
+    idle = looked[2].tracks[gpu(SOMETIMES)].columns[DayColumn.state(State.IDLE_EMPTY)]
     unknown = [at for at, value in enumerate(idle) if math.isnan(value)]
     assert unknown == list(range(72, 144))
 
 
 def test_dead_counters_are_no_rest(looked: Looked) -> None:
     """Counters that read 0 while the driver and the draw say otherwise are left out."""
-    idle = [Column.state(State.IDLE_HELD), Column.state(State.HIDDEN_STALL)]
-    assert hours(looked[2], DEAD, *idle, Column.state(State.PRODUCTIVE)) == [0, 0, 24]
+    idle = [DayColumn.state(State.IDLE_HELD), DayColumn.state(State.HIDDEN_STALL)]
+    assert hours(looked[2], DEAD, *idle, DayColumn.state(State.PRODUCTIVE)) == [0, 0, 24]
 
 
 def test_a_job_holds_its_device(looked: Looked) -> None:
@@ -185,17 +185,17 @@ def test_an_hour_is_read_as_five_minutes_are(store: PrometheusStore, looked: Loo
     day = DcgmExporterSource().day(
         store, report, [estate.devices[gpu(POWER)]], Grid(YESTERDAY.day, COARSE_STEP)
     )
-    columns: Mapping[Column, object] = day.tracks[gpu(POWER)].columns
+    columns: Mapping[DayColumn, object] = day.tracks[gpu(POWER)].columns
     states = (State.PRODUCTIVE, State.IDLE_HELD, State.IDLE_EMPTY)
-    assert hours(day, POWER, *map(Column.state, states)) == [8, 8, 8]
-    assert Column.condition(Condition.RANK_IMBALANCE) not in columns
+    assert hours(day, POWER, *map(DayColumn.state, states)) == [8, 8, 8]
+    assert DayColumn.condition(Condition.RANK_IMBALANCE) not in columns
 
 
 def test_violations_tell_how_long_clocks_were_held_down(looked: Looked) -> None:
     """A quarter of the day, by a counter; of the power limit nothing is said."""
-    thermal = Column.condition(Condition.THERMAL_THROTTLED)
+    thermal = DayColumn.condition(Condition.THERMAL_THROTTLED)
     assert hours(looked[2], VIOLATED, thermal) == [6]
-    power = Column.condition(Condition.POWER_THROTTLED)
+    power = DayColumn.condition(Condition.POWER_THROTTLED)
     assert power not in looked[2].tracks[gpu(VIOLATED)].columns
 
 
@@ -209,14 +209,14 @@ def test_a_holder_that_leaves_takes_its_part_of_the_hour(
     (run,) = day.holdings[gpu(LEFT)]
     assert (run.first, run.last, run.share_ratio) == (6, 6, 0.25)
     columns = day.tracks[gpu(LEFT)].columns
-    assert columns[Column.mean(Measure.BUSY)][6] == pytest.approx(0.97 / 4, rel=0.01)
-    assert columns[Column.peak(Measure.BUSY)][6] == pytest.approx(0.97)
+    assert columns[DayColumn.mean(Measure.BUSY)][6] == pytest.approx(0.97 / 4, rel=0.01)
+    assert columns[DayColumn.peak(Measure.BUSY)][6] == pytest.approx(0.97)
 
 
 def test_a_peak_is_never_below_its_mean(looked: Looked) -> None:
     """In any measure of any device."""
     for track in looked[2].tracks.values():
         for measure in Measure:
-            mean, peak = (track.columns.get(of(measure)) for of in (Column.mean, Column.peak))
+            mean, peak = (track.columns.get(of(measure)) for of in (DayColumn.mean, DayColumn.peak))
             if mean is not None and peak is not None:
                 assert all(not high < low for low, high in zip(mean, peak, strict=True))

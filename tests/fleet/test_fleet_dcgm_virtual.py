@@ -6,12 +6,12 @@ from typing import Final
 import pytest
 
 from dcgm_estate import NOW, YESTERDAY, EstatePast, Phase, gpu, stored
-from rightsizer.domain.block import Measure
-from rightsizer.fleet.estate import Day
-from rightsizer.fleet.kept.column import Column
-from rightsizer.fleet.kept.grid import DAY
+from rightsizer.fleet.cache.day_frame import DayColumn
+from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.model import FleetDay
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.model.block import Measure
 
 pytestmark = pytest.mark.prometheus
 
@@ -63,7 +63,7 @@ def store() -> Iterator[PrometheusStore]:
 
 
 @pytest.fixture(scope="module")
-def day(store: PrometheusStore) -> Day:
+def day(store: PrometheusStore) -> FleetDay:
     """What the source makes of it."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
@@ -72,16 +72,19 @@ def day(store: PrometheusStore) -> Day:
 
 
 @pytest.mark.parametrize("number", range(4))
-def test_a_shared_gpu_has_the_load_of_all(day: Day, number: int) -> None:
+def test_a_shared_gpu_has_the_load_of_all(day: FleetDay, number: int) -> None:
     """And not the mean over its pods' parts of it."""
     columns = day.tracks[gpu(number)].columns
-    used, busy = columns[Column.mean(Measure.MEMORY_BYTES)], columns[Column.mean(Measure.BUSY)]
+    used, busy = (
+        columns[DayColumn.mean(Measure.MEMORY_BYTES)],
+        columns[DayColumn.mean(Measure.BUSY)],
+    )
     assert {round(value / 2**20) for value in used} == {WHOLE["DCGM_FI_DEV_FB_USED"]}
     assert {round(100 * value) for value in busy} == {WHOLE["DCGM_FI_DEV_GPU_UTIL"]}
 
 
 @pytest.mark.parametrize(("number", "holders"), [(0, 3), (1, 1), (2, 3), (3, 2)])
-def test_its_pods_hold_all_of_it(day: Day, number: int, holders: int) -> None:
+def test_its_pods_hold_all_of_it(day: FleetDay, number: int, holders: int) -> None:
     """The series of its own is nobody's part, while somebody holds it."""
     shares = [held.share_ratio for held in day.holdings[gpu(number)]]
     assert shares == [pytest.approx(1 / holders, abs=0.01)] * holders

@@ -5,7 +5,7 @@ from array import array
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.fleet.kept.floats import floats
+from rightsizer.fleet.cache.day_frame import floats
 
 
 @given(st.lists(st.floats()))

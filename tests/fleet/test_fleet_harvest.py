@@ -7,12 +7,12 @@ import pytest
 
 from kept_estate import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, workload
-from rightsizer.domain.errors import StoreError, StoreLimitError
-from rightsizer.fleet.kept.shelf import Shelf
-from rightsizer.fleet.reading.harvest import Reading, harvest
-from rightsizer.fleet.reading.plan import Plan, PlannedSource, plan_of
+from rightsizer.fleet.cache.day_cache import DayCache
+from rightsizer.fleet.fetch import FetchTask, fetch
+from rightsizer.fleet.fetch_plan import FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
 from rightsizer.fleet.source import SourceReport
+from rightsizer.model.errors import StoreError, StoreLimitError
 
 NOW = (FIRST_DAY + 3) * DAY + 2 * HOUR
 DEVICES = tuple(estate_device(number) for number in range(5))
@@ -24,20 +24,20 @@ SETTINGS = FleetSettings(
 """Four devices in a shard: two shards a day."""
 
 
-def planned(shelf: Shelf, now: int = NOW) -> Plan:
+def planned(shelf: DayCache, now: int = NOW) -> FetchPlan:
     """What is left to be read."""
     return plan_of([PlannedSource(REPORT, DEVICES)], shelf.done, now, SETTINGS)
 
 
-def read(shelf: Shelf, source: MadeUp, workers: int = 1) -> list[tuple[int, int]]:
+def read(shelf: DayCache, source: MadeUp, workers: int = 1) -> list[tuple[int, int]]:
     """Read what is left; the progress that was told."""
     told: list[tuple[int, int]] = []
-    reading = Reading(NoStore, {"rightsizer": (source, REPORT)})
-    harvest(planned(shelf), shelf, reading, workers, lambda *each: told.append(each))
+    reading = FetchTask(NoStore, {"rightsizer": (source, REPORT)})
+    fetch(planned(shelf), shelf, reading, workers, lambda *each: told.append(each))
     return told
 
 
-def kept(shelf: Shelf) -> tuple[list[tuple[object, ...]], ...]:
+def kept(shelf: DayCache) -> tuple[list[tuple[object, ...]], ...]:
     """All that is kept, byte by byte."""
     with shelf.database.transaction() as connection:
         return tuple(
@@ -54,7 +54,7 @@ def kept(shelf: Shelf) -> tuple[list[tuple[object, ...]], ...]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[object, ...]], ...]:
     """What a run without any trouble keeps."""
-    with Shelf(tmp_path_factory.mktemp("undisturbed") / "fleet.db") as shelf:
+    with DayCache(tmp_path_factory.mktemp("undisturbed") / "fleet.db") as shelf:
         told = read(shelf, MadeUp(HOLDERS))
         assert told == [(done, 8) for done in range(9)]
         return kept(shelf)
@@ -65,11 +65,11 @@ def test_a_run_that_was_broken_off_goes_on(
     tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...], fails_at: int
 ) -> None:
     """Wherever it was, the next one asks for the rest alone, and the same bytes are kept."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         with pytest.raises(StoreError, match="start it"):
             read(shelf, MadeUp(HOLDERS, fails_at=fails_at))
         assert len(kept(shelf)[2]) == sum([4, 1] * 4) - sum(([4, 1] * 4)[fails_at:])
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         again = MadeUp(HOLDERS)
         read(shelf, again)
         # Today is asked for again; whole days that were read are not.
@@ -79,7 +79,7 @@ def test_a_run_that_was_broken_off_goes_on(
 
 def test_days_that_are_over_are_asked_for_once(tmp_path: Path) -> None:
     """Only today is asked for again, and yesterday until its last samples are in."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         read(shelf, MadeUp(HOLDERS))
         again = MadeUp(HOLDERS)
         read(shelf, again)
@@ -93,14 +93,14 @@ def test_halves_are_asked_for_where_the_store_allows_less(
     tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...], most: int
 ) -> None:
     """What is kept is the same."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         read(shelf, MadeUp(HOLDERS, most=most))
         assert kept(shelf) == undisturbed
 
 
 def test_a_store_that_allows_not_even_one_device_is_told(tmp_path: Path) -> None:
     """There is nothing smaller to ask for."""
-    with Shelf(tmp_path / "fleet.db") as shelf, pytest.raises(StoreLimitError, match="fewer"):
+    with DayCache(tmp_path / "fleet.db") as shelf, pytest.raises(StoreLimitError, match="fewer"):
         read(shelf, MadeUp(HOLDERS, most=0))
 
 
@@ -108,7 +108,7 @@ def test_several_processes_keep_the_same(
     tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...]
 ) -> None:
     """Each has a store of its own; one writes."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         assert read(shelf, MadeUp(HOLDERS), workers=2)[-1] == (8, 8)
         assert kept(shelf) == undisturbed
 
@@ -119,10 +119,10 @@ def test_a_fortnight_that_is_asked_for_at_once_is_kept_by_the_week(tmp_path: Pat
     report = replace(REPORT, days_at_once=14)
     settings = replace(SETTINGS, lookback_seconds=14 * 86400.0, fine_seconds=0.0)
     source = MadeUp(HOLDERS)
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         plan = plan_of([PlannedSource(report, DEVICES)], shelf.done, now, settings)
         assert [shard.grid.days for shard in plan.shards] == [1, 1, 14, 14]
-        harvest(plan, shelf, Reading(NoStore, {"rightsizer": (source, report)}))
+        fetch(plan, shelf, FetchTask(NoStore, {"rightsizer": (source, report)}))
         rows = shelf.holdings(FIRST_DAY, FIRST_DAY + 14, ["GPU-0"])
         assert [row.grid.days for row in rows] == [7, 7, 1]
         assert {
@@ -145,7 +145,7 @@ class AwayAt(MadeUp):
 
 def test_an_error_in_another_process_is_told_with_what_was_done_kept(tmp_path: Path) -> None:
     """As what it is: its message names the thing, the place and the remedy."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         with pytest.raises(StoreError, match="does not answer; start it"):
             read(shelf, AwayAt(HOLDERS), workers=2)
         days = {row[1] for row in kept(shelf)[2]}

@@ -11,21 +11,23 @@ import pytest
 from kept_estate import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.advice.rules import RULES
-from rightsizer.domain.finding import Case, Finding, FindingKind
-from rightsizer.domain.state import State
-from rightsizer.domain.workload import Workload, WorkloadClass
-from rightsizer.fleet.cases.batch import Order, batches_of
-from rightsizer.fleet.cases.estate_judging import spans_of
-from rightsizer.fleet.cases.estate_parts import EstateParts
-from rightsizer.fleet.cases.estate_view import view_of
-from rightsizer.fleet.cases.judging import BatchVerdicts, Judging, judge_estate
-from rightsizer.fleet.cases.measuring import Measuring
-from rightsizer.fleet.cases.roster import roster_of
-from rightsizer.fleet.kept.shelf import Shelf
-from rightsizer.fleet.reading.harvest import Reading, harvest
-from rightsizer.fleet.reading.plan import PlannedSource, plan_of
+from rightsizer.fleet.cache.day_cache import DayCache
+from rightsizer.fleet.cases.batch import BatchRequest, CaseMeasurement, batches_of
+from rightsizer.fleet.cases.evaluation import (
+    BatchEvaluation,
+    BatchVerdicts,
+    evaluate_batches,
+    spans_of,
+)
+from rightsizer.fleet.cases.occupancy import occupancy_of
+from rightsizer.fleet.cases.view_builder import BatchContribution, view_of
+from rightsizer.fleet.fetch import FetchTask, fetch
+from rightsizer.fleet.fetch_plan import PlannedSource, plan_of
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
+from rightsizer.model.finding import Case, Finding, FindingKind
+from rightsizer.model.state import State
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NOW = (FIRST_DAY + 3) * DAY + 2 * HOUR
 DEVICES = {
@@ -53,25 +55,25 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = [PlannedSource(report, tuple(DEVICES.values()))]
     source = MadeUp(HOLDERS, STATES)
     settings = FleetSettings(lookback_seconds=3 * 86400.0, samples_maximum=100_000)
-    with Shelf(path) as shelf:
+    with DayCache(path) as shelf:
         plan = plan_of(sources, shelf.done, NOW, settings)
-        harvest(plan, shelf, Reading(NoStore, {"rightsizer": (source, report)}))
+        fetch(plan, shelf, FetchTask(NoStore, {"rightsizer": (source, report)}))
     return path
 
 
-def order(path: Path) -> Order:
+def order(path: Path) -> BatchRequest:
     """The whole estate."""
-    with Shelf(path, read_only=True) as shelf:
+    with DayCache(path, read_only=True) as shelf:
         rows = shelf.holdings(FIRST_DAY, FIRST_DAY + 3)
-        roster = roster_of(DEVICES, rows, NOW, 10 * MINUTE)
-        return Order(roster, DEVICES, shelf.workloads(), FIRST_DAY, NOW)
+        roster = occupancy_of(DEVICES, rows, NOW, 10 * MINUTE)
+        return BatchRequest(roster, DEVICES, shelf.workloads(), FIRST_DAY, NOW)
 
 
 def judged(path: Path, workers: int = 1, **facts: object) -> BatchVerdicts:
     """All of it."""
     spans = (3 * DAY, DAY)
-    judging = Judging(path, spans=spans, **facts)  # type: ignore[arg-type]
-    return judge_estate(judging, order(path), workers)
+    judging = BatchEvaluation(path, spans=spans, **facts)  # type: ignore[arg-type]
+    return evaluate_batches(judging, order(path), workers)
 
 
 def test_planted_faults_are_found_and_nothing_else(path: Path) -> None:
@@ -159,16 +161,16 @@ def test_workloads_are_seen_by_the_hour(path: Path) -> None:
 
 def test_parts_of_no_batch_are_an_empty_estate() -> None:
     """An estate without devices has no pools, and nothing of it is known."""
-    view = view_of(EstateParts(), DAY, NOW)
+    view = view_of(BatchContribution(), DAY, NOW)
     assert (view.pools, view.workloads, view.coverage_ratio) == ((), (), 0.0)
     assert spans_of(()) == ()
 
 
 def test_who_is_asked_about_is_measured_beside_peers(path: Path) -> None:
     """And nobody where nobody is asked about."""
-    with Shelf(path, read_only=True) as shelf:
-        found = Measuring(shelf, order(path), [LLAMA.key, "slurm/gone"])(DAY)
+    with DayCache(path, read_only=True) as shelf:
+        found = CaseMeasurement(shelf, order(path), [LLAMA.key, "slurm/gone"])(DAY)
         assert set(found) == {LLAMA.key, TRAIN.key}
         assert found[LLAMA.key].gpus == 4.0
         assert found[LLAMA.key].waste_ratio == pytest.approx(1.0)
-        assert Measuring(shelf, order(path), ())(DAY) == {}
+        assert CaseMeasurement(shelf, order(path), ())(DAY) == {}

@@ -10,12 +10,12 @@ import pytest
 from cases import finding
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import Conduct
-from rightsizer.domain.finding import FindingKind
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.fleet.cases.estate_judging import judge_whole, spans_of
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.view import EstateView
+from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.fleet.cases.evaluation import evaluate_fleet, spans_of
+from rightsizer.fleet.model import FleetView
+from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
+from rightsizer.model.finding import FindingKind
+from rightsizer.model.units import Nanoseconds, nanoseconds
 
 LONG, SHORT = nanoseconds(3600.0), nanoseconds(600.0)
 KEY = "pool/h100"
@@ -27,21 +27,21 @@ class Threshold:
 
     on_ratio: float = 0.8
     minimum_known_seconds: float = 0.0
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
-def judge(view: EstateView, settings: Threshold, market: Market) -> tuple[Verdict, ...]:
+def judge(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:
     """Complain where much of the estate is known, abstain where nothing is."""
     del market
     usual = finding(workload=None, confidence=0.9)
     if view.coverage_ratio >= settings.on_ratio:
-        return (Verdict(KEY, usual),)
+        return (FleetVerdict(KEY, usual),)
     well = replace(usual, finding=FindingKind.OPTIMIZED)
     nothing = "nothing is known" if view.coverage_ratio == 0.0 else None
-    return (Verdict(KEY, replace(well, abstained=nothing)),)
+    return (FleetVerdict(KEY, replace(well, abstained=nothing)),)
 
 
-RULE = EstateRule("coverage", Threshold(), judge, lambda settings: settings.conduct)
+RULE = FleetRule("coverage", Threshold(), judge, lambda settings: settings.conduct)
 
 
 def judged(
@@ -49,10 +49,10 @@ def judged(
 ) -> Judgement:
     """The only judgement."""
 
-    def view(span: Nanoseconds) -> EstateView:
-        return EstateView(0, span, (), (), coverage_ratio=coverage[span])
+    def view(span: Nanoseconds) -> FleetView:
+        return FleetView(0, span, (), (), coverage_ratio=coverage[span])
 
-    (found,) = judge_whole(view, (RULE,), open_now)
+    (found,) = evaluate_fleet(view, (RULE,), open_now)
     return found
 
 
@@ -89,22 +89,22 @@ def test_recent_time_is_looked_at_only_where_it_matters() -> None:
 
 def test_too_little_that_is_known_opens_nothing() -> None:
     """Whatever it shows."""
-    rule = replace(RULE, settings=Threshold(conduct=Conduct(minimum_known_seconds=3500.0)))
-    view = EstateView(0, LONG, (), (), coverage_ratio=0.9)
-    (found,) = judge_whole(lambda _: view, (rule,))
+    rule = replace(RULE, settings=Threshold(conduct=OpeningPolicy(minimum_known_seconds=3500.0)))
+    view = FleetView(0, LONG, (), (), coverage_ratio=0.9)
+    (found,) = evaluate_fleet(lambda _: view, (rule,))
     assert (found.may_open, found.still_holds) == (False, True)
 
 
 def test_a_rule_that_raises_costs_its_own_verdicts_alone() -> None:
     """Where somebody is told; otherwise it raises."""
 
-    def fails(view: EstateView, settings: Threshold, market: Market) -> tuple[Verdict, ...]:
+    def fails(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:
         raise ZeroDivisionError("pools")
 
     broken = replace(RULE, name="broken", judge_with=fails)
-    view = EstateView(0, LONG, (), (), coverage_ratio=0.9)
+    view = FleetView(0, LONG, (), (), coverage_ratio=0.9)
     told: list[tuple[str, str, str]] = []
-    found: tuple[Judgement, ...] = judge_whole(
+    found: tuple[Judgement, ...] = evaluate_fleet(
         lambda _: view,
         (broken, RULE),
         failed=lambda rule, key, error: told.append((rule, key, str(error))),
@@ -112,7 +112,7 @@ def test_a_rule_that_raises_costs_its_own_verdicts_alone() -> None:
     assert told == [("broken", "", "pools")]
     assert [each.key for each in found] == [KEY]
     with pytest.raises(ZeroDivisionError):
-        judge_whole(lambda _: view, (broken,))
+        evaluate_fleet(lambda _: view, (broken,))
 
 
 def test_spans_are_those_of_the_conducts() -> None:

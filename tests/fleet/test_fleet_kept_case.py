@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from dataclasses import replace
 
 from cases import case, window
-from rightsizer.domain.finding import Case
-from rightsizer.domain.node import Node
-from rightsizer.domain.state import State
-from rightsizer.domain.window import Provisioning, Window
-from rightsizer.fleet.cases.kept_case import CaseSums, KeptCase
+from rightsizer.fleet.cases.case import CachedCase, CaseSums
+from rightsizer.model.finding import Case
+from rightsizer.model.node import Node
+from rightsizer.model.state import State
+from rightsizer.model.window import Provisioning, Window
 
 GIVEN = case([window({State.PRODUCTIVE: 1.0})])
 
@@ -19,7 +19,7 @@ class Counted:
     def __init__(self) -> None:
         self.windows, self.provisioning = 0, 0
         sums = CaseSums(self._windows, self._provisioning)
-        self.case = KeptCase(GIVEN.key, GIVEN.workload, GIVEN.devices, sums, None)
+        self.case = CachedCase(GIVEN.key, GIVEN.workload, GIVEN.devices, sums, None)
 
     def _windows(self) -> tuple[Window, ...]:
         self.windows += 1

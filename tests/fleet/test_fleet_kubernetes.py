@@ -6,20 +6,19 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, HOUR, NOW, EstatePast, Phase, gpu, stored
-from rightsizer.domain.pod_owner import owner_of_pod
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import Estate
-from rightsizer.fleet.kept.grid import DAY
+from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.kubernetes import KubernetesState
-from rightsizer.fleet.sources.kubernetes_owners import KubernetesOwners, workload_of
-from rightsizer.fleet.sources.kubernetes_series import Pod, Span
+from rightsizer.fleet.sources.kubernetes_pods import LookbackSpan, Pod, PodOwners, workload_of
+from rightsizer.model.pod_owner import owner_of_pod
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 pytestmark = pytest.mark.prometheus
 
-SPAN: Final = Span(NOW, DAY)
+SPAN: Final = LookbackSpan(NOW, DAY)
 OWNED: Final = {
     # Pod: what kube-state-metrics says of it, the workload's name, its class.
     "llm-7d4b9cf5f6-b2x4z": ("ReplicaSet", "llm-7d4b9cf5f6", "llm", WorkloadClass.SERVING),
@@ -107,7 +106,7 @@ def waits(past: EstatePast) -> None:
 
 
 @pytest.fixture(scope="module")
-def enriched(store: PrometheusStore) -> Estate:
+def enriched(store: PrometheusStore) -> FleetInventory:
     """The estate with all that Kubernetes knows."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
@@ -118,7 +117,7 @@ def enriched(store: PrometheusStore) -> Estate:
 def test_pods_belong_to_who_made_them(store: PrometheusStore, pod: str) -> None:
     """Through replica sets and jobs, however the series were scraped."""
     name = Pod("chat", pod)
-    owner = KubernetesOwners().of(store, [name], SPAN)[name]
+    owner = PodOwners().of(store, [name], SPAN)[name]
     assert (owner.name, owner.workload_class) == OWNED[pod][2:]
 
 
@@ -126,23 +125,23 @@ def test_pods_belong_to_who_made_them(store: PrometheusStore, pod: str) -> None:
 def test_keys_are_those_of_an_agent(store: PrometheusStore, pod: str) -> None:
     """Who knows the pod's name alone finds the same workload."""
     name = Pod("chat", pod)
-    known = workload_of(name, KubernetesOwners().of(store, [name], SPAN)[name])
+    known = workload_of(name, PodOwners().of(store, [name], SPAN)[name])
     assert known.key == workload_of(name, owner_of_pod(pod)).key
 
 
 def test_who_is_unknown_goes_by_name(store: PrometheusStore) -> None:
     """A pod that kube-state-metrics never saw."""
     name = Pod("other", "mistral-7d4b9cf5f6-b2x4z")
-    assert KubernetesOwners().of(store, [name], SPAN)[name].name == "mistral"
+    assert PodOwners().of(store, [name], SPAN)[name].name == "mistral"
 
 
-def test_nodes_are_in_pools(enriched: Estate) -> None:
+def test_nodes_are_in_pools(enriched: FleetInventory) -> None:
     """By a label of theirs, with a domain in their name or not; the others by their board."""
     pools = {each.node: each.pool for each in enriched.devices.values()}
     assert pools == {"node-0.example.org": "large", "node-1.example.org": "H100-SXM5-80GB"}
 
 
-def test_its_nodes_are_its_own(enriched: Estate) -> None:
+def test_its_nodes_are_its_own(enriched: FleetInventory) -> None:
     """Whoever works there, or nobody; of the others it does not know who hands them out."""
     schedulers = {each.node: each.scheduler for each in enriched.devices.values()}
     assert schedulers == {
@@ -151,13 +150,13 @@ def test_its_nodes_are_its_own(enriched: Estate) -> None:
     }
 
 
-def test_teams_answer_for_workloads(enriched: Estate) -> None:
+def test_teams_answer_for_workloads(enriched: FleetInventory) -> None:
     """The pod's own label goes before its namespace's."""
     assert enriched.teams["kubernetes:chat/llama-2"] == "apes"
     assert enriched.teams["kubernetes:chat/llm"] == "talkers"
 
 
-def test_pods_that_wait_are_counted_once(enriched: Estate) -> None:
+def test_pods_that_wait_are_counted_once(enriched: FleetInventory) -> None:
     """Two pods of one workload, told of by two replicas; an instance is a part of a GPU."""
     (waiting,) = enriched.waiting
     assert waiting.key == "kubernetes:chat/wait"

@@ -5,15 +5,14 @@ from collections.abc import Callable, Mapping, Sequence
 from cases import case, window
 from kept_estate import FIRST_DAY, estate_device
 from readings import DAY
-from rightsizer.domain.finding import Case
-from rightsizer.domain.node import Node
-from rightsizer.domain.state import State
-from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.fleet.cases.batch import Order, batches_of
-from rightsizer.fleet.cases.neighbors import Neighbors, Resident
-from rightsizer.fleet.cases.roster import Roster
-from rightsizer.fleet.kept.grid import FINE_STEP, Grid
-from rightsizer.fleet.kept.shelf import HeldRow
+from rightsizer.fleet.cache.day_cache import HoldingRow
+from rightsizer.fleet.cache.grid import FINE_STEP, Grid
+from rightsizer.fleet.cases.batch import BatchRequest, batches_of
+from rightsizer.fleet.cases.occupancy import NodeNeighbors, NodeResident, Occupancy
+from rightsizer.model.finding import Case
+from rightsizer.model.node import Node
+from rightsizer.model.state import State
+from rightsizer.model.workload import Workload, WorkloadKind
 
 GRID = Grid(FIRST_DAY, FINE_STEP)
 DEVICES = {each.device.uuid: each for each in map(estate_device, range(16))}
@@ -27,15 +26,15 @@ def held(name: str, *numbers: int) -> Case:
     return case([window({State.PRODUCTIVE: 1.0})] * len(numbers), workload, devices)
 
 
-def row(number: int, name: str, last: int = 287, share: float = 1.0) -> HeldRow:
+def row(number: int, name: str, last: int = 287, share: float = 1.0) -> HoldingRow:
     """Who held a GPU from the beginning of the day on."""
-    return HeldRow(UUIDS[number], "rightsizer", GRID, name, 0, last, share)
+    return HoldingRow(UUIDS[number], "rightsizer", GRID, name, 0, last, share)
 
 
-def nodes(given: Sequence[Case], rows: Callable[[str], Sequence[HeldRow]]) -> Mapping[str, Node]:
+def nodes(given: Sequence[Case], rows: Callable[[str], Sequence[HoldingRow]]) -> Mapping[str, Node]:
     """The nodes of cases, by their keys."""
-    residents = [Resident(each.key, each.workload, each.devices) for each in given]
-    return Neighbors(residents, DEVICES, rows).nodes({each.key: each for each in given})
+    residents = [NodeResident(each.key, each.workload, each.devices) for each in given]
+    return NodeNeighbors(residents, DEVICES, rows).nodes({each.key: each for each in given})
 
 
 def test_neighbors_are_those_of_the_same_node() -> None:
@@ -71,7 +70,7 @@ def test_a_batch_has_all_neighbors() -> None:
     """Whatever their names are, and however full the batch is."""
     present = {f"{number % 2}-{number}": (UUIDS[number],) for number in range(16)}
     ever = {key: (row(int(key[2:]), key),) for key in present}
-    order = Order(Roster(present, ever), DEVICES, {}, FIRST_DAY, (FIRST_DAY + 1) * DAY)
+    order = BatchRequest(Occupancy(present, ever), DEVICES, {}, FIRST_DAY, (FIRST_DAY + 1) * DAY)
     batches = list(batches_of(order, devices=3))
     nodes = [{DEVICES[present[key][0]].node for key in each.keys} for each in batches]
     assert nodes == [{"node-0"}, {"node-1"}]

@@ -7,10 +7,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.fleet.pools.defragmentation import Resident, is_fragmented, room_for
-from rightsizer.fleet.pools.mig_packing import Tenant, slice_up
-from rightsizer.fleet.pools.packing import HourlyLoad, PackingLimits, pack
-from rightsizer.sizing.slices import Need
+from rightsizer.fleet.pools.bin_packing import HourlyLoad, PackingLimits, pack
+from rightsizer.fleet.pools.reclaim import MovableResident, is_fragmented, room_for
+from rightsizer.fleet.pools.sharing import Tenant, slice_up
+from rightsizer.sizing.mig import SliceNeed
 
 LIMITS = PackingLimits()
 HOURS = 6
@@ -107,7 +107,8 @@ def test_slices_never_take_more_than_a_gpu_has(
 ) -> None:
     """Sevenths of the compute, eighths of the memory, and as many of a kind as there may be."""
     tenants = [
-        Tenant(f"w{at}", Need(compute, memory, 0.0)) for at, (compute, memory) in enumerate(needs)
+        Tenant(f"w{at}", SliceNeed(compute, memory, 0.0))
+        for at, (compute, memory) in enumerate(needs)
     ]
     found = slice_up(tenants, board)  # type: ignore[arg-type] # A board.
     profiles = {each.name: each for each in board.mig_profiles}  # type: ignore[attr-defined]
@@ -127,7 +128,7 @@ def test_slices_never_take_more_than_a_gpu_has(
 def test_seven_small_slices_fill_a_gpu() -> None:
     """The catalogue's rounded sevenths still sum to one GPU."""
     board = built_in().boards["H100-SXM5-80GB"]
-    tenants = [Tenant(f"w{at}", Need(0.1, 0.1, 0.05)) for at in range(8)]
+    tenants = [Tenant(f"w{at}", SliceNeed(0.1, 0.1, 0.05)) for at in range(8)]
     (gpu,) = slice_up(tenants, board)
     assert [profile for _, profile in gpu.slices] == ["1g.10gb"] * 7
 
@@ -135,16 +136,16 @@ def test_seven_small_slices_fill_a_gpu() -> None:
 def test_nothing_that_talks_over_nvlink_is_cut() -> None:
     """There is no NVLink inside MIG."""
     board = built_in().boards["H100-SXM5-80GB"]
-    tenants = [Tenant(f"w{at}", Need(0.1, 0.1, 0.05, uses_nvlink=True)) for at in range(2)]
+    tenants = [Tenant(f"w{at}", SliceNeed(0.1, 0.1, 0.05, uses_nvlink=True)) for at in range(2)]
     assert slice_up(tenants, board) == ()
 
 
 def test_the_fewest_moves_make_room() -> None:
     """One piece of two is moved rather than two of one."""
     residents = {
-        "a": [Resident(1, "a1"), Resident(1, "a2")],
-        "b": [Resident(2, "b1")],
-        "c": [Resident(6, "c1")],
+        "a": [MovableResident(1, "a1"), MovableResident(1, "a2")],
+        "b": [MovableResident(2, "b1")],
+        "c": [MovableResident(6, "c1")],
     }
     found = room_for(4, {"a": 2, "b": 2, "c": 2}, residents)
     assert found is not None
@@ -154,7 +155,7 @@ def test_the_fewest_moves_make_room() -> None:
 
 def test_what_has_nowhere_to_go_is_not_moved() -> None:
     """All that is on the nodes is larger than any hole."""
-    residents = {"a": [Resident(4, "a1")], "b": [Resident(4, "b1")]}
+    residents = {"a": [MovableResident(4, "a1")], "b": [MovableResident(4, "b1")]}
     assert room_for(4, {"a": 2, "b": 2}, residents) is None
     assert room_for(4, {"a": 2, "b": 2}, {}) is None
 
@@ -168,9 +169,9 @@ def test_moves_leave_room_and_overfill_nobody(
     free: dict[str, int], placed: list[tuple[str, int]], wanted: int
 ) -> None:
     """After them the node has what is wanted, and no other less than nothing."""
-    residents: dict[str, list[Resident]] = {}
+    residents: dict[str, list[MovableResident]] = {}
     for at, (node, gpus) in enumerate(placed):
-        residents.setdefault(node, []).append(Resident(gpus, f"w{at}"))
+        residents.setdefault(node, []).append(MovableResident(gpus, f"w{at}"))
     if not is_fragmented(free, wanted):
         return
     found = room_for(wanted, free, residents)

@@ -7,11 +7,11 @@ from typing import Final
 import pytest
 
 from prometheus_server import prometheus_server, scrape_config
-from rightsizer.domain.advice import AdviceState
+from rightsizer.fleet.ledger_recovery import scraped_last
 from rightsizer.fleet.prometheus.client import PrometheusStore
-from rightsizer.fleet.reading.remembered import scraped_last
 from rightsizer.fleet.settings import StoreSettings
-from rightsizer.telemetry.simulated.source import DEFAULT_START
+from rightsizer.model.advice import AdviceState
+from rightsizer.simulator.source import DEFAULT_START
 from victoria_server import victoria_server
 
 pytestmark = pytest.mark.prometheus

@@ -7,15 +7,15 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition, Resource
-from rightsizer.fleet.estate import Day
-from rightsizer.fleet.kept.column import Column
-from rightsizer.fleet.kept.grid import DAY
+from rightsizer.fleet.cache.day_frame import DayColumn
+from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.model import FleetDay
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.sources.kubernetes_series import Pod
+from rightsizer.fleet.sources.kubernetes_pods import Pod
 from rightsizer.fleet.sources.serving import ServingMetrics
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition, Resource
 
 pytestmark = pytest.mark.prometheus
 
@@ -63,7 +63,7 @@ def store() -> Iterator[PrometheusStore]:
 
 
 @pytest.fixture(scope="module")
-def day(store: PrometheusStore) -> Day:
+def day(store: PrometheusStore) -> FleetDay:
     """What the source makes of it."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
@@ -86,27 +86,27 @@ def test_a_label_tells_what_waits() -> None:
     assert found.keys() == {Signal.REQUESTS_WAITING, Signal.REQUESTS_RUNNING}
 
 
-def hours(day: Day, number: int, column: Column) -> float:
+def hours(day: FleetDay, number: int, column: DayColumn) -> float:
     """Hours in a column, none where it is not there."""
     return sum(day.tracks[gpu(number)].columns.get(column, ())) / 3600
 
 
 @pytest.mark.parametrize("number", range(len(ENGINES)), ids=[each[0] for each in ENGINES])
-def test_pressure_is_where_requests_wait(day: Day, number: int) -> None:
+def test_pressure_is_where_requests_wait(day: FleetDay, number: int) -> None:
     """While the device is full, and its engine's users wait for it."""
-    pressed = hours(day, number, Column.pressed(Resource.COMPUTE))
+    pressed = hours(day, number, DayColumn.pressed(Resource.COMPUTE))
     assert pressed == pytest.approx(ENGINES[number][2], abs=0.1)
 
 
-def test_a_device_at_rest_is_not_short(day: Day) -> None:
+def test_a_device_at_rest_is_not_short(day: FleetDay) -> None:
     """Whatever queues, it is not for this."""
-    assert hours(day, len(ENGINES), Column.pressed(Resource.COMPUTE)) == 0
+    assert hours(day, len(ENGINES), DayColumn.pressed(Resource.COMPUTE)) == 0
 
 
-def test_memory_that_an_engine_takes_says_nothing(day: Day) -> None:
+def test_memory_that_an_engine_takes_says_nothing(day: FleetDay) -> None:
     """Engines take all of it at the start."""
-    assert hours(day, 0, Column.condition(Condition.NEAR_OUT_OF_MEMORY)) == 0
-    assert hours(day, 0, Column.pressed(Resource.MEMORY)) == 0
+    assert hours(day, 0, DayColumn.condition(Condition.NEAR_OUT_OF_MEMORY)) == 0
+    assert hours(day, 0, DayColumn.pressed(Resource.MEMORY)) == 0
 
 
 def test_the_probe_finds_engines(store: PrometheusStore) -> None:

@@ -6,12 +6,12 @@ import pytest
 
 from kept_estate import FIRST_DAY, track
 from readings import workload
-from rightsizer.domain.errors import HistoryError
-from rightsizer.fleet.estate import Day, Held
-from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.kept.shelf import Done, PackedDay, Shelf
-from rightsizer.fleet.kept.track import Track
-from rightsizer.fleet.kept.track_form import encode
+from rightsizer.fleet.cache.day_cache import DayCache, FetchedDay, PackedDay
+from rightsizer.fleet.cache.day_codec import encode
+from rightsizer.fleet.cache.day_frame import SubjectDay
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.model import DeviceHolding, FleetDay
+from rightsizer.model.errors import HistoryError
 
 JOB = workload("job")
 UUIDS = ("GPU-0", "GPU-1")
@@ -27,16 +27,16 @@ def day_of(
         grid,
         UUIDS,
         grid.end,
-        Day(
+        FleetDay(
             {f"GPU-{each}": track(each, number, step) for each in (0, 1)},
-            {"GPU-0": (Held(JOB, 0, grid.count // 2 - 1, 0.5),)},
+            {"GPU-0": (DeviceHolding(JOB, 0, grid.count // 2 - 1, 0.5),)},
         ),
     )
 
 
 def test_a_day_comes_back_with_who_held_it(tmp_path: Path) -> None:
     """Tracks, holdings, workloads and the mark that it was read."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of())
         found = shelf.sheets(UUIDS, FIRST_DAY, FIRST_DAY)
         (row,) = shelf.holdings(FIRST_DAY, FIRST_DAY)
@@ -49,12 +49,12 @@ def test_a_day_comes_back_with_who_held_it(tmp_path: Path) -> None:
         assert shelf.workloads() == {JOB.key: JOB}
         until = Grid(FIRST_DAY, COARSE_STEP).end
         done = shelf.done("rightsizer", [FIRST_DAY])
-        assert done == {(FIRST_DAY, uuid): Done(COARSE_STEP, until) for uuid in UUIDS}
+        assert done == {(FIRST_DAY, uuid): FetchedDay(COARSE_STEP, until) for uuid in UUIDS}
 
 
 def test_a_day_that_is_kept_again_takes_the_place_of_the_first(tmp_path: Path) -> None:
     """Nothing is there twice, whichever step it was read by."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of())
         shelf.put(day_of(step=FINE_STEP))
         (kept,) = shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
@@ -64,7 +64,7 @@ def test_a_day_that_is_kept_again_takes_the_place_of_the_first(tmp_path: Path) -
 
 def test_a_day_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
     """Neither its tracks nor its mark."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of())
         broken = day_of(step=FINE_STEP)
         half = PackedDay(
@@ -84,20 +84,20 @@ def test_a_day_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> N
 
 def test_others_look_on_while_one_writes(tmp_path: Path) -> None:
     """A reader sees what was kept meanwhile; a second writer is refused."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of())
-        with Shelf(tmp_path / "fleet.db", read_only=True) as reader:
+        with DayCache(tmp_path / "fleet.db", read_only=True) as reader:
             shelf.put(day_of(FIRST_DAY + 1))
             assert len(reader.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]) == 2
         with pytest.raises(HistoryError):
-            Shelf(tmp_path / "fleet.db")
+            DayCache(tmp_path / "fleet.db")
 
 
 def test_a_broken_file_is_set_aside(tmp_path: Path) -> None:
     """All can be read anew, so that work goes on with an empty one."""
     path = tmp_path / "fleet.db"
     path.write_bytes(b"no database " * 1000)
-    with Shelf(path) as shelf:
+    with DayCache(path) as shelf:
         assert shelf.database.set_aside is not None
         shelf.put(day_of())
         assert shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY)
@@ -105,7 +105,7 @@ def test_a_broken_file_is_set_aside(tmp_path: Path) -> None:
 
 def test_a_row_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     """What it told counts as unknown; the other days stay."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of())
         shelf.put(day_of(FIRST_DAY + 1))
         with shelf.database.transaction() as connection:
@@ -120,8 +120,10 @@ def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
     columns = {
         column: values * 3 for column, values in track(0, FIRST_DAY, COARSE_STEP).columns.items()
     }
-    told = Day({"GPU-0": Track("GPU-0", grid, columns)}, {"GPU-0": (Held(JOB, 30, 71),)})
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    told = FleetDay(
+        {"GPU-0": SubjectDay("GPU-0", grid, columns)}, {"GPU-0": (DeviceHolding(JOB, 30, 71),)}
+    )
+    with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of(FIRST_DAY + 1))
         shelf.put(PackedDay.of("rightsizer", grid, ("GPU-0",), grid.end, told))
         for day in range(FIRST_DAY, FIRST_DAY + 3):
@@ -139,7 +141,7 @@ def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
 
 def test_what_is_old_is_forgotten(tmp_path: Path) -> None:
     """With its marks, its holders, and the workloads that nobody names any more."""
-    with Shelf(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of())
         assert shelf.forget(FIRST_DAY + 1) == 2
         assert not shelf.sheets(UUIDS, FIRST_DAY, FIRST_DAY)

@@ -9,23 +9,22 @@ from hypothesis import strategies as st
 
 from kept_estate import FIRST_DAY, track
 from readings import DAY, HOUR, MINUTE
-from rightsizer.domain.state import State
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.fleet.kept.day_demands import DemandSettings
-from rightsizer.fleet.kept.days import DayOfSubject, Days
-from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP
-from rightsizer.fleet.kept.sheet import Sheet
-from rightsizer.fleet.prometheus.use import StoreUse
-from rightsizer.fleet.sources.density import seconds_by_day
-from rightsizer.fleet.store import Sampled
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP
+from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.settings import DemandSettings
+from rightsizer.fleet.sources.series import seconds_by_day
+from rightsizer.fleet.store import SampledSeries, StoreUse
+from rightsizer.model.state import State
+from rightsizer.model.units import Nanoseconds
 
 NOON = FIRST_DAY * DAY + 12 * HOUR
 
 
-def days(step: Nanoseconds) -> Days:
+def days(step: Nanoseconds) -> SubjectDays:
     """A day of a GPU that idles."""
-    sheet = Sheet.of(track(0, FIRST_DAY, step, state=State.IDLE_HELD))
-    return Days([DayOfSubject(sheet, DemandSettings())])
+    sheet = DayFrame.of(track(0, FIRST_DAY, step, state=State.IDLE_HELD))
+    return SubjectDays([SummedDay(sheet, DemandSettings())])
 
 
 @pytest.mark.parametrize(
@@ -70,14 +69,14 @@ class Counted:
 
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
-    ) -> Sequence[Sampled]:
+    ) -> Sequence[SampledSeries]:
         """Samples in the hour before each time."""
         assert promql == "max(count_over_time(up[3600s]))"
         times = list(range(start, end + 1, step))
         counts = array("d", [60.0 if time - HOUR >= self.since else 12.0 for time in times])
-        return [Sampled({}, times, counts)]
+        return [SampledSeries({}, times, counts)]
 
-    def instant(self, promql: str, time: Nanoseconds) -> Sequence[Sampled]:
+    def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
         """Nothing."""
         del promql, time
         return []

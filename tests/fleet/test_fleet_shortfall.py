@@ -6,13 +6,12 @@ import pytest
 
 from estate_views import pool, steady, view, work
 from readings import GIBIBYTE
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import Waiting
-from rightsizer.fleet.pools.brokerage import broker
-from rightsizer.fleet.view import PoolView
+from rightsizer.fleet.model import FleetPool, WaitingWork
+from rightsizer.fleet.pools.placement import place_waiting
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 
-def a_pool(name: str, free: int, gibibytes: float = 80) -> PoolView:
+def a_pool(name: str, free: int, gibibytes: float = 80) -> FleetPool:
     """Two nodes of eight GPUs, of which some are free on the first."""
     found = pool(name, steady(1.0), nodes=2, free={f"{name}-0": free})
     devices = tuple(
@@ -26,8 +25,11 @@ def test_a_pool_without_work_is_its_scheduler_s_too() -> None:
     """Nodes that Kubernetes tells of are not for a Slurm queue, though nobody is there yet."""
     empty = a_pool("empty", 4)
     devices = tuple(replace(each, scheduler=WorkloadKind.KUBERNETES) for each in empty.devices)
-    waiting = [Waiting("jobs", "jobs", 4.0, 9.0, 1.0), Waiting("w", "", 1.0, 1.0, 1.0, "web")]
-    queue, pod = broker(view([replace(empty, devices=devices)], waiting=waiting), [])
+    waiting = [
+        WaitingWork("jobs", "jobs", 4.0, 9.0, 1.0),
+        WaitingWork("w", "", 1.0, 1.0, 1.0, "web"),
+    ]
+    queue, pod = place_waiting(view([replace(empty, devices=devices)], waiting=waiting), [])
 
     assert (queue.now_gpus, queue.why_left) == (0.0, "1 pool is another scheduler's.")
     assert pod.now_gpus == 1.0
@@ -36,27 +38,27 @@ def test_a_pool_without_work_is_its_scheduler_s_too() -> None:
 @pytest.mark.parametrize(
     ("waiting", "why"),
     [
-        (Waiting("w", "own", 1.0, gpus_each=1.0), ""),
+        (WaitingWork("w", "own", 1.0, gpus_each=1.0), ""),
         (
-            Waiting("w", "own", 8.0, gpus_each=4.0),
+            WaitingWork("w", "own", 8.0, gpus_each=4.0),
             (
                 "no node of own has 4 GPUs left, free or after any advice or move; "
                 "2 pools have not the 80 GiB a GPU that it needs; 1 pool is another scheduler's."
             ),
         ),
         (
-            Waiting("w", "own", 4.0),
+            WaitingWork("w", "own", 4.0),
             (
                 "no node of own has 4 GPUs left, free or after any advice or move; "
                 "2 pools have not the 80 GiB a GPU that it needs; 1 pool is another scheduler's."
             ),
         ),
         (
-            Waiting("w", "", 16.0, gpus_each=16.0, namespace="web"),
+            WaitingWork("w", "", 16.0, gpus_each=16.0, namespace="web"),
             "3 pools have no node of 16 GPUs; 1 pool is another scheduler's.",
         ),
         (
-            Waiting("w", "", 9.0, gpus_each=1 / 7, namespace="web"),
+            WaitingWork("w", "", 9.0, gpus_each=1 / 7, namespace="web"),
             (
                 "no node of s, t, own has 0.1429 GPUs left, free or after any advice or move; "
                 "1 pool is another scheduler's."
@@ -65,7 +67,7 @@ def test_a_pool_without_work_is_its_scheduler_s_too() -> None:
     ],
     ids=["served", "full", "of unknown parts", "too large", "of small parts"],
 )
-def test_what_nothing_could_give_has_its_reasons(waiting: Waiting, why: str) -> None:
+def test_what_nothing_could_give_has_its_reasons(waiting: WaitingWork, why: str) -> None:
     """Of each pool the first: whose it is, what its GPUs and nodes are, or that it is full."""
     own = a_pool("own", 3)
     small = [a_pool(name, 1, 24) for name in "st"]
@@ -74,7 +76,7 @@ def test_what_nothing_could_give_has_its_reasons(waiting: Waiting, why: str) -> 
         work("api", "own", {"own-1": 8}),
         work("job", "jobs", {"jobs-1": 8}, WorkloadClass.BATCH, kind=WorkloadKind.SLURM),
     ]
-    (found,) = broker(view([own, *small, jobs], workloads, [waiting]), [])
+    (found,) = place_waiting(view([own, *small, jobs], workloads, [waiting]), [])
 
     assert found.why_left == why
     assert bool(found.left_gpus) is bool(why)
@@ -82,6 +84,6 @@ def test_what_nothing_could_give_has_its_reasons(waiting: Waiting, why: str) -> 
 
 def test_without_a_pool_there_is_nothing_to_say() -> None:
     """An estate whose GPUs have all gone."""
-    (found,) = broker(view([], waiting=[Waiting("w", "", 1.0)]), [])
+    (found,) = place_waiting(view([], waiting=[WaitingWork("w", "", 1.0)]), [])
 
     assert found.why_left == "No pool is known."

@@ -10,48 +10,52 @@ from hypothesis import strategies as st
 
 from kept_estate import FIRST_DAY, track, tracks
 from readings import DAY, HOUR
-from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure, Series
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Window
-from rightsizer.fleet.kept.column import Column
-from rightsizer.fleet.kept.day_blocks import blocks_of
-from rightsizer.fleet.kept.day_demands import DemandSettings
-from rightsizer.fleet.kept.days import DayOfSubject, Days
-from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.kept.kept_days import rows_of, sheets_of
-from rightsizer.fleet.kept.sheet import Sheet
-from rightsizer.fleet.kept.shelf import HeldRow, KeptSheet
-from rightsizer.fleet.kept.single_days import are_aligned, rows_by_day, sheets_by_day
-from rightsizer.fleet.kept.track_form import pack, unpack
+from rightsizer.fleet.cache.blocks import blocks_of
+from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
+from rightsizer.fleet.cache.day_codec import pack, unpack
+from rightsizer.fleet.cache.day_frame import DayColumn, DayFrame
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.cache.merged_days import (
+    are_aligned,
+    frames_by_day,
+    merged_frames,
+    merged_holdings,
+    rows_by_day,
+)
+from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.settings import DemandSettings
+from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Window
 
 BUSY = (0.2, 0.9, 0.5)
 
 
-def single(number: int) -> Sheet:
+def single(number: int) -> DayFrame:
     """A day as it is kept: unlike the others, and half of it unknown."""
     states = (State.PRODUCTIVE, State.IDLE_HELD, State.HIDDEN_STALL)
     parts = [1.0] * 24 if number != 1 else [1.0] * 10 + [0.0] * 9 + [0.5] * 5
     one = track(0, FIRST_DAY + number, state=states[number], busy=BUSY[number], known=parts)
-    return unpack(one.grid, pack(Sheet.of(one)))
+    return unpack(one.grid, pack(DayFrame.of(one)))
 
 
-def at_once(days: Sequence[Sheet]) -> Sheet:
+def at_once(days: Sequence[DayFrame]) -> DayFrame:
     """The same days as one sheet."""
     first, count = days[0], days[0].grid.count
     values = array("f")
     for place in range(0, len(first.values), count):
         for day in days:
             values += day.values[place : place + count]
-    return Sheet(Grid(first.grid.day, first.grid.step, len(days)), first.layout, values)
+    return DayFrame(Grid(first.grid.day, first.grid.step, len(days)), first.layout, values)
 
 
 DAYS = [single(number) for number in range(3)]
 
 
-def days_of(sheets: Sequence[Sheet]) -> Days:
+def days_of(sheets: Sequence[DayFrame]) -> SubjectDays:
     """As cases have them."""
-    return Days([DayOfSubject(sheet, DemandSettings()) for sheet in sheets])
+    return SubjectDays([SummedDay(sheet, DemandSettings()) for sheet in sheets])
 
 
 def plain(window: Window) -> tuple[object, ...]:
@@ -83,21 +87,23 @@ def test_any_span_is_answered_alike(first: int, hours: int) -> None:
 def test_days_at_once_come_apart_again() -> None:
     """The same numbers, and of a distribution the part of the time that is known."""
     joined = at_once(DAYS)
-    told = Sheet(joined.grid, joined.layout, joined.values, {Resource.COMPUTE: Histogram({9: 8.0})})
-    found = sheets_by_day([told])
+    told = DayFrame(
+        joined.grid, joined.layout, joined.values, {Resource.COMPUTE: Histogram({9: 8.0})}
+    )
+    found = frames_by_day([told])
     assert [each.grid for each in found] == [each.grid for each in DAYS]
     assert [each.values.tobytes() for each in found] == [each.values.tobytes() for each in DAYS]
     parts = [each.demands[Resource.COMPUTE].total for each in found]
     assert sum(parts) == pytest.approx(8.0)
     assert parts[1] == pytest.approx(parts[0] * 12.5 / 24)
-    assert sheets_by_day(found) == found
+    assert frames_by_day(found) == found
 
 
 @given(st.integers(0, 71), st.integers(0, 71))
 def test_holdings_end_with_their_day_and_go_on(one: int, other: int) -> None:
     """All of their stretches, each once."""
     first, last = min(one, other), max(one, other)
-    row = HeldRow("GPU-0", "a", Grid(FIRST_DAY, COARSE_STEP, 3), "job", first, last, 0.5)
+    row = HoldingRow("GPU-0", "a", Grid(FIRST_DAY, COARSE_STEP, 3), "job", first, last, 0.5)
     found = rows_by_day([row])
     assert [each.grid.days for each in found] == [1] * len(found)
     assert (found[0].start, found[-1].end) == (row.start, row.end)
@@ -114,29 +120,29 @@ def test_days_are_aligned_where_none_is_told_of_in_two_ways() -> None:
 
 def test_sources_that_tell_of_other_days_at_once_meet_day_by_day() -> None:
     """The first that knows a day is believed, of sheets as of holders."""
-    kept = [KeptSheet("a", DAYS[1]), KeptSheet("b", at_once(DAYS))]
-    found = sheets_of(kept, ("a", "b"))
+    kept = [CachedFrame("a", DAYS[1]), CachedFrame("b", at_once(DAYS))]
+    found = merged_frames(kept, ("a", "b"))
     assert [sheet.grid for sheet in found] == [day.grid for day in DAYS]
-    assert sheets_of(kept[1:], ("a", "b")) == [kept[1].sheet]
+    assert merged_frames(kept[1:], ("a", "b")) == [kept[1].sheet]
     rows = [
-        HeldRow("GPU-0", "a", DAYS[1].grid, "mine", 0, 23, 1.0),
-        HeldRow("GPU-0", "b", Grid(FIRST_DAY, COARSE_STEP, 3), "other", 0, 71, 1.0),
+        HoldingRow("GPU-0", "a", DAYS[1].grid, "mine", 0, 23, 1.0),
+        HoldingRow("GPU-0", "b", Grid(FIRST_DAY, COARSE_STEP, 3), "other", 0, 71, 1.0),
     ]
-    assert [row.workload for row in rows_of(rows, ("a", "b"))] == ["other", "mine", "other"]
-    assert rows_of(rows[1:], ("a", "b")) == rows[1:]
+    assert [row.workload for row in merged_holdings(rows, ("a", "b"))] == ["other", "mine", "other"]
+    assert merged_holdings(rows[1:], ("a", "b")) == rows[1:]
 
 
 @st.composite
-def kept(draw: st.DrawFn) -> Days:
+def kept(draw: st.DrawFn) -> SubjectDays:
     """A day or two by the hour, and perhaps one by five minutes, with any gaps."""
-    found = [Sheet.of(draw(tracks())) for _ in range(draw(st.integers(1, 2)))]
+    found = [DayFrame.of(draw(tracks())) for _ in range(draw(st.integers(1, 2)))]
     gap = draw(st.integers(0, 287))
     if draw(st.booleans()):
         known = [1.0] * gap + [0.0] * (288 - gap)
-        found.append(Sheet.of(track(0, FIRST_DAY, FINE_STEP, known=known)))
+        found.append(DayFrame.of(track(0, FIRST_DAY, FINE_STEP, known=known)))
     return days_of(
         [
-            Sheet(Grid(FIRST_DAY + place, sheet.grid.step), sheet.layout, sheet.values)
+            DayFrame(Grid(FIRST_DAY + place, sheet.grid.step), sheet.layout, sheet.values)
             for place, sheet in enumerate(found)
         ]
     )
@@ -145,7 +151,7 @@ def kept(draw: st.DrawFn) -> Days:
 @given(kept(), st.sampled_from(Measure), st.integers(-12, 900), st.integers(1, 900))
 @settings(max_examples=40, deadline=None)
 def test_blocks_that_are_made_when_asked_for_are_those_that_are_packed(
-    days: Days, measure: Measure, first: int, count: int
+    days: SubjectDays, measure: Measure, first: int, count: int
 ) -> None:
     """Each measure by columns, and the bytes of all."""
     start = FIRST_DAY * DAY + first * BLOCK_SPAN
@@ -168,4 +174,4 @@ def test_columns_of_whole_days_take_no_numbers() -> None:
     """A fortnight of blocks by the hour has its times as a range."""
     series = days_of([DAYS[0]]).blocks(0, 2**62).series(Measure.BUSY)
     assert isinstance(series.numbers, range)
-    assert Column.mean(Measure.BUSY) in DAYS[0].layout.columns
+    assert DayColumn.mean(Measure.BUSY) in DAYS[0].layout.columns

@@ -5,12 +5,12 @@ from collections.abc import Iterator
 import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
-from rightsizer.domain.workload import WorkloadKind
-from rightsizer.fleet.estate import Estate
-from rightsizer.fleet.kept.grid import DAY
+from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.slurm import SlurmState
+from rightsizer.model.workload import WorkloadKind
 
 pytestmark = pytest.mark.prometheus
 
@@ -44,26 +44,26 @@ def store() -> Iterator[PrometheusStore]:
 
 
 @pytest.fixture(scope="module")
-def enriched(store: PrometheusStore) -> Estate:
+def enriched(store: PrometheusStore) -> FleetInventory:
     """The estate with all that Slurm knows."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
     return SlurmState().enrich(store, source.estate(store, report, NOW, DAY), NOW, DAY)
 
 
-def test_jobs_have_names_and_teams(enriched: Estate) -> None:
+def test_jobs_have_names_and_teams(enriched: FleetInventory) -> None:
     """What several exporters know of one job comes together; the user where no account is."""
     assert enriched.workloads["slurm:4711"].name == "lattice"
     assert enriched.teams == {"slurm:4711": "physics", "slurm:4712": "eve"}
 
 
-def test_a_partition_is_a_pool(enriched: Estate) -> None:
+def test_a_partition_is_a_pool(enriched: FleetInventory) -> None:
     """Of the nodes that are in it, which nobody else hands out."""
     found = {(each.pool, each.scheduler) for each in enriched.devices.values()}
     assert found == {("gpu", WorkloadKind.SLURM)}
 
 
-def test_jobs_wait_by_partition(enriched: Estate) -> None:
+def test_jobs_wait_by_partition(enriched: FleetInventory) -> None:
     """Each job is a GPU at least; a queue that is scraped twice is one queue."""
     (waiting,) = enriched.waiting
     assert (waiting.key, waiting.pool, waiting.gpus) == ("gpu", "gpu", 3)

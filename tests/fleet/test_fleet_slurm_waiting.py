@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.estate import Waiting
-from rightsizer.fleet.kept.grid import DAY
+from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.model import WaitingWork
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.slurm import SlurmState
@@ -105,7 +105,7 @@ def told(*by: Callable[[EstatePast], None]) -> Iterator[PrometheusStore]:
         yield store
 
 
-def waiting(store: PrometheusStore) -> tuple[Waiting, ...]:
+def waiting(store: PrometheusStore) -> tuple[WaitingWork, ...]:
     """What waits now."""
     source = DcgmExporterSource()
     estate = source.estate(store, source.probe(store, NOW, DAY), NOW, DAY)
@@ -116,7 +116,7 @@ def waiting(store: PrometheusStore) -> tuple[Waiting, ...]:
 def test_what_a_free_gpu_would_start_waits(exporter: Callable[[EstatePast], None]) -> None:
     """Five jobs: neither what is held or comes later, nor what wants no GPU."""
     with told(exporter) as store:
-        assert waiting(store) == (Waiting("gpu", "gpu", 5.0),)
+        assert waiting(store) == (WaitingWork("gpu", "gpu", 5.0),)
         assert "How many jobs wait is known by partition." in SlurmState().probe(store, NOW).can
 
 
@@ -128,7 +128,7 @@ def test_a_queue_without_partitions_is_known_as_a_whole() -> None:
         past.series("slurm_queue_pending_dependency", {}, 4, LATE)
 
     with told(vpenso) as store:
-        assert waiting(store) == (Waiting("slurm", "", 5.0),)
+        assert waiting(store) == (WaitingWork("slurm", "", 5.0),)
 
 
 def test_a_queue_waits_for_the_pool_that_its_nodes_are_in() -> None:
@@ -141,7 +141,7 @@ def test_a_queue_waits_for_the_pool_that_its_nodes_are_in() -> None:
         past.series("slurm_partition_jobs_pending", {"partition": "gpu"}, 5, LATE)
 
     with told(two) as store:
-        assert waiting(store) == (Waiting("gpu", "debug", 5.0),)
+        assert waiting(store) == (WaitingWork("gpu", "debug", 5.0),)
 
 
 def test_jobs_wait_for_gpus_that_are_drained() -> None:
@@ -154,7 +154,7 @@ def test_jobs_wait_for_gpus_that_are_drained() -> None:
         past.series("slurm_queue_pending", {"partition": "gpu", "reason": "Resources"}, 5, LATE)
 
     with told(drained) as store:
-        assert waiting(store) == (Waiting("gpu", "gpu", 5.0),)
+        assert waiting(store) == (WaitingWork("gpu", "gpu", 5.0),)
 
 
 def test_held_jobs_of_one_queue_hide_none_of_another() -> None:
@@ -167,7 +167,7 @@ def test_held_jobs_of_one_queue_hide_none_of_another() -> None:
             past.series("slurm_partition_jobs_hold", labels, held, LATE)
 
     with told(uneven) as store:
-        assert waiting(store) == (Waiting("gpu", "gpu", 5.0),)
+        assert waiting(store) == (WaitingWork("gpu", "gpu", 5.0),)
 
 
 def test_a_queue_of_nothing_but_held_jobs_is_empty() -> None:

@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.fleet.prometheus.answer import parsed
+from rightsizer.fleet.prometheus.response_parser import parse_response
 
 SECOND = 10**9
 STEP = 300
@@ -70,7 +70,7 @@ def test_every_series_is_read_as_it_is_written(
         warnings=["PromQL warning: strange", "PromQL info: more"],
     )
 
-    answer = parsed(
+    answer = parse_response(
         compact(whole) if is_compact else json.dumps(whole, indent=1).encode(),
         STEP * SECOND if is_step_told else 0,
     )
@@ -96,7 +96,7 @@ def test_every_sample_of_a_moment_is_read_as_it_is_written(
     ]
     data = {"resultType": "vector", "result": result}
 
-    answer = parsed(compact({"status": "success", "data": data}))
+    answer = parse_response(compact({"status": "success", "data": data}))
 
     assert [each.labels for each in answer.series] == [labels for labels, _, _ in wanted]
     for series, (_, value, offset) in zip(answer.series, wanted, strict=True):
@@ -107,7 +107,7 @@ def test_every_sample_of_a_moment_is_read_as_it_is_written(
 
 def test_a_sum_that_overflows_loses_no_sample() -> None:
     """Numbers may be finite where their sum is not."""
-    (series,) = parsed(compact(matrix(one((1, "1e308"), (2, "1e308"))))).series
+    (series,) = parse_response(compact(matrix(one((1, "1e308"), (2, "1e308"))))).series
 
     assert list(series.values) == [1e308, 1e308]
 
@@ -116,7 +116,7 @@ def test_whole_days_keep_no_times() -> None:
     """Where no step is left out, the times are a range, and not a number each."""
     samples = [(START + at * STEP, "1") for at in range(288)]
 
-    (series,) = parsed(compact(matrix(one(*samples))), STEP * SECOND).series
+    (series,) = parse_response(compact(matrix(one(*samples))), STEP * SECOND).series
 
     assert series.times == range(START * SECOND, (START + 287 * STEP) * SECOND + 1, STEP * SECOND)
 
@@ -127,7 +127,8 @@ def test_values_of_a_moment_are_series_too() -> None:
     scalar = {"resultType": "scalar", "result": [1.5, "2"]}
 
     found = [
-        parsed(compact({"status": "success", "data": data})).series[0] for data in (vector, scalar)
+        parse_response(compact({"status": "success", "data": data})).series[0]
+        for data in (vector, scalar)
     ]
 
     assert [each.labels for each in found] == [{"a": "b"}, {}]
@@ -144,7 +145,7 @@ def test_values_of_a_moment_are_series_too() -> None:
 )
 def test_a_part_is_told_from_the_whole(beside: dict[str, Any], why: str) -> None:
     """VictoriaMetrics has a word for it; the others warn of something beside the query."""
-    answer = parsed(compact(matrix(one((1, "1")), isPartial=False) | beside))
+    answer = parse_response(compact(matrix(one((1, "1")), isPartial=False) | beside))
 
     assert answer.partial is not None
     assert why in answer.partial
@@ -152,7 +153,7 @@ def test_a_part_is_told_from_the_whole(beside: dict[str, Any], why: str) -> None
 
 def test_a_time_before_the_oldest_sample_is_no_part() -> None:
     """Thanos warns where nothing is kept; that there is nothing is the whole answer."""
-    answer = parsed(compact(matrix(warnings=["No StoreAPIs matched for this query"])))
+    answer = parse_response(compact(matrix(warnings=["No StoreAPIs matched for this query"])))
 
     assert (answer.partial, len(answer.warnings)) == (None, 1)
 
@@ -179,7 +180,7 @@ def test_a_time_before_the_oldest_sample_is_no_part() -> None:
 def test_what_is_no_answer_is_told(raw: bytes, message: str) -> None:
     """The message says what came instead."""
     with pytest.raises(ValueError, match=message):
-        parsed(raw, STEP * SECOND)
+        parse_response(raw, STEP * SECOND)
 
 
 @given(st.binary(max_size=60), st.integers(0, 200), st.integers(0, 60))
@@ -188,7 +189,7 @@ def test_garbage_never_ends_otherwise(garbage: bytes, at: int, left_out: int) ->
     raw = compact(matrix(one((START, "1"), (START + STEP, "2"))))
 
     try:
-        answer = parsed(raw[:at] + garbage + raw[at + left_out :], STEP * SECOND)
+        answer = parse_response(raw[:at] + garbage + raw[at + left_out :], STEP * SECOND)
     except ValueError:
         return
     assert all(len(each.times) == len(each.values) for each in answer.series)

@@ -10,9 +10,9 @@ from typing import Any
 import pytest
 
 from faulty_store import Asked, FaultyStore, Reply, answer, faulty_store, refusal
-from rightsizer.domain.errors import StoreError
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
+from rightsizer.model.errors import StoreError
 from web_certificates import Authority
 
 SECOND = 10**9

@@ -8,11 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from faulty_store import Asked, FaultyStore, Reply, answer, faulty_store, refusal
-from rightsizer.domain.errors import StoreLimitError
-from rightsizer.fleet.prometheus.client import PrometheusStore
-from rightsizer.fleet.prometheus.limits import LimitKind, recognized
-from rightsizer.fleet.prometheus.span import Span
+from rightsizer.fleet.prometheus.client import PrometheusStore, QuerySpan
+from rightsizer.fleet.prometheus.endpoint import LimitKind, recognized
 from rightsizer.fleet.settings import StoreSettings
+from rightsizer.model.errors import StoreLimitError
 
 SECOND = 10**9
 START = 1_794_960_000 * SECOND
@@ -135,7 +134,7 @@ def test_another_step_has_its_own_span() -> None:
 
 def test_a_span_grows_back() -> None:
     """After some successes more is tried; one refusal in nine is the price."""
-    span = Span()
+    span = QuerySpan()
     span.succeed(STEP, 288, was_refused=False)
     assert span.points(STEP) == 11_000
     span.succeed(STEP, 36, was_refused=True)

@@ -6,8 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.fleet.prometheus.matchers import Matchers
-from rightsizer.fleet.prometheus.selector import any_of, quoted, selector
+from rightsizer.fleet.prometheus.selector import Matchers, any_of, quoted, selector
 
 QUERIES = {
     "up": "up{c='d'}",

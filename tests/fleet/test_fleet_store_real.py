@@ -8,12 +8,11 @@ from contextlib import contextmanager
 import pytest
 
 from prometheus_server import Prometheus, prometheus_server, scrape_config
-from rightsizer.domain.errors import StoreError, StoreLimitError
-from rightsizer.fleet.kept.grid import DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.client import PrometheusStore
-from rightsizer.fleet.prometheus.matchers import Matchers
-from rightsizer.fleet.prometheus.selector import selector
+from rightsizer.fleet.prometheus.selector import Matchers, selector
 from rightsizer.fleet.settings import StoreSettings
+from rightsizer.model.errors import StoreError, StoreLimitError
 from victoria_server import victoria_server
 
 pytestmark = pytest.mark.prometheus

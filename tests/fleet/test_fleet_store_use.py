@@ -3,7 +3,7 @@
 import threading
 from dataclasses import fields
 
-from rightsizer.fleet.prometheus.use import Meter, StoreUse
+from rightsizer.fleet.store import StoreUse, StoreUseCounter
 
 
 def test_uses_add_up() -> None:
@@ -16,7 +16,7 @@ def test_uses_add_up() -> None:
 
 def test_threads_lose_no_count() -> None:
     """Whatever they add at the same time."""
-    meter = Meter()
+    meter = StoreUseCounter()
 
     def work() -> None:
         for _ in range(500):

@@ -5,8 +5,8 @@ from dataclasses import replace
 import pytest
 
 from estate_views import H100, MARKET, used, work
-from rightsizer.domain.state import Cause
-from rightsizer.fleet.teams import team_uses
+from rightsizer.fleet.answer import team_uses
+from rightsizer.model.state import Cause
 
 HOURS = 14 * 24
 WINDOW = used(

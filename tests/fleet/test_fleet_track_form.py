@@ -8,25 +8,24 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from kept_estate import FIRST_DAY, track, tracks
-from rightsizer.fleet.kept.column import Kind
-from rightsizer.fleet.kept.grid import COARSE_STEP, FINE_STEP, Grid
-from rightsizer.fleet.kept.track import Track
-from rightsizer.fleet.kept.track_form import decode, encode
+from rightsizer.fleet.cache.day_codec import decode, encode
+from rightsizer.fleet.cache.day_frame import ColumnKind, SubjectDay
+from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
 
-_LOSS = {Kind.MEAN: 2.0**-10, Kind.PEAK: 2.0**-10, Kind.COUNT: 0.0}
+_LOSS = {ColumnKind.MEAN: 2.0**-10, ColumnKind.PEAK: 2.0**-10, ColumnKind.COUNT: 0.0}
 _SECONDS_LOSS = 2.0**-15
 _NOTHING = 1e-30
 """What is less has no mantissa any more."""
 
 
-def read_back(found: Track) -> Track:
+def read_back(found: SubjectDay) -> SubjectDay:
     """Written and read."""
     return decode(found.subject, found.grid, encode(found))
 
 
 @given(tracks())
 @settings(max_examples=12, deadline=None)
-def test_everything_comes_back_as_exactly_as_it_counts(found: Track) -> None:
+def test_everything_comes_back_as_exactly_as_it_counts(found: SubjectDay) -> None:
     """Seconds to a sixteenth of an hour's, measures to a thousandth, what is unknown unknown."""
     back = read_back(found)
     assert back.columns.keys() == found.columns.keys()
@@ -42,18 +41,18 @@ def test_everything_comes_back_as_exactly_as_it_counts(found: Track) -> None:
 
 @given(tracks())
 @settings(max_examples=12, deadline=None)
-def test_a_peak_is_never_below_what_it_was(found: Track) -> None:
+def test_a_peak_is_never_below_what_it_was(found: SubjectDay) -> None:
     """What is rounded off a peak would be missing where it is needed."""
     back = read_back(found)
     for column, values in found.columns.items():
-        if column.kind is Kind.PEAK:
+        if column.kind is ColumnKind.PEAK:
             for value, again in zip(values, back.columns[column], strict=True):
                 assert math.isnan(value) or again >= value
 
 
 @given(tracks())
 @settings(max_examples=12, deadline=None)
-def test_what_was_read_is_written_alike(found: Track) -> None:
+def test_what_was_read_is_written_alike(found: SubjectDay) -> None:
     """Rounding happens once; keeping a day again changes nothing."""
     data = encode(found)
     assert encode(decode(found.subject, found.grid, data)) == data
@@ -61,7 +60,7 @@ def test_what_was_read_is_written_alike(found: Track) -> None:
 
 @given(tracks())
 @settings(max_examples=6, deadline=None)
-def test_distributions_come_back(found: Track) -> None:
+def test_distributions_come_back(found: SubjectDay) -> None:
     """With their bins, and their weights to what a float holds."""
     back = read_back(found)
     assert back.demands.keys() == found.demands.keys()

@@ -3,8 +3,8 @@
 import pytest
 
 from estate_views import L4, pool, steady, view, work
-from rightsizer.fleet.estate import Waiting
-from rightsizer.fleet.pools.waiting import may_wait_for, placed_waiting, waiting_for, waiting_gpus
+from rightsizer.fleet.model import WaitingWork
+from rightsizer.fleet.pools.pool import may_wait_for, placed_waiting, waiting_for, waiting_gpus
 
 LARGE = pool("large", steady(30.0), nodes=4, each=8)
 SMALL = pool("small", steady(6.0), nodes=4, each=2, board=L4)
@@ -18,15 +18,15 @@ WORKLOADS = (SERVICE, TRAINING, OTHER, MORE)
 @pytest.mark.parametrize(
     ("waiting", "expected"),
     [
-        (Waiting("any", "elsewhere", 1.0, gpus_each=1.0), "elsewhere"),
-        (Waiting(SERVICE.case.key, "", 1.0, gpus_each=1.0), "small"),
-        (Waiting("ml/next", "", 2.0, gpus_each=2.0, namespace="ml"), "large"),
-        (Waiting("both/next", "", 2.0, gpus_each=2.0, namespace="both"), ""),
-        (Waiting("both/next", "", 8.0, gpus_each=4.0, namespace="both"), "large"),
-        (Waiting("web/next", "", 8.0, gpus_each=8.0, namespace="web"), "large"),
-        (Waiting("new/next", "", 1.0, gpus_each=1.0, namespace="new"), ""),
-        (Waiting("new/next", "", 64.0, gpus_each=64.0, namespace="new"), ""),
-        (Waiting("new/next", "", 64.0, namespace="new"), ""),
+        (WaitingWork("any", "elsewhere", 1.0, gpus_each=1.0), "elsewhere"),
+        (WaitingWork(SERVICE.case.key, "", 1.0, gpus_each=1.0), "small"),
+        (WaitingWork("ml/next", "", 2.0, gpus_each=2.0, namespace="ml"), "large"),
+        (WaitingWork("both/next", "", 2.0, gpus_each=2.0, namespace="both"), ""),
+        (WaitingWork("both/next", "", 8.0, gpus_each=4.0, namespace="both"), "large"),
+        (WaitingWork("web/next", "", 8.0, gpus_each=8.0, namespace="web"), "large"),
+        (WaitingWork("new/next", "", 1.0, gpus_each=1.0, namespace="new"), ""),
+        (WaitingWork("new/next", "", 64.0, gpus_each=64.0, namespace="new"), ""),
+        (WaitingWork("new/next", "", 64.0, namespace="new"), ""),
     ],
     ids=[
         *("named", "more of the same", "its namespace", "a namespace in two pools"),
@@ -34,7 +34,7 @@ WORKLOADS = (SERVICE, TRAINING, OTHER, MORE)
         *("too large for any", "of unknown parts"),
     ],
 )
-def test_the_pool_is_told_by_whatever_is_known(waiting: Waiting, expected: str) -> None:
+def test_the_pool_is_told_by_whatever_is_known(waiting: WaitingWork, expected: str) -> None:
     """What says it most surely comes first."""
     (found,) = placed_waiting([waiting], [LARGE, SMALL], WORKLOADS)
     assert found.pool == expected
@@ -43,7 +43,7 @@ def test_the_pool_is_told_by_whatever_is_known(waiting: Waiting, expected: str) 
 
 def test_work_of_another_pool_is_not_waited_for_here() -> None:
     """One pending pod says nothing of all the other pools."""
-    here = Waiting("ml/next", "large", 4.0, gpus_each=4.0)
+    here = WaitingWork("ml/next", "large", 4.0, gpus_each=4.0)
     seen = view([LARGE, SMALL], waiting=[here])
     assert waiting_for(seen, LARGE) == (here,)
     assert (waiting_gpus(seen, SMALL), may_wait_for(seen, SMALL)) == (0, 0)
@@ -66,6 +66,6 @@ def test_what_names_no_pool_may_wait_for_those_without_room(
         each=2,
         free={node.replace("small", "tight"): count for node, count in nodes.items()},
     )
-    seen = view([tight], waiting=[Waiting("ml/next", "", 2.0, gpus_each=gpus_each)])
+    seen = view([tight], waiting=[WaitingWork("ml/next", "", 2.0, gpus_each=gpus_each)])
     assert may_wait_for(seen, tight) == may
     assert waiting_gpus(seen, tight) == 0

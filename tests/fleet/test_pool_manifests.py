@@ -3,11 +3,10 @@
 import pytest
 
 from printed_manifests import homeless
-from rightsizer.domain.finding import Action, Instruction
-from rightsizer.domain.workload import WorkloadKind
-from rightsizer.edge.yaml import load_yaml
-from rightsizer.fleet.pools.pool_commands import pack_tightly
-from rightsizer.fleet.pools.sharing_fragments import sharing_fragments
+from rightsizer.fleet.pools.commands import pack_tightly, sharing_fragments
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.finding import Action, Instruction
+from rightsizer.model.workload import WorkloadKind
 
 
 @pytest.mark.parametrize(

@@ -6,30 +6,36 @@ import pytest
 
 from broker_node import TOTAL_BYTES, Running, World, client, hgx, ticket
 from readings import DAY, GIBIBYTE, HOUR, MINUTE, SECOND
-from rightsizer.domain.device import MigInstance
-from rightsizer.placement.broker import Broker
-from rightsizer.placement.broker_event import EventKind
-from rightsizer.placement.broker_settings import BrokerSettings
-from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.broker_step import Step
-from rightsizer.placement.lease import EndReason, Reservation, Ticket
-from rightsizer.placement.lease_record import FoundLease, Sighting
-from rightsizer.placement.request import Request
-from rightsizer.placement.settings import PlacementSettings
+from rightsizer.broker.broker import Broker
+from rightsizer.broker.lease import (
+    EndReason,
+    EventKind,
+    GpuRequest,
+    LeaseObservation,
+    RecoveredLease,
+    Reservation,
+    Ticket,
+)
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
+from rightsizer.broker.state import BrokerState
+from rightsizer.broker.transitions import BrokerTransition
+from rightsizer.model.device import MigInstance
 
 SETTINGS = BrokerSettings(maximum_reservations_per_user=2)
-BROKER = Broker(SETTINGS, PlacementSettings())
+BROKER = Broker(SETTINGS, GpuPlacementSettings())
 START = BrokerState("boot")
-ALIVE, DEAD = Sighting(is_alive=True, is_active=True), Sighting(is_alive=False)
+ALIVE, DEAD = LeaseObservation(is_alive=True, is_active=True), LeaseObservation(is_alive=False)
 ROOT = replace(client("root"), uid=0)
 
 
-def kinds(step: Step) -> list[EventKind]:
+def kinds(step: BrokerTransition) -> list[EventKind]:
     """What happened."""
     return [event.kind for event in step.events]
 
 
-def asked(world: World, *tickets: Ticket, state: BrokerState = START, now: int = 0) -> Step:
+def asked(
+    world: World, *tickets: Ticket, state: BrokerState = START, now: int = 0
+) -> BrokerTransition:
     """The tickets in the queue, and one look at it."""
     for each in tickets:
         step = BROKER.ask(state, now, each, world.look())
@@ -70,8 +76,8 @@ def test_a_lease_that_never_lived_has_time_to_begin() -> None:
     assert step.events[0].reason is EndReason.DIED
 
 
-@pytest.mark.parametrize("sighting", [None, Sighting()])
-def test_nothing_ends_because_nobody_could_look(sighting: Sighting | None) -> None:
+@pytest.mark.parametrize("sighting", [None, LeaseObservation()])
+def test_nothing_ends_because_nobody_could_look(sighting: LeaseObservation | None) -> None:
     """What is not known is no death."""
     sightings = {} if sighting is None else {"a": sighting, "b": sighting}
     state = asked(World(hgx()), ticket("a", 8), ticket("b", 8)).state
@@ -104,14 +110,14 @@ def test_past_its_limit_a_holder_is_told_once_and_keeps_the_gpus() -> None:
 
 def test_a_holder_that_does_nothing_is_told_once_until_it_works_again() -> None:
     """After an hour without work; what nobody saw is not idle."""
-    idle = Sighting(is_alive=True, is_active=False)
+    idle = LeaseObservation(is_alive=True, is_active=False)
     state = BROKER.observe(asked(World(hgx()), ticket("a")).state, 0, {"a": ALIVE}).state
     step = BROKER.observe(state, HOUR, {"a": idle})
     assert kinds(step) == [EventKind.IDLE]
     step = BROKER.observe(step.state, HOUR + SECOND, {"a": idle})
     assert kinds(step) == []
     step = BROKER.observe(step.state, HOUR + MINUTE, {"a": ALIVE})
-    step = BROKER.observe(step.state, 2 * HOUR, {"a": Sighting(is_alive=True)})
+    step = BROKER.observe(step.state, 2 * HOUR, {"a": LeaseObservation(is_alive=True)})
     step = BROKER.observe(step.state, 3 * HOUR - SECOND, {"a": idle})
     assert kinds(step) == []
     assert kinds(BROKER.observe(step.state, 3 * HOUR, {"a": idle})) == [EventKind.IDLE]
@@ -240,7 +246,7 @@ def test_operators_may_go_first() -> None:
 def test_a_full_queue_refuses() -> None:
     """For one user first, then for all."""
     broker = Broker(
-        replace(SETTINGS, maximum_tickets=3, maximum_tickets_per_user=2), PlacementSettings()
+        replace(SETTINGS, maximum_tickets=3, maximum_tickets_per_user=2), GpuPlacementSettings()
     )
     state = broker.ask(broker.ask(START, 0, ticket("a")).state, 0, ticket("b")).state
     assert "withdraw one" in broker.ask(state, 0, ticket("c")).events[0].message
@@ -252,7 +258,7 @@ def test_only_owners_and_operators_end_what_somebody_has() -> None:
     """Tickets, leases and reservations alike."""
     world = World(hgx())
     state = asked(world, ticket("a", 8), ticket("b")).state
-    wish = Reservation("r", "ada", Request(1), 2 * DAY, 3 * DAY)
+    wish = Reservation("r", "ada", GpuRequest(1), 2 * DAY, 3 * DAY)
     state = BROKER.reserve(state, 0, wish, client(), world.look()).state
     for end, name in ((BROKER.give_back, "a"), (BROKER.withdraw, "b"), (BROKER.cancel, "r")):
         assert end(state, 0, name, client("bo")).is_refused
@@ -268,7 +274,7 @@ def test_a_restart_on_the_same_boot_changes_nothing() -> None:
     assert step.events == ()
     assert step.state.tickets == state.tickets
     assert [each.lease for each in step.state.leases] == [each.lease for each in state.leases]
-    idle = {"a": Sighting(is_alive=True, is_active=False)}
+    idle = {"a": LeaseObservation(is_alive=True, is_active=False)}
     assert kinds(BROKER.observe(step.state, HOUR + MINUTE, idle)) == []
 
 
@@ -276,7 +282,7 @@ def test_a_reboot_ends_all_leases_and_tickets_and_keeps_the_rest() -> None:
     """Reservations move to the new clock, usage has decayed meanwhile."""
     world = World(hgx())
     state = asked(world, ticket("a", 8), ticket("b"), now=DAY).state
-    wish = Reservation("r", "bo", Request(2), 3 * DAY, 4 * DAY)
+    wish = Reservation("r", "bo", GpuRequest(2), 3 * DAY, 4 * DAY)
     state = BROKER.reserve(state, DAY + HOUR, wish, client("bo"), world.look()).state
     step = BROKER.after_restart(state, MINUTE, "another", shift=-DAY - 2 * HOUR)
     assert [(event.id, event.reason) for event in step.events] == [
@@ -295,12 +301,12 @@ def test_leases_are_rebuilt_from_what_their_processes_carry() -> None:
     """Of claims that contradict one another the older process is believed."""
     gib = 10 * GIBIBYTE
     found = [
-        FoundLease("late", client(pid=9), ("GPU-1",), (gib,), is_shared=False),
-        FoundLease("early", client(pid=3), ("GPU-0", "GPU-1"), (gib, gib), is_shared=False),
-        FoundLease("early", client(pid=4), ("GPU-5",), (gib,), is_shared=False),
-        FoundLease("one", client("bo", 5), ("GPU-2",), (gib,), is_shared=True),
-        FoundLease("two", client("bo", 6), ("GPU-2",), (gib,), is_shared=True),
-        FoundLease("torn", client("bo", 7), ("GPU-3", "GPU-4"), (gib,), is_shared=True),
+        RecoveredLease("late", client(pid=9), ("GPU-1",), (gib,), is_shared=False),
+        RecoveredLease("early", client(pid=3), ("GPU-0", "GPU-1"), (gib, gib), is_shared=False),
+        RecoveredLease("early", client(pid=4), ("GPU-5",), (gib,), is_shared=False),
+        RecoveredLease("one", client("bo", 5), ("GPU-2",), (gib,), is_shared=True),
+        RecoveredLease("two", client("bo", 6), ("GPU-2",), (gib,), is_shared=True),
+        RecoveredLease("torn", client("bo", 7), ("GPU-3", "GPU-4"), (gib,), is_shared=True),
     ]
     state = BrokerState.rebuilt("boot", HOUR, found)
     assert {each.id: each.lease.uuids for each in state.leases} == {

@@ -11,19 +11,22 @@ from hypothesis.stateful import RuleBasedStateMachine, initialize, invariant, pr
 
 from broker_node import TOTAL_BYTES, Running, World, client, hgx, ticket
 from readings import DAY, GIBIBYTE, HOUR, MINUTE, SECOND
-from rightsizer.placement.broker import Broker
-from rightsizer.placement.broker_event import EventKind
-from rightsizer.placement.broker_settings import BrokerSettings
-from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.broker_step import Step
-from rightsizer.placement.lease import EndReason, Reservation, Ticket
-from rightsizer.placement.lease_record import Sighting
-from rightsizer.placement.request import Request
-from rightsizer.placement.settings import PlacementSettings
-from rightsizer.placement.standing import Look
-from rightsizer.runtime.broker.form import booking_from, record_from, text_of, ticket_from
+from rightsizer.broker.broker import Broker
+from rightsizer.broker.lease import (
+    EndReason,
+    EventKind,
+    GpuRequest,
+    LeaseObservation,
+    Reservation,
+    Ticket,
+)
+from rightsizer.broker.scheduling_state import NodeObservation
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
+from rightsizer.broker.state import BrokerState
+from rightsizer.broker.state_codec import booking_from, record_from, text_of, ticket_from
+from rightsizer.broker.transitions import BrokerTransition
 
-PLACEMENT = PlacementSettings()
+PLACEMENT = GpuPlacementSettings()
 BROKER = Broker(
     BrokerSettings(
         maximum_tickets_per_user=6, settling_seconds=0.0, maximum_reservations_per_user=2
@@ -76,12 +79,15 @@ class LifeOfABroker(RuleBasedStateMachine):
     def serve(self, chance: Any) -> None:
         """A look at the node; the order in which seats and sightings come does not matter."""
         look, sightings = self.world.look(), self.world.sightings(self.state)
-        sightings = {**sightings, **{name: Sighting(is_alive=True) for name in self.waiting}}
+        sightings = {
+            **sightings,
+            **{name: LeaseObservation(is_alive=True) for name in self.waiting},
+        }
         seats, seen = list(look.seats), list(sightings.items())
         chance.shuffle(seats)
         chance.shuffle(seen)
         step = BROKER.turn(self.state, self.now, sightings, look)
-        shuffled = Look(tuple(seats), look.topology)
+        shuffled = NodeObservation(tuple(seats), look.topology)
         assert BROKER.turn(self.state, self.now, dict(seen), shuffled).state == step.state
         self._serve()
 
@@ -138,7 +144,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     def reserve(self, gpus: int, begins: int, lasts: int, user: str) -> None:
         """Somebody wants GPUs later."""
         starts = self.now + begins * MINUTE
-        wish = Reservation(self._name(), user, Request(gpus), starts, starts + lasts * MINUTE)
+        wish = Reservation(self._name(), user, GpuRequest(gpus), starts, starts + lasts * MINUTE)
         self._follow(BROKER.reserve(self.state, self.now, wish, client(user), self.world.look()))
         self._serve()
 
@@ -223,7 +229,7 @@ class LifeOfABroker(RuleBasedStateMachine):
         self._check_grants(step)
         self._follow(step)
 
-    def _check_grants(self, step: Step) -> None:
+    def _check_grants(self, step: BrokerTransition) -> None:
         reserve = PLACEMENT.free.shared_memory_reserve_bytes
         for grant in step.grants:
             lease = grant.record.lease
@@ -242,7 +248,7 @@ class LifeOfABroker(RuleBasedStateMachine):
     def _outsider_on(self, uuid: str) -> bool:
         return uuid in self.world.outsiders
 
-    def _follow(self, step: Step) -> None:
+    def _follow(self, step: BrokerTransition) -> None:
         """Write into our own book what was told."""
         for event in step.events:
             if event.kind is EventKind.GRANTED:

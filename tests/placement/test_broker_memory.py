@@ -7,12 +7,11 @@ from hypothesis import strategies as st
 
 from broker_node import TOTAL_BYTES, Running, World, hgx, ticket
 from readings import GIBIBYTE, MINUTE
-from rightsizer.placement.broker import Broker
-from rightsizer.placement.broker_settings import BrokerSettings
-from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.settings import PlacementSettings
+from rightsizer.broker.broker import Broker
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
+from rightsizer.broker.state import BrokerState
 
-SETTINGS = PlacementSettings()
+SETTINGS = GpuPlacementSettings()
 BROKER = Broker(BrokerSettings(settling_seconds=0.0), SETTINGS)
 AMOUNTS = st.sampled_from([4, 12, 30])
 CHANGES = st.one_of(

@@ -23,18 +23,18 @@ from placement_nodes import (
     two_trays,
     virtual_machine,
 )
-from rightsizer.domain.device import Device
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.topology import GpuLink, LinkKind, Placement, Topology
-from rightsizer.placement.choice import Choice, Refusal, choose
-from rightsizer.placement.free import judge_seat
-from rightsizer.placement.request import Interconnect, Request
-from rightsizer.placement.scoring import Table, score_set, table_of
-from rightsizer.placement.search import best_sets
-from rightsizer.placement.seat import Holder, Seat
-from rightsizer.placement.settings import PlacementSettings, SearchSettings
+from rightsizer.broker.availability import judge_slot
+from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
+from rightsizer.broker.lease import GpuRequest, Interconnect
+from rightsizer.broker.scoring import CandidateTable, score_set, table_of
+from rightsizer.broker.search import best_sets
+from rightsizer.broker.settings import GpuPlacementSettings, SearchSettings
+from rightsizer.broker.slot import LeaseSlot, SlotHolder
+from rightsizer.model.device import Device
+from rightsizer.model.state import Condition, State
+from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology
 
-_SETTINGS = PlacementSettings()
+_SETTINGS = GpuPlacementSettings()
 _NVLINK = Interconnect.NVLINK
 _MACHINES = {
     "hgx": hgx,
@@ -50,7 +50,7 @@ _MACHINES = {
 
 
 def by_hand(
-    node: PlacementNode, request: Request, *, joined: bool = False
+    node: PlacementNode, request: GpuRequest, *, joined: bool = False
 ) -> tuple[tuple[int, ...], ...]:
     """All sets in the order of their rank, and of their places where that is equal."""
     table = _table(node, request)
@@ -62,21 +62,21 @@ def by_hand(
     return tuple(sorted(sets, key=lambda each: score_set(each, table).rank, reverse=True))
 
 
-def _table(node: PlacementNode, request: Request) -> Table:
-    verdicts = [judge_seat(seat, request, _SETTINGS.free) for seat in node.seats]
+def _table(node: PlacementNode, request: GpuRequest) -> CandidateTable:
+    verdicts = [judge_slot(seat, request, _SETTINGS.free) for seat in node.seats]
     in_use = frozenset(s.gpu_uuid for s in node.seats if s.holders or s.state is State.PRODUCTIVE)
     free = [each for each in verdicts if each.is_free]
     return table_of(free, node.topology, request, _SETTINGS.scoring, in_use)
 
 
-def _agree(node: PlacementNode, request: Request) -> None:
+def _agree(node: PlacementNode, request: GpuRequest) -> None:
     choice = node.choose(request)
     joined = request.interconnect is _NVLINK
     ranked = by_hand(node, request, joined=joined)
     if not ranked:
-        assert isinstance(choice, Refusal)
+        assert isinstance(choice, PlacementRefusal)
         return
-    assert isinstance(choice, Choice)
+    assert isinstance(choice, PlacementChoice)
     table = _table(node, request)
     scores = [score_set(each, table) for each in ranked]
     assert choice.uuids == tuple(table.candidates[at].seat.uuid for at in ranked[0])
@@ -95,7 +95,7 @@ def test_the_choice_is_that_of_an_exhaustive_search(
     node = _MACHINES[machine]()
     for held in ((), (0, len(node.seats) - 1), (1,)):
         for count in range(1, len(node.seats) + 1):
-            _agree(node.taken(*held), Request(count, interconnect=interconnect))
+            _agree(node.taken(*held), GpuRequest(count, interconnect=interconnect))
 
 
 def test_sixteen_gpus_are_looked_through_too() -> None:
@@ -109,38 +109,38 @@ def test_sixteen_gpus_are_looked_through_too() -> None:
         ),
     )
     for count in (1, 2, 5, 13, 14, 15):
-        _agree(node, Request(count))
+        _agree(node, GpuRequest(count))
 
 
 @pytest.mark.parametrize(
     ("node", "request_", "places"),
     [
-        (hgx(), Request(1), (0,)),
-        (hgx().taken(1), Request(1), (0,)),
-        (hgx().taken(5), Request(1), (4,)),
-        (hgx().taken(0, 2), Request(1), (1,)),
-        (hgx().taken(0), Request(4), (4, 5, 6, 7)),
-        (hgx().taken(0, 4), Request(4), (1, 2, 3, 5)),
-        (bridged_pairs(), Request(2), (0, 1)),
-        (bridged_pairs().taken(1), Request(1), (0,)),
-        (bridged_pairs().taken(0), Request(1), (1,)),
-        (bridged_pairs().taken(0), Request(2), (2, 3)),
-        (bridged_pairs().taken(0), Request(2, interconnect=_NVLINK), (2, 3)),
-        (cube_mesh(), Request(4), (0, 1, 2, 3)),
-        (cube_mesh().taken(0), Request(4), (4, 5, 6, 7)),
-        (switched_pcie().taken(0), Request(4), (4, 5, 6, 7)),
-        (switched_pcie().taken(4, 5), Request(2), (6, 7)),
-        (dual_socket().taken(0, 1), Request(3), (4, 5, 6)),
-        (dual_socket().taken(0, 1), Request(2), (2, 3)),
-        (board_of_four(), Request(2), (0, 1)),
-        (board_of_four().taken(1), Request(2), (2, 3)),
-        (grace_blackwell().taken(0), Request(2), (2, 3)),
-        (grace_hopper(), Request(2), (0, 1)),
-        (virtual_machine().taken(0), Request(2), (1, 2)),
+        (hgx(), GpuRequest(1), (0,)),
+        (hgx().taken(1), GpuRequest(1), (0,)),
+        (hgx().taken(5), GpuRequest(1), (4,)),
+        (hgx().taken(0, 2), GpuRequest(1), (1,)),
+        (hgx().taken(0), GpuRequest(4), (4, 5, 6, 7)),
+        (hgx().taken(0, 4), GpuRequest(4), (1, 2, 3, 5)),
+        (bridged_pairs(), GpuRequest(2), (0, 1)),
+        (bridged_pairs().taken(1), GpuRequest(1), (0,)),
+        (bridged_pairs().taken(0), GpuRequest(1), (1,)),
+        (bridged_pairs().taken(0), GpuRequest(2), (2, 3)),
+        (bridged_pairs().taken(0), GpuRequest(2, interconnect=_NVLINK), (2, 3)),
+        (cube_mesh(), GpuRequest(4), (0, 1, 2, 3)),
+        (cube_mesh().taken(0), GpuRequest(4), (4, 5, 6, 7)),
+        (switched_pcie().taken(0), GpuRequest(4), (4, 5, 6, 7)),
+        (switched_pcie().taken(4, 5), GpuRequest(2), (6, 7)),
+        (dual_socket().taken(0, 1), GpuRequest(3), (4, 5, 6)),
+        (dual_socket().taken(0, 1), GpuRequest(2), (2, 3)),
+        (board_of_four(), GpuRequest(2), (0, 1)),
+        (board_of_four().taken(1), GpuRequest(2), (2, 3)),
+        (grace_blackwell().taken(0), GpuRequest(2), (2, 3)),
+        (grace_hopper(), GpuRequest(2), (0, 1)),
+        (virtual_machine().taken(0), GpuRequest(2), (1, 2)),
     ],
 )
 def test_machines_are_filled_as_a_person_would(
-    node: PlacementNode, request_: Request, places: tuple[int, ...]
+    node: PlacementNode, request_: GpuRequest, places: tuple[int, ...]
 ) -> None:
     """Pairs, switches and sockets stay whole, and what is broken already is taken first."""
     assert node.places(request_) == places
@@ -148,8 +148,8 @@ def test_machines_are_filled_as_a_person_would(
 
 def test_a_collective_is_never_split_over_the_cube_mesh() -> None:
     """Five V100 of a DGX-1 are not joined each to each: told so, and which way out there is."""
-    refusal = cube_mesh().choose(Request(5, interconnect=_NVLINK))
-    assert isinstance(refusal, Refusal)
+    refusal = cube_mesh().choose(GpuRequest(5, interconnect=_NVLINK))
+    assert isinstance(refusal, PlacementRefusal)
     assert refusal.is_hopeless
     assert "no such set is among the 8 free" in refusal.reasons[0]
 
@@ -157,20 +157,20 @@ def test_a_collective_is_never_split_over_the_cube_mesh() -> None:
 def test_mig_instances_that_fit_best_are_taken() -> None:
     """The smallest that suffices; of equal ones, those of GPUs that are in use already."""
     node = mig_node([["3g.40gb", "1g.10gb"], ["1g.10gb", "1g.10gb"], ["1g.10gb", "2g.20gb"]])
-    assert node.places(Request(memory_bytes=15.0 * GIBIBYTE)) == (8,)
-    assert node.places(Request(memory_bytes=5.0 * GIBIBYTE)) == (2,)
+    assert node.places(GpuRequest(memory_bytes=15.0 * GIBIBYTE)) == (8,)
+    assert node.places(GpuRequest(memory_bytes=5.0 * GIBIBYTE)) == (2,)
     held = node.taken(5)
-    assert held.places(Request(mig_profile="1g.10gb")) == (4,)
-    assert held.places(Request(3, mig_profile="1g.10gb")) == (2, 4, 7)
+    assert held.places(GpuRequest(mig_profile="1g.10gb")) == (4,)
+    assert held.places(GpuRequest(3, mig_profile="1g.10gb")) == (2, 4, 7)
 
 
 def test_a_whole_gpu_goes_before_an_instance() -> None:
     """Whoever asks for one GPU is given an instance only where no GPU is left."""
     node = mig_node([["7g.80gb"], []])
-    assert node.places(Request()) == (2,)
-    assert node.taken(2).places(Request()) == (1,)
-    refusal = node.choose(Request(2))
-    assert isinstance(refusal, Refusal)
+    assert node.places(GpuRequest()) == (2,)
+    assert node.taken(2).places(GpuRequest()) == (1,)
+    refusal = node.choose(GpuRequest(2))
+    assert isinstance(refusal, PlacementRefusal)
     assert refusal.is_hopeless
 
 
@@ -180,16 +180,16 @@ def test_whoever_asks_for_a_profile_that_is_not_there_is_told_those_that_are() -
         (mig_node([["3g.40gb", "1g.10gb"], ["1g.10gb"]]), "this node has 2 1g.10gb, 1 3g.40gb."),
         (hgx(), "this node has no MIG instances."),
     ):
-        refusal = node.choose(Request(mig_profile="2g.20gb"))
-        assert isinstance(refusal, Refusal)
+        refusal = node.choose(GpuRequest(mig_profile="2g.20gb"))
+        assert isinstance(refusal, PlacementRefusal)
         assert refusal.reasons[-1].endswith(told)
 
 
 def test_many_instances_are_looked_through_by_kind() -> None:
     """Fifty-six instances of eight GPUs have few sets that anything tells apart."""
     node = mig_node([["1g.10gb"] * 7] * 8)
-    choice = node.choose(Request(4, mig_profile="1g.10gb"))
-    assert isinstance(choice, Choice)
+    choice = node.choose(GpuRequest(4, mig_profile="1g.10gb"))
+    assert isinstance(choice, PlacementChoice)
     assert choice.is_exact
     assert {seat.gpu_uuid for seat in choice.seats} == {"GPU-0"}
     assert choice.score.opened == 1
@@ -199,7 +199,7 @@ def test_too_many_different_sets_are_searched_from_the_best_beginnings() -> None
     """The answer says that it is not exact; here it is the best all the same."""
     node = two_trays().taken(3)
     few = SearchSettings(sets_maximum=5)
-    table = _table(node, Request(6))
+    table = _table(node, GpuRequest(6))
     found = best_sets(table, 6, few)
     assert not found.is_exact
     assert found.sets[0] == best_sets(table, 6, SearchSettings()).sets[0]
@@ -209,9 +209,9 @@ def test_the_memory_that_fits_best_is_taken() -> None:
     """The least that suffices where it was said how much, the most where it was not."""
     small, large = dual_socket().seats[0], hgx().seats[1]
     node = PlacementNode((small, large), Topology())
-    assert node.places(Request(memory_bytes=40.0 * GIBIBYTE)) == (0,)
-    assert node.places(Request(memory_bytes=60.0 * GIBIBYTE)) == (1,)
-    assert node.places(Request()) == (1,)
+    assert node.places(GpuRequest(memory_bytes=40.0 * GIBIBYTE)) == (0,)
+    assert node.places(GpuRequest(memory_bytes=60.0 * GIBIBYTE)) == (1,)
+    assert node.places(GpuRequest()) == (1,)
 
 
 @pytest.mark.parametrize(
@@ -228,14 +228,14 @@ def test_the_memory_that_fits_best_is_taken() -> None:
 def test_what_is_uncertain_or_held_back_is_taken_last(facts: dict[str, object]) -> None:
     """State, conditions and headroom decide among GPUs that are joined alike."""
     node = board_of_four().taken(0, **facts)
-    assert node.places(Request()) != (0,)
-    assert node.places(Request(4)) == (0, 1, 2, 3)
+    assert node.places(GpuRequest()) != (0,)
+    assert node.places(GpuRequest(4)) == (0, 1, 2, 3)
 
 
 def test_reserved_seats_are_kept_and_told() -> None:
     """Whoever is refused is told what is in the way."""
-    refusal = hgx().choose(Request(7), reserved={"GPU-0", "GPU-1"})
-    assert isinstance(refusal, Refusal)
+    refusal = hgx().choose(GpuRequest(7), reserved={"GPU-0", "GPU-1"})
+    assert isinstance(refusal, PlacementRefusal)
     assert not refusal.is_hopeless
     assert refusal.reasons == (
         "7 GPUs are asked for, 6 of 8 can be given.",
@@ -247,8 +247,8 @@ def test_reserved_seats_are_kept_and_told() -> None:
 
 def test_reasons_say_what_was_found() -> None:
     """Of the set that was chosen, and of those that were not."""
-    choice = hgx().taken(0).choose(Request(2))
-    assert isinstance(choice, Choice)
+    choice = hgx().taken(0).choose(GpuRequest(2))
+    assert isinstance(choice, PlacementChoice)
     assert choice.reasons == (
         "All 2 are empty, as was measured.",
         "NVLink joins each to each; pairs by their links: 1 NV18.",
@@ -272,10 +272,12 @@ def nodes(draw: st.DrawFn) -> PlacementNode:
     seats = []
     for index in range(count):
         uuid = f"GPU-{index}"
-        held = draw(st.sampled_from([(), (), (), (Holder("a", True),), (Holder("b", False),)]))
+        held = draw(
+            st.sampled_from([(), (), (), (SlotHolder("a", True),), (SlotHolder("b", False),)])
+        )
         gibibytes = draw(st.sampled_from([24, 80, None]))
         seats.append(
-            Seat(
+            LeaseSlot(
                 device=Device(
                     uuid,
                     index,
@@ -300,7 +302,7 @@ def nodes(draw: st.DrawFn) -> PlacementNode:
 
 
 requests = st.builds(
-    Request,
+    GpuRequest,
     gpus=st.integers(1, 8),
     memory_bytes=st.sampled_from([None, 10.0 * GIBIBYTE, 40.0 * GIBIBYTE]),
     interconnect=st.sampled_from(Interconnect),
@@ -309,7 +311,7 @@ requests = st.builds(
 
 @given(nodes(), requests)
 @settings(deadline=None)
-def test_any_node_is_searched_to_the_end(node: PlacementNode, request_: Request) -> None:
+def test_any_node_is_searched_to_the_end(node: PlacementNode, request_: GpuRequest) -> None:
     """The packed search and a plain one over the same scores agree on everything."""
     _agree(node, request_)
 
@@ -317,11 +319,11 @@ def test_any_node_is_searched_to_the_end(node: PlacementNode, request_: Request)
 @given(nodes(), requests)
 @settings(deadline=None, max_examples=50)
 def test_nothing_unhealthy_held_or_missing_is_ever_given(
-    node: PlacementNode, request_: Request
+    node: PlacementNode, request_: GpuRequest
 ) -> None:
     """And never more, or fewer, than were asked for."""
     choice = node.choose(request_)
-    if isinstance(choice, Refusal):
+    if isinstance(choice, PlacementRefusal):
         assert choice.reasons
         assert len(choice.free) + len(choice.occupied) == len(node.seats)
         return
@@ -344,7 +346,7 @@ def test_nothing_unhealthy_held_or_missing_is_ever_given(
 @given(nodes(), requests, st.randoms(use_true_random=False))
 @settings(deadline=None, max_examples=50)
 def test_the_order_of_seats_and_links_does_not_matter(
-    node: PlacementNode, request_: Request, chance: random.Random
+    node: PlacementNode, request_: GpuRequest, chance: random.Random
 ) -> None:
     """Neither for the choice nor for the reasons."""
     seats, links = list(node.seats), list(node.topology.links)
@@ -356,23 +358,25 @@ def test_the_order_of_seats_and_links_does_not_matter(
 
 @given(nodes(), requests)
 @settings(deadline=None, max_examples=50)
-def test_a_further_free_seat_never_makes_it_worse(node: PlacementNode, request_: Request) -> None:
+def test_a_further_free_seat_never_makes_it_worse(
+    node: PlacementNode, request_: GpuRequest
+) -> None:
     """Whether there is an answer, and its score."""
     fewer = choose(node.seats[:-1], node.topology, request_, _SETTINGS)
     more = node.choose(request_)
-    if isinstance(fewer, Choice):
-        assert isinstance(more, Choice)
+    if isinstance(fewer, PlacementChoice):
+        assert isinstance(more, PlacementChoice)
         assert more.score.rank >= fewer.score.rank
 
 
 @given(nodes(), requests)
 @settings(deadline=None, max_examples=50)
 def test_sets_that_were_nearly_as_good_come_in_their_order(
-    node: PlacementNode, request_: Request
+    node: PlacementNode, request_: GpuRequest
 ) -> None:
     """Each worse than the one before, and each with a reason."""
     choice = node.choose(request_)
-    if isinstance(choice, Choice):
+    if isinstance(choice, PlacementChoice):
         ranks = [choice.score.rank, *(each.score.rank for each in choice.rejected)]
         assert ranks == sorted(set(ranks), reverse=True)
         assert all(each.why for each in choice.rejected)

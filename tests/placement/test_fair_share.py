@@ -8,9 +8,9 @@ from hypothesis import strategies as st
 
 from broker_node import ticket
 from readings import DAY, HOUR, SECOND
-from rightsizer.placement.broker_settings import BrokerSettings
-from rightsizer.placement.fair_share import Usage, ranked
-from rightsizer.placement.lease import Ticket
+from rightsizer.broker.lease import Ticket
+from rightsizer.broker.settings import BrokerSettings
+from rightsizer.broker.state import ShareUsage, ranked
 
 SETTINGS = BrokerSettings()
 WEEK_SECONDS = 7 * 86400.0
@@ -21,21 +21,21 @@ def waiting(name: str, user: str = "ada", asked: int = 0, priority: int = 0) -> 
     return replace(ticket(name, user=user, priority=priority), asked=asked)
 
 
-def order(tickets: list[Ticket], usage: Usage, now: int) -> list[str]:
+def order(tickets: list[Ticket], usage: ShareUsage, now: int) -> list[str]:
     """Ids in the order in which they are served."""
     return [each.id for each in ranked(tickets, usage, SETTINGS, now)]
 
 
 def test_usage_halves_in_a_half_life() -> None:
     """What was used a week ago counts half, two weeks ago a quarter."""
-    usage = Usage(0, {"ada": 800.0})
+    usage = ShareUsage(0, {"ada": 800.0})
     assert usage.charged(7 * DAY, {}, WEEK_SECONDS).gpu_seconds["ada"] == pytest.approx(400.0)
     assert usage.charged(14 * DAY, {}, WEEK_SECONDS).gpu_seconds["ada"] == pytest.approx(200.0)
 
 
 def test_an_hour_on_two_gpus_is_two_gpu_hours() -> None:
     """Decay within an hour is small."""
-    usage = Usage(0).charged(HOUR, {"ada": 2.0}, WEEK_SECONDS)
+    usage = ShareUsage(0).charged(HOUR, {"ada": 2.0}, WEEK_SECONDS)
     assert usage.gpu_seconds["ada"] == pytest.approx(7200.0, rel=0.01)
 
 
@@ -47,8 +47,8 @@ def test_it_does_not_matter_how_often_usage_is_charged(
     steps: list[int], rates: dict[str, float]
 ) -> None:
     """Charging each second and charging once a week give the same."""
-    at_once = Usage(0, {"cy": 50_000.0}).charged(sum(steps) * SECOND, rates, WEEK_SECONDS)
-    usage, now = Usage(0, {"cy": 50_000.0}), 0
+    at_once = ShareUsage(0, {"cy": 50_000.0}).charged(sum(steps) * SECOND, rates, WEEK_SECONDS)
+    usage, now = ShareUsage(0, {"cy": 50_000.0}), 0
     for step in steps:
         now += step * SECOND
         usage = usage.charged(now, rates, WEEK_SECONDS)
@@ -59,19 +59,19 @@ def test_it_does_not_matter_how_often_usage_is_charged(
 
 def test_nothing_is_charged_for_time_that_runs_backwards() -> None:
     """A moment before the last one changes nothing."""
-    usage = Usage(HOUR, {"ada": 7.0})
+    usage = ShareUsage(HOUR, {"ada": 7.0})
     assert usage.charged(0, {"ada": 8.0}, WEEK_SECONDS) is usage
 
 
 def test_whoever_used_less_goes_first() -> None:
     """Of tickets of one priority and age."""
-    usage = Usage(0, {"ada": 1000.0, "bo": 10.0})
+    usage = ShareUsage(0, {"ada": 1000.0, "bo": 10.0})
     assert order([waiting("1", "ada"), waiting("2", "bo")], usage, HOUR) == ["2", "1"]
 
 
 def test_priority_goes_before_fair_share() -> None:
     """One step is worth more than having used nothing."""
-    usage = Usage(0, {"ada": 1e9})
+    usage = ShareUsage(0, {"ada": 1e9})
     tickets = [waiting("1", "bo", HOUR), waiting("2", "ada", HOUR, priority=1)]
     assert order(tickets, usage, HOUR) == ["2", "1"]
 
@@ -79,13 +79,13 @@ def test_priority_goes_before_fair_share() -> None:
 def test_waiting_for_long_enough_goes_before_priority() -> None:
     """Eleven days are worth more than ten steps, so that nobody waits for ever."""
     tickets = [waiting("low", priority=-10), waiting("new", "bo", asked=12 * DAY)]
-    assert order(tickets, Usage(0, {"ada": 1e9}), 12 * DAY) == ["low", "new"]
+    assert order(tickets, ShareUsage(0, {"ada": 1e9}), 12 * DAY) == ["low", "new"]
 
 
 def test_equal_tickets_go_by_age_then_by_id() -> None:
     """Nothing is left to chance."""
     tickets = [waiting("b", asked=5), waiting("c", asked=4), waiting("a", asked=5)]
-    assert order(tickets, Usage(), 6) == ["c", "a", "b"]
+    assert order(tickets, ShareUsage(), 6) == ["c", "a", "b"]
 
 
 TICKETS = st.builds(
@@ -105,8 +105,8 @@ def test_the_order_does_not_depend_on_how_tickets_come(
     shares = {"ada": 100.0, "bo": 3000.0, "cy": 9.0}
     shuffled = sorted(tickets, key=lambda each: hash((str(chance), each.id)))
     backwards = dict(reversed(shares.items()))
-    assert order(tickets, Usage(0, shares), 10 * DAY) == order(
-        shuffled, Usage(0, backwards), 10 * DAY
+    assert order(tickets, ShareUsage(0, shares), 10 * DAY) == order(
+        shuffled, ShareUsage(0, backwards), 10 * DAY
     )
 
 
@@ -118,5 +118,5 @@ def test_every_ticket_is_some_day_before_all_that_come_later(
     span = SETTINGS.operator_priority - SETTINGS.lowest_priority + 1
     after = first.asked + round(span * SETTINGS.aging_seconds * SECOND)
     others = [replace(each, id=f"{at} later", asked=after + at) for at, each in enumerate(later)]
-    usage = Usage(0, {first.client.user: 1e12})
+    usage = ShareUsage(0, {first.client.user: 1e12})
     assert order([*others, first], usage, after + DAY)[0] == first.id

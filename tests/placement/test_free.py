@@ -8,92 +8,90 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from placement_nodes import GIBIBYTE, hgx, mig_node
-from rightsizer.domain.state import Condition, Resource, State
-from rightsizer.placement.free import judge_seat, set_aside_bytes
-from rightsizer.placement.lease import Client, Lease
-from rightsizer.placement.request import Request
-from rightsizer.placement.seat import Holder, Seat
-from rightsizer.placement.settings import FreeSettings
-from rightsizer.placement.verdict import Obstacle, Verdict
+from rightsizer.broker.availability import judge_slot, set_aside_bytes
+from rightsizer.broker.lease import GpuRequest, Lease, LeaseOwner
+from rightsizer.broker.settings import FreeSettings
+from rightsizer.broker.slot import LeaseSlot, SlotHolder, SlotObstacle, SlotVerdict
+from rightsizer.model.state import Condition, Resource, State
 
 _SETTINGS: Final = FreeSettings()
 _SEAT: Final = hgx().seats[0]
-_HELD: Final = (Holder("train", True, (7,)),)
-_GIVEN: Final = (Holder("pod", False),)
+_HELD: Final = (SlotHolder("train", True, (7,)),)
+_GIVEN: Final = (SlotHolder("pod", False),)
 _LITTLE: Final = {Resource.COMPUTE: 0.3, Resource.MEMORY_BANDWIDTH: 0.2}
 
 
-def seat(**facts: Any) -> Seat:
+def seat(**facts: Any) -> LeaseSlot:
     """An empty H100, but for the facts."""
     return replace(_SEAT, **facts)
 
 
 def lease(gibibytes: float, *, is_shared: bool = True) -> Lease:
     """A lease on the seat."""
-    client = Client(1000, "ana", 42, 1)
+    client = LeaseOwner(1000, "ana", 42, 1)
     memory = (gibibytes * GIBIBYTE,)
-    return Lease("k3", client, Request(), (_SEAT.uuid,), memory, is_shared, 0, 0, None)
+    return Lease("k3", client, GpuRequest(), (_SEAT.uuid,), memory, is_shared, 0, 0, None)
 
 
-def judged(of: Seat, *leases: Lease, is_reserved: bool = False, **request: Any) -> Verdict:
+def judged(of: LeaseSlot, *leases: Lease, is_reserved: bool = False, **request: Any) -> SlotVerdict:
     """What the defaults make of it."""
-    return judge_seat(of, Request(**request), _SETTINGS, leases, is_reserved=is_reserved)
+    return judge_slot(of, GpuRequest(**request), _SETTINGS, leases, is_reserved=is_reserved)
 
 
 @pytest.mark.parametrize(
     ("of", "obstacle", "why"),
     [
-        (seat(trouble="down: GPU is lost"), Obstacle.DOWN, "down: GPU is lost"),
+        (seat(trouble="down: GPU is lost"), SlotObstacle.DOWN, "down: GPU is lost"),
         (
             seat(conditions=frozenset({Condition.HARDWARE_SLOWDOWN})),
-            Obstacle.UNHEALTHY,
+            SlotObstacle.UNHEALTHY,
             "the hardware slows its own clocks down",
         ),
-        (seat(holders=_HELD, state=State.COMPUTE_BOUND), Obstacle.HELD, "held by train"),
-        (seat(holders=_HELD, state=State.UNKNOWN), Obstacle.HELD, "held by train"),
+        (seat(holders=_HELD, state=State.COMPUTE_BOUND), SlotObstacle.HELD, "held by train"),
+        (seat(holders=_HELD, state=State.UNKNOWN), SlotObstacle.HELD, "held by train"),
         (
             seat(holders=_HELD, state=State.IDLE_HELD, idle_seconds=7200.0),
-            Obstacle.HELD_IDLE,
+            SlotObstacle.HELD_IDLE,
             "held by train and idle for 2 h; could be reclaimed from it",
         ),
         (
             seat(holders=_HELD, state=State.IDLE_HELD),
-            Obstacle.HELD_IDLE,
+            SlotObstacle.HELD_IDLE,
             "held by train and idle; could be reclaimed from it",
         ),
         (
             seat(holders=_GIVEN),
-            Obstacle.ALLOCATED,
+            SlotObstacle.ALLOCATED,
             "given to pod by a scheduler, with no process on it",
         ),
         (
             seat(state=State.PRODUCTIVE),
-            Obstacle.BUSY,
+            SlotObstacle.BUSY,
             "at work (productive), and no process of it is known",
         ),
         (
             seat(state=State.IDLE_HELD),
-            Obstacle.HELD_IDLE,
+            SlotObstacle.HELD_IDLE,
             "its memory is held by somebody unknown and idle",
         ),
         (
             seat(state=State.UNKNOWN, memory_used_bytes=None),
-            Obstacle.UNKNOWN,
+            SlotObstacle.UNKNOWN,
             "neither its state nor its use of memory is known",
         ),
         (
             seat(state=State.UNKNOWN, memory_used_bytes=2.0 * GIBIBYTE),
-            Obstacle.HELD,
+            SlotObstacle.HELD,
             "2.0 GiB of its memory are in use by somebody unknown",
         ),
         (
             mig_node([["1g.10gb"]]).seats[0],
-            Obstacle.DIVIDED,
+            SlotObstacle.DIVIDED,
             "divided into MIG instances; ask for one of those by its profile",
         ),
         (
             seat(device=replace(_SEAT.device, facts={"mig_mode": "enabled"})),
-            Obstacle.DIVIDED,
+            SlotObstacle.DIVIDED,
             (
                 "in MIG mode without an instance, so that nothing can run on it; make one, or turn "
                 "the mode off"
@@ -101,7 +99,9 @@ def judged(of: Seat, *leases: Lease, is_reserved: bool = False, **request: Any) 
         ),
     ],
 )
-def test_a_seat_in_use_or_in_trouble_is_not_free(of: Seat, obstacle: Obstacle, why: str) -> None:
+def test_a_seat_in_use_or_in_trouble_is_not_free(
+    of: LeaseSlot, obstacle: SlotObstacle, why: str
+) -> None:
     """And the reason says by whom, or by what."""
     verdict = judged(of)
     assert (verdict.obstacle, verdict.why) == (obstacle, why)
@@ -127,7 +127,7 @@ def test_a_seat_that_nobody_measured_is_free_but_not_for_certain() -> None:
 def test_what_is_reserved_is_kept(state: State) -> None:
     """Whatever is on it."""
     assert not judged(seat(state=state), is_reserved=True).is_free
-    assert judged(seat(), is_reserved=True).obstacle is Obstacle.RESERVED
+    assert judged(seat(), is_reserved=True).obstacle is SlotObstacle.RESERVED
 
 
 def test_memory_must_suffice() -> None:
@@ -138,7 +138,7 @@ def test_memory_must_suffice() -> None:
     used = judged(seat(memory_used_bytes=1.0 * GIBIBYTE), memory_bytes=80.0 * GIBIBYTE)
     assert used.why == "has 79.0 GiB of memory left, and 80.0 GiB are asked for"
     unknown = seat(device=replace(_SEAT.device, memory_total_bytes=None))
-    assert judged(unknown, memory_bytes=1.0).obstacle is Obstacle.MEMORY
+    assert judged(unknown, memory_bytes=1.0).obstacle is SlotObstacle.MEMORY
     assert judged(unknown).is_free
 
 
@@ -146,21 +146,21 @@ def test_instances_are_for_those_who_name_them_or_want_a_single_one() -> None:
     """An instance cannot be one of several GPUs, nor a whole GPU an instance."""
     parent, small, large = mig_node([["1g.10gb", "3g.40gb"]]).seats
     assert judged(small, mig_profile="1G.10GB").is_free
-    assert judged(large, mig_profile="1g.10gb").obstacle is Obstacle.PROFILE
-    assert judged(_SEAT, mig_profile="1g.10gb").obstacle is Obstacle.PROFILE
-    assert judged(small, gpus=2).obstacle is Obstacle.PROFILE
+    assert judged(large, mig_profile="1g.10gb").obstacle is SlotObstacle.PROFILE
+    assert judged(_SEAT, mig_profile="1g.10gb").obstacle is SlotObstacle.PROFILE
+    assert judged(small, gpus=2).obstacle is SlotObstacle.PROFILE
     assert judged(small, gpus=2, mig_profile="1g.10gb").is_free
     assert judged(small).is_free
-    assert judged(parent, mig_profile="1g.10gb").obstacle is Obstacle.DIVIDED
+    assert judged(parent, mig_profile="1g.10gb").obstacle is SlotObstacle.DIVIDED
 
 
 def test_a_leased_seat_is_left_to_its_lease() -> None:
     """Unless both may share it, and nobody is named to whoever asks."""
     shared = seat(demand=_LITTLE)
-    assert judged(shared, lease(10)).obstacle is Obstacle.LEASED
+    assert judged(shared, lease(10)).obstacle is SlotObstacle.LEASED
     assert judged(shared, lease(10)).why == "leased (k3)"
     wants = {"may_share": True, "memory_bytes": 10.0 * GIBIBYTE}
-    assert judged(shared, lease(10, is_shared=False), **wants).obstacle is Obstacle.LEASED
+    assert judged(shared, lease(10, is_shared=False), **wants).obstacle is SlotObstacle.LEASED
     verdict = judged(shared, lease(10), **wants)
     assert verdict.is_free
     assert verdict.is_shared
@@ -177,14 +177,14 @@ def test_a_leased_seat_is_left_to_its_lease() -> None:
     ],
 )
 def test_the_larger_of_set_aside_and_measured_memory_is_taken(
-    of: Seat, leases: tuple[Lease, ...], left: float
+    of: LeaseSlot, leases: tuple[Lease, ...], left: float
 ) -> None:
     """With the reserve; of strangers' memory nobody knows whose it is, so that it comes on top."""
     of = replace(of, demand=_LITTLE)
     wants = {"may_share": True, "memory_bytes": left * GIBIBYTE}
     assert judged(of, *leases, **wants).memory_left_bytes == left * GIBIBYTE
     more = judged(of, *leases, may_share=True, memory_bytes=left * GIBIBYTE + 1)
-    assert more.obstacle is Obstacle.MEMORY
+    assert more.obstacle is SlotObstacle.MEMORY
 
 
 @pytest.mark.parametrize(
@@ -208,18 +208,18 @@ def test_a_seat_is_shared_only_where_what_is_on_it_was_measured_to_need_little(
     """Compute and memory bandwidth, both."""
     of = seat(holders=_HELD, state=State.PRODUCTIVE, demand=demand)
     verdict = judged(of, may_share=True, memory_bytes=1.0 * GIBIBYTE)
-    assert (verdict.obstacle, verdict.why) == (Obstacle.NEEDS, why)
+    assert (verdict.obstacle, verdict.why) == (SlotObstacle.NEEDS, why)
 
 
 @pytest.mark.parametrize(
     ("of", "obstacle"),
     [
-        (seat(holders=_GIVEN, demand=_LITTLE), Obstacle.ALLOCATED),
-        (seat(state=State.PRODUCTIVE, demand=_LITTLE), Obstacle.BUSY),
-        (seat(holders=_HELD, memory_used_bytes=None, demand=_LITTLE), Obstacle.MEMORY),
+        (seat(holders=_GIVEN, demand=_LITTLE), SlotObstacle.ALLOCATED),
+        (seat(state=State.PRODUCTIVE, demand=_LITTLE), SlotObstacle.BUSY),
+        (seat(holders=_HELD, memory_used_bytes=None, demand=_LITTLE), SlotObstacle.MEMORY),
     ],
 )
-def test_nobody_is_put_beside_what_nobody_knows(of: Seat, obstacle: Obstacle) -> None:
+def test_nobody_is_put_beside_what_nobody_knows(of: LeaseSlot, obstacle: SlotObstacle) -> None:
     """A pod that may start any moment, a process that nobody sees, memory that nobody reads."""
     assert judged(of, may_share=True, memory_bytes=1.0 * GIBIBYTE).obstacle is obstacle
 
@@ -227,7 +227,7 @@ def test_nobody_is_put_beside_what_nobody_knows(of: Seat, obstacle: Obstacle) ->
 def test_whoever_does_not_say_how_much_memory_shares_with_nobody() -> None:
     """All of a GPU's memory is for the work alone; an empty one is still given."""
     of = seat(holders=_HELD, demand=_LITTLE)
-    assert judged(of, may_share=True).obstacle is Obstacle.MEMORY
+    assert judged(of, may_share=True).obstacle is SlotObstacle.MEMORY
     assert judged(seat(), may_share=True).is_free
 
 

@@ -10,14 +10,11 @@ from hypothesis import strategies as st
 
 from broker_node import Running, World, hgx, ticket
 from readings import GIBIBYTE, HOUR, SECOND
-from rightsizer.placement.broker_settings import BrokerSettings
-from rightsizer.placement.broker_state import Booking
-from rightsizer.placement.lease import Reservation, Ticket
-from rightsizer.placement.lease_record import LeaseRecord
-from rightsizer.placement.queue import Served, record_of, serve_queue
-from rightsizer.placement.request import Request
-from rightsizer.placement.settings import PlacementSettings
-from rightsizer.placement.standing import Standing
+from rightsizer.broker.lease import GpuRequest, LeaseRecord, Reservation, Ticket
+from rightsizer.broker.queue import QueueResult, record_of, serve_queue
+from rightsizer.broker.scheduling_state import SchedulingState
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
+from rightsizer.broker.state import Booking
 
 SETTINGS = BrokerSettings()
 HOURS = 3600.0
@@ -25,9 +22,9 @@ HOURS = 3600.0
 
 def standing(
     world: World, *records: LeaseRecord, now: int = 0, bookings: tuple[Booking, ...] = ()
-) -> Standing:
+) -> SchedulingState:
     """The node with what is leased of it."""
-    return Standing(now, world.look(), records, bookings, PlacementSettings())
+    return SchedulingState(now, world.look(), records, bookings, GpuPlacementSettings())
 
 
 def leased(name: str, *indices: int, hours: float | None = 1.0) -> LeaseRecord:
@@ -38,7 +35,9 @@ def leased(name: str, *indices: int, hours: float | None = 1.0) -> LeaseRecord:
     return record_of(wish, uuids, standing(World(hgx())))
 
 
-def served(tickets: list[Ticket], node: Standing, settings: BrokerSettings = SETTINGS) -> list[str]:
+def served(
+    tickets: list[Ticket], node: SchedulingState, settings: BrokerSettings = SETTINGS
+) -> list[str]:
     """Ids that are granted."""
     return [grant.ticket.id for grant in serve_queue(tickets, node, settings).grants]
 
@@ -110,7 +109,9 @@ def test_nothing_is_looked_at_beyond_the_depth() -> None:
         ),
     ],
 )
-def test_where_no_end_is_known_only_what_is_short_goes_ahead(node: Callable[[], Standing]) -> None:
+def test_where_no_end_is_known_only_what_is_short_goes_ahead(
+    node: Callable[[], SchedulingState],
+) -> None:
     """What is in the way may end at once, and then the first must not wait for long."""
     tickets = [
         ticket("big", 8),
@@ -146,7 +147,7 @@ def test_whoever_holds_as_many_as_allowed_waits_and_holds_up_nobody() -> None:
 
 def test_a_lease_that_may_last_into_a_reservation_stays_off_its_gpus() -> None:
     """One that ends before may use them."""
-    wish = Reservation("r", "bo", Request(6), 2 * HOUR, 4 * HOUR)
+    wish = Reservation("r", "bo", GpuRequest(6), 2 * HOUR, 4 * HOUR)
     booking = Booking(wish, tuple(f"GPU-{at}" for at in range(6)), 1)
     node = standing(World(hgx()), bookings=(booking,))
     long = serve_queue([ticket("long", 2, limit_seconds=3 * HOURS)], node, SETTINGS)
@@ -157,7 +158,7 @@ def test_a_lease_that_may_last_into_a_reservation_stays_off_its_gpus() -> None:
 
 def test_a_ticket_of_the_reservation_gets_its_gpus_until_it_ends() -> None:
     """However long it asked for."""
-    wish = Reservation("r", "ada", Request(2), 0, HOUR)
+    wish = Reservation("r", "ada", GpuRequest(2), 0, HOUR)
     node = standing(World(hgx()), bookings=(Booking(wish, ("GPU-4", "GPU-5"), 1),))
     found = serve_queue([ticket("mine", 2, reservation="r")], node, SETTINGS)
     assert found.grants[0].record.lease.uuids == ("GPU-4", "GPU-5")
@@ -217,14 +218,14 @@ def _lived_through(jobs: list[tuple[int, int, float]]) -> list[tuple[str, int, i
     raise AssertionError
 
 
-def _serve(queue: list[Ticket], running: list[tuple[int, LeaseRecord]], now: int) -> Served:
+def _serve(queue: list[Ticket], running: list[tuple[int, LeaseRecord]], now: int) -> QueueResult:
     records = [record for _, record in running]
     return serve_queue(queue, standing(World(hgx()), *records, now=now), SETTINGS)
 
 
 def test_a_reservation_of_one_gpu_takes_nobody_further_ahead() -> None:
     """What it does not reach for is in the queue as others are, and is not passed over there."""
-    wish = Reservation("r", "ada", Request(1), 0, 3 * HOUR)
+    wish = Reservation("r", "ada", GpuRequest(1), 0, 3 * HOUR)
     booking = Booking(wish, ("GPU-7",), 1)
     node = standing(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2), bookings=(booking,))
     first = ticket("first", 7, user="bo", limit_seconds=HOURS)

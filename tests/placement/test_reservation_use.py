@@ -8,22 +8,20 @@ from hypothesis import strategies as st
 
 from broker_node import TOTAL_BYTES, Running, World, client, hgx, ticket
 from readings import GIBIBYTE, HOUR, MINUTE, SECOND
-from rightsizer.domain.device import MigInstance
-from rightsizer.placement.broker import Broker
-from rightsizer.placement.broker_settings import BrokerSettings
-from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.lease import Reservation
-from rightsizer.placement.request import Request
-from rightsizer.placement.settings import PlacementSettings
-from rightsizer.placement.standing import Look
+from rightsizer.broker.broker import Broker
+from rightsizer.broker.lease import GpuRequest, Reservation
+from rightsizer.broker.scheduling_state import NodeObservation
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
+from rightsizer.broker.state import BrokerState
+from rightsizer.model.device import MigInstance
 
 SETTINGS = BrokerSettings(maximum_reservations_per_user=2)
-BROKER = Broker(SETTINGS, PlacementSettings())
+BROKER = Broker(SETTINGS, GpuPlacementSettings())
 START = BrokerState("boot")
-TWO_HOURS = Reservation("r", "bo", Request(4), HOUR, 3 * HOUR)
+TWO_HOURS = Reservation("r", "bo", GpuRequest(4), HOUR, 3 * HOUR)
 
 
-def reserved(look: Look, wish: Reservation = TWO_HOURS) -> BrokerState:
+def reserved(look: NodeObservation, wish: Reservation = TWO_HOURS) -> BrokerState:
     """A node with one reservation."""
     step = BROKER.reserve(START, 0, wish, client("bo"), look)
     assert not step.is_refused, step.events
@@ -104,7 +102,7 @@ def test_a_reserved_mig_instance_counts_by_its_part_of_the_gpu() -> None:
     mig = MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8)
     device = replace(look.seats[0].device, uuid="MIG-0", mig=mig, memory_total_bytes=10e9)
     look = replace(look, seats=(replace(look.seats[0], device=device),))
-    state = reserved(look, replace(TWO_HOURS, request=Request(1)))
+    state = reserved(look, replace(TWO_HOURS, request=GpuRequest(1)))
     assert replace(state, as_of=HOUR).rates() == {"bo": pytest.approx(1 / 7)}
 
 

@@ -6,27 +6,23 @@ import pytest
 
 from broker_node import Running, World, client, hgx, ticket
 from readings import DAY, GIBIBYTE, HOUR, MINUTE
-from rightsizer.placement.broker import Broker
-from rightsizer.placement.broker_event import EventKind
-from rightsizer.placement.broker_settings import BrokerSettings
-from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.broker_step import Step
-from rightsizer.placement.lease import Reservation, Ticket
-from rightsizer.placement.lease_record import Sighting
-from rightsizer.placement.request import Request
-from rightsizer.placement.settings import PlacementSettings
+from rightsizer.broker.broker import Broker
+from rightsizer.broker.lease import EventKind, GpuRequest, LeaseObservation, Reservation, Ticket
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
+from rightsizer.broker.state import BrokerState
+from rightsizer.broker.transitions import BrokerTransition
 
-BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), PlacementSettings())
+BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), GpuPlacementSettings())
 START = BrokerState("boot")
-DEAD = Sighting(is_alive=False)
+DEAD = LeaseObservation(is_alive=False)
 
 
-def kinds(step: Step) -> list[EventKind]:
+def kinds(step: BrokerTransition) -> list[EventKind]:
     """What happened."""
     return [event.kind for event in step.events]
 
 
-def asked(world: World, wish: Ticket, state: BrokerState = START, now: int = 0) -> Step:
+def asked(world: World, wish: Ticket, state: BrokerState = START, now: int = 0) -> BrokerTransition:
     """A ticket in the queue, and one look at it."""
     step = BROKER.ask(state, now, wish, world.look())
     assert not step.is_refused, step.events
@@ -36,7 +32,7 @@ def asked(world: World, wish: Ticket, state: BrokerState = START, now: int = 0) 
 def test_a_reservation_is_free_in_time() -> None:
     """A lease that might last into it waits until it is over."""
     world = World(hgx())
-    wish = Reservation("r", "bo", Request(8), HOUR, 2 * HOUR)
+    wish = Reservation("r", "bo", GpuRequest(8), HOUR, 2 * HOUR)
     state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
     step = asked(world, ticket("a", limit_seconds=3601.0), state=state)
     assert step.grants == ()
@@ -57,7 +53,7 @@ def test_what_is_leased_into_that_time_cannot_be_reserved() -> None:
     """By the limits known, and without one for ever."""
     world = World(hgx())
     state = asked(world, ticket("a", 5, limit_seconds=7200.0)).state
-    early = Reservation("r", "bo", Request(4), HOUR, 3 * HOUR)
+    early = Reservation("r", "bo", GpuRequest(4), HOUR, 3 * HOUR)
     assert BROKER.reserve(state, 0, early, client("bo"), world.look()).is_refused
     late = replace(early, starts=2 * HOUR)
     assert not BROKER.reserve(state, 0, late, client("bo"), world.look()).is_refused
@@ -66,10 +62,10 @@ def test_what_is_leased_into_that_time_cannot_be_reserved() -> None:
 def test_whoever_asks_for_too_many_is_told_how_many_there_are() -> None:
     """And how many are kept, in words that fit one."""
     world = World(hgx())
-    wish = Reservation("r", "bo", Request(7), HOUR, 2 * HOUR)
+    wish = Reservation("r", "bo", GpuRequest(7), HOUR, 2 * HOUR)
     state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
-    one = replace(wish, id="one", request=Request(1))
-    step = BROKER.reserve(state, 0, replace(one, request=Request(3)), client("bo"), world.look())
+    one = replace(wish, id="one", request=GpuRequest(1))
+    step = BROKER.reserve(state, 0, replace(one, request=GpuRequest(3)), client("bo"), world.look())
     assert "1 of 3 asked for is known to be free then" in step.events[-1].message
     step = BROKER.reserve(state, 0, one, client("bo"), world.look())
     assert step.events[-1].message.startswith("1 GPU is kept for bo as reservation one")
@@ -77,7 +73,7 @@ def test_whoever_asks_for_too_many_is_told_how_many_there_are() -> None:
     assert step.is_refused
 
 
-def why_first(step: Step) -> str:
+def why_first(step: BrokerTransition) -> str:
     """What the first that waits is told."""
     return step.waiting[0][1]
 
@@ -87,7 +83,7 @@ def test_a_reservation_in_the_way_is_named_with_the_limit_that_would_do() -> Non
     world = World(hgx())
     state = START
     for name, gpus, at in (("soon", 2, 3 * HOUR), ("late", 4, 20 * HOUR + MINUTE)):
-        wish = Reservation(name, "bo", Request(gpus), at, at + HOUR)
+        wish = Reservation(name, "bo", GpuRequest(gpus), at, at + HOUR)
         step = BROKER.reserve(state, 0, wish, client("bo"), world.look())
         assert not step.is_refused
         state = step.state
@@ -108,7 +104,7 @@ def test_a_reservation_in_the_way_is_named_with_the_limit_that_would_do() -> Non
 def test_two_reservations_do_not_get_the_same_gpus() -> None:
     """At the same time; one after the other they may."""
     world = World(hgx())
-    first = Reservation("1", "bo", Request(5), HOUR, 2 * HOUR)
+    first = Reservation("1", "bo", GpuRequest(5), HOUR, 2 * HOUR)
     state = BROKER.reserve(START, 0, first, client("bo"), world.look()).state
     second = replace(first, id="2", starts=HOUR + MINUTE, ends=3 * HOUR)
     assert BROKER.reserve(state, 0, second, client("bo"), world.look()).is_refused
@@ -119,7 +115,7 @@ def test_two_reservations_do_not_get_the_same_gpus() -> None:
 def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None:
     """Somebody works there without a lease."""
     world = World(hgx())
-    wish = Reservation("r", "bo", Request(4), HOUR, 2 * HOUR)
+    wish = Reservation("r", "bo", GpuRequest(4), HOUR, 2 * HOUR)
     state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
     world.outsiders["theirs"] = Running(state.bookings[0].uuids[:1], GIBIBYTE)
     step = BROKER.turn(state, MINUTE, {}, world.look())
@@ -134,11 +130,11 @@ def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None
 @pytest.mark.parametrize(
     ("wish", "why"),
     [
-        (Reservation("r", "ada", Request(1), HOUR, 2 * HOUR), "cannot reserve for ada"),
-        (Reservation("r", "bo", Request(1), HOUR, HOUR), "a length"),
-        (Reservation("r", "bo", Request(1), HOUR, 4 * DAY), "the longest"),
-        (Reservation("r", "bo", Request(1), 15 * DAY, 16 * DAY), "the furthest"),
-        (Reservation("r", "bo", Request(9), HOUR, 2 * HOUR), "9 GPUs"),
+        (Reservation("r", "ada", GpuRequest(1), HOUR, 2 * HOUR), "cannot reserve for ada"),
+        (Reservation("r", "bo", GpuRequest(1), HOUR, HOUR), "a length"),
+        (Reservation("r", "bo", GpuRequest(1), HOUR, 4 * DAY), "the longest"),
+        (Reservation("r", "bo", GpuRequest(1), 15 * DAY, 16 * DAY), "the furthest"),
+        (Reservation("r", "bo", GpuRequest(9), HOUR, 2 * HOUR), "9 GPUs"),
     ],
 )
 def test_a_reservation_beyond_what_is_allowed_is_refused(wish: Reservation, why: str) -> None:
@@ -150,8 +146,8 @@ def test_a_reservation_beyond_what_is_allowed_is_refused(wish: Reservation, why:
 
 def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
     """And whoever is refused is told whom to ask."""
-    world, broker = World(hgx()), Broker(BrokerSettings(), PlacementSettings())
-    wish = Reservation("r", "bo", Request(1), HOUR, 2 * HOUR)
+    world, broker = World(hgx()), Broker(BrokerSettings(), GpuPlacementSettings())
+    wish = Reservation("r", "bo", GpuRequest(1), HOUR, 2 * HOUR)
     refused = broker.reserve(START, 0, wish, client("bo"), world.look())
     assert refused.is_refused
     assert "reservations are for operators here" in refused.events[0].message
@@ -170,7 +166,7 @@ def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
 def test_whoever_waits_for_a_reservation_to_begin_is_told_when(now: int, told: str) -> None:
     """As the last of those who wait, in whole hours and minutes."""
     world = World(hgx())
-    wish = Reservation("r", "bo", Request(8), 150 * MINUTE, 4 * HOUR)
+    wish = Reservation("r", "bo", GpuRequest(8), 150 * MINUTE, 4 * HOUR)
     state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
     mine = ticket("mine", 8, user="bo", reservation="r")
     state = BROKER.ask(state, 0, mine, world.look()).state

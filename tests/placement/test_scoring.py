@@ -8,15 +8,14 @@ from typing import Final
 import pytest
 
 from placement_nodes import hgx
-from rightsizer.domain.topology import GpuLink, LinkKind
-from rightsizer.placement.free import judge_seat
-from rightsizer.placement.link_scores import LinkScores, link_score, pcie_score
-from rightsizer.placement.reasons import why_worse
-from rightsizer.placement.request import Request
-from rightsizer.placement.scoring import PlacementScore, score_set, table_of
-from rightsizer.placement.sets import pair_score
-from rightsizer.placement.settings import FreeSettings, ScoringSettings
-from rightsizer.placement.verdict import Obstacle
+from rightsizer.broker.availability import judge_slot
+from rightsizer.broker.lease import GpuRequest
+from rightsizer.broker.reasons import why_worse
+from rightsizer.broker.scoring import PlacementScore, score_set, table_of
+from rightsizer.broker.settings import FreeSettings, ScoringSettings
+from rightsizer.broker.slot import SlotObstacle
+from rightsizer.model.topology import GpuLink, LinkKind
+from rightsizer.sizing.gpu_sets import LinkScores, link_score, pair_score, pcie_score
 
 _PAGE: Final = Path(__file__).parents[2] / "docs" / "placement.md"
 _NAMES: Final = [each.name for each in fields(PlacementScore)]
@@ -46,7 +45,7 @@ def test_the_order_of_criteria_is_documented() -> None:
 def test_every_obstacle_is_documented() -> None:
     """By the word that programs see."""
     text = _PAGE.read_text("utf-8")
-    assert [each for each in Obstacle if f"| `{each}` |" not in text] == []
+    assert [each for each in SlotObstacle if f"| `{each}` |" not in text] == []
 
 
 @pytest.mark.parametrize("name", _NAMES)
@@ -89,9 +88,9 @@ def test_links_score_as_the_device_plugin_has_them() -> None:
 def test_a_score_can_be_checked_by_hand() -> None:
     """GPUs 1 and 4 of an HGX whose GPU 0 is in use."""
     node = hgx().taken(0)
-    verdicts = [judge_seat(seat, Request(2), FreeSettings()) for seat in node.seats]
+    verdicts = [judge_slot(seat, GpuRequest(2), FreeSettings()) for seat in node.seats]
     free = [each for each in verdicts if each.is_free]
-    table = table_of(free, node.topology, Request(2), ScoringSettings())
+    table = table_of(free, node.topology, GpuRequest(2), ScoringSettings())
     assert score_set((0, 3), table) == PlacementScore(
         instances=0,
         uncertain=0,

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.topology import LinkKind, Topology
-from rightsizer.placement.sets import best_set, pair_score, score_of
+from rightsizer.model.topology import LinkKind, Topology
+from rightsizer.sizing.gpu_sets import best_set, pair_score, score_of
 from standing_cases import joined
 
 KINDS = [LinkKind.NVLINK, LinkKind.PIX, LinkKind.PXB, LinkKind.PHB, LinkKind.NODE, LinkKind.SYSTEM]

@@ -10,13 +10,14 @@ import pytest
 
 from profile_mlperf import detail, summary, training
 from profile_xplane import WORKED, Line, Plane, kernel, space, viewer_trace
-from rightsizer.domain.errors import ProfileError
-from rightsizer.domain.profile import ProfileFormat
-from rightsizer.profiles.excerpt import excerpt, plain_words
-from rightsizer.profiles.folder import Found, grouped
-from rightsizer.profiles.formats import FORMATS, open_profile, read_all, read_files
-from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
-from rightsizer.profiles.reader import Head, ReadLimits
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import ProfileFormat
+from rightsizer.telemetry.profiles.folder import ProfileFile, grouped
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
+from rightsizer.telemetry.profiles.printed_text import excerpt, plain_words
+from rightsizer.telemetry.profiles.reader import Head
+from rightsizer.telemetry.profiles.registry import FORMATS, open_profile, read_all, read_files
 
 LIMITS: Final = ReadLimits()
 ALONE: Final = [Plane("/device:GPU:0", [Line("Stream #1", [kernel("a", 0, 10)])])]
@@ -269,7 +270,7 @@ def test_logs_of_several_runs_in_one_folder_stay_apart(tmp_path: Path) -> None:
 def test_a_report_beside_its_export_is_read_once() -> None:
     """Nsight Systems leaves both; other files of such names are what they are."""
     export, report, other, table = (
-        Found(Path(name), NSIGHT_SYSTEMS)
+        ProfileFile(Path(name), NSIGHT_SYSTEMS)
         for name in ("a/run.sqlite", "a/run.nsys-rep", "b/run.nsys-rep", "a/run.csv")
     )
     groups = list(grouped([export, report, other, table]))

@@ -7,8 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.profiles.columns import order
-from rightsizer.profiles.intervals import Ruler, Within, union
+from rightsizer.telemetry.profiles.time_line import CoveredLength, Within, order, union
 
 TIMES = st.integers(0, 60)
 INTERVALS = st.lists(st.tuples(TIMES, st.integers(0, 20)), max_size=20).map(
@@ -55,7 +54,7 @@ def test_a_ruler_measures_between_any_of_its_marks(
     intervals: list[tuple[int, int]], marks: set[int], data: st.DataObject
 ) -> None:
     """Whatever was laid on it, in whatever order."""
-    ruler = Ruler(marks)
+    ruler = CoveredLength(marks)
     ruler.add_all(data.draw(st.permutations(intervals)))
     start, end = sorted(data.draw(st.tuples(*(st.sampled_from(sorted(marks)),) * 2)))
 
@@ -66,7 +65,7 @@ def test_a_ruler_measures_between_any_of_its_marks(
 
 def test_a_ruler_can_be_read_between_what_is_laid_on_it() -> None:
     """A reading does not freeze it."""
-    ruler = Ruler([0, 10])
+    ruler = CoveredLength([0, 10])
     ruler.add(2, 4)
     assert ruler.length(0, 10) == 2
 

@@ -12,11 +12,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer.domain.errors import ProfileError
-from rightsizer.profiles.event_time import microseconds, number, whole_number
-from rightsizer.profiles.json_events import JsonEvents
-from rightsizer.profiles.json_window import JsonWindow
-from rightsizer.profiles.reader import ReadLimits
+from rightsizer.model.errors import ProfileError
+from rightsizer.telemetry.profiles.json_events import JsonEvents, microseconds, number, whole_number
+from rightsizer.telemetry.profiles.json_window import JsonWindow
+from rightsizer.telemetry.profiles.limits import ReadLimits
 
 LIMITS = ReadLimits(event_maximum_bytes=2**10, events_maximum=100_000)
 
@@ -135,7 +134,7 @@ def test_a_quotient_by_zero_costs_no_event(
     tmp_path: Path, printed: str, read_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PyTorch 1.8 printed the bandwidth of a copy that took no time so; words stay as they are."""
-    monkeypatch.setattr("rightsizer.profiles.json_events._READ_ON", read_at_once)
+    monkeypatch.setattr("rightsizer.telemetry.profiles.json_events._READ_ON", read_at_once)
     one = f'{{"name": "of {printed}, all", "args": {{"GB/s": {printed}, "bytes": 8}}}}'
     found, trace = read(file_of(tmp_path, f'{{"traceEvents": [{one},\n{one}]}}'))
 
@@ -150,7 +149,7 @@ def test_folders_of_windows_cost_no_event(
     tmp_path: Path, read_at_once: int, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """PyTorch wrote their backslashes as they are until 2022; what is escaped stays so."""
-    monkeypatch.setattr("rightsizer.profiles.json_events._READ_ON", read_at_once)
+    monkeypatch.setattr("rightsizer.telemetry.profiles.json_events._READ_ON", read_at_once)
     one = r'{"name": "C:\Users\me\x.py(3): \"f\" \\ \u00b5"}'
     found, trace = read(file_of(tmp_path, f'{{"traceEvents": [{one}, {one}]}}'))
 

@@ -2,10 +2,15 @@
 
 import pytest
 
-from rightsizer.domain.profile import CopyKind, HostMemory, SpanKind
-from rightsizer.profiles.copy_names import copy_kind, host_memory
-from rightsizer.profiles.host_names import python_span, span_kind
-from rightsizer.profiles.kernel_names import is_collective, uses_tensor_cores
+from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
+from rightsizer.telemetry.profiles.names import (
+    copy_kind,
+    host_memory,
+    is_collective,
+    python_span,
+    span_kind,
+    uses_tensor_cores,
+)
 
 MATRIX_UNITS = (
     "sm90_xmma_gemm_bf16bf16_bf16f32_f32_tn_n_tilesize128x128x64_warpgroupsize1x1x1_execute",

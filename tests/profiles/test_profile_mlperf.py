@@ -5,14 +5,17 @@ from pathlib import Path
 import pytest
 
 from profile_mlperf import detail, detail_text, logged, summary, training
-from rightsizer.domain.errors import ProfileError
-from rightsizer.domain.profile import BenchmarkResult, Profile
-from rightsizer.profiles.mlperf.detail import MLPERF_DETAIL
-from rightsizer.profiles.mlperf.figures import finite, named_figure, percentile_name
-from rightsizer.profiles.mlperf.pair import merged
-from rightsizer.profiles.mlperf.summary import MLPERF_SUMMARY
-from rightsizer.profiles.mlperf.training import MLPERF_TRAINING
-from rightsizer.profiles.reader import Head, ProfileReader, ReadLimits
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import BenchmarkResult, Profile
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.mlperf.figures import finite, named_figure, percentile_name
+from rightsizer.telemetry.profiles.mlperf.load_generator import (
+    MLPERF_DETAIL,
+    MLPERF_SUMMARY,
+    merged,
+)
+from rightsizer.telemetry.profiles.mlperf.training import MLPERF_TRAINING
+from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 
 READERS = (MLPERF_SUMMARY, MLPERF_DETAIL, MLPERF_TRAINING)
 

@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.profile import BenchmarkResult, Profile
-from rightsizer.profiles.formats import open_profile
-from rightsizer.profiles.reader import ReadLimits
+from rightsizer.model.profile import BenchmarkResult, Profile
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
 
 SERVER = "v4.1_8xH200_llama2-70b_server"
 TRAINING = "train_v4.0_8xH200_llama2_70b_lora"

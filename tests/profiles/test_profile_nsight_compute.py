@@ -9,10 +9,11 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from profile_nsight import DETAIL_COLUMNS, details_page, raw_page
-from rightsizer.domain.errors import ProfileError
-from rightsizer.domain.profile import KernelUse, Profile
-from rightsizer.profiles.nsight_compute.reader import NSIGHT_COMPUTE, read
-from rightsizer.profiles.reader import Head, ReadLimits
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import KernelUse, Profile
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.nsight_compute.reader import NSIGHT_COMPUTE, read
+from rightsizer.telemetry.profiles.reader import Head
 
 LIMITS = ReadLimits()
 SPEED = "GPU Speed Of Light Throughput"

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from profile_nsight import NsightExport, fake_nsys
-from rightsizer.domain.errors import ProfileError
-from rightsizer.profiles.nsight_systems.reader import read
-from rightsizer.profiles.reader import ReadLimits
+from rightsizer.model.errors import ProfileError
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.nsight_systems.reader import read
 
 LIMITS = ReadLimits()
 US = 1000

@@ -5,11 +5,12 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.profile import CopyKind, HostMemory, Profile, SpanKind
-from rightsizer.profiles.nsight_stats.reader import NSIGHT_STATS, read
-from rightsizer.profiles.nsight_stats.report import Report, header_of
-from rightsizer.profiles.printed.number import printed_number
-from rightsizer.profiles.reader import Head, ReadLimits
+from rightsizer.model.profile import CopyKind, HostMemory, Profile, SpanKind
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.nsight_stats.reader import NSIGHT_STATS, read
+from rightsizer.telemetry.profiles.nsight_stats.report import StatsReport, header_of
+from rightsizer.telemetry.profiles.printed_text import printed_number
+from rightsizer.telemetry.profiles.reader import Head
 
 LIMITS = ReadLimits()
 FIGURES = "Avg (ns),Med (ns),Min (ns),Max (ns),StdDev (ns)"
@@ -347,15 +348,15 @@ def test_names_may_hold_commas_quotes_and_line_ends(tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("titles", "report"),
     [
-        ("Time(%),Total Time (ns),Num Calls,Average,Minimum,Maximum,Name", Report.CALLS),
-        ("Total (KiB),Operations,Average,Minimum,Maximum,Operation", Report.COPY_SIZES),
-        ("Start (ns),Duration (ns),CorrId,Name", Report.GPU_TRACE),
-        ("Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Name", Report.KERNELS),
-        ("Time (%),Total Time (ns),Instances,Range", Report.RANGES),
-        ("Start (ns),End (ns),Duration (ns),DurChild (ns),Name", Report.OTHER),
+        ("Time(%),Total Time (ns),Num Calls,Average,Minimum,Maximum,Name", StatsReport.CALLS),
+        ("Total (KiB),Operations,Average,Minimum,Maximum,Operation", StatsReport.COPY_SIZES),
+        ("Start (ns),Duration (ns),CorrId,Name", StatsReport.GPU_TRACE),
+        ("Total Time (ns),Instances,Avg (ns),Min (ns),Max (ns),Name", StatsReport.KERNELS),
+        ("Time (%),Total Time (ns),Instances,Range", StatsReport.RANGES),
+        ("Start (ns),End (ns),Duration (ns),DurChild (ns),Name", StatsReport.OTHER),
     ],
 )
-def test_reports_are_told_by_their_columns(titles: str, report: Report) -> None:
+def test_reports_are_told_by_their_columns(titles: str, report: StatsReport) -> None:
     """Whatever version wrote them."""
     header = header_of(tuple(titles.split(",")))
 

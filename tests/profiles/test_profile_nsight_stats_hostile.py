@@ -8,10 +8,11 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rightsizer.domain.errors import ProfileError
-from rightsizer.domain.profile import Profile
-from rightsizer.profiles.nsight_stats.reader import NSIGHT_STATS, read
-from rightsizer.profiles.reader import Head, ReadLimits
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import Profile
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.nsight_stats.reader import NSIGHT_STATS, read
+from rightsizer.telemetry.profiles.reader import Head
 
 LIMITS = ReadLimits()
 KERNELS = """\

@@ -6,9 +6,10 @@ from pathlib import Path
 import pytest
 
 from profile_nsight import NsightExport
-from rightsizer.domain.profile import CopyKind, HostMemory, Profile, ProfiledDevice, SpanKind
-from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS, read
-from rightsizer.profiles.reader import Head, ReadLimits
+from rightsizer.model.profile import CopyKind, HostMemory, Profile, ProfiledDevice, SpanKind
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS, read
+from rightsizer.telemetry.profiles.reader import Head
 
 LIMITS = ReadLimits()
 US = 1000

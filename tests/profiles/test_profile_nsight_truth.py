@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.profile import (
+from rightsizer.model.profile import (
     CopyKind,
     DeviceProfile,
     HostMemory,
@@ -14,9 +14,10 @@ from rightsizer.domain.profile import (
     Profile,
     SpanKind,
 )
-from rightsizer.profiles.nsight_compute.reader import NSIGHT_COMPUTE
-from rightsizer.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
-from rightsizer.profiles.reader import Head, ReadLimits
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.nsight_compute.reader import NSIGHT_COMPUTE
+from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
+from rightsizer.telemetry.profiles.reader import Head
 
 FLAMEOX = "nsys/flameox_2025.5.2.sqlite"
 POWER = "nsys/nsightful_power_iteration.sqlite"

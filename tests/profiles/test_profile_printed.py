@@ -4,8 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.profiles.printed.number import DecimalMark, decimal_mark, printed_number
-from rightsizer.profiles.printed.unit import bytes_in, seconds_in
+from rightsizer.telemetry.profiles.printed_text import (
+    DecimalMark,
+    bytes_in,
+    decimal_mark,
+    printed_number,
+    seconds_in,
+)
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profile_traces import SECRETS, KinetoTrace
-from rightsizer.domain.errors import ProfileError
-from rightsizer.domain.profile import (
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import (
     CopyKind,
     CopyUse,
     HostMemory,
@@ -20,8 +20,9 @@ from rightsizer.domain.profile import (
     ProfileFormat,
     SpanKind,
 )
-from rightsizer.profiles.pytorch import PYTORCH
-from rightsizer.profiles.reader import Head, ReadLimits
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.pytorch import PYTORCH
+from rightsizer.telemetry.profiles.reader import Head
 
 H100 = {"id": 0, "name": "NVIDIA H100 80GB HBM3", "totalGlobalMem": 85018279936, "numSms": 132}
 NCCL = "ncclDevKernel_AllReduce_Sum_f32_RING_LL(ncclDevKernelArgsStorage<4096ul>)"

@@ -11,9 +11,10 @@ from typing import Any
 
 import pytest
 
-from rightsizer.domain.profile import DeviceProfile, Profile, TimeUse
-from rightsizer.profiles.pytorch import PYTORCH
-from rightsizer.profiles.reader import Head, ReadLimits
+from rightsizer.model.profile import DeviceProfile, Profile, TimeUse
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.pytorch import PYTORCH
+from rightsizer.telemetry.profiles.reader import Head
 
 
 @dataclass(frozen=True)

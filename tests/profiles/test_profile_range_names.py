@@ -2,9 +2,9 @@
 
 import pytest
 
-from rightsizer.domain.profile import SpanKind
-from rightsizer.profiles.nsight_systems.host_calls import call_name, is_launch, is_wait
-from rightsizer.profiles.range_names import is_step, range_kind, range_name
+from rightsizer.model.profile import SpanKind
+from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
+from rightsizer.telemetry.profiles.nsight_systems.activities import call_name, is_launch, is_wait
 
 
 @pytest.mark.parametrize(

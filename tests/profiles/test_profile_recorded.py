@@ -15,9 +15,9 @@ import pytest
 
 from profiler_environment import recorders
 from rightsizer.cli.main import main
-from rightsizer.domain.profile import Profile, ProfileFormat, SpanKind
-from rightsizer.profiles.formats import open_profile, read_all
-from rightsizer.profiles.reader import ReadLimits
+from rightsizer.model.profile import Profile, ProfileFormat, SpanKind
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile, read_all
 
 pytestmark = pytest.mark.timeout(600)
 

@@ -16,10 +16,10 @@ from profile_calls import (
     step,
     time_of,
 )
-from rightsizer.domain.errors import ProfileError
-from rightsizer.domain.profile import CopyUse, HostSpanUse, LaunchUse, SpanKind
-from rightsizer.profiles.reader import ReadLimits
-from rightsizer.profiles.recorder import Recorder
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import CopyUse, HostSpanUse, LaunchUse, SpanKind
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.recorder import Recorder
 
 
 def test_a_gap_is_the_hosts_where_the_launch_came_after_it_began() -> None:

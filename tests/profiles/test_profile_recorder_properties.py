@@ -16,7 +16,7 @@ from profile_calls import (
     step,
     time_of,
 )
-from rightsizer.domain.profile import SpanKind
+from rightsizer.model.profile import SpanKind
 
 LOADER, CHECKPOINT = SpanKind.LOADER, SpanKind.CHECKPOINT
 TIMES = st.integers(0, 80)

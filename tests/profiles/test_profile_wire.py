@@ -8,13 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profile_xplane import length_field, number_field, varint
-from rightsizer.profiles.xplane.window import Window
-from rightsizer.profiles.xplane.wire import (
+from rightsizer.telemetry.profiles.xplane.wire import (
     FIXED32,
     FIXED64,
     LENGTH,
     VARINT,
-    WireError,
+    FileWindow,
+    XPlaneWireError,
     fields,
     messages,
     scan,
@@ -50,7 +50,7 @@ def written(message: list[Field]) -> bytes:
 
 def scanned(data: bytes, piece_bytes: int = 1 << 20) -> list[Field]:
     """The same by way of a file, of which little is in memory."""
-    window = Window(io.BytesIO(data), len(data), piece_bytes)
+    window = FileWindow(io.BytesIO(data), len(data), piece_bytes)
     return [
         (number, wire_type, low if wire_type == VARINT else window.slice(low, high))
         for number, wire_type, low, high in scan(window, 0, len(data))
@@ -75,18 +75,18 @@ def test_messages_of_one_number_are_read_apart(
         if isinstance(value, bytes) and number == 4 and wire_type == LENGTH
     ]
     data = written(message)
-    window = Window(io.BytesIO(data), len(data), piece_bytes)
+    window = FileWindow(io.BytesIO(data), len(data), piece_bytes)
     assert list(messages(window, 0, len(data), 4, longest)) == expected
 
 
 @given(st.binary(max_size=100), st.integers(1, 64))
 def test_messages_of_any_bytes_end(data: bytes, piece_bytes: int) -> None:
     """As a walk over all fields does."""
-    window = Window(io.BytesIO(data), len(data), piece_bytes)
+    window = FileWindow(io.BytesIO(data), len(data), piece_bytes)
     try:
         walked = [value for number, kind, value in fields(data) if (number, kind) == (4, LENGTH)]
-    except WireError:
-        with pytest.raises(WireError):
+    except XPlaneWireError:
+        with pytest.raises(XPlaneWireError):
             list(messages(window, 0, len(data), 4, 1000))
     else:
         assert list(messages(window, 0, len(data), 4, 1000)) == walked
@@ -103,7 +103,7 @@ def test_a_cut_message_ends_at_a_field_or_is_refused(
         at = 0
         try:
             assert walk() == message[: len(walk())]
-        except WireError as error:
+        except XPlaneWireError as error:
             at = error.at
         assert 0 <= at <= len(cut)
 
@@ -113,8 +113,8 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     """Both ways agree on which."""
     try:
         told = list(fields(data))
-    except WireError:
-        with pytest.raises(WireError):
+    except XPlaneWireError:
+        with pytest.raises(XPlaneWireError):
             scanned(data)
     else:
         assert scanned(data) == told
@@ -142,7 +142,7 @@ def test_negative_numbers_come_back(value: int) -> None:
 def test_what_is_no_message_says_why(data: bytes, words: str) -> None:
     """Lengths beyond the end, endless integers, and the groups of old."""
     for walk in (lambda: list(fields(data)), lambda: scanned(data)):
-        with pytest.raises(WireError, match=words):
+        with pytest.raises(XPlaneWireError, match=words):
             walk()
 
 
@@ -151,7 +151,7 @@ def test_a_window_gives_every_stretch(
     content: bytes, piece_bytes: int, data: st.DataObject
 ) -> None:
     """Forwards, backwards and longer than its piece."""
-    window = Window(io.BytesIO(content), len(content), piece_bytes)
+    window = FileWindow(io.BytesIO(content), len(content), piece_bytes)
     places = st.integers(0, len(content))
     for _ in range(5):
         low, high = sorted((data.draw(places), data.draw(places)))
@@ -161,7 +161,7 @@ def test_a_window_gives_every_stretch(
 def test_a_window_over_a_file_that_was_cut_short() -> None:
     """It gives what is left, and the reader finds that a field is cut."""
     whole = written([(1, LENGTH, b"x" * 50), (2, LENGTH, b"y" * 50)])
-    window = Window(io.BytesIO(whole[:60]), len(whole), 16)
+    window = FileWindow(io.BytesIO(whole[:60]), len(whole), 16)
     assert len(window.slice(52, 104)) == 8
-    with pytest.raises(WireError):
-        list(scan(Window(io.BytesIO(whole[:52]), len(whole), 16), 0, len(whole)))
+    with pytest.raises(XPlaneWireError):
+        list(scan(FileWindow(io.BytesIO(whole[:52]), len(whole), 16), 0, len(whole)))

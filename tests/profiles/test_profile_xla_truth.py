@@ -5,9 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.profile import DeviceProfile, Profile, ProfileFormat
-from rightsizer.profiles.formats import open_profile
-from rightsizer.profiles.reader import ReadLimits
+from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import open_profile
 
 MILLISECOND = 1e-3
 TENSORFLOW = "tfprofiler_gpu_multi_worker"

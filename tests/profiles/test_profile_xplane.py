@@ -16,7 +16,7 @@ from profile_xplane import (
     kernel,
     space,
 )
-from rightsizer.domain.profile import (
+from rightsizer.model.profile import (
     CopyKind,
     CopyUse,
     DeviceProfile,
@@ -25,8 +25,9 @@ from rightsizer.domain.profile import (
     SpanKind,
     TimeUse,
 )
-from rightsizer.profiles.reader import Head, ReadLimits
-from rightsizer.profiles.xplane.reader import XPLANE
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.reader import Head
+from rightsizer.telemetry.profiles.xplane.reader import XPLANE
 
 NANOSECOND = 1e-9
 LIMITS = ReadLimits()

@@ -20,10 +20,10 @@ from profile_xplane import (
     number_field,
     space,
 )
-from rightsizer.domain.errors import ProfileError
-from rightsizer.domain.profile import Profile
-from rightsizer.profiles.reader import ReadLimits
-from rightsizer.profiles.xplane.reader import XPLANE
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import Profile
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.xplane.reader import XPLANE
 
 LIMITS = ReadLimits()
 

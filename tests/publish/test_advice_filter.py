@@ -4,8 +4,8 @@ import pytest
 
 from publish_advice import node_advice
 from publish_stories import uuid_of
-from rightsizer.domain.errors import UsageError
-from rightsizer.publish.web.advice_filter import chosen
+from rightsizer.model.errors import UsageError
+from rightsizer.web.api import filter_advice
 
 IDLE, STALL, MEMORY, CLOSED = (advice.id for advice in node_advice())
 
@@ -25,7 +25,7 @@ IDLE, STALL, MEMORY, CLOSED = (advice.id for advice in node_advice())
 )
 def test_filters_are_all_passed(query: dict[str, list[str]], found: list[str]) -> None:
     """Values of one filter are alternatives, filters are not; the order stays."""
-    assert [advice.id for advice in chosen(node_advice(), query)] == found
+    assert [advice.id for advice in filter_advice(node_advice(), query)] == found
 
 
 @pytest.mark.parametrize(
@@ -39,6 +39,6 @@ def test_filters_are_all_passed(query: dict[str, list[str]], found: list[str]) -
 def test_a_filter_that_is_none_is_refused(query: dict[str, list[str]], said: str) -> None:
     """An answer to another question would be worse than none."""
     with pytest.raises(UsageError) as refused:
-        chosen(node_advice(), query)
+        filter_advice(node_advice(), query)
 
     assert said in str(refused.value)

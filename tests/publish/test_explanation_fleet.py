@@ -4,8 +4,8 @@ from typing import Any, Final
 
 from cases import NOW, finding
 from fleet_answers import END, SPARE
-from rightsizer.publish.explanation.explanation import explain_finding
-from rightsizer.runtime.fleet.settings import WholeSettings, rule_trees
+from rightsizer.fleet.settings import WholeSettings, rule_trees
+from rightsizer.report.explanation import explain_finding
 
 TREES: Final = rule_trees(WholeSettings())
 

@@ -12,11 +12,11 @@ import pytest
 
 from cases import finding
 from fleet_answers import END, fleet_answer
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.finding import Instruction, Savings
-from rightsizer.fleet.view import EstateView
-from rightsizer.publish.report.fleet_document import fleet_document
-from rightsizer.runtime.fleet.form import fleet_form
+from rightsizer.fleet.encoder import encode_answer
+from rightsizer.fleet.model import FleetView
+from rightsizer.fleet.page import fleet_document
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import Instruction, Savings
 
 GoldenFile = Callable[[str | Path, str], None]
 HOSTILE: Final = "<script>alert('x')</script>"
@@ -38,7 +38,7 @@ class Tags(HTMLParser):
 
 def form_of(**facts: Any) -> Mapping[str, Any]:
     """As JSON gives it back, so that the page rests on nothing else."""
-    found: Mapping[str, Any] = json.loads(json.dumps(fleet_form(fleet_answer(**facts))))
+    found: Mapping[str, Any] = json.loads(json.dumps(encode_answer(fleet_answer(**facts))))
     return found
 
 
@@ -118,7 +118,7 @@ def test_nothing_known_is_not_shown_as_nothing() -> None:
     """An estate without advice, prices and pools says so; a figure that is not known is a dash."""
     page = fleet_document(
         form_of(
-            view=EstateView(0, END, (), ()),
+            view=FleetView(0, END, (), ()),
             advice=(),
             node_advice=(),
             teams=(),

@@ -8,8 +8,8 @@ from typing import Final
 import pytest
 
 from fleet_answers import fleet_answer
-from rightsizer.publish.report.fleet_document import fleet_document
-from rightsizer.runtime.fleet.form import fleet_form
+from rightsizer.fleet.encoder import encode_answer
+from rightsizer.fleet.page import fleet_document
 
 CHROMIUM: Final = shutil.which("chromium")
 FLAGS: Final = (
@@ -29,7 +29,7 @@ pytestmark = [
 def page(tmp_path: Path) -> Path:
     """The page as a file."""
     file = tmp_path / "fleet.html"
-    file.write_text(fleet_document(fleet_form(fleet_answer())), encoding="utf-8")
+    file.write_text(fleet_document(encode_answer(fleet_answer())), encoding="utf-8")
     return file
 
 

@@ -8,12 +8,12 @@ import pytest
 from advice_events import NOW, SECOND, event
 from grafana_desk import Desk
 from grafana_server import TOKEN, Grafana, grafana_server
-from rightsizer.domain.advice import AdviceEventKind
-from rightsizer.edge.clock import FastClock
-from rightsizer.edge.http import HttpClient, HttpSettings
-from rightsizer.publish.grafana.annotations import GrafanaAnnotations
-from rightsizer.publish.grafana.outbox import MemoryOutbox
-from rightsizer.publish.grafana.settings import GrafanaSettings
+from rightsizer.io.clock import FastClock
+from rightsizer.io.http import HttpClient, HttpSettings
+from rightsizer.model.advice import AdviceEventKind
+from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
+from rightsizer.notify.grafana.service import GrafanaAnnotations
+from rightsizer.notify.grafana.settings import GrafanaSettings
 
 OPENED, CLOSED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED
 LATER = NOW + 3600 * SECOND
@@ -62,7 +62,7 @@ def test_a_day_away_costs_few_attempts_and_no_advice() -> None:
     def refuse(seconds: float) -> None:
         tried.append(seconds)
 
-    outbox, clock = MemoryOutbox(), FastClock(NOW)
+    outbox, clock = MemoryAnnotationOutbox(), FastClock(NOW)
     settings = GrafanaSettings(url="http://127.0.0.1:9", http=HttpSettings(tries=2))
     http = HttpClient(settings.url, settings.http, token=lambda: TOKEN, sleep=refuse)
     sink = GrafanaAnnotations(http, settings, outbox, clock, lambda _: None)

@@ -8,21 +8,21 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advice_events import NOW, SECOND, event
-from rightsizer.domain.advice import AdviceEventKind, AdviceState
-from rightsizer.publish.grafana.note import note_of, roll_up
+from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.notify.grafana.annotation_body import body_of, roll_up
 
 
 def test_opening_is_a_region_without_an_end() -> None:
     """A region starts when the advice was opened; its end is its start until it is known."""
-    note = note_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
+    note = body_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
     assert (note.start, note.end) == (NOW - 9 * SECOND, NOW - 9 * SECOND)
     assert not note.closes_region
 
 
 def test_closing_ends_the_same_region() -> None:
     """A closing note has the start and the key tags of the opening one, and the end."""
-    opening = note_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
-    closing = note_of(event(AdviceEventKind.CLOSED, opened=NOW - 9 * SECOND))
+    opening = body_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
+    closing = body_of(event(AdviceEventKind.CLOSED, opened=NOW - 9 * SECOND))
     assert (closing.start, closing.end) == (opening.start, NOW)
     assert closing.key_tags == opening.key_tags == ("advice:a1b2c3", "event:opened")
 
@@ -30,14 +30,14 @@ def test_closing_ends_the_same_region() -> None:
 def test_turns_are_points() -> None:
     """A turn for the worse, a verification, a regression: each is a point of its own."""
     for kind in (AdviceEventKind.SEVERITY_UP, AdviceEventKind.VERIFIED, AdviceEventKind.REGRESSED):
-        note = note_of(event(kind, opened=NOW - 9 * SECOND))
+        note = body_of(event(kind, opened=NOW - 9 * SECOND))
         assert (note.start, note.end) == (NOW, NOW)
         assert note.key_tags == ("advice:a1b2c3", f"event:{kind}")
 
 
 def test_tags_say_what_and_where() -> None:
     """Tags are for queries: the product, the advice, what happened, what was found and where."""
-    assert note_of(event(AdviceEventKind.OPENED)).tags == (
+    assert body_of(event(AdviceEventKind.OPENED)).tags == (
         "rightsizer",
         "advice:a1b2c3",
         "event:opened",
@@ -51,7 +51,7 @@ def test_tags_say_what_and_where() -> None:
 
 def test_text_reads_like_a_sentence_and_its_grounds() -> None:
     """Summary first, then what to do, how sure, where, on what grounds."""
-    note = note_of(event(AdviceEventKind.CLOSED, state=AdviceState.SUCCEEDED))
+    note = body_of(event(AdviceEventKind.CLOSED, state=AdviceState.SUCCEEDED))
     assert note.text.splitlines() == [
         "Closed (succeeded). GPU-0 has been held idle for 6 h.",
         "Action: scale to zero",
@@ -64,12 +64,12 @@ def test_text_reads_like_a_sentence_and_its_grounds() -> None:
 
 def test_text_is_never_empty() -> None:
     """A finding without a summary is told by its kind and its reasons."""
-    assert note_of(event(AdviceEventKind.OPENED, summary=" ")).text.startswith("idle: IdleHeld\n")
+    assert body_of(event(AdviceEventKind.OPENED, summary=" ")).text.startswith("idle: IdleHeld\n")
 
 
 def test_colons_do_not_split_a_value() -> None:
     """A device that is known by its index gives a tag with one colon."""
-    note = note_of(event(AdviceEventKind.OPENED, devices=("index:3",)))
+    note = body_of(event(AdviceEventKind.OPENED, devices=("index:3",)))
     assert note.tags[-1] == "uuid:index-3"
 
 
@@ -80,7 +80,7 @@ def test_colons_do_not_split_a_value() -> None:
 )
 def test_every_note_fits(devices: list[str], summary: str, kind: AdviceEventKind) -> None:
     """Whatever a finding holds, Grafana's limits are kept and the annotation can be found."""
-    note = note_of(event(kind, devices=tuple(devices), summary=summary))
+    note = body_of(event(kind, devices=tuple(devices), summary=summary))
     assert len(json.dumps(note.tags)) <= 500
     assert all(len(tag) <= 100 for tag in note.tags)
     assert note.tags[0] == "rightsizer"
@@ -91,7 +91,7 @@ def test_every_note_fits(devices: list[str], summary: str, kind: AdviceEventKind
 
 def test_roll_up_names_the_first_and_counts_the_rest() -> None:
     """A sum of many notes is readable, and the same notes give the same sum."""
-    notes = [note_of(event(AdviceEventKind.OPENED, id=f"x{index}")) for index in range(12)]
+    notes = [body_of(event(AdviceEventKind.OPENED, id=f"x{index}")) for index in range(12)]
     sum_ = roll_up(notes)
     assert sum_ == roll_up(notes)
     assert sum_ != roll_up(notes[:-1])
@@ -107,8 +107,8 @@ def test_a_decision_changes_the_region_and_leaves_it_open(state: AdviceState) ->
     """It says who, until when and why, on a line each, for people; and its data for programs."""
     told = event(AdviceEventKind.DECIDED, opened=NOW - 9 * SECOND, state=state)
     advice = replace(told.advice, actor="ana", why="after\nthe fair", expires=NOW + SECOND)
-    note = note_of(replace(told, advice=advice))
-    opening = note_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
+    note = body_of(replace(told, advice=advice))
+    opening = body_of(event(AdviceEventKind.OPENED, opened=NOW - 9 * SECOND))
     assert (note.start, note.end, note.tags) == (opening.start, opening.end, opening.tags)
     assert (note.changes_region, note.closes_region) == (True, False)
     lines = note.text.splitlines()
@@ -127,13 +127,13 @@ def test_a_decision_changes_the_region_and_leaves_it_open(state: AdviceState) ->
 def test_points_and_openings_have_no_data() -> None:
     """There is nothing to say that is not on the advice itself."""
     kinds = set(AdviceEventKind) - {AdviceEventKind.CLOSED, AdviceEventKind.DECIDED}
-    assert {note_of(event(kind)).data for kind in kinds} == {None}
+    assert {body_of(event(kind)).data for kind in kinds} == {None}
 
 
 def test_what_lasts_for_longer_than_calendars_is_told() -> None:
     """Somebody may dismiss advice for ten thousand years."""
     told = event(AdviceEventKind.CLOSED, state=AdviceState.DISMISSED)
-    note = note_of(replace(told, advice=replace(told.advice, expires=NOW + 10**21)))
+    note = body_of(replace(told, advice=replace(told.advice, expires=NOW + 10**21)))
     assert "By: until 2255-03-14 16:00 UTC" in note.text.splitlines()
     assert note.data is not None
     assert note.data["expires"] == 9 * 10**12

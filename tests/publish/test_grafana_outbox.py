@@ -9,29 +9,33 @@ from pathlib import Path
 import pytest
 
 from advice_events import event
-from rightsizer.domain.advice import AdviceEventKind
-from rightsizer.edge.database import Database
-from rightsizer.publish.grafana.note import Note, note_of
-from rightsizer.publish.grafana.outbox import MemoryOutbox, Outbox, SqliteOutbox
-from rightsizer.publish.grafana.outbox_schema import OUTBOX_SCHEMA
+from rightsizer.io.database import Database
+from rightsizer.model.advice import AdviceEventKind
+from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of
+from rightsizer.notify.grafana.outbox import (
+    AnnotationOutbox,
+    MemoryAnnotationOutbox,
+    SqliteAnnotationOutbox,
+)
+from rightsizer.notify.outbox_schema import ANNOTATION_OUTBOX_SCHEMA
 
 
-def note(id_: str) -> Note:
+def note(id_: str) -> AnnotationBody:
     """A note about the opening of a piece of advice."""
-    return note_of(event(AdviceEventKind.OPENED, id=id_))
+    return body_of(event(AdviceEventKind.OPENED, id=id_))
 
 
 @pytest.fixture(params=["memory", "sqlite"])
-def outbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[Outbox]:
+def outbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnnotationOutbox]:
     """Each kind of outbox."""
     if request.param == "memory":
-        yield MemoryOutbox()
+        yield MemoryAnnotationOutbox()
         return
-    with Database(tmp_path / "history.db", [OUTBOX_SCHEMA]) as database:
-        yield SqliteOutbox(database)
+    with Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA]) as database:
+        yield SqliteAnnotationOutbox(database)
 
 
-def test_order_is_kept(outbox: Outbox) -> None:
+def test_order_is_kept(outbox: AnnotationOutbox) -> None:
     """Notes come out as they went in, and leave only when they are done."""
     outbox.put([note("a"), note("b")])
     outbox.put([note("c")])
@@ -41,7 +45,7 @@ def test_order_is_kept(outbox: Outbox) -> None:
     assert list(outbox.pending()) == [first, third]
 
 
-def test_numbers_are_never_given_twice(outbox: Outbox) -> None:
+def test_numbers_are_never_given_twice(outbox: AnnotationOutbox) -> None:
     """A late 'done' for a delivered letter cannot drop a newer one."""
     outbox.put([note("a")])
     (old,) = outbox.pending()
@@ -51,7 +55,7 @@ def test_numbers_are_never_given_twice(outbox: Outbox) -> None:
     assert [letter.note for letter in outbox.pending()] == [note("b")]
 
 
-def test_regions_are_remembered_and_forgotten(outbox: Outbox) -> None:
+def test_regions_are_remembered_and_forgotten(outbox: AnnotationOutbox) -> None:
     """The last region of a piece of advice is the one that counts."""
     assert outbox.annotation_id("a") is None
     outbox.remember("a", 7)
@@ -64,13 +68,13 @@ def test_regions_are_remembered_and_forgotten(outbox: Outbox) -> None:
 def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
     """What waits and what is remembered is there for the next process."""
     path = tmp_path / "history.db"
-    with Database(path, [OUTBOX_SCHEMA]) as database:
-        outbox = SqliteOutbox(database)
-        outbox.put([note("a"), note_of(event(AdviceEventKind.DECIDED, id="b"))])
+    with Database(path, [ANNOTATION_OUTBOX_SCHEMA]) as database:
+        outbox = SqliteAnnotationOutbox(database)
+        outbox.put([note("a"), body_of(event(AdviceEventKind.DECIDED, id="b"))])
         outbox.remember("a", 7)
         left = outbox.pending()
-    with Database(path, [OUTBOX_SCHEMA]) as database:
-        again = SqliteOutbox(database)
+    with Database(path, [ANNOTATION_OUTBOX_SCHEMA]) as database:
+        again = SqliteAnnotationOutbox(database)
         assert again.pending() == left
         assert again.annotation_id("a") == 7
 
@@ -78,25 +82,25 @@ def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
 @pytest.mark.parametrize("text", ["", "{}", '{"tags": 1}', '{"tags": [], "unheard_of": 1}'])
 def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: str) -> None:
     """What another version wrote stops neither the agent nor the rest."""
-    with Database(tmp_path / "history.db", [OUTBOX_SCHEMA]) as database:
+    with Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA]) as database:
         with database.transaction() as connection:
             connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (text,))
-        outbox = SqliteOutbox(database)
+        outbox = SqliteAnnotationOutbox(database)
         outbox.put([note("a")])
         assert [letter.note for letter in outbox.pending()] == [note("a")]
 
 
 def test_what_a_former_program_left_waiting_is_delivered(tmp_path: Path) -> None:
     """Its notes had no data."""
-    with Database(tmp_path / "history.db", [OUTBOX_SCHEMA]) as database:
+    with Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA]) as database:
         form = asdict(note("a"))
         del form["data"]
         with database.transaction() as connection:
             connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (json.dumps(form),))
-        assert [letter.note for letter in SqliteOutbox(database).pending()] == [note("a")]
+        assert [letter.note for letter in SqliteAnnotationOutbox(database).pending()] == [note("a")]
 
 
-def test_threads_share_an_outbox(outbox: Outbox) -> None:
+def test_threads_share_an_outbox(outbox: AnnotationOutbox) -> None:
     """Several writers lose nothing."""
 
     def write(name: str) -> None:

@@ -8,10 +8,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advice_events import NOW, SECOND, event
-from rightsizer.domain.advice import AdviceEventKind, AdviceState
-from rightsizer.domain.finding import Action, FindingKind, Reason, Risk, Severity
-from rightsizer.publish.grafana.note import milliseconds, note_of
-from rightsizer.publish.grafana.region import region_of
+from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.finding import Action, FindingKind, Reason, Risk, Severity
+from rightsizer.notify.grafana.annotation_body import body_of, milliseconds
+from rightsizer.notify.grafana.client import region_of
 
 OPENED, CLOSED, DECIDED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED
 DAY = 86400 * SECOND
@@ -22,7 +22,7 @@ def annotation(
 ) -> dict[str, Any]:
     """As Grafana gives it back."""
     told = event(kind, opened=NOW - DAY, state=state)
-    note = note_of(replace(told, advice=replace(told.advice, **facts)))
+    note = body_of(replace(told, advice=replace(told.advice, **facts)))
     return {
         "id": 7,
         "time": milliseconds(note.start),

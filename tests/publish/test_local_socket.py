@@ -14,21 +14,23 @@ import pytest
 from structlog.testing import capture_logs
 
 from publish_reports import node_report
-from rightsizer.domain.errors import RightsizerError, UsageError
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer, WebSettings
-from rightsizer.publish.web.local_socket import LocalSocket
-from rightsizer.publish.web.message import Request, Response
-from rightsizer.publish.web.routes import ROUTES, Route, Site
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.web.api import ROUTES
+from rightsizer.web.local_socket import LocalSocket
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.router import Route, Router
+from rightsizer.web.server import WebServer
+from rightsizer.web.settings import WebSettings
 
 
-def echo(site: Site, request: Request) -> Response:
+def echo(site: Router, request: WebRequest) -> WebResponse:
     """Tell what was asked and by whom; a body of `no` is refused."""
     if request.body == b"no":
         raise UsageError("'no' is no answer; say yes")
     peer = request.peer
     who = None if peer is None else [peer.pid, peer.uid, peer.gid]
-    return Response.of_json({"body": request.body.decode(), "who": who})
+    return WebResponse.of_json({"body": request.body.decode(), "who": who})
 
 
 ROUTE: Final = Route("POST", "/api/v1/echo", echo, is_local=True)
@@ -46,7 +48,7 @@ def served(path: Path, stack: ExitStack, **options: float) -> WebServer:
     server = WebServer(
         ["127.0.0.1:0"],
         latest=node_report,
-        exposition=Exposition(node_report),
+        exposition=MetricsExposition(node_report),
         settings=WebSettings(**options),  # type: ignore[arg-type] # Whole numbers are floats too.
         local_socket=str(path),
         local_routes=[ROUTE],
@@ -312,7 +314,7 @@ def test_a_crowd_at_the_addresses_does_not_keep_the_operator_out(
     server = WebServer(
         ["127.0.0.1:0"],
         latest=slow,
-        exposition=Exposition(node_report),
+        exposition=MetricsExposition(node_report),
         settings=WebSettings(connections_maximum=2),
         local_socket=str(tmp_path / "api.sock"),
     )

@@ -7,16 +7,16 @@ import pytest
 from prometheus_client.parser import text_string_to_metric_families as parse_text
 
 from readings import EPOCH, HOUR, SECOND
-from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.report import AgentReport, Report
-from rightsizer.domain.signal_metric import DISTRIBUTION_SIGNALS, distribution_metric_name
-from rightsizer.domain.state import Cause, State
-from rightsizer.publish.json_form import report_form
-from rightsizer.publish.metrics import Exposition
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import SimulatedSource
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.report import AgentReport, Report
+from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS, distribution_metric_name
+from rightsizer.model.state import Cause, State
+from rightsizer.report.json_encoder import report_form
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import SimulatedSource
 
 AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
 SPANS: Final = ((0.25, 600), (1.0, 3600), (10.0, 3600), (100.0, 7200))
@@ -37,7 +37,7 @@ def last_report(interval_seconds: float, span_seconds: int) -> Report:
         interval=interval,
         duration=span_seconds * SECOND + interval,
     )
-    accountant = Accountant(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings(), ())
     for each in iter(source.read, None):
         report = accountant.post(each, (), lambda: AGENT)
     return report
@@ -47,7 +47,9 @@ def last_report(interval_seconds: float, span_seconds: int) -> Report:
 def scraped(interval_seconds: float, span_seconds: int) -> Series:
     """Its samples by name and labels."""
     report = last_report(interval_seconds, span_seconds)
-    text = Exposition(lambda: report, wall_time=lambda: report.wall_time).render().body.decode()
+    text = (
+        MetricsExposition(lambda: report, wall_time=lambda: report.wall_time).render().body.decode()
+    )
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in parse_text(text)

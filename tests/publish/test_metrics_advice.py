@@ -8,16 +8,17 @@ from prometheus_client.parser import text_string_to_metric_families
 from cases import finding, judgement
 from publish_reports import node_report
 from publish_stories import NOW
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.finding import FindingKind, Reason, Savings, Severity
-from rightsizer.domain.report import JobReport, Report
-from rightsizer.publish.metrics import Exposition, MetricsSettings
-from rightsizer.runtime.recommender_gauges import recommender_gauges
+from rightsizer.advice.node_recommender import recommender_gauges
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import FindingKind, Reason, Savings, Severity
+from rightsizer.model.report import JobReport, Report
 
 
 def samples(report: Report, name: str, **settings: int) -> list[tuple[dict[str, str], float]]:
     """Labels and values of a metric's series."""
-    exposition = Exposition(
+    exposition = MetricsExposition(
         lambda: report, MetricsSettings(**settings), wall_time=lambda: report.wall_time
     )
     families = text_string_to_metric_families(exposition.render().body.decode())

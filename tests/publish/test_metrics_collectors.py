@@ -10,26 +10,26 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from publish_reports import full_report
 from publish_stories import NOW
 from rightsizer.cli.collector_flags import add_collector_flags, with_collector_flags
-from rightsizer.domain.errors import UsageError
-from rightsizer.domain.metric import METRICS
-from rightsizer.domain.metric_collector import COLLECTORS, DEFAULT_COLLECTORS, Collector
-from rightsizer.domain.report import Report
-from rightsizer.domain.signal import SERVING_SIGNALS
-from rightsizer.domain.signal_metric import (
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import CollectorSwitches, MetricsSettings
+from rightsizer.model.errors import UsageError
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_collector import COLLECTORS, DEFAULT_COLLECTORS, Collector
+from rightsizer.model.report import Report
+from rightsizer.model.signal import SERVING_SIGNALS
+from rightsizer.model.signal_metric import (
     DETAIL_SIGNALS,
     QUANTITY_SIGNALS,
     RATIO_SIGNALS,
     signal_metric_name,
 )
-from rightsizer.publish.metrics import Exposition, MetricsSettings
-from rightsizer.publish.metrics.settings import CollectorSwitches
 
 SERVING_LIMIT = 1900
 
 
-def exposition_of(report: Report, settings: MetricsSettings | None = None) -> Exposition:
+def exposition_of(report: Report, settings: MetricsSettings | None = None) -> MetricsExposition:
     """An exposition of one report."""
-    return Exposition(lambda: report, settings, wall_time=lambda: NOW)
+    return MetricsExposition(lambda: report, settings, wall_time=lambda: NOW)
 
 
 def names_of(body: bytes) -> set[str]:

@@ -10,18 +10,19 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from publish_reports import full_report, node_report
 from publish_stories import INSTANCE, NOW, PARENT, uuid_of
-from rightsizer.domain.dcgm_counter import DCGM_COUNTERS
-from rightsizer.domain.dcgm_labels import entity_of, holder_of
-from rightsizer.domain.dcgm_names import DCGM_FIELDS, DcgmType
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.report import DeviceReport, Report
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Tier
-from rightsizer.domain.workload import Holding, Workload, WorkloadKind
-from rightsizer.domain.xid import XidLog
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.metrics.dcgm import DcgmExposition
-from rightsizer.publish.metrics.settings import DcgmLabels, MetricsSettings
+from rightsizer.exposition.dcgm import DcgmExposition
+from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
+from rightsizer.model.dcgm_counter import DCGM_COUNTERS
+from rightsizer.model.dcgm_field import DcgmType
+from rightsizer.model.dcgm_labels import entity_of, holder_of
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.reading import Reading
+from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Tier
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.model.xid import XidLog
+from rightsizer.report.freshness import FreshnessSettings
 
 POD = Workload(
     "kubernetes:chat/llm",

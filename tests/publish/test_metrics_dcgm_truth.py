@@ -15,10 +15,10 @@ import pytest
 
 from publish_reports import full_report, node_report
 from publish_stories import NOW
-from rightsizer.domain.dcgm_counter import DCGM_COUNTERS
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.metrics.dcgm import DcgmExposition
-from rightsizer.publish.metrics.settings import MetricsSettings
+from rightsizer.exposition.dcgm import DcgmExposition
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.dcgm_counter import DCGM_COUNTERS
+from rightsizer.report.freshness import FreshnessSettings
 
 FOLDER: Final = Path(os.environ.get("RIGHTSIZER_TRUTH", "")) / "dcgm_samples"
 needs_truth: Final = pytest.mark.skipif(

@@ -9,21 +9,22 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from publish_reports import full_report, node_report
 from publish_stories import INSTANCE, NOW, uuid_of
-from rightsizer.domain.clock_event import ClockEvent
-from rightsizer.domain.fabric_port import FabricPort
-from rightsizer.domain.nvlink import Nvlink
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.report import DeviceReport, NodeReport, Report
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.signal_metric import (
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.fabric_port import FabricPort
+from rightsizer.model.nvlink import Nvlink
+from rightsizer.model.reading import Reading
+from rightsizer.model.report import DeviceReport, NodeReport, Report
+from rightsizer.model.signal_metric import (
     DETAIL_SIGNALS,
     QUANTITY_SIGNALS,
     RATIO_SIGNALS,
     signal_metric_name,
 )
-from rightsizer.domain.topology import GpuLink, LinkKind, Topology
-from rightsizer.domain.xid import XidLog
-from rightsizer.publish.metrics import Exposition, MetricsSettings
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.topology import GpuLink, LinkKind, Topology
+from rightsizer.model.xid import XidLog
 
 UUID = uuid_of(0)
 DETAILS = (
@@ -73,7 +74,7 @@ Samples = Mapping[tuple[str, frozenset[tuple[str, str]]], float]
 def samples_of(report: Report, now: int = NOW, *, details: bool = False) -> Samples:
     """Every sample of an exposition, by name and labels."""
     settings = MetricsSettings(details=details)
-    exposition = Exposition(lambda: report, settings, wall_time=lambda: now)
+    exposition = MetricsExposition(lambda: report, settings, wall_time=lambda: now)
     return {
         (sample.name, frozenset(sample.labels.items())): sample.value
         for family in parse_text(exposition.render().body.decode())

@@ -21,21 +21,22 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 from prometheus_server import binary
 from publish_reports import full_report, node_report
 from publish_stories import HOUR, INSTANCE, NOW, PARENT, uuid_of
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.report import Report
-from rightsizer.domain.state import Cause, Condition, State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.domain.xid import XidLog
-from rightsizer.publish.metrics import Exposition, MetricsSettings
-from rightsizer.publish.metrics.families import BUCKET_EDGES, Families
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.families import BUCKET_EDGES, Families
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.report import Report
+from rightsizer.model.state import Cause, Condition, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.xid import XidLog
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 DOWN = 5
 
 
-def exposition_of(report: Report | None, now: int = NOW, **settings: int) -> Exposition:
+def exposition_of(report: Report | None, now: int = NOW, **settings: int) -> MetricsExposition:
     """An exposition of one report at one time."""
-    return Exposition(lambda: report, MetricsSettings(**settings), wall_time=lambda: now)
+    return MetricsExposition(lambda: report, MetricsSettings(**settings), wall_time=lambda: now)
 
 
 def text_of(report: Report | None, now: int = NOW, **settings: int) -> str:
@@ -189,7 +190,7 @@ def test_stale_readings_vanish(age_seconds: int, is_shown: bool) -> None:  # noq
 def test_a_device_that_has_left_the_report_vanishes() -> None:
     """A removed device leaves no series behind, its labels neither."""
     reports = [node_report(1), replace(node_report(2), devices=node_report().devices[:1])]
-    exposition = Exposition(lambda: reports[0], wall_time=lambda: NOW)
+    exposition = MetricsExposition(lambda: reports[0], wall_time=lambda: NOW)
     assert uuid_of(3).encode() in exposition.render(names=["rightsizer_device_up"]).body
     reports.pop(0)
     assert uuid_of(3).encode() not in exposition.render(names=["rightsizer_device_up"]).body
@@ -283,7 +284,7 @@ def test_names_filter_the_samples() -> None:
 def test_a_generation_is_rendered_once() -> None:
     """Replicas share one rendering; the next tick has one of its own."""
     reports = [node_report(1)]
-    exposition = Exposition(lambda: reports[-1], wall_time=lambda: NOW)
+    exposition = MetricsExposition(lambda: reports[-1], wall_time=lambda: NOW)
     first = exposition.render(OPEN_METRICS)
     assert exposition.render(OPEN_METRICS) is first
     assert exposition.render() is not first

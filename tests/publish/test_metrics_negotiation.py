@@ -11,8 +11,8 @@ from prometheus_client.openmetrics.parser import (
 
 from publish_reports import node_report
 from publish_stories import NOW
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.metrics.negotiation import accepts_gzip, format_for
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.negotiation import accepts_gzip, format_for
 
 PLAIN = "text/plain; version=0.0.4; charset=utf-8"
 OPEN = "application/openmetrics-text; version=1.0.0; charset=utf-8; escaping="
@@ -86,7 +86,7 @@ def test_gzip_is_an_offer_that_can_be_declined(accept_encoding: str, *, is_packe
 def test_open_metrics_end_as_they_must() -> None:
     """With EOF, units only where names end in them, and no creation times nor exemplars."""
     report = node_report()
-    exposition = Exposition(lambda: report, wall_time=lambda: NOW)
+    exposition = MetricsExposition(lambda: report, wall_time=lambda: NOW)
     text = exposition.render(PROMETHEUS_3).body.decode()
     families = list(parse_open_metrics(text))
 
@@ -102,7 +102,7 @@ def test_open_metrics_end_as_they_must() -> None:
 def test_prometheus_gets_it_packed() -> None:
     """Both headers of a scrape at once."""
     report = node_report()
-    exposition = Exposition(lambda: report, wall_time=lambda: NOW)
+    exposition = MetricsExposition(lambda: report, wall_time=lambda: NOW)
     rendering = exposition.render(PROMETHEUS_3, "gzip")
 
     assert gzip.decompress(rendering.body) == exposition.render(PROMETHEUS_3).body

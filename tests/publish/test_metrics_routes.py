@@ -10,15 +10,16 @@ import pytest
 
 from publish_reports import full_report
 from publish_stories import NOW
-from rightsizer.publish.metrics import Exposition, MetricsSettings
-from rightsizer.publish.web.server import WebServer
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.web.server import WebServer
 
 
 @contextmanager
 def served(settings: MetricsSettings | None = None, dcgm_source: str = "") -> Iterator[str]:
     """A server of one report, by its URL."""
     report = full_report(2)
-    exposition = Exposition(
+    exposition = MetricsExposition(
         lambda: report, settings, wall_time=lambda: NOW, dcgm_source=dcgm_source
     )
     server = WebServer(

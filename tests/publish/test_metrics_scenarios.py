@@ -9,16 +9,18 @@ from typing import Final
 import pytest
 
 from prometheus_server import binary
-from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.report import AgentReport, Report
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.metrics import Exposition, MetricsSettings
-from rightsizer.publish.metrics.dcgm import DcgmExposition
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.telemetry.simulated.scenario import load_scenario, packaged_scenarios
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.exposition.dcgm import DcgmExposition
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.report import AgentReport, Report
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.simulator.scenario_files import packaged_scenarios
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 GOLDEN: Final = ("single-h100", "t4-pair", "h100-mig")
 """A node of the profiling tier, one of the power tier, and one that is divided."""
@@ -37,18 +39,18 @@ def last_report(scenario: str) -> Report:
         interval=_INTERVAL,
         duration=_SPAN,
     )
-    accountant = Accountant(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings(), ())
     agent = AgentReport("0", f"simulated ({scenario})", DEFAULT_START, 10.0)
     for snapshot in iter(source.read, None):
         report = accountant.post(snapshot, (), lambda: agent)
     return report
 
 
-def exposition_of(scenario: str, **settings: bool) -> Exposition:
+def exposition_of(scenario: str, **settings: bool) -> MetricsExposition:
     """The exposition at the end of a scenario, without prometheus_client's own process."""
     report = last_report(scenario)
     chosen = MetricsSettings(**settings).switched(off=["process"])
-    return Exposition(lambda: report, chosen, wall_time=lambda: report.wall_time)
+    return MetricsExposition(lambda: report, chosen, wall_time=lambda: report.wall_time)
 
 
 def dcgm_text(scenario: str) -> str:

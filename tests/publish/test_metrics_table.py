@@ -6,15 +6,12 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.metric import METRICS, MetricFamily, MetricKind, series_key
-from rightsizer.domain.signal import SIGNALS
-from rightsizer.domain.signal_metric import (
-    DISTRIBUTION_SIGNALS,
-    QUANTITY_SIGNALS,
-    RATIO_SIGNALS,
-)
-from rightsizer.domain.units import Unit
-from rightsizer.publish.metrics.documentation import main, metrics_document
+from rightsizer.exposition.documentation import main, metrics_document
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_family import MetricFamily, MetricKind, series_key
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS, QUANTITY_SIGNALS, RATIO_SIGNALS
+from rightsizer.model.units import Unit
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
 PLAIN = re.compile(

@@ -14,11 +14,11 @@ import pytest
 
 from publish_reports import full_report, node_report
 from publish_stories import HOUR, NOW
-from rightsizer.domain.report import Report
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import State
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.report import Report
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import State
+from rightsizer.web.server import WebServer
 
 CHROMIUM: Final = shutil.which("chromium")
 FLAGS: Final = (
@@ -39,7 +39,7 @@ def served(latest: Callable[[], Report | None]) -> Iterator[str]:
     server = WebServer(
         ["127.0.0.1:0"],
         latest=latest,
-        exposition=Exposition(latest, wall_time=lambda: NOW),
+        exposition=MetricsExposition(latest, wall_time=lambda: NOW),
         wall_time=lambda: NOW,
     )
     server.start()

@@ -4,9 +4,9 @@ from html.parser import HTMLParser
 
 from publish_reports import node_report
 from publish_stories import NOW
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.web.page import Page
-from rightsizer.publish.web.view import FitSettings
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.page import WebPage
+from rightsizer.web.settings import FitSettings
 
 
 class Stops(HTMLParser):
@@ -33,7 +33,7 @@ class Stops(HTMLParser):
 
 def stops_of() -> Stops:
     """The stops of a whole node's page."""
-    page = Page(FreshnessSettings(), FitSettings(), 60.0)
+    page = WebPage(FreshnessSettings(), FitSettings(), 60.0)
     return Stops(page.render(node_report(), NOW).decode())
 
 

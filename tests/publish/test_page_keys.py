@@ -6,10 +6,10 @@ import pytest
 
 from publish_reports import node_report
 from readings import workload
-from rightsizer.domain.workload import Holding
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.web.page import Page
-from rightsizer.publish.web.view.fit import FitSettings
+from rightsizer.model.workload import Holding
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.page import WebPage
+from rightsizer.web.settings import FitSettings
 
 
 @pytest.mark.parametrize(
@@ -26,6 +26,6 @@ def test_a_key_may_break_after_its_slashes_alone(key: str, shown: str) -> None:
     report = node_report()
     held = replace(report.devices[0], holdings=(Holding(replace(workload(), key=key), 1.0),))
     report = replace(report, devices=(held, *report.devices[1:]), advice=())
-    page = Page(FreshnessSettings(), FitSettings(), 0.0)
+    page = WebPage(FreshnessSettings(), FitSettings(), 0.0)
 
     assert f'<p class="owner">{shown}</p>' in page.render(report, report.wall_time).decode()

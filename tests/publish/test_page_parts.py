@@ -8,11 +8,11 @@ import pytest
 from publish_advice import node_advice
 from publish_reports import full_report, node_report
 from publish_stories import HOUR, NOW, TRAINING
-from rightsizer.domain.finding import Instruction, Option, Risk, Savings
-from rightsizer.domain.report import JobReport, Report, WorkloadReport
-from rightsizer.domain.span import DEFAULT_SPAN
-from rightsizer.domain.state import State
-from rightsizer.domain.topology import (
+from rightsizer.model.finding import Instruction, Option, Risk, Savings
+from rightsizer.model.report import JobReport, Report, WorkloadReport
+from rightsizer.model.span import DEFAULT_SPAN
+from rightsizer.model.state import State
+from rightsizer.model.topology import (
     Adapter,
     AdapterKind,
     Bridge,
@@ -21,17 +21,16 @@ from rightsizer.domain.topology import (
     Placement,
     Topology,
 )
-from rightsizer.domain.workload import Holding
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.web.page import Look, Page
-from rightsizer.publish.web.view import FitSettings, NodeView, node_view
-from rightsizer.publish.web.view.advice import advice_view
-from rightsizer.publish.web.view.evidence import facts_of
-from rightsizer.publish.web.view.link_groups import nvlink_groups
-from rightsizer.publish.web.view.money import savings_sum, savings_words
-from rightsizer.publish.web.view.option import option_view
-from rightsizer.publish.web.view.topology import topology_view
-from rightsizer.publish.web.view.workload import workload_rows
+from rightsizer.model.workload import Holding
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.page import PageQuery, WebPage
+from rightsizer.web.settings import FitSettings
+from rightsizer.web.view.advice import advice_view, facts_of, option_view
+from rightsizer.web.view.drawing import nvlink_groups
+from rightsizer.web.view.node import NodeView, node_view
+from rightsizer.web.view.topology import topology_view
+from rightsizer.web.view.waste import savings_label, savings_sum
+from rightsizer.web.view.workload import workload_rows
 
 
 def view_of(report: Report, chosen: str = "") -> NodeView:
@@ -41,8 +40,8 @@ def view_of(report: Report, chosen: str = "") -> NodeView:
 
 def page_of(report: Report, gpu: str = "") -> str:
     """The document of a report."""
-    page = Page(FreshnessSettings(), FitSettings(), 60.0)
-    return page.render(report, NOW, Look(DEFAULT_SPAN, gpu=gpu)).decode()
+    page = WebPage(FreshnessSettings(), FitSettings(), 60.0)
+    return page.render(report, NOW, PageQuery(DEFAULT_SPAN, gpu=gpu)).decode()
 
 
 def placed_report() -> Report:
@@ -210,7 +209,7 @@ def test_options_are_rows_and_dashes_stand_for_the_unknown() -> None:
 def test_money_that_is_spent_is_not_called_saved(low: float, high: float, words: str) -> None:
     """A larger GPU costs."""
     savings = Savings(dollars_per_hour_low=low, dollars_per_hour_high=high)
-    assert savings_words(savings) == words
+    assert savings_label(savings) == words
 
 
 def test_advice_that_excludes_itself_is_counted_once() -> None:

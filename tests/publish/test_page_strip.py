@@ -10,17 +10,17 @@ from hypothesis import strategies as st
 
 from publish_reports import node_report
 from publish_stories import HOUR, NOW
-from rightsizer.domain.report import StripCell
-from rightsizer.domain.span import DEFAULT_SPAN, SPANS, DeviceSpan, Span, span_named
-from rightsizer.domain.state import State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.publish.web.view.past import past_of_report
-from rightsizer.publish.web.view.strip import (
+from rightsizer.model.report import StripCell
+from rightsizer.model.span import DEFAULT_SPAN, SPANS, DeviceSpan, Span, span_named
+from rightsizer.model.state import State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.web.view.strip import (
     COARSE,
     FINE,
     STRIP_HEIGHT,
     STRIP_WIDTH,
     Grain,
+    spans_of_report,
     state_times,
     strip_view,
     ticks_of,
@@ -103,7 +103,7 @@ def test_a_gap_stays_blank() -> None:
 def test_a_strip_says_each_hour_and_the_day() -> None:
     """A reader who points hears the hour, one who cannot see hears the day."""
     report = node_report()
-    past = past_of_report(report, DEFAULT_SPAN)[report.devices[1].device.uuid]
+    past = spans_of_report(report, DEFAULT_SPAN)[report.devices[1].device.uuid]
     strip = strip_view(past, NOW, DEFAULT_SPAN)
     assert strip.label.startswith("Hidden stall 62\u00a0%, Compute bound 3")
     assert len(strip.spells) == 24

@@ -10,30 +10,31 @@ import pytest
 from publish_advice import node_advice
 from publish_reports import device_report, node_report
 from publish_stories import HOUR, INSTANCE, NOW, PARENT, STORIES
-from rightsizer.domain.finding import Severity
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.report import Report, StripCell
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.span import DEFAULT_SPAN
-from rightsizer.domain.state import Cause, Resource, State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.domain.window import ResourceProvisioning
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.json_form import device_form
-from rightsizer.publish.web.page import Look, Page
-from rightsizer.publish.web.view import NodeView, node_view
-from rightsizer.publish.web.view.advice import advice_view
-from rightsizer.publish.web.view.fit import FitSettings, fit_view
-from rightsizer.publish.web.view.gauge import gauges
-from rightsizer.publish.web.view.strip import shares_of
-from rightsizer.publish.web.view.waste import waste_view
-from rightsizer.publish.web.view.words import (
+from rightsizer.model.finding import Severity
+from rightsizer.model.reading import Missing
+from rightsizer.model.report import Report, StripCell
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.span import DEFAULT_SPAN
+from rightsizer.model.state import Cause, Resource, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.window import ResourceProvisioning
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.report.json_encoder import device_form
+from rightsizer.report.labels import (
+    PAGE_STATE_LABELS,
     SEVERITY_COLORS,
-    STATE_MEANINGS,
     STATE_ORDER,
-    percent,
-    spoken,
+    display_name,
+    percent_label,
 )
+from rightsizer.web.page import PageQuery, WebPage
+from rightsizer.web.settings import FitSettings
+from rightsizer.web.view.advice import advice_view
+from rightsizer.web.view.device import gauges
+from rightsizer.web.view.fit import fit_view
+from rightsizer.web.view.node import NodeView, node_view
+from rightsizer.web.view.strip import shares_of
+from rightsizer.web.view.waste import waste_view
 
 DOWN, SERVING, IDLE, NEAR_FULL = 5, 2, 3, 4
 
@@ -68,8 +69,8 @@ def page_of(
     report: Report | None, refresh_seconds: float = 60.0, *, is_paused: bool = False
 ) -> str:
     """The document of a report."""
-    page = Page(FreshnessSettings(), FitSettings(), refresh_seconds)
-    return page.render(report, NOW, Look(DEFAULT_SPAN, is_paused=is_paused)).decode()
+    page = WebPage(FreshnessSettings(), FitSettings(), refresh_seconds)
+    return page.render(report, NOW, PageQuery(DEFAULT_SPAN, is_paused=is_paused)).decode()
 
 
 def view_of(report: Report | None, now: int = NOW) -> NodeView:
@@ -242,12 +243,12 @@ def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:
 
 def test_words_are_there_for_everything() -> None:
     """Every state has a place, a meaning and a color; every severity a color."""
-    assert set(STATE_ORDER) == set(STATE_MEANINGS) == set(State)
+    assert set(STATE_ORDER) == set(PAGE_STATE_LABELS) == set(State)
     assert set(SEVERITY_COLORS) == set(Severity)
     document = page_of(node_report())
     for key in (*State, *(f"waste-{cause}" for cause in Cause), "waste-used"):
         assert f".b-{key}" in document
-    assert spoken("pcie_bound") == "PCIe bound"
+    assert display_name("pcie_bound") == "PCIe bound"
 
 
 @pytest.mark.parametrize(
@@ -256,7 +257,7 @@ def test_words_are_there_for_everything() -> None:
 )
 def test_percent_never_rounds_to_a_lie(share: float, text: str) -> None:
     """A little is not nothing, and nearly all is not all."""
-    assert percent(share).replace("\u00a0", " ") == text
+    assert percent_label(share).replace("\u00a0", " ") == text
 
 
 def test_shares_of_nothing_are_none() -> None:

@@ -12,13 +12,13 @@ import pytest
 
 from profile_stories import launch_bound_trace, loader_bound_trace
 from profiles_built import copies, device, kernel, profile, step, time_use
-from rightsizer.domain.profile import BenchmarkResult
-from rightsizer.profiles.formats import read_all
-from rightsizer.profiles.reader import ReadLimits
-from rightsizer.publish.report.profile_document import profile_document
-from rightsizer.publish.report.profile_figures import gain_text, idle_parts, size_text, time_text
-from rightsizer.runtime.profile_forms import answer_form
-from rightsizer.runtime.profiled_workload import ProfiledWorkload, judged_workloads
+from rightsizer.model.profile import BenchmarkResult
+from rightsizer.profiler.answer_encoder import answer_form
+from rightsizer.profiler.figures import gain_text, idle_parts, size_text, time_text
+from rightsizer.profiler.page import profile_document
+from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import read_all
 
 GoldenFile = Callable[[str | Path, str], None]
 HOSTILE: Final = "<script>alert('x')</script>"

@@ -10,8 +10,8 @@ from typing import Final
 import pytest
 
 from report_stories import story_facts
-from rightsizer.publish.report.builder import report_model
-from rightsizer.publish.report.html_document import html_document
+from rightsizer.report.builder import report_model
+from rightsizer.report.html_document import html_document
 
 CHROMIUM: Final = shutil.which("chromium")
 FLAGS: Final = (

@@ -14,10 +14,10 @@ import pytest
 
 from readings import DAY, EPOCH, HOUR, gpu
 from report_stories import HOSTILE, device_facts, story_facts
-from rightsizer.domain.state import State
-from rightsizer.publish.report.builder import report_model
-from rightsizer.publish.report.formats import REPORT_FORMATS
-from rightsizer.publish.report.model import ReportModel
+from rightsizer.cli.report import REPORT_FORMATS
+from rightsizer.model.state import State
+from rightsizer.report.builder import report_model
+from rightsizer.report.model import ReportModel
 
 GoldenFile = Callable[[str | Path, str], None]
 SUFFIXES: Final = {"html": "html", "markdown": "md", "json": "json"}

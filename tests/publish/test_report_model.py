@@ -11,14 +11,14 @@ from hypothesis import strategies as st
 from cases import finding
 from readings import DAY, EPOCH, HOUR, gpu
 from report_stories import RATE, device_facts, story_facts
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.finding import Savings
-from rightsizer.domain.state import Cause, State
-from rightsizer.publish.report.amount import Amount, summed
-from rightsizer.publish.report.builder import report_model
-from rightsizer.publish.report.figures import dollars, number, percent, span_text
-from rightsizer.publish.report.story import saved_text, story
-from rightsizer.publish.report.words import Group, confidence_word, reason_words
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import Savings
+from rightsizer.model.state import Cause, State
+from rightsizer.report.builder import report_model
+from rightsizer.report.figures import dollars, number, percent, span_text
+from rightsizer.report.labels import StateGroup, confidence_label, reason_label
+from rightsizer.report.model import UsageAmount, summed
+from rightsizer.report.summary import saved_text, summary_of
 
 HOURS = st.dictionaries(st.sampled_from(list(State)), st.integers(0, 2), max_size=11)
 
@@ -53,7 +53,7 @@ def test_a_day_is_as_long_as_the_clocks_make_it() -> None:
     )
     model = report_model(facts)
 
-    assert [(day.date, day.groups[Group.NO_DATA]) for day in model.days] == [
+    assert [(day.date, day.groups[StateGroup.NO_DATA]) for day in model.days] == [
         ("2026-03-28", 11),
         ("2026-03-29", 23),
         ("2026-03-30", 14),
@@ -91,7 +91,7 @@ def test_what_is_not_measured_is_not_summed() -> None:
     assert model.summary.wasted.dollars_low is None
     assert model.devices[0].wasted.dollars_low is not None
     assert report_model(facts).devices[2].total.kilowatt_hours is None
-    assert summed([]) == Amount(0.0, 0.0, 0.0, 0.0)
+    assert summed([]) == UsageAmount(0.0, 0.0, 0.0, 0.0)
 
 
 def test_a_parent_of_instances_has_no_time_of_its_own() -> None:
@@ -141,7 +141,7 @@ def test_failed_advice_is_told_with_the_rest() -> None:
         ("failed", 0.0),
     ]
     assert model.outcomes[0].realized_dollars_high == pytest.approx(12.5 * 4)
-    assert any("2 paid off and 1 did not" in line for line in story(model))
+    assert any("2 paid off and 1 did not" in line for line in summary_of(model))
 
 
 def test_a_strip_is_what_the_device_mostly_did() -> None:
@@ -150,9 +150,9 @@ def test_a_strip_is_what_the_device_mostly_did() -> None:
 
     assert strip.cell_hours == 1
     assert len(strip.cells) == 72
-    assert set(strip.cells[:36]) == {Group.HELD}
-    assert set(strip.cells[36:48]) == {Group.NO_DATA}
-    assert set(strip.cells[48:68]) == {Group.FREE}
+    assert set(strip.cells[:36]) == {StateGroup.HELD}
+    assert set(strip.cells[36:48]) == {StateGroup.NO_DATA}
+    assert set(strip.cells[48:68]) == {StateGroup.FREE}
     many = tuple(device_facts(gpu(index), []) for index in range(64))
     cells = report_model(story_facts(devices=many, until=EPOCH + 30 * DAY)).devices[0].strip
     assert cells.cell_hours * len(cells.cells) >= 720
@@ -172,7 +172,7 @@ def test_the_longest_gaps_come_first() -> None:
 def test_the_story_says_when_nothing_is_to_do() -> None:
     """And when nobody can say what was used."""
     busy = device_facts(gpu(0), [{State.PRODUCTIVE: 24}] * 3)
-    lines = list(story(report_model(story_facts(devices=(busy,), advice=(), rules=()))))
+    lines = list(summary_of(report_model(story_facts(devices=(busy,), advice=(), rules=()))))
 
     assert "No advice is open: there is nothing to change." in lines
     assert any(line.startswith("How much of the GPUs was used is not known") for line in lines)
@@ -194,10 +194,10 @@ def test_the_story_says_when_nothing_is_to_do() -> None:
         (dollars(2.0, 2.0), "$2.00"),
         (span_text(0.0, 0.9), "up to 0.9"),
         (span_text(1.0, 2.0), "1 to 2"),
-        (confidence_word(0.95), "almost certain"),
-        (confidence_word(0.3), "uncertain"),
-        (reason_words("PcieLinkDegraded"), "PCIe link degraded"),
-        (reason_words("GpuMemoryUnderprovisioned"), "GPU memory underprovisioned"),
+        (confidence_label(0.95), "almost certain"),
+        (confidence_label(0.3), "uncertain"),
+        (reason_label("PcieLinkDegraded"), "PCIe link degraded"),
+        (reason_label("GpuMemoryUnderprovisioned"), "GPU memory underprovisioned"),
     ],
 )
 def test_figures_say_no_more_than_is_known(told: str, expected: str) -> None:

@@ -8,11 +8,10 @@ from http.client import HTTPConnection
 
 import pytest
 
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer
-from rightsizer.publish.web.access import Access
-from rightsizer.publish.web.activation import activated_sockets
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.errors import RightsizerError
+from rightsizer.web.listener import activated_sockets
+from rightsizer.web.server import WebAccess, WebServer
 
 PID = str(os.getpid())
 
@@ -33,8 +32,8 @@ def test_a_server_listens_on_what_was_handed_over(stack: ExitStack) -> None:
     server = WebServer(
         ["192.0.2.1:1"],
         latest=lambda: None,
-        exposition=Exposition(lambda: None),
-        access=Access(sockets=tuple(handed)),
+        exposition=MetricsExposition(lambda: None),
+        access=WebAccess(sockets=tuple(handed)),
     )
     server.start()
     stack.callback(server.stop)

@@ -4,8 +4,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.errors import UsageError
-from rightsizer.publish.web.address import Address, parse_address
+from rightsizer.model.errors import UsageError
+from rightsizer.web.settings import Address, parse_address
 
 
 @pytest.mark.parametrize(

@@ -9,8 +9,8 @@ import pytest
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.publish.web.toolkit.web_config import RateLimit, WebConfig, WebConfigReader
+from rightsizer.model.errors import ConfigurationError
+from rightsizer.web.web_config import RateLimit, WebConfig, WebConfigReader
 from web_certificates import Authority
 
 HASH: Final = "$2b$04$abcdefghijklmnopqrstuu2r9OfJnfCsdneAXAGHnS4UpFFP8WIrW"

@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 
 from publish_reports import node_report
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer, WebSettings
-from rightsizer.publish.web.connections import Connections
-from rightsizer.publish.web.request_head import RequestHead
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.web.handler import RequestHead
+from rightsizer.web.listener import Connections
+from rightsizer.web.server import WebServer
+from rightsizer.web.settings import WebSettings
 
 Start = Callable[..., WebServer]
 REQUEST = b"GET /-/healthy HTTP/1.1\r\nHost: a\r\n\r\n"
@@ -28,7 +29,7 @@ def start() -> Iterator[Start]:
             server = WebServer(
                 ["127.0.0.1:0"],
                 latest=lambda: report,
-                exposition=Exposition(lambda: report),
+                exposition=MetricsExposition(lambda: report),
                 settings=WebSettings(**options),
             )
             server.start()

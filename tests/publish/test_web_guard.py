@@ -15,28 +15,26 @@ import pytest
 from structlog.testing import capture_logs
 
 from publish_reports import node_report
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer
-from rightsizer.publish.web.access import Access
-from rightsizer.publish.web.lifecycle import LifecycleRoutes
-from rightsizer.publish.web.message import Request, Response
-from rightsizer.publish.web.routes import Route, Site
-from rightsizer.publish.web.toolkit.guard import Guard
-from rightsizer.publish.web.toolkit.password_settings import PasswordSettings
-from rightsizer.publish.web.toolkit.passwords import Passwords
-from rightsizer.publish.web.toolkit.watched import WebConfigFile
-from rightsizer.publish.web.toolkit.web_config import WebConfigReader
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.errors import ConfigurationError
+from rightsizer.web.api import LifecycleRoutes
+from rightsizer.web.authenticator import Authenticator
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.passwords import Passwords
+from rightsizer.web.router import Route, Router
+from rightsizer.web.server import WebAccess, WebServer
+from rightsizer.web.settings import PasswordSettings
+from rightsizer.web.web_config import WebConfigFile, WebConfigReader
 
 HASH: Final = bcrypt.hashpw(b"secret", bcrypt.gensalt(4)).decode()
 USERS: Final = f"basic_auth_users: {{alice: {HASH}}}\n"
 REPORT: Final = node_report()
 
 
-def act(site: Site, request: Request) -> Response:
+def act(site: Router, request: WebRequest) -> WebResponse:
     """A route that changes something says on whose word."""
     del site
-    return Response.of_text(str(request.identity))
+    return WebResponse.of_text(str(request.identity))
 
 
 class Place:
@@ -51,9 +49,11 @@ class Place:
         self.server = WebServer(
             ["127.0.0.1:0"],
             latest=lambda: REPORT,
-            exposition=Exposition(lambda: REPORT),
-            access=Access(
-                guard=Guard(self.file.current, Passwords(PasswordSettings(share_ratio=1.0))),
+            exposition=MetricsExposition(lambda: REPORT),
+            access=WebAccess(
+                guard=Authenticator(
+                    self.file.current, Passwords(PasswordSettings(share_ratio=1.0))
+                ),
                 **options,
             ),
             local_routes=(

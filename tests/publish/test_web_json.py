@@ -6,8 +6,8 @@ from types import MappingProxyType
 
 from publish_reports import node_report
 from publish_stories import HOUR, INSTANCE, NOW, PARENT, uuid_of
-from rightsizer.domain.finding import Finding
-from rightsizer.publish.json_form import advice_form, device_form, finding_form, report_form
+from rightsizer.model.finding import Finding
+from rightsizer.report.json_encoder import advice_form, device_form, finding_form, report_form
 
 
 def test_a_findings_keys_are_its_fields() -> None:

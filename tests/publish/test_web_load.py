@@ -5,11 +5,11 @@ from dataclasses import replace
 from typing import Any
 
 from publish_reports import full_report
-from rightsizer.domain.report import Report
-from rightsizer.domain.units import nanoseconds
-from rightsizer.domain.workload import Holding, Workload, WorkloadKind
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.web.load import load_response
+from rightsizer.model.report import Report
+from rightsizer.model.units import nanoseconds
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.api import load_response
 
 CHAT = Workload(
     "kubernetes/production/chat", WorkloadKind.KUBERNETES, "chat", namespace="production"

@@ -9,11 +9,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_process import eventually
-from rightsizer.publish.web.toolkit.limiter import RateLimiter
-from rightsizer.publish.web.toolkit.password_settings import PasswordSettings
-from rightsizer.publish.web.toolkit.passwords import Passwords, Verdict
-from rightsizer.publish.web.toolkit.turns import Turns
-from rightsizer.publish.web.toolkit.web_config import RateLimit
+from rightsizer.web.authenticator import RateLimiter
+from rightsizer.web.passwords import FairQueue, Passwords, PasswordVerdict
+from rightsizer.web.settings import PasswordSettings
+from rightsizer.web.web_config import RateLimit
 
 USERS: Final = {
     "alice": bcrypt.hashpw(b"secret", bcrypt.gensalt(4)),
@@ -35,7 +34,7 @@ class Desk:
         self.looks += 1
         return self.looks / 10.0
 
-    def check(self, name: str, password: str, client: str = HERE) -> Verdict:
+    def check(self, name: str, password: str, client: str = HERE) -> PasswordVerdict:
         """One check."""
         return self.passwords.check(USERS, name, password.encode(), client)
 
@@ -43,16 +42,16 @@ class Desk:
 @pytest.mark.parametrize(
     ("name", "password", "verdict"),
     [
-        ("alice", "secret", Verdict.RIGHT),
-        ("bob", "other", Verdict.RIGHT),
-        ("alice", "other", Verdict.WRONG),
-        ("carol", "secret", Verdict.WRONG),
-        ("", "", Verdict.WRONG),
-        ("alice", "secret\0", Verdict.WRONG),
-        ("alice", "s" * 100, Verdict.WRONG),
+        ("alice", "secret", PasswordVerdict.RIGHT),
+        ("bob", "other", PasswordVerdict.RIGHT),
+        ("alice", "other", PasswordVerdict.WRONG),
+        ("carol", "secret", PasswordVerdict.WRONG),
+        ("", "", PasswordVerdict.WRONG),
+        ("alice", "secret\0", PasswordVerdict.WRONG),
+        ("alice", "s" * 100, PasswordVerdict.WRONG),
     ],
 )
-def test_who_is_right(name: str, password: str, verdict: Verdict) -> None:
+def test_who_is_right(name: str, password: str, verdict: PasswordVerdict) -> None:
     """A name and its own password, and nothing else; asked again, the answer is the same."""
     desk = Desk()
     assert [desk.check(name, password) for _ in range(2)] == [verdict, verdict]
@@ -71,10 +70,13 @@ def test_a_verdict_is_remembered() -> None:
 def test_a_new_hash_asks_again() -> None:
     """Who was right before his password was changed is so no more."""
     desk = Desk()
-    assert desk.check("alice", "secret") is Verdict.RIGHT
+    assert desk.check("alice", "secret") is PasswordVerdict.RIGHT
     changed = {"alice": USERS["bob"]}
-    assert desk.passwords.check(changed, "alice", b"secret", HERE) is Verdict.WRONG
-    assert desk.passwords.check({"bob": USERS["bob"]}, "alice", b"secret", HERE) is Verdict.WRONG
+    assert desk.passwords.check(changed, "alice", b"secret", HERE) is PasswordVerdict.WRONG
+    assert (
+        desk.passwords.check({"bob": USERS["bob"]}, "alice", b"secret", HERE)
+        is PasswordVerdict.WRONG
+    )
 
 
 def test_a_wrong_password_is_followed_by_a_rest() -> None:
@@ -101,7 +103,7 @@ def test_guesses_make_nobody_forgotten() -> None:
     for number in range(10):
         desk.check("alice", f"guess {number}")
     guessed = desk.looks
-    assert desk.check("alice", "secret") is Verdict.RIGHT
+    assert desk.check("alice", "secret") is PasswordVerdict.RIGHT
     assert (looks, desk.looks) == (1, guessed)
 
 
@@ -114,8 +116,8 @@ def test_while_a_guess_rests_those_who_are_known_pass() -> None:
         assert go_on.wait(20)
 
     passwords = Passwords(PasswordSettings(waiting_per_client=1, wait_seconds=20.0), pause=rest)
-    assert passwords.check(USERS, "alice", b"secret", HERE) is Verdict.RIGHT
-    verdicts: list[Verdict] = []
+    assert passwords.check(USERS, "alice", b"secret", HERE) is PasswordVerdict.RIGHT
+    verdicts: list[PasswordVerdict] = []
     there = "203.0.113.7"
 
     def guess(password: bytes, client: str = there) -> threading.Thread:
@@ -130,17 +132,17 @@ def test_while_a_guess_rests_those_who_are_known_pass() -> None:
     # Its turn is not over; one more may wait from there, and others are told to come again.
     threads += [guess(b"two"), guess(b"three")]
     eventually(lambda: verdicts)
-    assert verdicts == [Verdict.BUSY]
-    assert passwords.check(USERS, "alice", b"secret", there) is Verdict.RIGHT
+    assert verdicts == [PasswordVerdict.BUSY]
+    assert passwords.check(USERS, "alice", b"secret", there) is PasswordVerdict.RIGHT
     go_on.set()
     for thread in threads:
         thread.join(20)
-    assert passwords.check(USERS, "bob", b"other", HERE) is Verdict.RIGHT
+    assert passwords.check(USERS, "bob", b"other", HERE) is PasswordVerdict.RIGHT
 
 
 def test_turns_are_handed_out_to_so_many() -> None:
     """One has the turn, some wait, the rest have none; who waits too long has none either."""
-    turns = Turns(waiting_maximum=2, waiting_per_client=1, wait_seconds=0.01)
+    turns = FairQueue(waiting_maximum=2, waiting_per_client=1, wait_seconds=0.01)
     with (
         turns.turn("a") as first,
         turns.turn("b") as second,

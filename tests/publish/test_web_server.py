@@ -18,10 +18,11 @@ from structlog.testing import capture_logs
 
 from publish_reports import node_report
 from publish_stories import NOW
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.domain.report import Report
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer, WebSettings
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.report import Report
+from rightsizer.web.server import WebServer
+from rightsizer.web.settings import WebSettings
 
 Start = Callable[..., WebServer]
 
@@ -42,7 +43,7 @@ def start() -> Iterator[Start]:
             server = WebServer(
                 addresses or ("127.0.0.1:0",),
                 latest=latest,
-                exposition=Exposition(latest, wall_time=lambda: now),
+                exposition=MetricsExposition(latest, wall_time=lambda: now),
                 settings=WebSettings(**options),
                 wall_time=lambda: now,
             )
@@ -326,7 +327,7 @@ def test_a_bare_port_means_every_interface(start: Start) -> None:
 def test_a_port_in_use_is_told_with_the_remedy(start: Start) -> None:
     """The message names the address and what to do; nothing is left listening."""
     taken = start(node_report()).addresses[0]
-    exposition = Exposition(lambda: None)
+    exposition = MetricsExposition(lambda: None)
     server = WebServer(["127.0.0.1:0", taken], latest=lambda: None, exposition=exposition)
     with pytest.raises(RightsizerError) as failure:
         server.start()

@@ -13,14 +13,12 @@ from structlog.testing import capture_logs
 
 from agent_process import eventually
 from publish_reports import node_report
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer, WebSettings
-from rightsizer.publish.web.access import Access
-from rightsizer.publish.web.toolkit.guard import Guard
-from rightsizer.publish.web.toolkit.password_settings import PasswordSettings
-from rightsizer.publish.web.toolkit.passwords import Passwords
-from rightsizer.publish.web.toolkit.watched import WebConfigFile
-from rightsizer.publish.web.toolkit.web_config import WebConfigReader
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.web.authenticator import Authenticator
+from rightsizer.web.passwords import Passwords
+from rightsizer.web.server import WebAccess, WebServer
+from rightsizer.web.settings import PasswordSettings, WebSettings
+from rightsizer.web.web_config import WebConfigFile, WebConfigReader
 from web_certificates import Authority
 
 PLAIN: Final = "tls_server_config: {cert_file: server.crt, key_file: server.key}\n"
@@ -55,9 +53,9 @@ def server(authority: Authority) -> Iterator[Open]:
             server = WebServer(
                 ["127.0.0.1:0"],
                 latest=lambda: report,
-                exposition=Exposition(lambda: report),
+                exposition=MetricsExposition(lambda: report),
                 settings=WebSettings(**options),
-                access=Access(guard=Guard(file.current, Passwords(PasswordSettings()))),
+                access=WebAccess(guard=Authenticator(file.current, Passwords(PasswordSettings()))),
             )
             server.start()
             stack.callback(server.stop)

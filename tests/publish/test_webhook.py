@@ -8,16 +8,14 @@ import pytest
 from advice_events import NOW, SECOND, event
 from rightsizer.config.loader import load_file
 from rightsizer.config.schema import schema
-from rightsizer.domain.advice import AdviceEventKind
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.domain.finding import Reason, Severity
-from rightsizer.domain.settings import setting
-from rightsizer.edge.database import Database
-from rightsizer.publish.webhook.outbox import (
-    SqliteWebhookOutbox,
-)
-from rightsizer.publish.webhook.outbox_schema import WEBHOOK_OUTBOX_SCHEMA
-from rightsizer.publish.webhook.settings import WebhookFormat, WebhookSettings
+from rightsizer.io.database import Database
+from rightsizer.model.advice import AdviceEventKind
+from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.finding import Reason, Severity
+from rightsizer.model.settings import setting
+from rightsizer.notify.outbox_schema import WEBHOOK_OUTBOX_SCHEMA
+from rightsizer.notify.webhook.outbox import SqliteWebhookOutbox
+from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 from webhook_desk import QUICK, Desk, severe, to
 from webhook_server import webhook_server
 

@@ -5,9 +5,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from advice_events import NOW, SECOND, event
-from rightsizer.domain.advice import AdviceEventKind, AdviceState
-from rightsizer.domain.finding import Severity
-from rightsizer.publish.webhook.alert import alert_of
+from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.finding import Severity
+from rightsizer.notify.webhook.encoder import alert_of
 from webhook_desk import MINUTE, Desk, alerts_to, severe
 from webhook_server import alert_faults, webhook_server
 

@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.telemetry.recorded.source import RecordedSource, open_recording
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.telemetry.recordings.source import RecordedSource, open_recording
 
 
 @dataclass

@@ -4,12 +4,13 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.plausible import plausible
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import SIGNALS, Signal
-from rightsizer.domain.units import Unit
-from rightsizer.telemetry.recorded.cells import Column, Table
-from rightsizer.telemetry.recorded.row import Notes
+from rightsizer.model.plausible import plausible
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Unit
+from rightsizer.telemetry.recordings.row import RecordingNotes
+from rightsizer.telemetry.recordings.table import CellColumn, CellTable
 
 
 @pytest.mark.parametrize(
@@ -38,26 +39,26 @@ from rightsizer.telemetry.recorded.row import Notes
 )
 def test_a_percentage_cell(cell: str, expected: float | Missing) -> None:
     """Units are optional, sentinels become their reason, and nonsense is never a number."""
-    assert Column(0, "utilization.gpu", Signal.GPU_BUSY, "%")[cell] == expected
+    assert CellColumn(0, "utilization.gpu", Signal.GPU_BUSY, "%")[cell] == expected
 
 
 def test_the_unit_of_a_cell_goes_before_that_of_its_column() -> None:
     """A log that switches from MiB to GiB is still read right."""
-    column = Column(0, "memory.used", Signal.MEMORY_USED_BYTES, "MiB")
+    column = CellColumn(0, "memory.used", Signal.MEMORY_USED_BYTES, "MiB")
     assert column["2 GiB"] == column["2048"] == 2.0**31
 
 
 def test_a_mask_may_be_hexadecimal() -> None:
     """Clock event reasons come as `0x...`."""
-    column = Column(0, "clocks_event_reasons.active", Signal.CLOCK_EVENT_REASONS, "count")
+    column = CellColumn(0, "clocks_event_reasons.active", Signal.CLOCK_EVENT_REASONS, "count")
     assert column[" 0x0000000000000004"] == 4.0
     assert column["0x" + "f" * 400] is Missing.INVALID
 
 
 def test_every_unreadable_cell_is_counted() -> None:
     """A cell that repeats is remembered, but each time it occurs is told."""
-    notes = Notes("log.csv")
-    table = Table.of([Column(0, "utilization.gpu", Signal.GPU_BUSY, "%")])
+    notes = RecordingNotes("log.csv")
+    table = CellTable.of([CellColumn(0, "utilization.gpu", Signal.GPU_BUSY, "%")])
     for line in (7, 8, 9):
         table.read(["wat"], line, notes)
     assert notes.warnings == (
@@ -67,13 +68,13 @@ def test_every_unreadable_cell_is_counted() -> None:
 
 def test_the_last_of_two_columns_with_one_signal_is_believed() -> None:
     """And the other one stands in where it is missing."""
-    table = Table.of(
+    table = CellTable.of(
         [
-            Column(0, "power.draw.instant", Signal.POWER_WATTS, "W"),
-            Column(1, "power.draw", Signal.POWER_WATTS, "W"),
+            CellColumn(0, "power.draw.instant", Signal.POWER_WATTS, "W"),
+            CellColumn(1, "power.draw", Signal.POWER_WATTS, "W"),
         ]
     )
-    notes = Notes("log.csv")
+    notes = RecordingNotes("log.csv")
     assert table.read(["80 W", "70 W"], 1, notes) == ({Signal.POWER_WATTS: 70.0}, {})
     assert table.read(["80 W", "[N/A]"], 2, notes) == ({Signal.POWER_WATTS: 80.0}, {})
 

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rightsizer.domain.errors import ConfigurationError, RecordingError
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.recorded.column_map import MappedColumn, load_column_map
+from rightsizer.model.errors import ConfigurationError, RecordingError
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.recordings.mapped_csv import MappedColumn, load_column_map
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

@@ -7,11 +7,11 @@ from typing import Any
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.dcgm_names import DCGM_FIELDS
-from rightsizer.domain.errors import DriverError, RecordingError
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.units import convert
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.errors import DriverError, RecordingError
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import convert
 from rightsizer.telemetry.dcgm.exposition import parse_exposition
 
 Replays = Callable[..., Any]

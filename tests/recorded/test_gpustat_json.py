@@ -7,8 +7,8 @@ from typing import Any
 
 import pytest
 
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rightsizer.domain.errors import RecordingError
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.recorded.nvidia_smi_columns import column_name
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.recordings.nvidia_smi_columns import column_name
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

@@ -6,9 +6,9 @@ from typing import Any
 
 import pytest
 
-from rightsizer.domain.errors import RecordingError
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

@@ -13,21 +13,15 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.errors import RecordingError
-from rightsizer.domain.reading import Missing, Process, ProcessKind, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import CollectorOutcome, Down, Snapshot
-from rightsizer.domain.workload import (
-    Allocator,
-    Holding,
-    Workload,
-    WorkloadClass,
-    WorkloadKind,
-)
-from rightsizer.telemetry.recorded.settings import RecordingSettings
-from rightsizer.telemetry.recorded.source import open_recording
-from rightsizer.telemetry.recorded.writer import RecordingWriter
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
+from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.telemetry.recordings.settings import RecordingSettings
+from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.telemetry.recordings.writer import RecordingWriter
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

@@ -11,8 +11,8 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.errors import RecordingError, UsageError
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.model.errors import RecordingError, UsageError
+from rightsizer.telemetry.recordings.source import open_recording
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

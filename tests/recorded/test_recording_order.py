@@ -15,10 +15,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.recorded.gaps import Gaps
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.recordings.source import open_recording
+from rightsizer.telemetry.recordings.survey import IntervalMedian
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]
@@ -173,7 +173,7 @@ def test_readers_stream(tmp_path: Path) -> None:
 @given(st.lists(st.integers(1, 10**12), min_size=1, max_size=50), st.integers(1, 60))
 def test_the_median_is_exact_in_memory_and_on_disk(found: list[int], most: int) -> None:
     """However few gaps may be kept in memory, it is the standard library's median."""
-    gaps = Gaps(most_in_memory=most)
+    gaps = IntervalMedian(most_in_memory=most)
     for gap in found:
         gaps.of("all")[gap] += 1
         gaps.of("other")[1] += 1

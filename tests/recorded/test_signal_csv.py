@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 
-from rightsizer.domain.errors import RecordingError, UsageError
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.workload import WorkloadKind
+from rightsizer.model.errors import RecordingError, UsageError
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.workload import WorkloadKind
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

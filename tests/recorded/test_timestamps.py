@@ -6,11 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.telemetry.recorded.timestamps import (
-    parse_calendar,
-    parse_epoch,
-    parse_timestamp,
-)
+from rightsizer.telemetry.recordings.timestamps import parse_calendar, parse_epoch, parse_timestamp
 
 NOON = 1_706_702_400_000_000_000  # 2024-01-31 12:00 UTC
 

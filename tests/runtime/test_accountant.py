@@ -5,35 +5,35 @@ from dataclasses import replace
 from typing import Final
 
 from readings import EMPTY, EPOCH, HELD, SECOND, TRAINING, gpu, snapshot, workload
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.domain.advice import Advice
-from rightsizer.domain.device import Device
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.report import AgentReport, Report
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Down, Snapshot
-from rightsizer.domain.state import State, Tier
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.policy import Match, Policy
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.advice.policy import Policy, PolicyMatch
+from rightsizer.model.advice import Advice
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Missing
+from rightsizer.model.report import AgentReport, Report
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Down, Snapshot
+from rightsizer.model.state import State, Tier
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import WorkloadClass
 
 AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
 MINUTE: Final = 60 * SECOND
 
 
-def accountant(*policies: Policy) -> Accountant:
+def accountant(*policies: Policy) -> AccountingService:
     """Accounts that are empty, with gauges once a minute."""
-    return Accountant(AccountingSettings(), policies, gauges_every=MINUTE)
+    return AccountingService(AccountingSettings(), policies, gauges_every=MINUTE)
 
 
-def post(books: Accountant, seen: Snapshot, advice: Sequence[Advice] = ()) -> Report:
+def post(books: AccountingService, seen: Snapshot, advice: Sequence[Advice] = ()) -> Report:
     """The report that follows from a snapshot."""
     return books.post(seen, advice, lambda: AGENT)
 
 
 def minutes(
-    books: Accountant, device: Device, count: int, wall_time: Nanoseconds | None = None
+    books: AccountingService, device: Device, count: int, wall_time: Nanoseconds | None = None
 ) -> Report:
     """Post a training GPU once a minute; the last report."""
     for minute in range(count):
@@ -146,7 +146,7 @@ def test_a_gpu_that_was_cut_shows_its_own_readings_and_no_state() -> None:
 
 def test_policies_reach_the_accounts() -> None:
     """What rules judge is what operators said."""
-    standby = Policy(Match(owner="llama"), class_=WorkloadClass.STANDBY)
+    standby = Policy(PolicyMatch(owner="llama"), class_=WorkloadClass.STANDBY)
     books, device = accountant(standby), gpu()
     for at in range(2):
         seen = snapshot(at, [device], {device: HELD}, holders={device: workload("llama")})

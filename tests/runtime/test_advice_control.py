@@ -11,17 +11,17 @@ from structlog.testing import capture_logs
 
 from advice_book import Book
 from advice_events import NOW
-from rightsizer.domain.advice import AdviceState
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web.message import Peer, Request, Response
-from rightsizer.publish.web.page import Page
-from rightsizer.publish.web.routes import Site
-from rightsizer.publish.web.view import FitSettings
-from rightsizer.runtime.advice_control import AdviceRoutes
-from rightsizer.runtime.settings import RuleTree
+from rightsizer.agent.settings import RuleTree
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.advice import AdviceState
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.advice_api import AdviceApi
+from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
+from rightsizer.web.page import WebPage
+from rightsizer.web.router import Router
+from rightsizer.web.settings import FitSettings
 
-PEER: Final = Peer(pid=4711, uid=1000, gid=100)
+PEER: Final = SocketPeer(pid=4711, uid=1000, gid=100)
 
 
 class Desk:
@@ -30,23 +30,25 @@ class Desk:
     def __init__(self) -> None:
         self.book = Book()
         self.claims: list[tuple[object, ...]] = []
-        self._site = Site(
+        self._site = Router(
             latest=lambda: None,
-            exposition=Exposition(lambda: None),
-            page=Page(FreshnessSettings(), FitSettings(), 0.0),
+            exposition=MetricsExposition(lambda: None),
+            page=WebPage(FreshnessSettings(), FitSettings(), 0.0),
             freshness=FreshnessSettings(),
             wall_time=lambda: NOW,
-            routes=AdviceRoutes(
+            routes=AdviceApi(
                 self.book, RuleTree(), lambda *claim: self.claims.append(claim)
             ).routes,
         )
 
     def ask(
-        self, path: str, body: bytes | None = None, peer: Peer | None = PEER
+        self, path: str, body: bytes | None = None, peer: SocketPeer | None = PEER
     ) -> tuple[HTTPStatus, str]:
         """The status and the text of an answer; a POST where there is a body."""
         method = "GET" if body is None else "POST"
-        answer: Response = self._site.answer(Request(method, path, body=body or b"", peer=peer))
+        answer: WebResponse = self._site.answer(
+            WebRequest(method, path, body=body or b"", peer=peer)
+        )
         return answer.status, answer.body.decode()
 
 

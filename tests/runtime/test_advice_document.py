@@ -7,14 +7,14 @@ from typing import Final
 
 import pytest
 
+from rightsizer.agent.settings import Settings
 from rightsizer.cli.commands import all_commands
 from rightsizer.config.loader import load
-from rightsizer.domain.advice import AdviceEventKind, AdviceState
-from rightsizer.domain.finding import Reason, Severity
-from rightsizer.domain.metric import METRICS
-from rightsizer.domain.workload import Allocator, WorkloadClass
-from rightsizer.publish.webhook.settings import WebhookFormat
-from rightsizer.runtime.settings import Settings
+from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.finding import Reason, Severity
+from rightsizer.model.metric import METRICS
+from rightsizer.model.workload import Allocator, WorkloadClass
+from rightsizer.notify.webhook.settings import WebhookFormat
 
 PAGE: Final = (Path(__file__).parents[2] / "docs" / "advice.md").read_text(encoding="utf-8")
 BLOCKS: Final = re.findall(r"```(\w*)\n(.*?)```", PAGE, flags=re.DOTALL)

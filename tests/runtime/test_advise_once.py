@@ -7,18 +7,15 @@ import pytest
 
 from grafana_server import TOKEN, grafana_server
 from recordings import BOARD, write_story
+from rightsizer.agent.offline_advice import advise, advise_and_save, saved_advice
+from rightsizer.agent.replay import HistoryFiller, replay
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
-from rightsizer.domain.errors import HistoryError
-from rightsizer.domain.state import State
-from rightsizer.runtime.advise import advise
-from rightsizer.runtime.advise_once import advise_and_keep
-from rightsizer.runtime.filling import Filling
-from rightsizer.runtime.offline import kept_advice
-from rightsizer.runtime.replay import replay
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.storage import Storage
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.state import State
+from rightsizer.telemetry.recordings.source import open_recording
 
 IDLE_SECONDS: Final = 4 * 3600
 
@@ -29,7 +26,7 @@ def history(tmp_path: Path) -> Path:
     story = (State.IDLE_HELD, IDLE_SECONDS)
     log = write_story(tmp_path / "log.csv", story, interval_seconds=10)
     source = open_recording([log], catalogue=built_in(), board=BOARD)
-    with Filling(tmp_path / "history.db") as filling:
+    with HistoryFiller(tmp_path / "history.db") as filling:
         replay(source, Settings(), history=filling.history)
     source.close()
     return tmp_path / "history.db"
@@ -38,10 +35,10 @@ def history(tmp_path: Path) -> Path:
 def test_what_advise_only_shows_is_kept(history: Path) -> None:
     """The ledger afterwards holds the same advice; a second run over the same past changes none."""
     _, shown = advise(history, Settings())
-    _, kept = advise_and_keep(history, Settings())
+    _, kept = advise_and_save(history, Settings())
     assert [each.id for each in kept] == [each.id for each in shown] != []
-    assert [each.id for each in kept_advice(history, Settings())] == [each.id for each in kept]
-    _, again = advise_and_keep(history, Settings())
+    assert [each.id for each in saved_advice(history, Settings())] == [each.id for each in kept]
+    _, again = advise_and_save(history, Settings())
     assert [(each.id, each.opened) for each in again] == [(each.id, each.opened) for each in kept]
 
 
@@ -54,7 +51,7 @@ def test_grafana_is_told_once(history: Path, tmp_path: Path) -> None:
         flags = ("--history.path", str(history), "--config.file", str(config))
         for _ in range(2):
             assert main(["advise", "--save", *flags]) == 0
-        assert len(server.annotations) == len(kept_advice(history, Settings()))
+        assert len(server.annotations) == len(saved_advice(history, Settings()))
         assert not server.complaints
 
 
@@ -63,7 +60,7 @@ def test_it_refuses_beside_an_agent(history: Path) -> None:
     agent = Storage(str(history))
     try:
         with pytest.raises(HistoryError, match="history"):
-            advise_and_keep(history, Settings())
+            advise_and_save(history, Settings())
         assert advise(history, Settings())
     finally:
         agent.close()
@@ -73,10 +70,10 @@ def test_there_must_be_a_history(tmp_path: Path) -> None:
     """None is made where there was none, and an empty one is no ground for advice."""
     absent = tmp_path / "none.db"
     with pytest.raises(HistoryError, match="there is no history"):
-        advise_and_keep(absent, Settings())
+        advise_and_save(absent, Settings())
     assert not absent.exists()
-    with Filling(tmp_path / "empty.db"):
+    with HistoryFiller(tmp_path / "empty.db"):
         pass
     (tmp_path / "empty.db").touch()
     with pytest.raises(HistoryError, match="is empty"):
-        advise_and_keep(tmp_path / "empty.db", Settings())
+        advise_and_save(tmp_path / "empty.db", Settings())

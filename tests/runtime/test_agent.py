@@ -17,19 +17,19 @@ from structlog.testing import capture_logs
 from profile_beside import waiting_profile
 from readings import DAY, EMPTY, EPOCH, HELD, HOUR, MINUTE, SECOND, gpu, snapshot, workload
 from rightsizer.advice.rules import RULES
+from rightsizer.agent.agent import Agent
+from rightsizer.agent.label_settings import LabelSettings
+from rightsizer.agent.notify import Notifier
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
 from rightsizer.config.loader import load
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.domain.metric_family import series_key
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import State
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.agent import Agent
-from rightsizer.runtime.label_settings import LabelSettings
-from rightsizer.runtime.notify import Notifier
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.storage import Storage
+from rightsizer.io.clock import FastClock
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.metric_family import series_key
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import State
+from rightsizer.model.window import Window
+from rightsizer.model.workload import WorkloadClass
 
 LOOPBACK: Final = "127.0.0.1:0"
 

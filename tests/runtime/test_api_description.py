@@ -13,52 +13,50 @@ from api_schema import UNDERSTOOD, all_schemas, faults, json_schema_of, resolved
 from publish_reports import full_report, node_report
 from publish_stories import NOW
 from readings import EPOCH
-from rightsizer.domain.report import Report
-from rightsizer.edge.clock import FastClock
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web.lifecycle import LifecycleRoutes
-from rightsizer.publish.web.message import Peer, Request, Response
-from rightsizer.publish.web.openapi import openapi_document
-from rightsizer.publish.web.page import Page
-from rightsizer.publish.web.routes import ROUTES, Route, Site
-from rightsizer.publish.web.view import FitSettings
-from rightsizer.runtime.actions.routes import ActionRoutes
-from rightsizer.runtime.actions.state import ActionState
-from rightsizer.runtime.advice_control import AdviceRoutes
-from rightsizer.runtime.broker.paths import closed_routes
-from rightsizer.runtime.capture.routes import CaptureRoutes
-from rightsizer.runtime.capture.state import CaptureState
-from rightsizer.runtime.control import ControlRoutes
-from rightsizer.runtime.fleet.routes import FleetRoutes
-from rightsizer.runtime.place_route import PlaceRoutes
-from rightsizer.runtime.profile_route import ProfileRoute
-from rightsizer.runtime.settings import RuleTree, Settings
-from rightsizer.telemetry.controls import Controls
+from rightsizer.actions.encoder import ActionState
+from rightsizer.actions.feature import ActionsApi
+from rightsizer.agent.control import ControlRoutes
+from rightsizer.agent.settings import RuleTree, Settings
+from rightsizer.broker.place_api import PlaceApi, closed_routes
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.fleet.api import FleetApi
+from rightsizer.io.clock import FastClock
+from rightsizer.model.report import Report
+from rightsizer.profiler.api import ProfilesApi
+from rightsizer.profiler.capture.encoder import CaptureState
+from rightsizer.profiler.capture.feature import CapturesApi
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.telemetry.release import ReleaseController
+from rightsizer.web.advice_api import AdviceApi
+from rightsizer.web.api import ROUTES, LifecycleRoutes, openapi_document
+from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
+from rightsizer.web.page import WebPage
+from rightsizer.web.router import Route, Router
+from rightsizer.web.settings import FitSettings
 
 METHODS: Final = ("get", "put", "post", "delete", "patch", "head", "options", "trace")
 
 
-def site_of(report: Report | None) -> Site:
+def site_of(report: Report | None) -> Router:
     """A site with all the routes that an agent serves."""
     clock = FastClock(EPOCH)
     routes = (
         *ROUTES,
-        *AdviceRoutes(Book(), RuleTree()).routes,
-        *ControlRoutes(Controls(clock), clock, lambda _: None).routes,
+        *AdviceApi(Book(), RuleTree()).routes,
+        *ControlRoutes(ReleaseController(clock), clock, lambda _: None).routes,
         *LifecycleRoutes(lambda: None, is_enabled=True).routes,
-        *ProfileRoute(tuple).routes,
-        *CaptureRoutes(CaptureState).routes,
-        *ActionRoutes(ActionState).routes,
-        *PlaceRoutes(Settings).routes,
+        *ProfilesApi(tuple).routes,
+        *CapturesApi(CaptureState).routes,
+        *ActionsApi(ActionState).routes,
+        *PlaceApi(Settings).routes,
         *closed_routes(),
         *fleet_routes(),
     )
     freshness = FreshnessSettings()
-    return Site(
+    return Router(
         latest=lambda: report,
-        exposition=Exposition(lambda: report),
-        page=Page(freshness, FitSettings(), 0.0),
+        exposition=MetricsExposition(lambda: report),
+        page=WebPage(freshness, FitSettings(), 0.0),
         freshness=freshness,
         wall_time=lambda: NOW,
         routes=routes,
@@ -67,14 +65,14 @@ def site_of(report: Report | None) -> Site:
 
 def fleet_routes() -> list[Route]:
     """What a fleet's service answers and an agent does not."""
-    whole = FleetRoutes(lambda: None, lambda: None, lambda: 3600.0, lambda: NOW).routes
+    whole = FleetApi(lambda: None, lambda: None, lambda: 3600.0, lambda: NOW).routes
     known = {route.path for route in ROUTES}
     return [route for route in whole if route.path not in known]
 
 
-def answered(report: Report | None, path: str, **query: list[str]) -> Response:
+def answered(report: Report | None, path: str, **query: list[str]) -> WebResponse:
     """The answer to a GET."""
-    return site_of(report).answer(Request("GET", path, query))
+    return site_of(report).answer(WebRequest("GET", path, query))
 
 
 def test_every_route_is_described_and_nothing_else() -> None:
@@ -179,8 +177,8 @@ def test_what_changes_something_answers_as_described(
 ) -> None:
     """Over the local socket."""
     asked = path.replace("{id}", OPEN.id)
-    peer = Peer(pid=1, uid=0, gid=0)
-    request = Request(method, asked, body=json.dumps(body).encode(), peer=peer)
+    peer = SocketPeer(pid=1, uid=0, gid=0)
+    request = WebRequest(method, asked, body=json.dumps(body).encode(), peer=peer)
     answer = site_of(None).answer(request)
     assert answer.status == HTTPStatus.OK
     assert list(faults(json.loads(answer.body), json_schema_of(method, path))) == []

@@ -11,25 +11,21 @@ from hypothesis import strategies as st
 
 from broker_node import World, client, hgx, ticket
 from readings import DAY, HOUR, MINUTE
-from rightsizer.domain.errors import HistoryError
-from rightsizer.edge.database import Database
-from rightsizer.placement.broker import Broker
-from rightsizer.placement.broker_settings import BrokerSettings
-from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.kin import Kin
-from rightsizer.placement.lease import Reservation
-from rightsizer.placement.lease_record import Sighting
-from rightsizer.placement.request import Request
-from rightsizer.placement.settings import PlacementSettings
-from rightsizer.runtime.broker.store import (
+from rightsizer.broker.broker import Broker
+from rightsizer.broker.lease import GpuRequest, LeaseObservation, LeaseProcesses, Reservation
+from rightsizer.broker.repository import (
     BROKER_FILE,
-    BrokerStore,
+    BrokerRepository,
     SavedClock,
     has_new_kin,
     must_save,
 )
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
+from rightsizer.broker.state import BrokerState
+from rightsizer.io.database import Database
+from rightsizer.model.errors import HistoryError
 
-BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), PlacementSettings())
+BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), GpuPlacementSettings())
 
 
 def lived(minutes: int = 0) -> BrokerState:
@@ -38,10 +34,10 @@ def lived(minutes: int = 0) -> BrokerState:
     for wish in (ticket("a", memory=20, may_share=True), ticket("b", 7), ticket("c", 2, user="bo")):
         state = BROKER.ask(state, 0, wish, look).state
     state = BROKER.serve(state, 0, look).state
-    wish = Reservation("r", "bo", Request(2), 3 * DAY, 4 * DAY)
+    wish = Reservation("r", "bo", GpuRequest(2), 3 * DAY, 4 * DAY)
     state = BROKER.reserve(state, 0, wish, client("bo"), look).state
-    kin = Kin(((7, 100), (9, 200)), (7,))
-    seen = {"a": Sighting(is_alive=True, memory_bytes={"GPU-0": 30e9}, kin=kin)}
+    kin = LeaseProcesses(((7, 100), (9, 200)), (7,))
+    seen = {"a": LeaseObservation(is_alive=True, memory_bytes={"GPU-0": 30e9}, kin=kin)}
     return BROKER.observe(state, HOUR + minutes * MINUTE, seen).state
 
 
@@ -56,10 +52,10 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
     state = lived()
     assert state.leases[0].kin.sessions
     assert state.leases[0].told
-    with BrokerStore(tmp_path / "broker.db") as store:
+    with BrokerRepository(tmp_path / "broker.db") as store:
         assert store.load() is None
         store.save(state, wall=7 * DAY)
-    with BrokerStore(tmp_path / "broker.db") as store:
+    with BrokerRepository(tmp_path / "broker.db") as store:
         assert store.load() == durable(state)
         assert store.clock == SavedClock("boot", state.as_of, 7 * DAY)
         assert store.unread == ()
@@ -68,7 +64,7 @@ def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
 def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
     """It knew neither the processes of leases, nor operators' groups, nor parts of reservations."""
     path, state = tmp_path / "broker.db", lived()
-    with BrokerStore(path) as store:
+    with BrokerRepository(path) as store:
         store.save(state, 0)
     with Database(path, ("",), called=BROKER_FILE) as base, base.transaction() as connection:
         rows = connection.execute("SELECT kind, id, form FROM item").fetchall()
@@ -80,10 +76,12 @@ def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
             connection.execute(
                 "UPDATE item SET form = ? WHERE kind = ? AND id = ?", (json.dumps(form), kind, name)
             )
-    with BrokerStore(path) as store:
+    with BrokerRepository(path) as store:
         found = durable(store.load())
         assert store.unread == ()
-    assert found.leases == tuple(replace(each, kin=Kin()) for each in durable(state).leases)
+    assert found.leases == tuple(
+        replace(each, kin=LeaseProcesses()) for each in durable(state).leases
+    )
     assert found.tickets == state.tickets
     assert found.bookings == (replace(state.bookings[0], weights=()),)
 
@@ -92,16 +90,16 @@ def test_what_is_over_is_gone_from_the_file(tmp_path: Path) -> None:
     """By the store that wrote it, by one that loaded it, and by one that never looked."""
     path, before = tmp_path / "broker.db", lived()
     after = BROKER.give_back(before, DAY, "b").state
-    with BrokerStore(path) as store:
+    with BrokerRepository(path) as store:
         store.save(before, 0)
         store.save(after, 0)
         assert durable(store.load()) == durable(after)
-    with BrokerStore(path) as store:
+    with BrokerRepository(path) as store:
         store.load()
         store.save(BrokerState("boot", DAY), 0)
         assert store.load() == BrokerState("boot", DAY)
         store.save(before, 0)
-    with BrokerStore(path) as store:
+    with BrokerRepository(path) as store:
         store.save(after, 0)
         assert durable(store.load()) == durable(after)
 
@@ -110,7 +108,7 @@ def test_a_broken_file_is_set_aside_and_nothing_is_known(tmp_path: Path) -> None
     """The leases are to be rebuilt from their processes."""
     path = tmp_path / "broker.db"
     path.write_bytes(b"this is no database, and has never been one" * 100)
-    with BrokerStore(path) as store:
+    with BrokerRepository(path) as store:
         assert store.set_aside is not None
         assert store.load() is None
 
@@ -118,23 +116,23 @@ def test_a_broken_file_is_set_aside_and_nothing_is_known(tmp_path: Path) -> None
 def test_a_file_that_breaks_under_way_is_written_anew(tmp_path: Path) -> None:
     """The state is all there, in the new file, before anybody is answered."""
     path = tmp_path / "broker.db"
-    with BrokerStore(path) as store:
+    with BrokerRepository(path) as store:
         store.save(lived(), 0)
         _spoil(path)
         store.save(lived(1), 0)
         assert store.set_aside is not None
-    with BrokerStore(path) as store:
+    with BrokerRepository(path) as store:
         assert durable(store.load()) == durable(lived(1))
 
 
 def test_a_row_that_is_not_understood_is_told_and_then_gone(tmp_path: Path) -> None:
     """It is rebuilt from its processes, and would else come back some day."""
     path = tmp_path / "broker.db"
-    with BrokerStore(path) as store:
+    with BrokerRepository(path) as store:
         store.save(lived(), 0)
     with Database(path, ("",), called=BROKER_FILE) as base, base.transaction() as connection:
         connection.execute("UPDATE item SET form = '{}' WHERE id = 'b'")
-    with BrokerStore(path) as store:
+    with BrokerRepository(path) as store:
         state = store.load()
         assert state is not None
         assert store.unread == ("b",)
@@ -146,10 +144,10 @@ def test_a_row_that_is_not_understood_is_told_and_then_gone(tmp_path: Path) -> N
 
 def test_only_one_agent_writes(tmp_path: Path) -> None:
     """A second one is refused, with the setting to change."""
-    with BrokerStore(tmp_path / "broker.db") as store:
+    with BrokerRepository(tmp_path / "broker.db") as store:
         store.save(lived(), 0)
         with pytest.raises(HistoryError, match=r"broker\.path"):
-            BrokerStore(tmp_path / "broker.db")
+            BrokerRepository(tmp_path / "broker.db")
 
 
 def test_what_may_wait_for_the_next_minute() -> None:
@@ -158,15 +156,17 @@ def test_what_may_wait_for_the_next_minute() -> None:
     Processes that come and go may wait for some seconds.
     """
     state = lived()
-    later = BROKER.observe(state, 2 * HOUR, {"a": Sighting(is_alive=True, is_active=True)}).state
+    later = BROKER.observe(
+        state, 2 * HOUR, {"a": LeaseObservation(is_alive=True, is_active=True)}
+    ).state
     assert later != state
     assert not must_save(state, later)
     assert not has_new_kin(state, later)
-    more = {"a": Sighting(is_alive=True, is_active=True, kin=Kin(((7, 100),)))}
+    more = {"a": LeaseObservation(is_alive=True, is_active=True, kin=LeaseProcesses(((7, 100),)))}
     grown = BROKER.observe(state, 2 * HOUR, more).state
     assert has_new_kin(state, grown)
     assert not must_save(state, grown)
-    first = BROKER.observe(state, 2 * HOUR, {"b": Sighting(is_alive=True)}).state
+    first = BROKER.observe(state, 2 * HOUR, {"b": LeaseObservation(is_alive=True)}).state
     assert must_save(state, first)
     assert must_save(state, BROKER.give_back(state, 2 * HOUR, "a").state)
     assert must_save(state, BROKER.cancel(state, 2 * HOUR, "r").state)

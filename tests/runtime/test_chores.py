@@ -9,15 +9,15 @@ from structlog.testing import capture_logs
 
 from chores_desk import AGENT, NOTEBOOK, Desk, chores, desk
 from readings import DAY, EMPTY, EPOCH, HOUR, MINUTE, gpu, snapshot
-from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.rules import RULES
-from rightsizer.domain.advice import AdviceEventKind, AdviceState
-from rightsizer.domain.errors import HistoryError
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.window import Window
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.storage import Storage
+from rightsizer.io.clock import FastClock
+from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Window
 
 __all__ = ["desk"]
 
@@ -101,7 +101,7 @@ def test_advice_that_ends_is_counted_by_its_reason_and_its_end(desk: Desk) -> No
 
 def test_a_run_without_anywhere_to_tell_is_a_run(tmp_path: Path) -> None:
     """Neither Grafana nor a disk is needed for advice."""
-    books, storage = Accountant(AccountingSettings(), ()), Storage("")
+    books, storage = AccountingService(AccountingSettings(), ()), Storage("")
     empty = chores(books, storage, None, FastClock(EPOCH))
     empty.recommend()
     empty.annotate()

@@ -7,12 +7,12 @@ import pytest
 
 from chores_desk import Desk, Sink, chores, desk
 from readings import EPOCH, HOUR, MINUTE
-from rightsizer.advice.exclusion import Exclusion
-from rightsizer.advice.ledger import LedgerSettings
+from rightsizer.advice.judgement import Exclusion
+from rightsizer.advice.policy import Policy
 from rightsizer.advice.rules import RULES
-from rightsizer.domain.advice import AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.runtime.chores import Chores
-from rightsizer.runtime.policy import Policy
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.agent.node_jobs import NodeJobs
+from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 
 __all__ = ["desk"]
 
@@ -82,7 +82,7 @@ def test_everybody_who_wants_to_know_is_told(desk: Desk) -> None:
     """And each delivers when it is time to."""
     others = (Sink(desk.path), Sink(desk.path))
     desk.hold_idle(0, 91)
-    both = Chores(
+    both = NodeJobs(
         accountant=desk.accountant,
         storage=desk.storage,
         ledger=desk.storage.ledger(LedgerSettings()),
@@ -119,7 +119,7 @@ def test_policies_guide_what_is_said(desk: Desk) -> None:
     """What an operator ignores is judged and never opened."""
     launch = Policy(ignore=(Exclusion(why="launch"),))
     desk.hold_idle(0, 91)
-    guided = Chores(
+    guided = NodeJobs(
         accountant=desk.accountant,
         storage=desk.storage,
         ledger=desk.storage.ledger(LedgerSettings()),

@@ -11,16 +11,16 @@ import pytest
 from structlog.testing import capture_logs
 
 from readings import EPOCH, HELD, SECOND, gpu, snapshot
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.advice.ledger import LedgerSettings
-from rightsizer.domain.report import AgentReport
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.chores import Chores
-from rightsizer.runtime.coordinator import Coordinator
-from rightsizer.runtime.storage import Storage
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.agent.coordinator import Coordinator
+from rightsizer.agent.node_jobs import NodeJobs
+from rightsizer.agent.storage import Storage
+from rightsizer.io.clock import FastClock
+from rightsizer.model.report import AgentReport
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import Nanoseconds
 
 AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
 
@@ -70,8 +70,8 @@ class Desk:
     def __init__(self, path: Path, maximum_bytes: int | None = None) -> None:
         self.path = path
         self.storage = Storage(str(path), is_durable=False, maximum_bytes=maximum_bytes)
-        self.accountant = Accountant(AccountingSettings(), ())
-        self.chores = Chores(
+        self.accountant = AccountingService(AccountingSettings(), ())
+        self.chores = NodeJobs(
             accountant=self.accountant,
             storage=self.storage,
             ledger=self.storage.ledger(LedgerSettings()),

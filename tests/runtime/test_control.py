@@ -11,19 +11,19 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from readings import EPOCH, MINUTE, SECOND
-from rightsizer.edge.clock import FastClock
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web.message import Peer, Request, Response
-from rightsizer.publish.web.page import Page
-from rightsizer.publish.web.routes import Site
-from rightsizer.publish.web.view import FitSettings
-from rightsizer.runtime.control import ControlRoutes
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.sources import live_source
-from rightsizer.telemetry.controls import Controls, Held, Release
+from rightsizer.agent.control import ControlRoutes
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.sources import live_source
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.io.clock import FastClock
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
+from rightsizer.web.page import WebPage
+from rightsizer.web.router import Router
+from rightsizer.web.settings import FitSettings
 
-PEER: Final = Peer(pid=4711, uid=1000, gid=100)
+PEER: Final = SocketPeer(pid=4711, uid=1000, gid=100)
 POST_RELEASE: Final = "/api/v1/release"
 POST_RESUME: Final = "/api/v1/resume"
 GET_RELEASES: Final = "/api/v1/releases"
@@ -42,25 +42,25 @@ class Desk:
 
     def __init__(self) -> None:
         self.clock = Steady(EPOCH)
-        self.controls = Controls(self.clock)
-        self.let_go: set[Held] = set()
+        self.controls = ReleaseController(self.clock)
+        self.let_go: set[ReleasableResource] = set()
         self.routes = ControlRoutes(self.controls, self.clock, self._still_held).routes
-        self._site = Site(
+        self._site = Router(
             latest=lambda: None,
-            exposition=Exposition(lambda: None),
-            page=Page(FreshnessSettings(), FitSettings(), 0.0),
+            exposition=MetricsExposition(lambda: None),
+            page=WebPage(FreshnessSettings(), FitSettings(), 0.0),
             freshness=FreshnessSettings(),
             wall_time=self.clock.wall_time,
             routes=self.routes,
         )
 
-    def _still_held(self, release: Release) -> str | None:
+    def _still_held(self, release: ReleaseRequest) -> str | None:
         return None if release.held in self.let_go else f"2 handles of the {release.held}"
 
-    def answer(self, path: str, body: bytes) -> Response:
+    def answer(self, path: str, body: bytes) -> WebResponse:
         """The answer to a request over the local socket."""
         method = "GET" if path == GET_RELEASES else "POST"
-        return self._site.answer(Request(method, path, body=body, peer=PEER))
+        return self._site.answer(WebRequest(method, path, body=body, peer=PEER))
 
     def ask(self, path: str, **fields: Any) -> Any:
         """What an answer says that is none of refusal."""
@@ -92,9 +92,9 @@ def test_all_of_them_are_for_the_local_socket_alone(desk: Desk) -> None:
 def test_a_release_reaches_the_source_and_is_told(desk: Desk) -> None:
     """Times are wall time, in seconds since the epoch."""
     told = desk.ask(POST_RELEASE, **{"held": "gpus", "for": "30m"})
-    release = desk.controls.released(Held.GPUS)
+    release = desk.controls.released(ReleasableResource.GPUS)
 
-    assert release == Release(Held.GPUS, EPOCH, EPOCH + 30 * MINUTE)
+    assert release == ReleaseRequest(ReleasableResource.GPUS, EPOCH, EPOCH + 30 * MINUTE)
     assert told == {
         "held": "gpus",
         "since": (EPOCH + MINUTE) / SECOND,
@@ -103,14 +103,14 @@ def test_a_release_reaches_the_source_and_is_told(desk: Desk) -> None:
         "still_held": "2 handles of the gpus",
     }
     assert desk.releases() == [told]
-    assert desk.controls.released(Held.COUNTERS) is None
+    assert desk.controls.released(ReleasableResource.COUNTERS) is None
 
 
 def test_it_is_done_when_the_source_says_so(desk: Desk) -> None:
     """Each for itself: counters that are let go say nothing of the GPUs."""
     desk.ask(POST_RELEASE, held="counters")
     desk.ask(POST_RELEASE, held="gpus")
-    desk.let_go.add(Held.COUNTERS)
+    desk.let_go.add(ReleasableResource.COUNTERS)
 
     assert {each["held"]: each["is_done"] for each in desk.releases()} == {
         "gpus": False,
@@ -140,11 +140,11 @@ def test_a_release_whose_time_is_up_is_gone(desk: Desk) -> None:
 @pytest.mark.parametrize("body", [b"", b"{}", b'{"held": null}'])
 def test_resuming_without_a_name_takes_all_back(desk: Desk, body: bytes) -> None:
     """As somebody in a hurry does."""
-    for held in Held:
+    for held in ReleasableResource:
         desk.ask(POST_RELEASE, held=held)
 
     assert json.loads(desk.answer(POST_RESUME, body).body) == {"resumed": ["gpus", "counters"]}
-    assert [desk.controls.released(held) for held in Held] == [None, None]
+    assert [desk.controls.released(held) for held in ReleasableResource] == [None, None]
 
 
 def test_whoever_changes_something_is_in_the_log(desk: Desk) -> None:
@@ -198,7 +198,7 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(
     desk: Desk, path: str, body: bytes, words: str
 ) -> None:
     """Neither the requests nor the log."""
-    desk.controls.release(Held.COUNTERS)
+    desk.controls.release(ReleasableResource.COUNTERS)
     with capture_logs() as logs:
         response = desk.answer(path, body)
 
@@ -211,14 +211,14 @@ def test_what_makes_no_sense_is_named_and_changes_nothing(
 def test_the_source_obeys_the_controls_that_the_socket_has() -> None:
     """Those that were given, or new ones that ask for nothing."""
     clock = FastClock(EPOCH)
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     given, own = live_source(Settings(), clock, controls=controls), live_source(Settings(), clock)
     given.source.close()
     own.source.close()
 
     assert given.controls is controls
-    assert [own.controls.released(held) for held in Held] == [None, None]
-    assert given.still_held(controls.release(Held.GPUS))
+    assert [own.controls.released(held) for held in ReleasableResource] == [None, None]
+    assert given.still_held(controls.release(ReleasableResource.GPUS))
 
 
 JSON: Final = st.recursive(

@@ -8,10 +8,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from readings import EPOCH, SECOND, snapshot
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.coordinator import Coordinator
+from rightsizer.agent.coordinator import Coordinator
+from rightsizer.io.clock import FastClock
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import Nanoseconds
 
 MINUTE: Final = 60 * SECOND
 

@@ -7,16 +7,16 @@ from typing import Final
 import pytest
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND
+from rightsizer.agent.agent import Agent
+from rightsizer.agent.demo import DemoClock, DemoSettings, remember, where_to_look
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.report import AgentReport
-from rightsizer.domain.state import State
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.agent import Agent
-from rightsizer.runtime.demo import DemoClock, DemoSettings, remember, where_to_look
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.storage import Storage
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.io.clock import FastClock
+from rightsizer.model.report import AgentReport
+from rightsizer.model.state import State
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 NEVER: Final = threading.Event()
 TELLER: Final = AgentReport("0", "test", EPOCH, 10.0)

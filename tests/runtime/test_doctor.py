@@ -15,18 +15,15 @@ from dcgm_exporter import dcgm_exporter
 from grafana_server import TOKEN, grafana_server
 from nvml_driver import FakeDriver, installed
 from readings import TRAINING, gpu, reading, snapshot
-from rightsizer.domain.reading import Missing, Process
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Down, Snapshot
-from rightsizer.publish.grafana.settings import GrafanaSettings
-from rightsizer.runtime.doctor import CHECKS, Check, Place, Verdict, examine, look
-from rightsizer.runtime.doctor.gpus import (
+from rightsizer.agent.doctor import CHECKS, examine, look
+from rightsizer.agent.doctor.check import Check, Place, Verdict
+from rightsizer.agent.doctor.gpus import (
     check_counters,
     check_device_files,
     check_driver,
     check_gpu_processes,
 )
-from rightsizer.runtime.doctor.host import (
+from rightsizer.agent.doctor.host import (
     check_clock,
     check_control_groups,
     check_memory_limit,
@@ -35,17 +32,21 @@ from rightsizer.runtime.doctor.host import (
     check_processes,
     check_topology,
 )
-from rightsizer.runtime.doctor.lending import check_broker
-from rightsizer.runtime.doctor.own import check_history, check_local_socket, check_web_port
-from rightsizer.runtime.doctor.peers import (
+from rightsizer.agent.doctor.lending import check_broker
+from rightsizer.agent.doctor.own import check_history, check_local_socket, check_web_port
+from rightsizer.agent.doctor.peers import (
     check_container_engine,
     check_dcgm,
     check_grafana,
     check_kubelet,
 )
-from rightsizer.runtime.settings import Settings, SimulatedSettings
+from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.model.reading import Missing, Process
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Down, Snapshot
+from rightsizer.notify.grafana.settings import GrafanaSettings
+from rightsizer.owners.settings import OwnerSettings
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
-from rightsizer.telemetry.owners.settings import OwnerSettings
 
 GPU: Final = gpu()
 ANSWERED: Final = replace(

@@ -8,12 +8,12 @@ import pytest
 
 from cases import NOW, window
 from readings import MINUTE, gpu
-from rightsizer.accounting.known import KnownDevice
-from rightsizer.domain.errors import HistoryError
-from rightsizer.domain.state import State
-from rightsizer.domain.window import Window
-from rightsizer.runtime.filling import Filling
-from rightsizer.runtime.storage import Storage
+from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.agent.replay import HistoryFiller
+from rightsizer.agent.storage import Storage
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.state import State
+from rightsizer.model.window import Window
 
 
 def windows(count: int, first: int = 0) -> list[Window]:
@@ -44,16 +44,16 @@ def names(folder: Path) -> set[str]:
 
 def fill(path: Path, *parts: list[Window]) -> None:
     """Fill a history in a few steps."""
-    with Filling(path) as filling:
+    with HistoryFiller(path) as filling:
         for part in parts:
-            filling.history.save(part, [KnownDevice(gpu())])
+            filling.history.save(part, [DeviceRecord(gpu())])
 
 
 def test_a_new_history_appears_when_it_is_whole(tmp_path: Path) -> None:
     """Until then its name is free."""
     path = tmp_path / "history.db"
-    with Filling(path) as filling:
-        filling.history.save(windows(3), [KnownDevice(gpu())])
+    with HistoryFiller(path) as filling:
+        filling.history.save(windows(3), [DeviceRecord(gpu())])
         assert not path.exists()
 
     assert {file.name for file in tmp_path.iterdir()} == {"history.db"}
@@ -83,7 +83,7 @@ def test_what_is_replayed_again_is_counted_once(tmp_path: Path) -> None:
 
 def test_a_recording_without_devices_leaves_nothing(tmp_path: Path) -> None:
     """There is nothing to keep."""
-    with Filling(tmp_path / "history.db"):
+    with HistoryFiller(tmp_path / "history.db"):
         pass
     assert list(tmp_path.iterdir()) == []
 
@@ -96,7 +96,7 @@ def test_what_goes_wrong_changes_nothing(tmp_path: Path, is_there: bool) -> None
         fill(path, windows(2))
 
     def break_off() -> None:
-        with Filling(path) as filling:
+        with HistoryFiller(path) as filling:
             filling.history.save(windows(3, first=2))
             raise ValueError("the recording is torn")
 
@@ -112,7 +112,7 @@ def test_the_history_of_a_running_agent_is_left_alone(tmp_path: Path) -> None:
     agent = Storage(str(path))
     agent.save_windows(windows(1), [], [])
     with pytest.raises(HistoryError, match=r"being written by process \d+"):
-        Filling(path)
+        HistoryFiller(path)
     agent.close()
 
     assert names(tmp_path) == {"history.db"}
@@ -121,7 +121,7 @@ def test_the_history_of_a_running_agent_is_left_alone(tmp_path: Path) -> None:
 def test_no_agent_begins_a_history_that_would_be_replaced(tmp_path: Path) -> None:
     """It may once the recording is in its place."""
     path = tmp_path / "history.db"
-    with Filling(path) as filling:
+    with HistoryFiller(path) as filling:
         filling.history.save(windows(3))
         with pytest.raises(HistoryError, match="is being written by process"):
             Storage(str(path))
@@ -135,7 +135,7 @@ def test_a_place_that_cannot_be_written_is_named(tmp_path: Path) -> None:
     """A file where a folder should be is no place for a history."""
     (tmp_path / "file").write_text("")
     with pytest.raises(HistoryError, match="cannot be read: Not a directory; name another"):
-        Filling(tmp_path / "file" / "history.db")
+        HistoryFiller(tmp_path / "file" / "history.db")
 
 
 @pytest.mark.parametrize("is_there", [False, True], ids=["new", "existing"])
@@ -148,7 +148,7 @@ def test_a_database_that_cannot_be_opened_leaves_nothing(tmp_path: Path, is_ther
     resource.setrlimit(resource.RLIMIT_FSIZE, (64, hard))  # Room for a lock and no more.
     try:
         with pytest.raises(HistoryError, match=rf"history '{path}' cannot be written") as told:
-            Filling(path)
+            HistoryFiller(path)
     finally:
         resource.setrlimit(resource.RLIMIT_FSIZE, (soft, hard))
 
@@ -163,7 +163,7 @@ def test_a_database_that_cannot_be_opened_leaves_nothing(tmp_path: Path, is_ther
 def test_a_name_that_is_too_long_is_told(tmp_path: Path) -> None:
     """The name beside it is longer still."""
     with pytest.raises(HistoryError, match="File name too long"):
-        Filling(tmp_path / ("h" * 250))
+        HistoryFiller(tmp_path / ("h" * 250))
     assert list(tmp_path.iterdir()) == []
 
 
@@ -172,7 +172,7 @@ def test_a_file_that_is_something_else_stays_what_it_is(tmp_path: Path) -> None:
     path = tmp_path / "notes.txt"
     path.write_text("not a history")
     with pytest.raises(HistoryError, match="is there and is no history; name another file"):
-        Filling(path)
+        HistoryFiller(path)
 
     assert [file.name for file in tmp_path.iterdir()] == ["notes.txt"]
     assert path.read_text() == "not a history"

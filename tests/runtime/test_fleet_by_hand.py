@@ -8,12 +8,11 @@ import pytest
 
 from cases import NOW
 from kept_advice import keep_advice
-from rightsizer.domain.advice import AdviceEventKind, AdviceState
-from rightsizer.domain.errors import HistoryError, UsageError
-from rightsizer.fleet.settings import FleetSettings
-from rightsizer.runtime.fleet.by_hand import act_on_ledger, explain_from_ledger
-from rightsizer.runtime.fleet.settings import WholeSettings, ledger_path
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.storage import Storage
+from rightsizer.fleet.ledger import act_on_ledger, explain_from_ledger
+from rightsizer.fleet.settings import FleetSettings, WholeSettings, ledger_path
+from rightsizer.model.advice import AdviceEventKind, AdviceState
+from rightsizer.model.errors import HistoryError, UsageError
 
 LATER: Final = NOW + 10**12
 

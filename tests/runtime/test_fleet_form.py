@@ -11,10 +11,10 @@ from api_schema import faults, json_schema_of
 from cases import judgement
 from estate_views import hours, pool, steady, view
 from fleet_answers import fleet_answer, sources
-from rightsizer.domain.finding import FindingKind, Reason
-from rightsizer.fleet.cases.judging import Tally
-from rightsizer.fleet.reading.plan import Plan
-from rightsizer.runtime.fleet.form import fleet_form, plan_form
+from rightsizer.fleet.cases.evaluation import VerdictKind
+from rightsizer.fleet.encoder import encode_answer, encode_plan
+from rightsizer.fleet.fetch_plan import FetchPlan
+from rightsizer.model.finding import FindingKind, Reason
 
 PAGE: Final = Path(__file__).parents[2] / "docs" / "fleet.md"
 
@@ -30,23 +30,23 @@ def keys_of(form: Any) -> set[str]:
 
 def test_the_form_is_plain_and_as_described() -> None:
     """Strictly: nothing is missing, and nothing is there that the API's description lacks."""
-    form = json.loads(json.dumps(fleet_form(fleet_answer()), allow_nan=False))
+    form = json.loads(json.dumps(encode_answer(fleet_answer()), allow_nan=False))
     assert list(faults(form, json_schema_of("GET", "/api/v1/fleet"))) == []
 
 
 def test_every_key_is_explained() -> None:
     """In the table of the page, by its own name."""
     told = set(re.findall(r"^\| `([a-z_]+)`", PAGE.read_text("utf-8"), re.MULTILINE))
-    form = fleet_form(fleet_answer())
+    form = encode_answer(fleet_answer())
     own = keys_of(form) - keys_of({"findings": form["findings"], "advice": form["advice"]})
     assert own | {"key", "findings", "advice"} <= told
-    plan = plan_form(sources(), Plan((), (1,), (), 0, 0, 0, 0), 0.0)
+    plan = encode_plan(sources(), FetchPlan((), (1,), (), 0, 0, 0, 0), 0.0)
     assert set(plan) <= told
 
 
 def test_a_verdict_names_what_it_is_about() -> None:
     """A pool by `pool/NAME`; advice whose judgement is gone by its workload, or not at all."""
-    form = fleet_form(fleet_answer())
+    form = encode_answer(fleet_answer())
     assert [each["key"] for each in form["findings"]] == [
         "pool/batch",
         "kubernetes:web/chat",
@@ -62,13 +62,13 @@ def test_a_verdict_names_what_it_is_about() -> None:
 
 def test_verdicts_are_counted_by_rule() -> None:
     """Complaints, what is well, and why nobody would say."""
-    form = fleet_form(
+    form = encode_answer(
         fleet_answer(
             tallies={
-                Tally("idle", FindingKind.IDLE, None): 2,
-                Tally("idle", FindingKind.OPTIMIZED, None): 5,
-                Tally("idle", FindingKind.UNKNOWN, Reason.INSUFFICIENT_DATA): 3,
-                Tally("packing", FindingKind.UNKNOWN, Reason.UNSUPPORTED_TELEMETRY): 1,
+                VerdictKind("idle", FindingKind.IDLE, None): 2,
+                VerdictKind("idle", FindingKind.OPTIMIZED, None): 5,
+                VerdictKind("idle", FindingKind.UNKNOWN, Reason.INSUFFICIENT_DATA): 3,
+                VerdictKind("packing", FindingKind.UNKNOWN, Reason.UNSUPPORTED_TELEMETRY): 1,
             }
         )
     )
@@ -82,7 +82,7 @@ def test_a_pool_is_told_in_figures_of_the_hours_that_are_known() -> None:
     """Means and peaks pass over what nobody knows; a pool of which nothing is known has none."""
     some = pool("some", lambda hour: None if hour % 2 else float(hour % 4), nodes=1)
     dark = pool("dark", steady(None), nodes=1)
-    form = fleet_form(fleet_answer(view=view((some, dark)), judgements=(), advice=()))
+    form = encode_answer(fleet_answer(view=view((some, dark)), judgements=(), advice=()))
     first, second = form["pools"]
     assert (first["held_mean"], first["held_peak"]) == (1.0, 2.0)
     assert (second["held_mean"], second["held_peak"], second["active_mean"]) == (None, None, None)
@@ -93,12 +93,12 @@ def test_a_pool_is_told_in_figures_of_the_hours_that_are_known() -> None:
 @pytest.mark.parametrize(("place", "is_found"), [(0, True), (1, True), (2, False)])
 def test_a_source_that_is_not_there_says_so(place: int, *, is_found: bool) -> None:
     """One that only names things is there as well, though it has no devices."""
-    source = fleet_form(fleet_answer())["sources"][place]
+    source = encode_answer(fleet_answer())["sources"][place]
     assert source["is_found"] is is_found
 
 
 def test_what_was_not_kept_is_counted_only() -> None:
     """Findings are those that were kept."""
-    form = fleet_form(fleet_answer(judgements=(judgement(key="slurm/llama"),)))
+    form = encode_answer(fleet_answer(judgements=(judgement(key="slurm/llama"),)))
     assert [each["key"] for each in form["findings"]] == ["slurm/llama"]
     assert form["verdicts"]["idle"]["well"] == 3

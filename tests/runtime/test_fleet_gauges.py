@@ -8,11 +8,11 @@ from prometheus_client.parser import text_string_to_metric_families
 
 from estate_views import pool, steady, view
 from fleet_answers import END, fleet_answer
-from rightsizer.domain.fleet_metric import FLEET_METRICS
-from rightsizer.domain.report import AgentReport, Report
-from rightsizer.fleet.estate import Waiting
-from rightsizer.publish.metrics import Exposition
-from rightsizer.runtime.fleet.gauges import USED, fleet_gauges
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.fleet.encoder import USED, fleet_gauges
+from rightsizer.fleet.model import WaitingWork
+from rightsizer.model.fleet_metric import FLEET_METRICS
+from rightsizer.model.report import AgentReport, Report
 
 LIMIT = 200
 
@@ -21,7 +21,7 @@ def scraped(gauges: dict[str, float]) -> dict[tuple[str, str], float]:
     """The fleet's samples of a scrape, by name and by the value of their label."""
     agent = AgentReport("1", "fleet", END, 3600.0, gauges=gauges)
     report = Report(generation=1, wall_time=END, devices=(), advice=(), agent=agent)
-    text = Exposition(lambda: report, wall_time=lambda: END).render().body.decode()
+    text = MetricsExposition(lambda: report, wall_time=lambda: END).render().body.decode()
     return {
         (sample.name, next(iter(sample.labels.values()), "")): sample.value
         for family in text_string_to_metric_families(text)
@@ -92,7 +92,7 @@ def test_foreign_names_stay_one_label() -> None:
     """Quotes, backslashes and braces of a label that somebody else wrote."""
     name = 'a"b\\c{d}'
     found = gauges_of(
-        view=view((pool(name, steady(1.0), nodes=1),)), waiting=(Waiting("x", name, 2.0),)
+        view=view((pool(name, steady(1.0), nodes=1),)), waiting=(WaitingWork("x", name, 2.0),)
     )
     (shown,) = {of for at, of in found if at == "rightsizer_fleet_pool_gpus"}
     assert shown == "a'b\\c{d}"

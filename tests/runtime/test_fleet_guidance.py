@@ -8,26 +8,28 @@ import pytest
 
 from cases import NOW, case, judgement, window
 from readings import gpu
+from rightsizer.advice.policy import Policy, PolicyMatch
 from rightsizer.advice.rules.hidden_stall import RULE
 from rightsizer.config.loader import load
-from rightsizer.domain.state import State
-from rightsizer.domain.workload import Allocator, Workload, WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import Estate, EstateDevice
-from rightsizer.runtime.fleet.guidance import EstateGuidance, informed
-from rightsizer.runtime.fleet.settings import WholeSettings
-from rightsizer.runtime.policy import Match, Policy
+from rightsizer.fleet.judge import FleetGuidance, informed
+from rightsizer.fleet.model import FleetDevice, FleetInventory
+from rightsizer.fleet.settings import WholeSettings
+from rightsizer.model.state import State
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 
 CHAT = Workload("kubernetes:web/chat", WorkloadKind.KUBERNETES, "chat", namespace="web")
 LAB = Workload("kubernetes:ml/lab", WorkloadKind.KUBERNETES, "lab", namespace="ml")
 HOLDERS = {CHAT.key: "GPU-0", LAB.key: "GPU-1"}
-ESTATE = Estate(
+ESTATE = FleetInventory(
     devices={
-        "GPU-0": EstateDevice(gpu(0), "serve-0", "serve"),
-        "GPU-1": EstateDevice(gpu(1), "labs-0", "labs"),
+        "GPU-0": FleetDevice(gpu(0), "serve-0", "serve"),
+        "GPU-1": FleetDevice(gpu(1), "labs-0", "labs"),
     },
     workloads={CHAT.key: CHAT, LAB.key: LAB},
 )
-SERVING = Policy(Match(pool="serve"), class_=WorkloadClass.SERVING, allocator=Allocator.GROWING)
+SERVING = Policy(
+    PolicyMatch(pool="serve"), class_=WorkloadClass.SERVING, allocator=Allocator.GROWING
+)
 
 
 def policies(text: str) -> Sequence[Policy]:
@@ -50,7 +52,7 @@ def test_a_policy_says_what_a_workload_of_its_pool_is() -> None:
 
 def test_a_policy_without_a_pool_holds_everywhere() -> None:
     """Of a workload that holds nothing now, too."""
-    everywhere = replace(SERVING, match=Match(namespace="*"))
+    everywhere = replace(SERVING, match=PolicyMatch(namespace="*"))
     gone = {CHAT.key: "GPU-0"}
     told = informed(ESTATE, gone, (everywhere,)).workloads
     assert told[LAB.key].workload_class is WorkloadClass.SERVING
@@ -58,7 +60,7 @@ def test_a_policy_without_a_pool_holds_everywhere() -> None:
 
 def test_the_first_policy_that_fits_decides() -> None:
     """As on a node."""
-    special = Policy(Match(owner="chat"), class_=WorkloadClass.STANDBY)
+    special = Policy(PolicyMatch(owner="chat"), class_=WorkloadClass.STANDBY)
     told = informed(ESTATE, HOLDERS, (special, SERVING)).workloads
     assert told[CHAT.key].workload_class is WorkloadClass.STANDBY
 
@@ -66,7 +68,7 @@ def test_the_first_policy_that_fits_decides() -> None:
 def test_without_policies_nothing_changes() -> None:
     """Not even the objects."""
     assert informed(ESTATE, HOLDERS, ()) is ESTATE
-    rule = EstateGuidance.of((), ESTATE).tuned(RULE, of(CHAT, "GPU-0"))
+    rule = FleetGuidance.of((), ESTATE).tuned(RULE, of(CHAT, "GPU-0"))
     assert rule is RULE
 
 
@@ -78,14 +80,14 @@ def test_thresholds_hold_in_their_pool(
 ) -> None:
     """A rule is as strict as the policy of the workload's pool says."""
     strict = policies("  - {match: {pool: serve}, thresholds: {hidden_stall: {on_ratio: 0.9}}}\n")
-    tuned = EstateGuidance.of(strict, ESTATE).tuned(RULE, of(workload, uuid))
+    tuned = FleetGuidance.of(strict, ESTATE).tuned(RULE, of(workload, uuid))
     assert tuned.settings.on_ratio == (expected or RULE.settings.on_ratio)
 
 
 def test_a_device_that_nobody_knows_has_no_policy_of_a_pool() -> None:
     """As one that was taken away meanwhile."""
     strict = policies("  - {match: {pool: serve}, thresholds: {hidden_stall: {on_ratio: 0.9}}}\n")
-    assert EstateGuidance.of(strict, ESTATE).tuned(RULE, of(CHAT, "GPU-9")) is RULE
+    assert FleetGuidance.of(strict, ESTATE).tuned(RULE, of(CHAT, "GPU-9")) is RULE
 
 
 def test_what_is_to_be_ignored_opens_nothing_in_its_pool() -> None:
@@ -93,7 +95,7 @@ def test_what_is_to_be_ignored_opens_nothing_in_its_pool() -> None:
     ignored = policies(
         "  - match: {pool: serve}\n    ignore: [{reasons: [IdleHeld], why: kept warm}]\n"
     )
-    guidance = EstateGuidance.of(ignored, ESTATE)
+    guidance = FleetGuidance.of(ignored, ESTATE)
     here, elsewhere = guidance.withheld(
         (judgement(devices=("GPU-0",)), judgement(devices=("GPU-1",))), NOW
     )
@@ -106,7 +108,7 @@ def test_a_verdict_on_a_pool_is_under_the_policies_of_that_pool() -> None:
     ignored = policies(
         "  - match: {pool: labs}\n    ignore: [{reasons: [IdleHeld], why: for the fair}]\n"
     )
-    guidance = EstateGuidance.of(ignored, ESTATE)
+    guidance = FleetGuidance.of(ignored, ESTATE)
     (found,) = guidance.withheld(
         (judgement(key="pool/labs", workload=None, devices=("GPU-1",)),), NOW
     )

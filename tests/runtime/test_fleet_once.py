@@ -10,13 +10,19 @@ import pytest
 from fleet_loopback import LoopbackStore, loopback_store
 from kept_advice import keep_advice
 from readings import DAY, EPOCH
-from rightsizer.domain.errors import HistoryError, UsageError
-from rightsizer.edge.clock import FastClock
-from rightsizer.fleet.settings import FleetSettings, StoreSettings
-from rightsizer.runtime.fleet.judge import FleetJudge
-from rightsizer.runtime.fleet.once import explain_once, look_once
-from rightsizer.runtime.fleet.settings import WholeSettings, ledger_path, rule_trees, shelf_path
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.storage import Storage
+from rightsizer.fleet.judge import FleetJudge
+from rightsizer.fleet.run import explain_once, run_once
+from rightsizer.fleet.settings import (
+    FleetSettings,
+    StoreSettings,
+    WholeSettings,
+    day_cache_path,
+    ledger_path,
+    rule_trees,
+)
+from rightsizer.io.clock import FastClock
+from rightsizer.model.errors import HistoryError, UsageError
 
 NOW = EPOCH + 30 * DAY
 
@@ -50,10 +56,10 @@ def judge_of(settings: WholeSettings, *, keeps_all: bool = False) -> Iterator[Fl
 def test_a_look_changes_nothing_but_what_was_read(settings: WholeSettings) -> None:
     """There is no ledger after it."""
     with judge_of(settings) as judge:
-        answer = look_once(judge, settings, FastClock(NOW))
+        answer = run_once(judge, settings, FastClock(NOW))
     assert [pool.name for pool in answer.view.pools] == ["pool-0"]
     assert answer.use.queries > 0
-    assert shelf_path(settings).is_file()
+    assert day_cache_path(settings).is_file()
     assert not ledger_path(settings).exists()
 
 
@@ -62,7 +68,7 @@ def test_advice_that_was_kept_is_known_to_the_next_look(settings: WholeSettings)
     kept = keep_advice(ledger_path(settings), NOW - DAY, key="kubernetes:web/gone", workload=None)
     before = ledger_path(settings).read_bytes()
     with judge_of(settings) as judge:
-        answer = look_once(judge, settings, FastClock(NOW))
+        answer = run_once(judge, settings, FastClock(NOW))
     assert kept in [each.id for each in answer.advice]
     assert ledger_path(settings).read_bytes() == before
 
@@ -73,7 +79,7 @@ def test_a_ledger_that_is_held_is_not_written_to(settings: WholeSettings) -> Non
     holder = Storage(str(ledger_path(settings)))
     try:
         with judge_of(settings) as judge, pytest.raises(HistoryError, match="written by process"):
-            look_once(judge, settings, FastClock(NOW), keeps=True)
+            run_once(judge, settings, FastClock(NOW), keeps=True)
     finally:
         holder.close()
 
@@ -91,7 +97,7 @@ def test_two_looks_do_not_share_what_is_read(settings: WholeSettings) -> None:
 def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: WholeSettings) -> None:
     """By the id that --json --all gives."""
     with judge_of(settings, keeps_all=True) as judge:
-        answer = look_once(judge, settings, FastClock(NOW))
+        answer = run_once(judge, settings, FastClock(NOW))
         of_estate = next(each for each in answer.findings if each.rule == "idle_pool")
         of_node = next(each for each in answer.findings if each.rule == "idle")
         told = explain_once(judge, settings, of_estate.id)

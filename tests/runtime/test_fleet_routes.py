@@ -7,15 +7,16 @@ from typing import Final
 import pytest
 
 from fleet_answers import END, fleet_answer
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web.message import Request, Response
-from rightsizer.publish.web.page import Page
-from rightsizer.publish.web.routes import ROUTES, Site
-from rightsizer.publish.web.view import FitSettings
-from rightsizer.runtime.fleet.answer import FleetAnswer
-from rightsizer.runtime.fleet.routes import FleetRoutes
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.fleet.answer import FleetAnswer
+from rightsizer.fleet.api import FleetApi
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.api import ROUTES
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.page import WebPage
+from rightsizer.web.router import Router
+from rightsizer.web.settings import FitSettings
 
 HOURLY: Final = 3600.0
 
@@ -27,21 +28,21 @@ class Desk:
         self.answer, self.trouble = answer, trouble
         self.now: Nanoseconds = END
         freshness = FreshnessSettings()
-        routes = FleetRoutes(
+        routes = FleetApi(
             lambda: self.answer, lambda: self.trouble, lambda: HOURLY, lambda: self.now
         ).routes
-        self._site = Site(
+        self._site = Router(
             latest=lambda: None,
-            exposition=Exposition(lambda: None),
-            page=Page(freshness, FitSettings(), 0.0),
+            exposition=MetricsExposition(lambda: None),
+            page=WebPage(freshness, FitSettings(), 0.0),
             freshness=freshness,
             wall_time=lambda: self.now,
             routes=(*routes, *ROUTES),
         )
 
-    def get(self, path: str) -> Response:
+    def get(self, path: str) -> WebResponse:
         """The answer to a request."""
-        return self._site.answer(Request("GET", path))
+        return self._site.answer(WebRequest("GET", path))
 
 
 def test_the_page_is_the_estates() -> None:

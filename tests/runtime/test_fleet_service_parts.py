@@ -16,18 +16,17 @@ from agent_process import eventually
 from fleet_loopback import LoopbackStore, loopback_store
 from kept_advice import keep_advice
 from readings import DAY, EPOCH
-from rightsizer.domain.advice import AdviceState
-from rightsizer.domain.errors import StoreError
-from rightsizer.edge.clock import FastClock
-from rightsizer.edge.http import HttpSettings
-from rightsizer.edge.local import LocalClient
-from rightsizer.fleet.settings import FleetSettings, StoreSettings
-from rightsizer.publish.grafana.settings import GrafanaSettings
-from rightsizer.runtime.fleet.judge import FleetJudge
-from rightsizer.runtime.fleet.ledger_file import opened_ledger
-from rightsizer.runtime.fleet.service import FleetService
-from rightsizer.runtime.fleet.settings import WholeSettings, ledger_path
-from rightsizer.runtime.notify import Notifier
+from rightsizer.agent.notify import Notifier
+from rightsizer.fleet.judge import FleetJudge
+from rightsizer.fleet.ledger import opened_ledger
+from rightsizer.fleet.service import FleetService
+from rightsizer.fleet.settings import FleetSettings, StoreSettings, WholeSettings, ledger_path
+from rightsizer.io.clock import FastClock
+from rightsizer.io.http import HttpSettings
+from rightsizer.io.local import LocalClient
+from rightsizer.model.advice import AdviceState
+from rightsizer.model.errors import StoreError
+from rightsizer.notify.grafana.settings import GrafanaSettings
 
 NOW: Final = EPOCH + 30 * DAY
 

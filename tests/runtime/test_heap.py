@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from rightsizer.runtime.heap import keep_compact
+from rightsizer.agent.heap import keep_compact
 
 
 class _Library:

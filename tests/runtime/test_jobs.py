@@ -8,9 +8,9 @@ from structlog.testing import capture_logs
 
 from agent_process import eventually
 from readings import EPOCH, SECOND
-from rightsizer.domain.errors import HistoryError
-from rightsizer.edge.clock import FastClock, SystemClock
-from rightsizer.runtime.jobs import Job, Jobs
+from rightsizer.agent.jobs import Job, Jobs
+from rightsizer.io.clock import FastClock, SystemClock
+from rightsizer.model.errors import HistoryError
 
 
 def nothing() -> None:

@@ -9,8 +9,8 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.units import nanoseconds
-from rightsizer.runtime.log_repeater import Repeater
+from rightsizer.agent.log_repeater import Repeater
+from rightsizer.model.units import nanoseconds
 
 
 class Time:

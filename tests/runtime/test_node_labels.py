@@ -8,13 +8,13 @@ import pytest
 
 from placement_nodes import hgx
 from publish_reports import full_report
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.domain.report import Report
-from rightsizer.domain.units import nanoseconds
-from rightsizer.edge.clock import FastClock
-from rightsizer.placement.seat import Seat
-from rightsizer.runtime.label_settings import LabelSettings
-from rightsizer.runtime.node_labels import LabelWriter
+from rightsizer.agent.label_settings import LabelSettings
+from rightsizer.agent.node_labels import LabelWriter
+from rightsizer.broker.slot import LeaseSlot
+from rightsizer.io.clock import FastClock
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.report import Report
+from rightsizer.model.units import nanoseconds
 
 
 class Node:
@@ -29,7 +29,7 @@ class Node:
             lambda: self.settings, lambda: self.report, self._seats, self.clock
         )
 
-    def _seats(self, report: Report) -> tuple[Seat, ...]:
+    def _seats(self, report: Report) -> tuple[LeaseSlot, ...]:
         seats = [
             replace(seat, device=each.device)
             for seat, each in zip(hgx().seats, report.devices, strict=True)

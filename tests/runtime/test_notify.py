@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.runtime.notify import Notifier
+from rightsizer.agent.notify import Notifier
 
 
 @pytest.fixture(params=["path", "abstract"])

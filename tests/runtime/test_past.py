@@ -4,16 +4,16 @@ import threading
 from typing import Final
 
 from readings import EPOCH, HOUR, SECOND, entry, gpu, snapshot
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.accounting.recollection import Recollection
-from rightsizer.accounting.windows import DeviceWindows
-from rightsizer.domain.report import AgentReport
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.span import DEFAULT_SPAN, SPANS
-from rightsizer.domain.state import State
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.past import PastBook
+from rightsizer.accounting.device_windows import DeviceWindows
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.accounting.window_query import WindowQuery
+from rightsizer.agent.past import PastBook
+from rightsizer.model.report import AgentReport
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.span import DEFAULT_SPAN, SPANS
+from rightsizer.model.state import State
+from rightsizer.model.units import Nanoseconds
 
 AGENT: Final = AgentReport("0", "test", EPOCH, 1.0)
 
@@ -32,7 +32,7 @@ class Memory:
             device.add(entry(start, start + seconds, state))
         self.now += int(seconds * 1e9)
 
-    def look(self) -> tuple[Nanoseconds, tuple[Recollection, ...]]:
+    def look(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
         """What a book asks for."""
         return self.now, tuple(device.recollection() for device in self.devices)
 
@@ -74,7 +74,7 @@ def test_each_span_is_known_by_itself() -> None:
 def test_an_accountant_remembers_for_the_book() -> None:
     """Of the devices that have states of their own, by the time of the last snapshot."""
     device = gpu()
-    accountant = Accountant(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings(), ())
     book = PastBook(accountant.remembered)
     assert book(DEFAULT_SPAN) == {}
     for second in range(3):

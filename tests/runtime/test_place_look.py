@@ -8,11 +8,11 @@ import pytest
 from api_schema import faults, json_schema_of
 from nvml_driver import FakeDriver, installed
 from placed_node import placed_node, scenario_file
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.edge.clock import FastClock
-from rightsizer.placement.request import Request
-from rightsizer.runtime.place_look import place_by_look
-from rightsizer.runtime.settings import Settings
+from rightsizer.agent.settings import Settings
+from rightsizer.broker.lease import GpuRequest
+from rightsizer.broker.place_command import place_by_look
+from rightsizer.io.clock import FastClock
+from rightsizer.model.errors import RightsizerError
 from simulated_driver import hour
 
 
@@ -68,4 +68,4 @@ def test_a_node_without_a_driver_is_an_error_with_its_remedy() -> None:
     driver = FakeDriver()
     driver.is_loaded = False
     with installed(driver), pytest.raises(RightsizerError, match="modprobe nvidia"):
-        place_by_look(Settings(), Request(), FastClock(hour(12)))
+        place_by_look(Settings(), GpuRequest(), FastClock(hour(12)))

@@ -2,22 +2,22 @@
 
 import pytest
 
-from rightsizer.domain.errors import UsageError
-from rightsizer.placement.request import Interconnect, Request
-from rightsizer.runtime.place_request import request_of
+from rightsizer.broker.lease import GpuRequest, Interconnect
+from rightsizer.broker.request_parser import request_of
+from rightsizer.model.errors import UsageError
 
 
 def test_what_is_left_out_has_its_default() -> None:
     """One whole GPU, for the work alone."""
-    assert request_of({}) == Request()
+    assert request_of({}) == GpuRequest()
 
 
 def test_all_words_are_understood() -> None:
     """Sizes in any unit, profiles in any case."""
     words = {"gpus": "4", "memory": "30GiB", "share": "true", "interconnect": "nvlink"}
-    wanted = Request(4, 30.0 * (1 << 30), may_share=True, interconnect=Interconnect.NVLINK)
+    wanted = GpuRequest(4, 30.0 * (1 << 30), may_share=True, interconnect=Interconnect.NVLINK)
     assert request_of(words) == wanted
-    assert request_of({"mig": "1G.10GB"}) == Request(mig_profile="1g.10gb")
+    assert request_of({"mig": "1G.10GB"}) == GpuRequest(mig_profile="1g.10gb")
     assert request_of({"mig": "1c.3g.40gb+me"}).mig_profile == "1c.3g.40gb+me"
 
 

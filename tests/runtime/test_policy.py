@@ -6,16 +6,22 @@ import pytest
 
 from cases import case, judgement, window
 from readings import DAY, EPOCH, TRAINING, gpu, snapshot, workload
-from rightsizer.advice.recommender import judge_all
+from rightsizer.advice.engine import judge_all
+from rightsizer.advice.policy import (
+    Policy,
+    PolicyMatch,
+    PolicySet,
+    apply_policies,
+    policies_of_pool,
+)
 from rightsizer.advice.rules.hidden_stall import RULE
+from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.domain.finding import Reason
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import State
-from rightsizer.domain.workload import Allocator, Holding, Workload, WorkloadClass
-from rightsizer.runtime.policy import Guidance, Match, Policy, apply, of_pool
-from rightsizer.runtime.settings import Settings
+from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.finding import Reason
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import State
+from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass
 
 SERVING = Policy(class_=WorkloadClass.SERVING)
 BUSY = window({State.PRODUCTIVE: 1})
@@ -29,24 +35,24 @@ def held_by(holder: Workload, uuid: str = "GPU-0") -> Snapshot:
 
 def told(holder: Workload, *policies: Policy, uuid: str = "GPU-0") -> Workload:
     """The holder after the policies."""
-    return apply(held_by(holder, uuid), policies).holdings[uuid][0].workload
+    return apply_policies(held_by(holder, uuid), policies).holdings[uuid][0].workload
 
 
 @pytest.mark.parametrize(
     ("match", "fits"),
     [
-        (Match(), True),
-        (Match(owner="llama"), True),
-        (Match(owner="ll*"), True),
-        (Match(owner="LL*"), False),
-        (Match(owner="llama", namespace="prod"), True),
-        (Match(owner="llama", namespace="dev"), False),
-        (Match(namespace="pr??"), True),
-        (Match(gpu="GPU-*"), True),
-        (Match(gpu="GPU-1"), False),
+        (PolicyMatch(), True),
+        (PolicyMatch(owner="llama"), True),
+        (PolicyMatch(owner="ll*"), True),
+        (PolicyMatch(owner="LL*"), False),
+        (PolicyMatch(owner="llama", namespace="prod"), True),
+        (PolicyMatch(owner="llama", namespace="dev"), False),
+        (PolicyMatch(namespace="pr??"), True),
+        (PolicyMatch(gpu="GPU-*"), True),
+        (PolicyMatch(gpu="GPU-1"), False),
     ],
 )
-def test_every_pattern_that_is_given_must_fit(match: Match, fits: bool) -> None:  # noqa: FBT001
+def test_every_pattern_that_is_given_must_fit(match: PolicyMatch, fits: bool) -> None:  # noqa: FBT001
     """Patterns are the shell's, and letters count as they are written."""
     holder = replace(workload("llama"), namespace="prod")
     found = told(holder, replace(SERVING, match=match))
@@ -56,7 +62,7 @@ def test_every_pattern_that_is_given_must_fit(match: Match, fits: bool) -> None:
 
 def test_the_first_policy_that_fits_is_the_one() -> None:
     """A general policy can follow a special one."""
-    special = Policy(Match(owner="llama"), class_=WorkloadClass.STANDBY)
+    special = Policy(PolicyMatch(owner="llama"), class_=WorkloadClass.STANDBY)
 
     assert told(workload("llama"), special, SERVING).workload_class is WorkloadClass.STANDBY
     assert told(workload("other"), special, SERVING).workload_class is WorkloadClass.SERVING
@@ -72,7 +78,7 @@ def test_what_a_policy_leaves_open_stays_as_it_was_found() -> None:
 
 def test_a_policy_can_be_about_one_gpu() -> None:
     """The pattern is matched against the uuid of the GPU that is held."""
-    only_second = Policy(Match(gpu="GPU-1"), class_=WorkloadClass.SERVING)
+    only_second = Policy(PolicyMatch(gpu="GPU-1"), class_=WorkloadClass.SERVING)
 
     assert told(workload(), only_second).workload_class is WorkloadClass.BATCH
     assert told(workload(), only_second, uuid="GPU-1").workload_class is WorkloadClass.SERVING
@@ -82,7 +88,7 @@ def test_shares_stay_and_the_rest_of_the_snapshot_too() -> None:
     """Only the holders' facts change."""
     before = held_by(workload())
     halves = replace(before, holdings={"GPU-0": (Holding(workload(), 0.5),)})
-    after = apply(halves, [SERVING])
+    after = apply_policies(halves, [SERVING])
 
     assert after.holdings["GPU-0"][0].share_ratio == 0.5
     assert replace(after, holdings=halves.holdings) == halves
@@ -92,14 +98,14 @@ def test_without_policies_the_snapshot_is_the_same_object() -> None:
     """What is not asked for costs nothing, once a second."""
     before = held_by(workload())
 
-    assert apply(before, ()) is before
+    assert apply_policies(before, ()) is before
 
 
 def test_a_scheduler_s_grant_without_a_process_stays_one() -> None:
     """Only what a policy speaks of changes."""
     held = Holding(workload(), 0.5, has_process=False)
     before = replace(held_by(workload()), holdings={"GPU-0": (held,)})
-    (found,) = apply(before, [SERVING]).holdings["GPU-0"]
+    (found,) = apply_policies(before, [SERVING]).holdings["GPU-0"]
 
     assert found.workload.workload_class is WorkloadClass.SERVING
     assert found == replace(held, workload=found.workload)
@@ -107,11 +113,11 @@ def test_a_scheduler_s_grant_without_a_process_stays_one() -> None:
 
 def test_policies_of_another_pool_are_none_here() -> None:
     """Each machine says which pool it belongs to; none is the empty one."""
-    training = replace(SERVING, match=Match(pool="train-*"))
+    training = replace(SERVING, match=PolicyMatch(pool="train-*"))
 
     assert told(workload(), training).workload_class is WorkloadClass.BATCH
-    assert of_pool([training, SERVING], "other") == (SERVING,)
-    (here,) = of_pool([training], "train-a100")
+    assert policies_of_pool([training, SERVING], "other") == (SERVING,)
+    (here,) = policies_of_pool([training], "train-a100")
     assert told(workload(), here).workload_class is WorkloadClass.SERVING
 
 
@@ -125,9 +131,9 @@ policies:
 """
 
 
-def configured() -> Guidance:
+def configured() -> PolicySet:
     """Policies as a file states them."""
-    return Guidance(load(Settings, CONFIGURED, "rightsizer.yaml").policies)
+    return PolicySet(load(Settings, CONFIGURED, "rightsizer.yaml").policies)
 
 
 def test_thresholds_hold_for_the_workloads_that_match() -> None:
@@ -139,7 +145,7 @@ def test_thresholds_hold_for_the_workloads_that_match() -> None:
     assert (mine.settings.on_ratio, mine.settings.conduct.long_seconds) == (0.6, 7200.0)
     assert mine.settings.conduct.short_seconds == RULE.settings.conduct.short_seconds
     assert others.settings.on_ratio == nobodys.settings.on_ratio == 0.9
-    assert Guidance().tuned(RULE, case([BUSY])) is RULE
+    assert PolicySet().tuned(RULE, case([BUSY])) is RULE
 
 
 def test_thresholds_decide_what_is_a_finding() -> None:

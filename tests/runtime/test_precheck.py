@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from rightsizer.agent.precheck import faults_of
+from rightsizer.agent.settings import Settings
 from rightsizer.cli.main import main
 from rightsizer.config.loader import load
-from rightsizer.runtime.precheck import faults_of
-from rightsizer.runtime.settings import Settings
 from web_certificates import Authority
 
 Captured = pytest.CaptureFixture[str]

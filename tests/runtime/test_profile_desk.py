@@ -9,16 +9,16 @@ from chores_desk import Desk
 from profile_node import JOB, Node, desk, node, waits, works
 from profiles_built import device, kernel, profile, time_use
 from readings import MINUTE, TRAINING, workload
-from rightsizer.advice.ledger import LedgerSettings
 from rightsizer.advice.rules import RULES
-from rightsizer.cli.explain_text import explanation_text
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.agent.offline_advice import advise
+from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
-from rightsizer.domain.advice import AdviceState
-from rightsizer.domain.signal import Signal
-from rightsizer.publish.explanation.explanation import explain_advice
-from rightsizer.runtime.advise import advise
-from rightsizer.runtime.profile_settings import ProfileSettings
-from rightsizer.runtime.settings import Settings
+from rightsizer.console.explanation import explanation_text
+from rightsizer.model.advice import AdviceState
+from rightsizer.model.signal_name import Signal
+from rightsizer.profiler.settings import ProfileSettings
+from rightsizer.report.explanation import explain_advice
 
 __all__ = ["desk", "node"]
 

@@ -15,16 +15,16 @@ from profile_node import JOB, Node, desk, node, waits, works
 from profile_stories import launch_bound_trace
 from profile_traces import SECRETS
 from readings import EPOCH, MINUTE
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.domain.profile import ProfiledDevice
-from rightsizer.edge.clock import FastClock
-from rightsizer.profiles.formats import open_profile
-from rightsizer.publish.web.message import Request
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.profile_desk import ProfileDesk
-from rightsizer.runtime.profile_route import ProfileRoute
-from rightsizer.runtime.profile_settings import ProfileSettings
-from rightsizer.runtime.storage import Storage
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.agent.storage import Storage
+from rightsizer.io.clock import FastClock
+from rightsizer.model.profile import ProfiledDevice
+from rightsizer.profiler.api import ProfilesApi
+from rightsizer.profiler.service import ProfileService
+from rightsizer.profiler.settings import ProfileSettings
+from rightsizer.telemetry.profiles.registry import open_profile
+from rightsizer.web.message import WebRequest
 
 __all__ = ["desk", "node"]
 
@@ -131,8 +131,8 @@ def test_many_threads_may_bring_profiles(node: Node) -> None:
 
 def test_without_a_database_profiles_count_until_the_end() -> None:
     """An agent that keeps nothing advises all the same."""
-    accountant, storage = Accountant(AccountingSettings(), ()), Storage("")
-    found = ProfileDesk(accountant, storage, FastClock(EPOCH))
+    accountant, storage = AccountingService(AccountingSettings(), ()), Storage("")
+    found = ProfileService(accountant, storage, FastClock(EPOCH))
     (taken,) = found.take([waiting_profile()])
 
     assert taken.unmatched == "this node has no GPU 0"
@@ -153,8 +153,8 @@ def test_nothing_of_who_recorded_it_is_kept(node: Node, tmp_path: Path) -> None:
 def test_the_api_lists_what_was_taken_as_it_is_described(node: Node) -> None:
     """Matched or not, with telemetry beside it and without."""
     node.profiles.take([waits(node), replace(waits(node), start=None, source="timeless.json")])
-    (route,) = ProfileRoute(node.profiles.profiles).routes
-    answer = json.loads(route.handler(None, Request("GET", route.path, {})).body)  # type: ignore[arg-type] # It asks nothing of the site.
+    (route,) = ProfilesApi(node.profiles.profiles).routes
+    answer = json.loads(route.handler(None, WebRequest("GET", route.path, {})).body)  # type: ignore[arg-type] # It asks nothing of the site.
 
     assert list(faults(answer, json_schema_of("GET", route.path))) == []
     assert {each["outcome"] for each in answer["profiles"]} == {"complaint", "unmatched"}

@@ -7,10 +7,10 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.runtime.notify import Notifier
-from rightsizer.runtime.reloader import Reloader
+from rightsizer.agent.notify import Notifier
+from rightsizer.agent.reloader import Reloader
+from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 START = 100 * NANOSECONDS_PER_SECOND
 SUCCESSFUL = "rightsizer_config_last_reload_successful"

@@ -15,17 +15,16 @@ from hypothesis import strategies as st
 
 from recordings import BOARD, SIGNALS_OF, START, replayed, write_recording, write_story
 from rightsizer.advice.rules import RULES
+from rightsizer.agent.offline_advice import advise
+from rightsizer.agent.replay import HistoryFiller, Replay, replay, replay_form
+from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.finding import Finding, Reason
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.runtime.advise import advise
-from rightsizer.runtime.filling import Filling
-from rightsizer.runtime.replay import Replay, replay, replay_form
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.timeline import Timeline
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.model.finding import Finding, Reason
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.report.timeline import Timeline
+from rightsizer.telemetry.recordings.source import open_recording
 
 HOUR: Final = 3600
 EVERY: Final = tuple(SIGNALS_OF)
@@ -275,7 +274,7 @@ def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
     """The same rules over the same windows, another day, without the recording."""
     story = write_story(tmp_path / "log.csv", (State.IDLE_HELD, 4 * HOUR), interval_seconds=10)
     source = open_recording([story], catalogue=built_in(), board=BOARD)
-    with Filling(tmp_path / "history.db") as filling:
+    with HistoryFiller(tmp_path / "history.db") as filling:
         result = replay(source, Settings(), history=filling.history)
     source.close()
     findings, advice = advise(tmp_path / "history.db", Settings())

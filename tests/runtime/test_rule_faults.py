@@ -7,13 +7,13 @@ import pytest
 from structlog.testing import capture_logs
 
 from chores_desk import Desk, Sink, desk
-from rightsizer.advice.ledger import LedgerSettings
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules import idle
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.domain.advice import AdviceEvent
-from rightsizer.domain.finding import Case, Finding
-from rightsizer.runtime.chores import Chores
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.agent.node_jobs import NodeJobs
+from rightsizer.model.advice import AdviceEvent
+from rightsizer.model.finding import Case, Finding
 
 __all__ = ["desk"]
 
@@ -39,9 +39,9 @@ class BrokenSink:
 
 def chores_of(
     desk: Desk, rules: Sequence[Rule[idle.IdleSettings]], *sinks: BrokenSink | Sink
-) -> Chores:
+) -> NodeJobs:
     """Chores over the desk's accounts."""
-    return Chores(
+    return NodeJobs(
         accountant=desk.accountant,
         storage=desk.storage,
         ledger=desk.storage.ledger(LedgerSettings()),

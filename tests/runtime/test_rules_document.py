@@ -10,14 +10,14 @@ from typing import Any, Final
 
 import pytest
 
-from rightsizer.advice.profile_rules import PROFILE_RULES
 from rightsizer.advice.rules import RULES
-from rightsizer.domain.finding import Action, FindingKind, Reason
-from rightsizer.fleet.rules import ESTATE_RULES
-from rightsizer.runtime.rules_document import filled, profile_tables, tables
+from rightsizer.agent.rules_document import filled, profile_tables, tables
+from rightsizer.fleet.rules import FLEET_RULES
+from rightsizer.model.finding import Action, FindingKind, Reason
+from rightsizer.profiler.rules import PROFILE_RULES
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
-REGISTRIES: Final[dict[str, Sequence[Any]]] = {"rules.md": RULES, "fleet-rules.md": ESTATE_RULES}
+REGISTRIES: Final[dict[str, Sequence[Any]]] = {"rules.md": RULES, "fleet-rules.md": FLEET_RULES}
 PAGES: Final = {name: (DOCS / name).read_text(encoding="utf-8") for name in REGISTRIES}
 SECTIONS: Final = {
     name: dict(re.findall(r"(?ms)^## (\w+)\n(.*?)(?=^## |\Z)", page))

@@ -12,16 +12,16 @@ import pytest
 from json_schema import faults
 from nvml_driver import FakeDriver, installed
 from placed_node import scenario_file
-from rightsizer.cli.look_flags import looked_at
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.scheduler_look import (
+from rightsizer.agent.scheduler_look import (
     gres_by_look,
     labels_by_look,
     resource_topology_by_look,
     timed_feature_file,
 )
-from rightsizer.runtime.settings import Settings
+from rightsizer.agent.settings import Settings
+from rightsizer.console.look_flags import looked_at
+from rightsizer.io.clock import FastClock
+from rightsizer.model.errors import RightsizerError
 from simulated_driver import hour
 from sysfs_trees import write
 

@@ -7,19 +7,19 @@ import pytest
 
 from publish_reports import node_report
 from rightsizer.advice.rules.hardware_unhealthy import RULE
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.finding import Severity
-from rightsizer.domain.reading import Missing, Process, Reading
-from rightsizer.domain.report import DeviceReport, NodeReport, Report, StripCell
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Down
-from rightsizer.domain.state import Condition, Resource, State, Tier
-from rightsizer.domain.topology import Placement, Topology
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.domain.workload import Holding, Workload, WorkloadKind
-from rightsizer.domain.xid import XidLog
-from rightsizer.placement.seat import Holder, Seat
-from rightsizer.runtime.seats import SeatView, seats_of
+from rightsizer.broker.slot import LeaseSlot, SlotHolder
+from rightsizer.broker.slot_builder import SlotView, slots_of
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.finding import Severity
+from rightsizer.model.reading import Missing, Process, Reading
+from rightsizer.model.report import DeviceReport, NodeReport, Report, StripCell
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Down
+from rightsizer.model.state import Condition, Resource, State, Tier
+from rightsizer.model.topology import Placement, Topology
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.model.xid import XidLog
 
 _WHOLE: Final = node_report()
 _NOW: Final = _WHOLE.wall_time
@@ -52,10 +52,10 @@ def device(**facts: Any) -> DeviceReport:
     return replace(base, **facts)
 
 
-def seat(*devices: DeviceReport, view: SeatView | None = None, **facts: Any) -> Seat:
+def seat(*devices: DeviceReport, view: SlotView | None = None, **facts: Any) -> LeaseSlot:
     """The first device's seat on a node with these."""
     report = replace(_WHOLE, devices=devices, advice=(), **facts)
-    return seats_of(report, view or SeatView(_NOW))[0]
+    return slots_of(report, view or SlotView(_NOW))[0]
 
 
 def processes(*pids: int) -> Reading:
@@ -120,33 +120,33 @@ def test_what_was_advised_of_the_hardware_still_holds() -> None:
     report = replace(_WHOLE, devices=(device(),), advice=(about,))
     told = f"unhealthy by advice {about.id}: see `rightsizer explain {about.id}`"
     assert about.is_open
-    assert seats_of(report, SeatView(_NOW))[0].trouble == told
+    assert slots_of(report, SlotView(_NOW))[0].trouble == told
     lesser = replace(about, finding=replace(finding, severity=Severity.MEDIUM))
     elsewhere = replace(about, finding=replace(finding, culprits=("GPU-b",)))
     report = replace(report, advice=(lesser, elsewhere))
-    assert seats_of(report, SeatView(_NOW))[0].trouble is None
+    assert slots_of(report, SlotView(_NOW))[0].trouble is None
 
 
 @pytest.mark.parametrize(
     ("holdings", "pids", "leased", "holders"),
     [
-        ((Holding(_NAMED, 1.0),), (7, 8), (), (Holder("train", True, (7, 8)),)),
-        ((Holding(_NAMED, 1.0, has_process=False),), (), (), (Holder("train", False),)),
-        ((), (7,), (), (Holder("process 7", True, (7,)),)),
-        ((), (7, 8, 9), (), (Holder("process 7 and 2 more", True, (7, 8, 9)),)),
+        ((Holding(_NAMED, 1.0),), (7, 8), (), (SlotHolder("train", True, (7, 8)),)),
+        ((Holding(_NAMED, 1.0, has_process=False),), (), (), (SlotHolder("train", False),)),
+        ((), (7,), (), (SlotHolder("process 7", True, (7,)),)),
+        ((), (7, 8, 9), (), (SlotHolder("process 7 and 2 more", True, (7, 8, 9)),)),
         ((Holding(_NAMED, 1.0),), (7, 8), (7, 8), ()),
-        ((Holding(_NAMED, 1.0),), (7, 8), (8,), (Holder("train", True, (7,)),)),
+        ((Holding(_NAMED, 1.0),), (7, 8), (8,), (SlotHolder("train", True, (7,)),)),
         (
             (Holding(_NAMED, 1.0, has_process=False),),
             (7,),
             (7,),
-            (Holder("train", False),),
+            (SlotHolder("train", False),),
         ),
         (
             (Holding(_NAMED, 0.5), Holding(replace(_NAMED, name="other"), 0.5)),
             (7, 8),
             (),
-            (Holder("train", True), Holder("other", True)),
+            (SlotHolder("train", True), SlotHolder("other", True)),
         ),
     ],
 )
@@ -154,11 +154,11 @@ def test_holders_are_those_who_have_no_lease(
     holdings: tuple[Holding, ...],
     pids: tuple[int, ...],
     leased: tuple[int, ...],
-    holders: tuple[Holder, ...],
+    holders: tuple[SlotHolder, ...],
 ) -> None:
     """Workloads by name, and processes that nobody knows the owner of."""
     of = device(holdings=holdings, reading=processes(*pids))
-    view = SeatView(_NOW, leased_pids=frozenset(leased))
+    view = SlotView(_NOW, leased_pids=frozenset(leased))
     assert seat(of, view=view).holders == holders
 
 
@@ -213,6 +213,6 @@ def test_an_instance_stands_as_its_gpu_does() -> None:
 def test_every_device_of_a_node_has_a_seat() -> None:
     """Those that are down, cut or silent too."""
     report: Report = _WHOLE
-    found = seats_of(report, SeatView(_NOW))
+    found = slots_of(report, SlotView(_NOW))
     assert [each.uuid for each in found] == [each.device.uuid for each in report.devices]
     assert any(each.trouble for each in found)

@@ -10,15 +10,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from readings import EPOCH, HELD, gpu, snapshot, workload
+from rightsizer.agent.agent import Agent
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.settings_part import SettingsPart
+from rightsizer.agent.storage import Storage
 from rightsizer.config.loader import load
-from rightsizer.domain.errors import ConfigurationError, HistoryError
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.agent import Agent
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.settings_part import SettingsPart
-from rightsizer.runtime.storage import Storage
+from rightsizer.io.clock import FastClock
+from rightsizer.model.errors import ConfigurationError, HistoryError
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.workload import WorkloadClass
 
 MINUTES: Final = 300
 

@@ -8,20 +8,20 @@ from typing import Any, Final
 
 import pytest
 
-from rightsizer.advice.profile_rules import PROFILE_RULES
+from rightsizer.advice.node_recommender import configured_rules
+from rightsizer.advice.policy import Policy, PolicyMatch
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.rule import Rule
+from rightsizer.agent.settings import OTHERS, RuleTree, Settings
 from rightsizer.config.example import example
 from rightsizer.config.loader import load, load_file
 from rightsizer.config.reference import reference
 from rightsizer.config.schema import schema
-from rightsizer.domain.workload import Allocator, WorkloadClass
-from rightsizer.runtime.fleet.settings import WholeSettings
-from rightsizer.runtime.market_rules import rules_of
-from rightsizer.runtime.policy import Match, Policy
-from rightsizer.runtime.profile_settings import ProfileRuleTree, ProfileSettings
-from rightsizer.runtime.settings import OTHERS, RuleTree, Settings
+from rightsizer.fleet.settings import WholeSettings
+from rightsizer.model.workload import Allocator, WorkloadClass
+from rightsizer.profiler.rules import PROFILE_RULES
+from rightsizer.profiler.settings import ProfileRuleTree, ProfileSettings
 
 ROOT: Final = Path(__file__).parent.parent.parent
 CONFIG: Final = ROOT / "config"
@@ -93,7 +93,7 @@ def test_the_rules_run_with_what_the_operator_set() -> None:
     """And the order stays."""
     text = "recommender: {rules: {idle: {on_ratio: 0.7, notebook: 30m}}}"
     settings = load(Settings, text, "test.yaml")
-    rules = rules_of(settings)
+    rules = configured_rules(settings)
 
     assert [rule.name for rule in rules] == [rule.name for rule in RULES]
     assert rules[0].settings == IdleSettings(on_ratio=0.7, notebook_seconds=1800.0)
@@ -129,7 +129,7 @@ def test_a_policy_reads_as_the_design_writes_it() -> None:
     text = "policies: [{match: {owner: 'chat-*'}, class: serving, allocator: preallocating}]"
 
     assert load(Settings, text, "test.yaml").policies == (
-        Policy(Match(owner="chat-*"), WorkloadClass.SERVING, Allocator.PREALLOCATING),
+        Policy(PolicyMatch(owner="chat-*"), WorkloadClass.SERVING, Allocator.PREALLOCATING),
     )
 
 

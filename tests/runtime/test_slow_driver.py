@@ -3,10 +3,10 @@
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from rightsizer.domain.device import Device
-from rightsizer.domain.snapshot import Slow, Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.runtime.slow_driver import SlowDriverLog, slow_driver_gauges
+from rightsizer.agent.slow_driver import SlowDriverLog, slow_driver_gauges
+from rightsizer.model.device import Device
+from rightsizer.model.snapshot import Slow, Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 SECOND = NANOSECONDS_PER_SECOND
 DEVICES = (Device("GPU-0", 0), Device("GPU-1", 1))

@@ -3,9 +3,9 @@
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.runtime.source_log import SourceLog
+from rightsizer.agent.source_log import SourceLog
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 SECOND = NANOSECONDS_PER_SECOND
 

@@ -7,11 +7,11 @@ from dataclasses import replace
 import pytest
 
 from readings import EPOCH, SECOND
-from rightsizer.domain.errors import ScenarioError
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.settings import Settings, SimulatedSettings
-from rightsizer.runtime.sources import live_source
+from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.agent.sources import live_source
+from rightsizer.io.clock import FastClock
+from rightsizer.model.errors import ScenarioError
+from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.nvml.library import use_library
 
 

@@ -12,16 +12,17 @@ import pytest
 
 from cases import NOW, after, finding, judgement, window
 from readings import DAY, SECOND, gpu, workload
-from rightsizer.accounting.known import KnownDevice
-from rightsizer.advice.ledger import LedgerSettings, Record
-from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.domain.errors import HistoryError
-from rightsizer.domain.state import Resource, State
-from rightsizer.edge.database import Database
-from rightsizer.runtime.storage import MIGRATIONS, Storage
+from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.advice.record import AdviceRecord
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.agent.storage import MIGRATIONS, Storage
+from rightsizer.io.database import Database
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.state import Resource, State
 
 WINDOW = window({State.PRODUCTIVE: 0.05, State.IDLE_HELD: 0.03}, {Resource.COMPUTE: {0.5: 0.05}})
-KNOWN = KnownDevice(gpu(), workload(), held_since=NOW)
+KNOWN = DeviceRecord(gpu(), workload(), held_since=NOW)
 
 
 def test_a_restart_finds_windows_ledger_devices_and_holders(tmp_path: Path) -> None:
@@ -278,7 +279,9 @@ def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
     """It had neither a track record nor events to tell; its advice stays."""
     path = tmp_path / "history.db"
     with Database(path, MIGRATIONS[:2]) as former, former.transaction() as connection:
-        advice = asdict(Record(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama"))
+        advice = asdict(
+            AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
+        )
         former_fields = ("advice", "key", "quiet_since", "seen")
         form = json.dumps({name: advice[name] for name in former_fields})
         connection.execute(

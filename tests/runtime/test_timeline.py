@@ -7,10 +7,10 @@ from pathlib import Path
 import pytest
 
 from readings import EPOCH, entry
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.domain.state import Condition, State
-from rightsizer.runtime.timeline import Timeline
+from rightsizer.model.entry import Entry
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.state import Condition, State
+from rightsizer.report.timeline import Timeline
 
 HEADER = "device,start,end,state,second_cause,score,conditions"
 START = EPOCH // 10**9

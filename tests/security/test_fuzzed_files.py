@@ -11,24 +11,23 @@ from hypothesis import given, settings
 
 from mutations import mutated_bytes, mutated_tree
 from readings import EPOCH, HOUR, MINUTE
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.accounting.history import History
-from rightsizer.accounting.history_schema import HISTORY_SCHEMAS
-from rightsizer.accounting.window_form import decode, encode
+from rightsizer.accounting.history import HISTORY_SCHEMAS, HistoryRepository
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.accounting.window_codec import decode_window, encode_window
+from rightsizer.advice.node_recommender import Recommender
+from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.rules import RULES
+from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.config.loader import load
-from rightsizer.domain.errors import ConfigurationError, RecordingError
-from rightsizer.domain.state import State
-from rightsizer.domain.window import Window
-from rightsizer.edge.clock import FastClock
-from rightsizer.edge.database import Database
-from rightsizer.edge.yaml import dump_yaml
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.policy import Guidance
-from rightsizer.runtime.recommender_run import Recommender
-from rightsizer.runtime.settings import Settings
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.io.clock import FastClock
+from rightsizer.io.database import Database
+from rightsizer.io.yaml import dump_yaml
+from rightsizer.model.errors import ConfigurationError, RecordingError
+from rightsizer.model.state import State
+from rightsizer.model.window import Window
+from rightsizer.telemetry.recordings.source import open_recording
 
 TESTS: Final = Path(__file__).parent.parent
 RECORDINGS: Final = {
@@ -109,11 +108,11 @@ def _faults(text: str) -> list[str]:
 
 
 @settings(max_examples=200, deadline=None)
-@given(mutated_bytes(encode(WINDOW)))
+@given(mutated_bytes(encode_window(WINDOW)))
 def test_a_packed_window_with_odd_bytes(data: bytes) -> None:
     """It is a window, or it is refused as none."""
     with suppress(ValueError):
-        assert decode("GPU-0", data).uuid == "GPU-0"
+        assert decode_window("GPU-0", data).uuid == "GPU-0"
 
 
 FORM: Final[dict[str, Any]] = {
@@ -144,6 +143,9 @@ def test_a_row_with_odd_values_stops_nobody(
                 "INSERT INTO window (uuid, start, finish, data) VALUES (?, ?, ?, ?)",
                 ("GPU-0", EPOCH, EPOCH + HOUR, json.dumps(form).encode()),
             )
-        history, accountant = History(database), Accountant(AccountingSettings(), ())
+        history, accountant = (
+            HistoryRepository(database),
+            AccountingService(AccountingSettings(), ()),
+        )
         accountant.restore(history.devices(), history.load())
-    Recommender(accountant, RULES, Guidance(), FastClock(EPOCH + HOUR)).run(frozenset())
+    Recommender(accountant, RULES, PolicySet(), FastClock(EPOCH + HOUR)).run(frozenset())

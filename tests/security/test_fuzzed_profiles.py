@@ -15,10 +15,10 @@ from profile_mlperf import detail, detail_text, summary, training
 from profile_nsight import NsightExport, details_page, raw_page
 from profile_traces import KinetoTrace
 from profile_xplane import WORKED, length_field, number_field, space, varint, viewer_trace
-from rightsizer.domain.errors import ProfileError
-from rightsizer.domain.profile import Profile
-from rightsizer.profiles.formats import FORMATS, open_profile, read_all, read_files
-from rightsizer.profiles.reader import ReadLimits
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import Profile
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import FORMATS, open_profile, read_all, read_files
 
 LIMITS: Final = ReadLimits(
     unpacked_maximum_bytes=2**22, events_maximum=5000, event_maximum_bytes=2**16

@@ -15,7 +15,7 @@ from fleet_command import asked_in_process, configured
 from hostile_answers import HostileStore
 from mutations import mutated_bytes, mutated_tree
 from odd_estate import END, odd_estate
-from rightsizer.fleet.prometheus.answer import parsed
+from rightsizer.fleet.prometheus.response_parser import parse_response
 
 NOTHING = b'{"status":"success","data":{"resultType":"vector","result":[]}}'
 RIGHT = {
@@ -38,7 +38,7 @@ bounded = partial(settings, deadline=None)
 def read(raw: bytes) -> None:
     """What is read is well-formed; anything else is refused in words."""
     try:
-        answer = parsed(raw, 300 * 10**9)
+        answer = parse_response(raw, 300 * 10**9)
     except ValueError as error:
         assert str(error)  # noqa: PT017 - that it says something is what is asked.
         return
@@ -90,7 +90,7 @@ def test_an_answer_that_was_made_to_hurt(raw: bytes) -> None:
 
 def test_half_a_character_becomes_a_question_mark() -> None:
     """No file, no query and no terminal takes it."""
-    first, _ = parsed(COMPACT.replace(b"GPU-0", b"\\ud800!")).series
+    first, _ = parse_response(COMPACT.replace(b"GPU-0", b"\\ud800!")).series
     assert first.labels == {"uuid": "?!"}
 
 

@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from agent_process import AgentProcess, agent_process, eventually, run_rightsizer
+from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load_file
-from rightsizer.runtime.settings import Settings
 
 SECRETS: Final = {
     "grafana-token": "gr4fana-s3cret",

@@ -12,18 +12,21 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.price import OnDemand, Price, Purchase
 from rightsizer.catalogue.prices import Prices
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.sizing.bill import Amount, Bill
-from rightsizer.sizing.biller import Biller
-from rightsizer.sizing.candidates import Candidate, Rate
-from rightsizer.sizing.cost import break_even_hours, break_even_months
-from rightsizer.sizing.cost_settings import CostSettings
-from rightsizer.sizing.energy_cost import board_watts
-from rightsizer.sizing.estimate import Interval, MemoryEstimate
-from rightsizer.sizing.hourly_cost import Billing, HourlyCost, Owned
+from rightsizer.planner.biller import Biller, PlanPrices
+from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate, PredictedRate
+from rightsizer.planner.planner import Planner
+from rightsizer.sizing.cost import (
+    Billing,
+    HourlyCost,
+    OwnedCost,
+    board_watts,
+    break_even_hours,
+    break_even_months,
+)
+from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.models import ConvolutionalNetwork
-from rightsizer.sizing.plan_prices import PlanPrices
-from rightsizer.sizing.planner import Planner
-from rightsizer.sizing.requirement import Load, Parallelism, Requirement, Task, Training
+from rightsizer.sizing.requirement import ModelTask, Parallelism, RequestLoad, Requirement, Training
+from rightsizer.sizing.settings import CostSettings
 from sizing_models import published
 
 H100: Final = "H100-SXM5-80GB"
@@ -45,19 +48,19 @@ PRICES: Final = replace(
 )
 
 
-def sure(value: float) -> Interval:
+def sure(value: float) -> EstimateInterval:
     """A figure that is certain."""
-    return Interval(value, value, value)
+    return EstimateInterval(value, value, value)
 
 
-def candidate(gpu: str = H100, count: int = 2, rate: Rate | None = None) -> Candidate:
+def candidate(gpu: str = H100, count: int = 2, rate: PredictedRate | None = None) -> PlanCandidate:
     """So many GPUs that make a thousand tokens a second."""
-    made = rate or Rate(tokens_per_second=sure(1000.0))
-    return Candidate(gpu, Parallelism(data=count), MemoryEstimate(), 8e10, made)
+    made = rate or PredictedRate(tokens_per_second=sure(1000.0))
+    return PlanCandidate(gpu, Parallelism(data=count), MemoryEstimate(), 8e10, made)
 
 
 def bill(
-    asked: Candidate,
+    asked: PlanCandidate,
     requirement: Requirement | None = None,
     stated: Mapping[str, float] | None = None,
     prices: Prices = PRICES,
@@ -80,7 +83,7 @@ def test_every_way_to_have_the_gpus_is_an_offer_for_all_of_them() -> None:
         Billing.SPOT,
         Billing.ON_PREMISES,
     ]
-    assert found.offers[0].dollars.per_hour == Interval(6.0, 4.0, 16.0)
+    assert found.offers[0].dollars.per_hour == EstimateInterval(6.0, 4.0, 16.0)
     assert found.offers[0].terms.source == "our contract"
     assert found.offers[0].terms.date == "2026-08"
     assert found.offers[1].dollars.per_hour.value == 5.0
@@ -93,9 +96,9 @@ def test_every_way_to_have_the_gpus_is_an_offer_for_all_of_them() -> None:
 def test_images_have_a_price_each_and_runs_one_in_all() -> None:
     """Tokens have neither, and what is not counted has no run."""
     network = ConvolutionalNetwork(parameters=25.6e6, forward_flops=8.2e9)
-    trained = Rate(tokens_per_second=sure(1000.0), training_hours=sure(10.0))
+    trained = PredictedRate(tokens_per_second=sure(1000.0), training_hours=sure(10.0))
     images = bill(candidate(), Requirement(network)).offers[0].dollars
-    run = bill(candidate(rate=trained), Requirement(SMALL, Task.TRAINING)).offers[0].dollars
+    run = bill(candidate(rate=trained), Requirement(SMALL, ModelTask.TRAINING)).offers[0].dollars
 
     assert images.per_image is not None
     assert images.per_image.value == pytest.approx(6.0 / 3600.0 / 1000.0)
@@ -120,7 +123,7 @@ def test_owning_is_for_all_gpus_and_pays_after_as_long_as_one_does() -> None:
 def test_months_until_owning_pays_are_saved_by_used_hours_alone() -> None:
     """Never, where rent at that use is less than power and people."""
     cloud = HourlyCost(Billing.ON_DEMAND, sure(3.0), "us", "2026")
-    own = Owned(sure(30_000.0), sure(0.5), sure(2.0), "us", "2026")
+    own = OwnedCost(sure(30_000.0), sure(0.5), sure(2.0), "us", "2026")
 
     months = break_even_months(cloud, own, 0.5, 730.0)
     assert months is not None
@@ -168,8 +171,8 @@ def test_a_bill_grows_with_the_gpus_and_falls_with_what_they_make(
     count: int, made: float, factor: float, gpu: str
 ) -> None:
     """Whatever they are; every figure lies within its interval."""
-    rate = Rate(tokens_per_second=Interval.around(made, factor))
-    faster = Rate(tokens_per_second=Interval.around(2.0 * made, factor))
+    rate = PredictedRate(tokens_per_second=EstimateInterval.around(made, factor))
+    faster = PredictedRate(tokens_per_second=EstimateInterval.around(2.0 * made, factor))
     found = bill(candidate(gpu, count, rate), prices=USUAL)
     more = bill(candidate(gpu, count + 1, rate), prices=USUAL)
     cheaper = bill(candidate(gpu, count, faster), prices=USUAL)
@@ -185,7 +188,7 @@ def test_a_bill_grows_with_the_gpus_and_falls_with_what_they_make(
         assert larger.per_million.value > one.per_million.value > smaller.per_million.value
 
 
-def amounts(found: Bill) -> Sequence[Amount]:
+def amounts(found: Bill) -> Sequence[CostAmount]:
     """Dollars of every offer, and energy."""
     return [*(each.dollars for each in found.offers), found.kilowatt_hours]
 
@@ -240,9 +243,9 @@ def test_carbon_is_told_where_somebody_tells_how_clean_a_kilowatt_hour_is() -> N
 def test_every_candidate_of_a_plan_has_its_bill() -> None:
     """Those that do not fit and the alternatives too; ranks go by the same on-demand price."""
     plan = Planner(built_in(), USUAL).plan(
-        Requirement(SMALL, load=Load(tokens_per_second=3000), gpus=("T4", H100))
+        Requirement(SMALL, load=RequestLoad(tokens_per_second=3000), gpus=("T4", H100))
     )
-    training = Requirement(SMALL, Task.TRAINING, training=Training(tokens=1e9), gpus=("T4",))
+    training = Requirement(SMALL, ModelTask.TRAINING, training=Training(tokens=1e9), gpus=("T4",))
     nothing = Planner(built_in(), USUAL).plan(replace(training, parallel=Parallelism()))
 
     for each in (*plan.candidates, *(other.candidate for other in plan.alternatives)):

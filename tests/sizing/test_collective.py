@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.sizing.collective import all_reduce_seconds, send_seconds
+from rightsizer.sizing.roofline import all_reduce_seconds, send_seconds
 
 BOARDS = built_in().boards
 H100, B200, L40S = BOARDS["H100-SXM5-80GB"], BOARDS["B200"], BOARDS["L40S"]

@@ -2,17 +2,17 @@
 
 import pytest
 
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.consistency import check_requirement
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.requirement_checks import check_requirement
 from rightsizer.sizing.models import Diffusion, Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.requirement import (
-    Load,
     Lora,
+    ModelTask,
     Parallelism,
     Precisions,
+    RequestLoad,
     Requirement,
-    Task,
     Training,
 )
 from sizing_models import published
@@ -24,10 +24,12 @@ LLAMA_8B = published("Llama-3.1-8B")
     "requirement",
     [
         Requirement(LLAMA_8B),
-        Requirement(LLAMA_8B, Task.TRAINING, Precisions(NumberFormat.FP8)),
-        Requirement(LLAMA_8B, Task.FINETUNE_LORA, Precisions(NumberFormat.NF4)),
-        Requirement(LLAMA_8B, load=Load(1, 0, 1, 1, 1, 1, 0.99), parallel=Parallelism(8, 4, 2)),
-        Requirement(Diffusion(2.6e9), Task.TRAINING),
+        Requirement(LLAMA_8B, ModelTask.TRAINING, Precisions(NumberFormat.FP8)),
+        Requirement(LLAMA_8B, ModelTask.FINETUNE_LORA, Precisions(NumberFormat.NF4)),
+        Requirement(
+            LLAMA_8B, load=RequestLoad(1, 0, 1, 1, 1, 1, 0.99), parallel=Parallelism(8, 4, 2)
+        ),
+        Requirement(Diffusion(2.6e9), ModelTask.TRAINING),
     ],
 )
 def test_what_can_be_is_accepted(requirement: Requirement) -> None:
@@ -39,44 +41,44 @@ def test_what_can_be_is_accepted(requirement: Requirement) -> None:
     ("requirement", "message"),
     [
         (Requirement(Transformer(0, 64, 4, 100)), r"model\.layers: 0"),
-        (Requirement(LLAMA_8B, load=Load(0)), r"load\.input_tokens: 0 is not above 0"),
-        (Requirement(LLAMA_8B, load=Load(8, -1)), r"load\.output_tokens: -1 is negative"),
-        (Requirement(LLAMA_8B, load=Load(8, 8, 0)), r"load\.concurrency: 0"),
-        (Requirement(LLAMA_8B, load=Load(float("nan"))), r"load\.input_tokens: nan"),
+        (Requirement(LLAMA_8B, load=RequestLoad(0)), r"load\.input_tokens: 0 is not above 0"),
+        (Requirement(LLAMA_8B, load=RequestLoad(8, -1)), r"load\.output_tokens: -1 is negative"),
+        (Requirement(LLAMA_8B, load=RequestLoad(8, 8, 0)), r"load\.concurrency: 0"),
+        (Requirement(LLAMA_8B, load=RequestLoad(float("nan"))), r"load\.input_tokens: nan"),
         *(
             (
-                Requirement(LLAMA_8B, load=Load(prefix_cache_ratio=ratio)),
+                Requirement(LLAMA_8B, load=RequestLoad(prefix_cache_ratio=ratio)),
                 rf"load\.prefix_cache_ratio: {ratio:g} is not from 0 to below 1",
             )
             for ratio in (-0.1, 1.0, float("nan"))
         ),
         (Requirement(LLAMA_8B, parallel=Parallelism(5)), r"parallel\.tensor: 32 heads"),
         (
-            Requirement(LLAMA_8B, Task.TRAINING, Precisions(NumberFormat.INT4)),
+            Requirement(LLAMA_8B, ModelTask.TRAINING, Precisions(NumberFormat.INT4)),
             r"precision\.weights: int4 cannot be trained",
         ),
         (
-            Requirement(LLAMA_8B, Task.TRAINING, training=Training(micro_batch=0)),
+            Requirement(LLAMA_8B, ModelTask.TRAINING, training=Training(micro_batch=0)),
             r"training\.micro_batch: 0",
         ),
         (
-            Requirement(LLAMA_8B, Task.TRAINING, training=Training(zero_stage=4)),
+            Requirement(LLAMA_8B, ModelTask.TRAINING, training=Training(zero_stage=4)),
             r"training\.zero_stage: 4",
         ),
         (
-            Requirement(LLAMA_8B, Task.TRAINING, training=Training(8, 4)),
+            Requirement(LLAMA_8B, ModelTask.TRAINING, training=Training(8, 4)),
             r"training\.global_batch: 4 is less than a micro batch of 8",
         ),
         (
             Requirement(
-                LLAMA_8B, Task.TRAINING, training=Training(3, 10), parallel=Parallelism(data=4)
+                LLAMA_8B, ModelTask.TRAINING, training=Training(3, 10), parallel=Parallelism(data=4)
             ),
             r"training\.global_batch: 10 is less than 4 replicas.*at least 12",
         ),
-        (Requirement(Diffusion(2.6e9), Task.FINETUNE_LORA), r"task: finetune-lora is for"),
-        (Requirement(LLAMA_8B, Task.FINETUNE_LORA, lora=Lora(0)), r"lora\.rank: 0"),
-        (Requirement(LLAMA_8B, Task.FINETUNE_QLORA, lora=Lora(8, ("qkv",))), r"targets: qkv"),
-        (Requirement(LLAMA_8B, Task.FINETUNE_QLORA, lora=Lora(8, ())), r"targets: none"),
+        (Requirement(Diffusion(2.6e9), ModelTask.FINETUNE_LORA), r"task: finetune-lora is for"),
+        (Requirement(LLAMA_8B, ModelTask.FINETUNE_LORA, lora=Lora(0)), r"lora\.rank: 0"),
+        (Requirement(LLAMA_8B, ModelTask.FINETUNE_QLORA, lora=Lora(8, ("qkv",))), r"targets: qkv"),
+        (Requirement(LLAMA_8B, ModelTask.FINETUNE_QLORA, lora=Lora(8, ())), r"targets: none"),
     ],
 )
 def test_what_cannot_is_refused(requirement: Requirement, message: str) -> None:

@@ -10,17 +10,21 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.price import OnDemand, Price, Purchase
 from rightsizer.catalogue.prices import Prices
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.sizing.carbon import carbon_kilograms
 from rightsizer.sizing.cost import (
+    Billing,
+    HourlyCost,
+    board_watts,
     break_even_hours,
+    carbon_kilograms,
     dollars_per_image,
     dollars_per_million_tokens,
     dollars_per_training,
+    hourly_costs,
+    kilowatt_hours,
+    owned_cost,
     per_hour,
 )
-from rightsizer.sizing.energy_cost import board_watts, kilowatt_hours
-from rightsizer.sizing.estimate import Interval
-from rightsizer.sizing.hourly_cost import Billing, HourlyCost, hourly_costs, owned
+from rightsizer.sizing.estimate import EstimateInterval
 
 H100 = built_in().boards["H100-SXM5-80GB"]
 POSITIVE = st.floats(0.01, 1e4)
@@ -35,7 +39,7 @@ def stated(**facts: object) -> Prices:
 
 def cloud(dollars: float) -> HourlyCost:
     """A price that is certain."""
-    return HourlyCost(Billing.ON_DEMAND, Interval(dollars, dollars, dollars), "us", "2026")
+    return HourlyCost(Billing.ON_DEMAND, EstimateInterval(dollars, dollars, dollars), "us", "2026")
 
 
 def test_every_price_tells_where_and_when_it_is_from() -> None:
@@ -47,7 +51,7 @@ def test_every_price_tells_where_and_when_it_is_from() -> None:
         Billing.RESERVED_3_YEARS,
         Billing.SPOT,
     ]
-    assert costs[0].dollars_per_hour == Interval(3.0, 2.0, 8.0)
+    assert costs[0].dollars_per_hour == EstimateInterval(3.0, 2.0, 8.0)
     assert costs[0].source == "our contract"
     assert costs[0].date == "2026-08"
     assert [cost.is_assumed for cost in costs] == [False, True, True, False]
@@ -57,12 +61,12 @@ def test_what_nobody_prices_has_no_cost() -> None:
     """Missing is not free."""
     assert hourly_costs(built_in().boards["L4"], stated()) == ()
     assert hourly_costs(H100, stated()) == ()
-    assert owned(H100, stated()) is None
+    assert owned_cost(H100, stated()) is None
 
 
 def test_owning_writes_off_the_server_and_pays_its_power() -> None:
     """Price, uplift, years, power, people: over the hours that somebody uses it."""
-    found = owned(H100, stated(purchases=(Purchase(30_000.0, "2026-08", "quote"),)))
+    found = owned_cost(H100, stated(purchases=(Purchase(30_000.0, "2026-08", "quote"),)))
     terms = built_in_prices().on_premises
     assert found is not None
     capital = 30_000.0 * (1 + terms.server_uplift_ratio.value)
@@ -78,7 +82,7 @@ def test_owning_writes_off_the_server_and_pays_its_power() -> None:
 
 def test_owning_pays_after_the_capital_is_saved() -> None:
     """And never where the cloud is cheaper than power and people alone."""
-    found = owned(H100, stated(purchases=(Purchase(30_000.0, "2026-08", "quote"),)))
+    found = owned_cost(H100, stated(purchases=(Purchase(30_000.0, "2026-08", "quote"),)))
     assert found is not None
     hours = break_even_hours(cloud(3.0), found)
     assert hours is not None
@@ -93,18 +97,22 @@ def test_owning_pays_after_the_capital_is_saved() -> None:
 
 def test_work_costs_hours_over_what_is_done_in_them() -> None:
     """A million tokens, an image, a run; half the use doubles the price."""
-    hour, rate = Interval(3.6, 3.6, 3.6), Interval(1000.0, 1000.0, 1000.0)
+    hour, rate = EstimateInterval(3.6, 3.6, 3.6), EstimateInterval(1000.0, 1000.0, 1000.0)
     assert dollars_per_million_tokens(hour, rate).value == pytest.approx(1.0)
     assert dollars_per_million_tokens(hour, rate, 0.5).value == pytest.approx(2.0)
-    assert dollars_per_image(hour, Interval(1.0, 1.0, 1.0)).value == pytest.approx(0.001)
-    assert dollars_per_training(hour, Interval(10.0, 8.0, 12.0)).value == pytest.approx(36.0)
+    assert dollars_per_image(hour, EstimateInterval(1.0, 1.0, 1.0)).value == pytest.approx(0.001)
+    assert dollars_per_training(hour, EstimateInterval(10.0, 8.0, 12.0)).value == pytest.approx(
+        36.0
+    )
     assert per_hour(cloud(2.0), gpus=4, share_ratio=0.5).value == 4.0
 
 
 @given(POSITIVE, st.floats(1.0, 3.0), POSITIVE, st.floats(1.0, 3.0))
 def test_errors_add_in_squares(dollars: float, one: float, rate: float, other: float) -> None:
     """No wider than both ends at once, no narrower than either."""
-    found = dollars_per_million_tokens(Interval.around(dollars, one), Interval.around(rate, other))
+    found = dollars_per_million_tokens(
+        EstimateInterval.around(dollars, one), EstimateInterval.around(rate, other)
+    )
     spread = found.high / found.value
     assert max(one, other) * 0.999 <= spread <= one * other * 1.001
     assert found.low <= found.value <= found.high
@@ -112,7 +120,7 @@ def test_errors_add_in_squares(dollars: float, one: float, rate: float, other: f
 
 def test_energy_is_counted_at_the_gpu_or_at_the_meter() -> None:
     """A node and its building take more."""
-    watts = Interval(700.0, 600.0, 700.0)
+    watts = EstimateInterval(700.0, 600.0, 700.0)
     assert kilowatt_hours(watts, 10.0).value == pytest.approx(7.0)
     terms = built_in_prices().on_premises
     meter = kilowatt_hours(watts, 10.0, terms).value
@@ -123,6 +131,6 @@ def test_energy_is_counted_at_the_gpu_or_at_the_meter() -> None:
 
 def test_carbon_needs_an_intensity() -> None:
     """Which nobody guesses."""
-    energy = Interval(100.0, 90.0, 110.0)
+    energy = EstimateInterval(100.0, 90.0, 110.0)
     assert carbon_kilograms(energy, None) is None
-    assert carbon_kilograms(energy, 380.0) == Interval(38.0, 34.2, 41.8)
+    assert carbon_kilograms(energy, 380.0) == EstimateInterval(38.0, 34.2, 41.8)

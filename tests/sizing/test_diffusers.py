@@ -6,18 +6,18 @@ from typing import Any
 import pytest
 
 from published_diffusion import CLIP_L, DECODERS, DENOISERS, T5_XXL
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.published.diffusion.diffusers import (
-    AskedImage,
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.diffusion.diffusers import (
+    RequestedImage,
     pipeline_parts,
     read_denoiser,
 )
-from rightsizer.sizing.published.diffusion.latent_decoder import LatentDecoder, read_decoder
-from rightsizer.sizing.published.diffusion.text_encoder import read_text_encoder
+from rightsizer.planner.models.diffusion.latent_decoder import LatentDecoder, read_decoder
+from rightsizer.planner.models.model_folder import read_text_encoder
+from rightsizer.sizing.number_format import NumberFormat
 
 UNET = DENOISERS["Stable Diffusion 1.5"].config
-ANY = AskedImage()
+ANY = RequestedImage()
 
 
 @pytest.mark.parametrize("name", DENOISERS)
@@ -63,8 +63,8 @@ def test_a_step_takes_what_was_published(name: str, multiply_adds: float) -> Non
 def test_a_larger_image_takes_more_than_its_pixels(name: str) -> None:
     """Convolutions and matrices go by pixels, attention by their square; the text stays."""
     known = DENOISERS[name]
-    small = read_denoiser(known.config, AskedImage(image=512), "").model
-    large = read_denoiser(known.config, AskedImage(image=1024), "").model
+    small = read_denoiser(known.config, RequestedImage(image=512), "").model
+    large = read_denoiser(known.config, RequestedImage(image=1024), "").model
 
     assert large.parameters == small.parameters
     assert 2.0 < (large.forward_flops or 0.0) / (small.forward_flops or 1.0) < 16.0
@@ -73,7 +73,7 @@ def test_a_larger_image_takes_more_than_its_pixels(name: str) -> None:
 def test_odd_sizes_round_up_on_the_way_down() -> None:
     """As strided convolutions do, so that a little more is computed, never less."""
     flops = [
-        read_denoiser(UNET, AskedImage(image=pixels), "").model.forward_flops or 0.0
+        read_denoiser(UNET, RequestedImage(image=pixels), "").model.forward_flops or 0.0
         for pixels in (512, 520, 576)
     ]
 
@@ -157,7 +157,7 @@ def test_guidance_is_twice_the_work_unless_it_was_taught(
 
 def test_what_the_plan_says_stands() -> None:
     """And nothing is left to be said of it."""
-    read = read_denoiser(UNET, AskedImage(768, 4, guided=False), "painter")
+    read = read_denoiser(UNET, RequestedImage(768, 4, guided=False), "painter")
 
     assert (read.model.image, read.model.steps, read.model.guided) == (768, 4, False)
     assert (read.model.name, read.notes) == ("painter", ())
@@ -165,7 +165,7 @@ def test_what_the_plan_says_stands() -> None:
 
 def test_what_the_plan_leaves_out_is_told() -> None:
     """With what was taken, and the key that changes it."""
-    (note,) = read_denoiser(UNET, AskedImage(steps=4), "").notes
+    (note,) = read_denoiser(UNET, RequestedImage(steps=4), "").notes
 
     assert note == (
         "taken as usual for this model: images of 512 by 512 pixels, each step run twice, with and"
@@ -187,8 +187,8 @@ def test_files_older_than_their_class_are_read(new: str, norm_type: str) -> None
 
 def test_the_scale_of_the_decoder_counts() -> None:
     """Twice as far, a quarter of the latents."""
-    near = read_denoiser(UNET, AskedImage(512), "", LatentDecoder(1e8, 8)).model
-    far = read_denoiser(UNET, AskedImage(1024), "", LatentDecoder(1e8, 16)).model
+    near = read_denoiser(UNET, RequestedImage(512), "", LatentDecoder(1e8, 8)).model
+    far = read_denoiser(UNET, RequestedImage(1024), "", LatentDecoder(1e8, 16)).model
 
     assert replace(far, image=512, latent_scale=8) == near
 

@@ -7,14 +7,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 
 from published_diffusion import CLIP_L, DECODERS, DENOISERS, T5_XXL
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.published.diffusion.diffusers import (
-    AskedImage,
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.diffusion.diffusers import (
+    RequestedImage,
     pipeline_parts,
     read_denoiser,
 )
-from rightsizer.sizing.published.diffusion.latent_decoder import read_decoder
-from rightsizer.sizing.published.diffusion.text_encoder import read_text_encoder
+from rightsizer.planner.models.diffusion.latent_decoder import read_decoder
+from rightsizer.planner.models.model_folder import read_text_encoder
 
 MODELS = tuple(known.config for known in DENOISERS.values())
 AUTOENCODERS = tuple(config for config, *_ in DECODERS.values())
@@ -46,7 +46,7 @@ def changed(draw: some.DrawFn, configs: tuple[dict[str, Any], ...]) -> dict[str,
 def test_a_denoiser_makes_sense_or_is_refused(config: dict[str, Any], image: int | None) -> None:
     """Figures are finite and above 0."""
     try:
-        model = read_denoiser(config, AskedImage(image), "").model
+        model = read_denoiser(config, RequestedImage(image), "").model
     except RequirementError as error:
         assert str(error)  # noqa: PT017 - either outcome will do.
         return

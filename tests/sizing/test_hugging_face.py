@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from published_models import PUBLISHED
-from rightsizer.domain.errors import RequirementError
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.published.hugging_face import read_config
 from sizing_models import published
 
 

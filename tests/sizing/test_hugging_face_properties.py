@@ -9,12 +9,11 @@ from hypothesis import strategies as some
 from published_families import MORE_PUBLISHED
 from published_models import PUBLISHED
 from published_multimodal import MULTIMODAL
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.kv_cache import kv_cache
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.published.hugging_face import read_config
-from rightsizer.sizing.weights import weight_bytes
+from rightsizer.sizing.serving_memory import kv_cache, weight_bytes
 
 CONFIGS = (
     *(config for config, _ in PUBLISHED.values()),

@@ -4,10 +4,10 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.sizing.kv_cache import kv_cache, kv_cache_format
 from rightsizer.sizing.models import ConvolutionalNetwork, Model
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions
+from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format
 from sizing_models import published
 
 BF16 = Precisions()

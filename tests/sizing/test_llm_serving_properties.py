@@ -9,7 +9,7 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.requirement import Load, Parallelism, Precisions, Requirement
+from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 from rightsizer.sizing.serving import Serving, serve
 
 ALMOST = 1.0 + 1e-9
@@ -25,7 +25,7 @@ REQUIREMENTS = st.builds(
     model=st.sampled_from(MODELS),
     precision=st.builds(Precisions, weights=st.sampled_from(NumberFormat)),
     load=st.builds(
-        Load,
+        RequestLoad,
         input_tokens=st.sampled_from([1, 100, 5000]),
         output_tokens=st.sampled_from([1, 64, 2048]),
         prefix_cache_ratio=st.sampled_from([0.0, 0.5, 0.99]),

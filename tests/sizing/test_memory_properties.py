@@ -11,13 +11,13 @@ from rightsizer.sizing.memory import available_bytes, estimate_memory
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.requirement import (
-    Load,
+    ModelTask,
     Optimizer,
     Parallelism,
     Precisions,
     Recompute,
+    RequestLoad,
     Requirement,
-    Task,
     Training,
 )
 from rightsizer.sizing.serving_memory import serving_memory
@@ -36,9 +36,9 @@ def requirements(draw: st.DrawFn) -> Requirement:
     """Anything sensible."""
     return Requirement(
         model=draw(st.sampled_from(MODELS)),
-        task=draw(st.sampled_from(list(Task))),
+        task=draw(st.sampled_from(list(ModelTask))),
         precision=Precisions(draw(st.sampled_from(list(NumberFormat)))),
-        load=Load(draw(st.integers(1, 100_000)), draw(st.integers(0, 10_000))),
+        load=RequestLoad(draw(st.integers(1, 100_000)), draw(st.integers(0, 10_000))),
         training=Training(
             micro_batch=draw(st.integers(1, 64)),
             sequence=draw(st.integers(1, 131_072)),
@@ -89,7 +89,7 @@ def test_longer_requests_never_need_less(
 ) -> None:
     """Input or output."""
     load = requirement.load
-    longer = Load(load.input_tokens + more_input, load.output_tokens + more_output)
+    longer = RequestLoad(load.input_tokens + more_input, load.output_tokens + more_output)
     small = estimate_memory(requirement, SINGLE, 4)
     large = estimate_memory(replace(requirement, load=longer), SINGLE, 4)
 
@@ -159,7 +159,7 @@ def test_computing_more_again_never_needs_more(requirement: Requirement) -> None
 @given(requirements(), st.floats(1, 200), st.floats(1, 200))
 def test_a_larger_gpu_never_serves_fewer(requirement: Requirement, gib: float, more: float) -> None:
     """Requests at a time."""
-    serving = replace(requirement, task=Task.INFERENCE)
+    serving = replace(requirement, task=ModelTask.INFERENCE)
     few, many = (
         serving_memory(serving, SINGLE).largest_concurrency(available_bytes(serving, size * GIB))
         for size in (gib, gib + more)

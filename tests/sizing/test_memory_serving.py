@@ -4,30 +4,29 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.sizing.kv_cache import kv_cache
 from rightsizer.sizing.memory import available_bytes, estimate_memory
-from rightsizer.sizing.memory_settings import MemorySettings
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
     Model,
-    Recommender,
+    RecommenderModel,
     VisionTransformer,
 )
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.requirement import Load, Parallelism, Precisions, Requirement
-from rightsizer.sizing.serving_memory import serving_memory
+from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.serving_memory import kv_cache, serving_memory
+from rightsizer.sizing.settings import MemorySettings
 from sizing_models import GIB, published
 
 SINGLE = Parallelism()
 H100 = 79.65 * GIB
-LLAMA_8B = Requirement(published("Llama-3.1-8B"), load=Load(1024, 256))
+LLAMA_8B = Requirement(published("Llama-3.1-8B"), load=RequestLoad(1024, 256))
 DIFFUSION = Diffusion(2.6e9, text_encoder_parameters=8.2e8)
 OTHERS: tuple[Model, ...] = (
     VisionTransformer(12, 768, 12),
     ConvolutionalNetwork(2.5e7, 8.2e9),
     DIFFUSION,
-    Recommender(2e8, 128, 2.5e6),
+    RecommenderModel(2e8, 128, 2.5e6),
 )
 
 
@@ -48,7 +47,7 @@ def test_the_cache_is_that_of_all_requests() -> None:
 
 def test_the_load_says_how_many_where_nobody_asks() -> None:
     """And where it does not say, there is one."""
-    asked = replace(LLAMA_8B, load=Load(1024, 256, concurrency=7))
+    asked = replace(LLAMA_8B, load=RequestLoad(1024, 256, concurrency=7))
 
     assert estimate_memory(asked, SINGLE) == estimate_memory(LLAMA_8B, SINGLE, 7)
     assert estimate_memory(LLAMA_8B, SINGLE) == estimate_memory(LLAMA_8B, SINGLE, 1)
@@ -76,7 +75,7 @@ def test_gpus_that_talk_keep_buffers_for_it() -> None:
 @pytest.mark.parametrize("layout", [SINGLE, Parallelism(tensor=2), Parallelism(2, 2, 2)])
 def test_the_largest_concurrency_fits_and_one_more_does_not(name: str, layout: Parallelism) -> None:
     """Of requests, one more for each replica."""
-    requirement = Requirement(published(name), load=Load(2000, 500))
+    requirement = Requirement(published(name), load=RequestLoad(2000, 500))
     room = available_bytes(requirement, 2 * H100)
     most = serving_memory(requirement, layout).largest_concurrency(room)
 
@@ -105,7 +104,7 @@ def test_an_unpacked_matrix_is_counted() -> None:
     requirement = Requirement(
         published("Llama-2-7B"),
         precision=Precisions(NumberFormat.NF4_DOUBLE_QUANTIZED),
-        load=Load(256, 44),
+        load=RequestLoad(256, 44),
     )
     found = estimate_memory(requirement, SINGLE)
 
@@ -149,7 +148,7 @@ def test_only_the_denoiser_is_quantized() -> None:
 
 def test_tables_are_quantized_too() -> None:
     """They are all that a recommender has."""
-    model = Recommender(1e9, 64, 1e6)
+    model = RecommenderModel(1e9, 64, 1e6)
     found = estimate_memory(Requirement(model, precision=Precisions(NumberFormat.INT8)), SINGLE, 1)
 
     assert found.weights_bytes == 64e9 + 1e6

@@ -4,29 +4,28 @@ from dataclasses import replace
 
 import pytest
 
-from rightsizer.sizing.memory import available_bytes, estimate_memory
-from rightsizer.sizing.memory_settings import MemorySettings
+from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
+from rightsizer.sizing.memory import adapter_parameters, available_bytes, estimate_memory
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
     Model,
-    Recommender,
+    RecommenderModel,
     Transformer,
     VisionTransformer,
 )
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.requirement import (
     Lora,
+    ModelTask,
     Optimizer,
     Parallelism,
     Precisions,
     Recompute,
     Requirement,
-    Task,
     Training,
 )
-from rightsizer.sizing.shape import TransformerDescription, complete
-from rightsizer.sizing.training_state import adapter_parameters
+from rightsizer.sizing.settings import MemorySettings
 from sizing_models import GIB, published
 
 SINGLE = Parallelism()
@@ -38,12 +37,12 @@ OTHERS: tuple[Model, ...] = (
     VisionTransformer(12, 768, 12),
     ConvolutionalNetwork(2.5e7, 8.2e9),
     Diffusion(2.6e9, text_encoder_parameters=8.2e8),
-    Recommender(2e8, 128, 2.5e6),
+    RecommenderModel(2e8, 128, 2.5e6),
 )
 
 
 def _training(model: Model, **more: object) -> Requirement:
-    return Requirement(model, Task.TRAINING, training=replace(Training(), **more))  # type: ignore[arg-type]
+    return Requirement(model, ModelTask.TRAINING, training=replace(Training(), **more))  # type: ignore[arg-type]
 
 
 @pytest.mark.parametrize(
@@ -81,7 +80,7 @@ def test_full_precision_needs_no_master_copy() -> None:
 @pytest.mark.parametrize(("stage", "gigabytes"), [(0, 120.0), (1, 31.4), (2, 16.6), (3, 1.9)])
 def test_sharding_states_gives_the_papers_figures(stage: int, gigabytes: float) -> None:
     """7.5 billion parameters on 64 GPUs (arXiv:1910.02054, figure 1)."""
-    model = complete(TransformerDescription(parameters=7.5e9))
+    model = completed_shape(TransformerDescription(parameters=7.5e9))
     found = estimate_memory(_training(model, zero_stage=stage), Parallelism(data=64))
     states = found.weights_bytes + found.gradients_bytes + found.optimizer_bytes
 
@@ -154,7 +153,7 @@ def test_a_small_model_peaks_as_torchtune_measured(more: dict[str, object], gib:
         vocab=128256,
     )
     requirement = _training(
-        complete(shape),
+        completed_shape(shape),
         micro_batch=2,
         sequence=4096,
         optimizer=Optimizer.ADAMW_BF16,
@@ -200,7 +199,7 @@ def test_adapters_have_sixteen_bytes_a_parameter() -> None:
     """Of rank 8 beside queries and values of Llama 2 7B: 4.2 million."""
     lora = Lora(8, ("q", "v"))
     model = published("Llama-2-7B")
-    found = estimate_memory(Requirement(model, Task.FINETUNE_LORA, lora=lora), SINGLE)
+    found = estimate_memory(Requirement(model, ModelTask.FINETUNE_LORA, lora=lora), SINGLE)
     count = adapter_parameters(model, lora)
 
     assert count == 4_194_304
@@ -219,14 +218,14 @@ def test_every_matrix_may_have_an_adapter() -> None:
 @pytest.mark.parametrize(
     ("task", "asked", "batch", "gib"),
     [
-        (Task.FINETUNE_LORA, NumberFormat.BF16, 1, 19.8372),
-        (Task.FINETUNE_LORA, NumberFormat.BF16, 2, 27.0735),
-        (Task.FINETUNE_LORA, NumberFormat.NF4, 1, 13.1689),
-        (Task.FINETUNE_QLORA, NumberFormat.BF16, 1, 12.8895),
+        (ModelTask.FINETUNE_LORA, NumberFormat.BF16, 1, 19.8372),
+        (ModelTask.FINETUNE_LORA, NumberFormat.BF16, 2, 27.0735),
+        (ModelTask.FINETUNE_LORA, NumberFormat.NF4, 1, 13.1689),
+        (ModelTask.FINETUNE_QLORA, NumberFormat.BF16, 1, 12.8895),
     ],
 )
 def test_adapters_peak_as_litgpt_measured(
-    task: Task, asked: NumberFormat, batch: int, gib: float
+    task: ModelTask, asked: NumberFormat, batch: int, gib: float
 ) -> None:
     """Llama 2 7B with 1304 tokens; QLoRA takes doubly quantized nf4 where nothing is asked for."""
     requirement = Requirement(
@@ -250,7 +249,7 @@ def test_training_in_eight_bits_keeps_its_weights_in_sixteen() -> None:
 
 def test_a_gathered_layer_of_frozen_weights_is_overhead() -> None:
     """Sharded LoRA."""
-    requirement = Requirement(LLAMA_8B, Task.FINETUNE_LORA, training=Training(zero_stage=3))
+    requirement = Requirement(LLAMA_8B, ModelTask.FINETUNE_LORA, training=Training(zero_stage=3))
     one, eight = (estimate_memory(requirement, Parallelism(data=count)) for count in (1, 8))
 
     assert eight.weights_bytes == one.weights_bytes / 8
@@ -267,7 +266,7 @@ def test_resnet_trains_in_about_90_megabytes_an_image() -> None:
 
 def test_embeddings_have_one_state_a_row() -> None:
     """And no gradient of the whole table."""
-    found = estimate_memory(_training(Recommender(1e9, 64, 1e6)), SINGLE)
+    found = estimate_memory(_training(RecommenderModel(1e9, 64, 1e6)), SINGLE)
 
     assert found.optimizer_bytes == 4e9 + 12e6
     assert found.gradients_bytes == 2e6

@@ -8,9 +8,9 @@ from rightsizer.catalogue.board import MigProfile
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import built_in_ratios
 from rightsizer.sizing.mig import BusyShares, slice_rate
-from rightsizer.sizing.place import Place
-from rightsizer.sizing.place_ratio import place_ratio
-from rightsizer.sizing.workload_family import Workload, parse_workload
+from rightsizer.sizing.place import GpuPlace
+from rightsizer.sizing.ratio import place_ratio
+from rightsizer.sizing.workload_family import ComparedWorkload, parse_workload
 
 A30 = built_in().get("A30")
 H100 = built_in().get("H100-SXM5-80GB")
@@ -90,23 +90,23 @@ WORKLOADS = st.sampled_from(["inference-cnn", "training-llm", "inference-llm-ser
 
 @given(WORKLOADS.map(parse_workload), PROFILES, PROFILES)
 def test_ratios_between_slices_turn_around(
-    workload: Workload, each: MigProfile, other: MigProfile
+    workload: ComparedWorkload, each: MigProfile, other: MigProfile
 ) -> None:
     """There and back is 1, ends of the intervals too; a slice beside itself is certain."""
     table = built_in_ratios()
-    there = place_ratio(workload, Place(H100, each), Place(A30, A30.mig_profiles[0]), table)
-    back = place_ratio(workload, Place(A30, A30.mig_profiles[0]), Place(H100, each), table)
+    there = place_ratio(workload, GpuPlace(H100, each), GpuPlace(A30, A30.mig_profiles[0]), table)
+    back = place_ratio(workload, GpuPlace(A30, A30.mig_profiles[0]), GpuPlace(H100, each), table)
     assert there.value * back.value == pytest.approx(1.0)
     assert there.low * back.high == pytest.approx(1.0)
-    same = place_ratio(workload, Place(H100, other), Place(H100, other), table)
+    same = place_ratio(workload, GpuPlace(H100, other), GpuPlace(H100, other), table)
     assert (same.low, same.value, same.high) == (1.0, 1.0, 1.0)
 
 
 def test_a_slice_is_as_much_less_than_another_board_as_it_is_of_its_own() -> None:
     """Board to board, times slice to board; less certain than either."""
     workload, table = parse_workload("inference-cnn"), built_in_ratios()
-    boards = place_ratio(workload, Place(A30), Place(H100), table)
-    small = place_ratio(workload, Place(A30, profile("1g.6gb")), Place(H100), table)
+    boards = place_ratio(workload, GpuPlace(A30), GpuPlace(H100), table)
+    small = place_ratio(workload, GpuPlace(A30, profile("1g.6gb")), GpuPlace(H100), table)
     shares = BusyShares(matrix_ratio=workload.compute_share)
     rate = slice_rate(A30, profile("1g.6gb"), shares)
     assert small.value == pytest.approx(boards.value / rate.value)

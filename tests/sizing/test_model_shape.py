@@ -7,11 +7,15 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.errors import RequirementError
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.transformer_shape import (
+    TransformerDescription,
+    completed_shape,
+    shape_notes,
+)
 from rightsizer.sizing.memory import estimate_memory
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import Parallelism, Requirement
-from rightsizer.sizing.shape import TransformerDescription, complete, shape_notes
 
 LLAMA_8B = TransformerDescription(
     layers=32, hidden=4096, heads=32, kv_heads=8, ffn=14336, vocab=128256
@@ -20,7 +24,7 @@ LLAMA_8B = TransformerDescription(
 
 def test_a_whole_shape_is_kept() -> None:
     """Nothing is assumed."""
-    model = complete(LLAMA_8B)
+    model = completed_shape(LLAMA_8B)
 
     assert count_parameters(model).total == 8_030_261_248
     assert model.assumed == frozenset()
@@ -32,7 +36,7 @@ def test_a_whole_shape_is_kept() -> None:
 )
 def test_parameters_alone_make_the_usual_shape(parameters: float, layers: int, hidden: int) -> None:
     """Llama's have 16, 32, 80 and 126 layers of 2048, 4096, 8192 and 16384."""
-    model = complete(TransformerDescription(parameters=parameters))
+    model = completed_shape(TransformerDescription(parameters=parameters))
 
     assert (model.layers, model.hidden, model.kv_heads) == (layers, hidden, 8)
     assert count_parameters(model).total == parameters
@@ -44,7 +48,7 @@ def test_parameters_alone_make_the_usual_shape(parameters: float, layers: int, h
 def test_an_assumed_shape_widens_the_interval() -> None:
     """It may have another cache."""
     known, assumed = (
-        estimate_memory(Requirement(complete(described)), Parallelism()).error_factor
+        estimate_memory(Requirement(completed_shape(described)), Parallelism()).error_factor
         for described in (LLAMA_8B, TransformerDescription(parameters=8e9))
     )
 
@@ -90,14 +94,14 @@ def test_parameters_tell_what_the_shape_does_not(
     described: TransformerDescription, *, is_gated: bool, is_tied: bool
 ) -> None:
     """How many matrices the feed-forward part has, and whether the embedding is the head."""
-    model = complete(described)
+    model = completed_shape(described)
 
     assert (model.gated_ffn, model.tied_embeddings) == (is_gated, is_tied)
 
 
 def test_a_width_that_is_not_given_makes_up_the_parameters() -> None:
     """Llama 3 8B without its feed-forward width."""
-    model = complete(replace(LLAMA_8B, ffn=None, parameters=8_030_261_248))
+    model = completed_shape(replace(LLAMA_8B, ffn=None, parameters=8_030_261_248))
 
     assert model.ffn == 14336
 
@@ -123,33 +127,33 @@ def test_a_width_that_is_not_given_makes_up_the_parameters() -> None:
 def test_what_cannot_be_is_told_by_its_key(change: dict[str, Any], message: str) -> None:
     """And with what would mend it."""
     with pytest.raises(RequirementError, match=message):
-        complete(replace(LLAMA_8B, **change))
+        completed_shape(replace(LLAMA_8B, **change))
 
 
 def test_latent_attention_keeps_a_rotated_part() -> None:
     """64 wide where nobody says, as in all that are published; 0 stands where it is given."""
     described = replace(LLAMA_8B, parameters=None, kv_lora_rank=512)
 
-    assert complete(described).rope_head_dim == 64
-    assert complete(replace(described, rope_head_dim=0)).rope_head_dim == 0
-    assert complete(replace(LLAMA_8B, rope_head_dim=None)).rope_head_dim == 0
+    assert completed_shape(described).rope_head_dim == 64
+    assert completed_shape(replace(described, rope_head_dim=0)).rope_head_dim == 0
+    assert completed_shape(replace(LLAMA_8B, rope_head_dim=None)).rope_head_dim == 0
 
 
 def test_a_shape_that_is_far_too_small_is_said() -> None:
     """It may be that of a mixture whose experts nobody gave: the parameters stand."""
-    model = complete(replace(LLAMA_8B, parameters=70e9))
+    model = completed_shape(replace(LLAMA_8B, parameters=70e9))
 
     (note,) = shape_notes(model)
 
     assert model.parameters == 70e9
     assert note.startswith("7e+10 parameters are given, and the shape given makes 8.03e+09")
-    assert not list(shape_notes(complete(LLAMA_8B)))
+    assert not list(shape_notes(completed_shape(LLAMA_8B)))
 
 
 def test_all_that_is_wrong_is_told_at_once() -> None:
     """One line each."""
     with pytest.raises(RequirementError) as caught:
-        complete(replace(LLAMA_8B, layers=0, hidden=0, vocab=-1))
+        completed_shape(replace(LLAMA_8B, layers=0, hidden=0, vocab=-1))
 
     assert len(str(caught.value).splitlines()) == 3
 
@@ -162,7 +166,7 @@ def test_more_parameters_never_make_less_memory(fewer: float, factor: float) -> 
     """Whatever shape is taken for them."""
     small, large = (
         estimate_memory(
-            Requirement(complete(TransformerDescription(parameters=count))), Parallelism(), 8
+            Requirement(completed_shape(TransformerDescription(parameters=count))), Parallelism(), 8
         )
         for count in (fewer, fewer * factor)
     )

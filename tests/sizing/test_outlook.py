@@ -7,12 +7,17 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.sizing.candidates import Candidate, Filter, Rejection
+from rightsizer.planner.candidate import CandidateFilter, PlanCandidate, Rejection
+from rightsizer.planner.growth import (
+    GrowingKind,
+    GrowthOutlook,
+    GrowthStep,
+    growth_outlook,
+    growth_steps,
+)
+from rightsizer.planner.planner import Planner
 from rightsizer.sizing.estimate import MemoryEstimate
-from rightsizer.sizing.growth import GrowingKind, GrowthStep, growth_steps
-from rightsizer.sizing.outlook import Outlook, look_ahead
-from rightsizer.sizing.planner import Planner
-from rightsizer.sizing.requirement import Growth, Load, Parallelism, Requirement
+from rightsizer.sizing.requirement import LoadGrowth, Parallelism, RequestLoad, Requirement
 from sizing_models import published
 
 HOURS: Final = 10.0
@@ -22,18 +27,18 @@ def kind(gpu: str, counts: Sequence[int], dollars: float | None = 1.0) -> Growin
     """A kind of GPU with so many in each month; 0 of them do not hold the load."""
     steps = []
     for month, count in enumerate(counts):
-        faults = () if count else (Rejection(Filter.THROUGHPUT, "too few"),)
+        faults = () if count else (Rejection(CandidateFilter.THROUGHPUT, "too few"),)
         layout = Parallelism(data=count or 1)
-        candidate = Candidate(
+        candidate = PlanCandidate(
             gpu, layout, MemoryEstimate(), 1.0, rejections=faults, gpu_dollars_per_hour=dollars
         )
         steps.append(GrowthStep(month, 1.0 + month, candidate))
     return GrowingKind(gpu, tuple(steps), HOURS)
 
 
-def ahead(*kinds: GrowingKind, saving: float = 0.1) -> Outlook:
+def ahead(*kinds: GrowingKind, saving: float = 0.1) -> GrowthOutlook:
     """What to expect of some."""
-    found = look_ahead(kinds, saving)
+    found = growth_outlook(kinds, saving)
     assert found is not None
     return found
 
@@ -108,16 +113,19 @@ def test_a_load_that_nothing_holds_in_the_end_is_told() -> None:
 
 def test_nothing_grows_without_candidates() -> None:
     """And nothing is said."""
-    assert look_ahead((), 0.1) is None
+    assert growth_outlook((), 0.1) is None
 
 
 def test_a_plan_looks_at_its_leading_candidates_month_by_month() -> None:
     """Each kind as a plan of that month's load has it."""
     planner = Planner(built_in(), built_in_prices())
-    growth = Growth(0.25, 8)
+    growth = LoadGrowth(0.25, 8)
     names = ("L40S", "H100-SXM5-80GB", "H200-SXM-141GB")
     requirement = Requirement(
-        published("Llama-3.1-8B"), load=Load(tokens_per_second=4000), growth=growth, gpus=names
+        published("Llama-3.1-8B"),
+        load=RequestLoad(tokens_per_second=4000),
+        growth=growth,
+        gpus=names,
     )
     plan = planner.plan(requirement)
 

@@ -7,14 +7,14 @@ import pytest
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
-    Recommender,
+    RecommenderModel,
     Transformer,
     VisionTransformer,
 )
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import Parallelism
-from rightsizer.sizing.weights import placed_parameters, weight_bytes
+from rightsizer.sizing.serving_memory import placed_parameters, weight_bytes
 from sizing_models import GIB, published
 
 LLAMA_8B = Transformer(layers=32, hidden=4096, heads=32, vocab=128256, kv_heads=8, ffn=14336)
@@ -75,7 +75,7 @@ def test_a_pipeline_of_images_has_three_models() -> None:
 
 def test_a_recommender_is_its_tables() -> None:
     """Of which one sample reads few rows."""
-    count = count_parameters(Recommender(2e8, 128, 2.5e6, lookups=26))
+    count = count_parameters(RecommenderModel(2e8, 128, 2.5e6, lookups=26))
 
     assert (count.total, count.active) == (2e8 * 128 + 2.5e6, 26 * 128 + 2.5e6)
 

@@ -3,51 +3,53 @@
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.errors import RequirementError
+from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.place import find_place
-from rightsizer.sizing.placement_share import Sharing, share
-from rightsizer.sizing.profile import Profile, Shares
+from rightsizer.sizing.projection import Sharing, shared_placement
+from rightsizer.sizing.workload_profile import UsageShares, WorkloadProfile
 
 
-def profile(busy: float, tensor: float, memory: float | None = 10e9, gpu: str = "A30") -> Profile:
+def profile(
+    busy: float, tensor: float, memory: float | None = 10e9, gpu: str = "A30"
+) -> WorkloadProfile:
     """A workload that computes for a part of the time."""
-    shares = Shares(sm_active=tensor, tensor_active=tensor, dram_active=0.0, gpu_busy=busy)
-    return Profile(find_place(built_in(), gpu), shares, memory_bytes=memory)
+    shares = UsageShares(sm_active=tensor, tensor_active=tensor, dram_active=0.0, gpu_busy=busy)
+    return WorkloadProfile(find_place(built_in(), gpu), shares, memory_bytes=memory)
 
 
 def test_two_that_fill_a_gpu_take_twice_as_long() -> None:
     """Side by side or in turn."""
     full = profile(1.0, 0.9)
     for sharing in Sharing:
-        assert share(full, full, sharing).time_ratio.value == pytest.approx(2.0)
+        assert shared_placement(full, full, sharing).time_ratio.value == pytest.approx(2.0)
 
 
 def test_what_one_leaves_the_other_takes() -> None:
     """Kernels that use a third of the pipes run beside each other, but not in turn."""
     light = profile(1.0, 0.25)
-    beside = share(light, light, Sharing.MPS).time_ratio
+    beside = shared_placement(light, light, Sharing.MPS).time_ratio
     assert beside.value == pytest.approx(1.0)
     assert beside.low == 1.0
     assert beside.high > 1.2
-    assert share(light, light, Sharing.TIME_SLICE).time_ratio.value == pytest.approx(2.0)
+    assert shared_placement(light, light, Sharing.TIME_SLICE).time_ratio.value == pytest.approx(2.0)
 
 
 def test_an_idle_neighbor_costs_nothing() -> None:
     """And an idle workload waits for nobody."""
     full, idle = profile(1.0, 0.9), profile(0.0, 0.0)
     for sharing in Sharing:
-        assert share(full, idle, sharing).time_ratio.value == pytest.approx(1.0)
-        assert share(idle, full, sharing).time_ratio.value == pytest.approx(1.0)
+        assert shared_placement(full, idle, sharing).time_ratio.value == pytest.approx(1.0)
+        assert shared_placement(idle, full, sharing).time_ratio.value == pytest.approx(1.0)
 
 
 def test_memory_must_hold_both() -> None:
     """Where both are known."""
-    assert share(profile(1, 0.2), profile(1, 0.2), Sharing.MPS).fits is True
-    assert share(profile(1, 0.2), profile(1, 0.2, 20e9), Sharing.MPS).fits is False
-    assert share(profile(1, 0.2), profile(1, 0.2, None), Sharing.MPS).fits is None
+    assert shared_placement(profile(1, 0.2), profile(1, 0.2), Sharing.MPS).fits is True
+    assert shared_placement(profile(1, 0.2), profile(1, 0.2, 20e9), Sharing.MPS).fits is False
+    assert shared_placement(profile(1, 0.2), profile(1, 0.2, None), Sharing.MPS).fits is None
 
 
 def test_profiles_of_different_places_do_not_add_up() -> None:
     """A share is of one place."""
     with pytest.raises(RequirementError, match="project one profile"):
-        share(profile(1, 0.2), profile(1, 0.2, gpu="L4"), Sharing.MPS)
+        shared_placement(profile(1, 0.2), profile(1, 0.2, gpu="L4"), Sharing.MPS)

@@ -6,10 +6,10 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.sizing.candidates import Filter
-from rightsizer.sizing.layouts import PlanSettings
-from rightsizer.sizing.planner import Planner
-from rightsizer.sizing.requirement import Load, Parallelism, Requirement, Task, Training
+from rightsizer.planner.candidate import CandidateFilter
+from rightsizer.planner.planner import Planner
+from rightsizer.sizing.requirement import ModelTask, Parallelism, RequestLoad, Requirement, Training
+from rightsizer.sizing.settings import PlanSettings
 from sizing_models import published
 
 PLANNER: Final = Planner(built_in(), built_in_prices())
@@ -21,13 +21,13 @@ def test_slices_are_replicated_and_never_joined() -> None:
     """A process sees one slice; what does not fit into it fits into none of two."""
     small, large = f"{H100}:1g.10gb", f"{H100}:3g.40gb"
     plan = PLANNER.plan(
-        Requirement(SMALL, load=Load(tokens_per_second=4000.0), gpus=(small, large))
+        Requirement(SMALL, load=RequestLoad(tokens_per_second=4000.0), gpus=(small, large))
     )
 
     best, other = plan.candidates
     assert best.gpu == large
     assert best.layout.data == best.count > 1
-    assert other.rejections[0].by is Filter.MEMORY
+    assert other.rejections[0].by is CandidateFilter.MEMORY
     assert other.layout.tensor == other.layout.pipeline == 1
     assert all(
         each.candidate.layout.tensor * each.candidate.layout.pipeline == 1
@@ -35,14 +35,14 @@ def test_slices_are_replicated_and_never_joined() -> None:
     )
 
 
-@pytest.mark.parametrize("task", [Task.INFERENCE, Task.TRAINING])
-def test_slices_that_a_given_layout_joins_are_refused(task: Task) -> None:
+@pytest.mark.parametrize("task", [ModelTask.INFERENCE, ModelTask.TRAINING])
+def test_slices_that_a_given_layout_joins_are_refused(task: ModelTask) -> None:
     """Links that would only be slow are the asker's to choose; these are none."""
     joined = Parallelism(tensor=2)
     plan = PLANNER.plan(Requirement(SMALL, task, parallel=joined, gpus=(f"{H100}:7g.80gb",)))
 
     (why, *_) = plan.candidates[0].rejections
-    assert why.by is Filter.LAYOUT
+    assert why.by is CandidateFilter.LAYOUT
     assert "2 slices of MIG cannot be joined" in str(why)
 
 
@@ -50,7 +50,7 @@ def test_training_takes_one_slice() -> None:
     """Replicas exchange gradients, which slices cannot."""
     state = Training(zero_stage=3)
     plan = PLANNER.plan(
-        Requirement(SMALL, Task.TRAINING, training=state, gpus=(f"{H100}:3g.40gb",))
+        Requirement(SMALL, ModelTask.TRAINING, training=state, gpus=(f"{H100}:3g.40gb",))
     )
 
     assert plan.candidates[0].count == 1
@@ -60,9 +60,13 @@ def test_training_takes_one_slice() -> None:
 @pytest.mark.parametrize("requests", [1e7, 1e12])
 def test_no_more_gpus_are_proposed_than_the_setting_says(requests: float) -> None:
     """However many requests are in flight; the memory of so many is told to be too small."""
-    plan = PLANNER.plan(Requirement(SMALL, load=Load(concurrency=requests), gpus=("L4", H100)))
+    plan = PLANNER.plan(
+        Requirement(SMALL, load=RequestLoad(concurrency=requests), gpus=("L4", H100))
+    )
 
     most = PlanSettings().gpu_maximum
     assert all(each.count <= most for each in plan.candidates)
-    assert all(each.fits or each.rejections[0].by is Filter.MEMORY for each in plan.candidates)
+    assert all(
+        each.fits or each.rejections[0].by is CandidateFilter.MEMORY for each in plan.candidates
+    )
     assert plan.best is None

@@ -8,25 +8,24 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.candidates import Filter
-from rightsizer.sizing.layouts import PlanSettings
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.candidate import CandidateFilter
+from rightsizer.planner.planner import GpuPlan, Planner, boards_of
+from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.memory import available_bytes, estimate_memory
 from rightsizer.sizing.models import ConvolutionalNetwork, VisionTransformer
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.planner import Plan, Planner, boards_of
 from rightsizer.sizing.requirement import (
-    Growth,
-    Load,
+    LoadGrowth,
+    ModelTask,
     Parallelism,
     Precisions,
+    RequestLoad,
     Requirement,
-    Task,
     Training,
 )
 from rightsizer.sizing.serving import serve
-from rightsizer.sizing.settings import SizingSettings
-from rightsizer.sizing.validation import validation_steps
+from rightsizer.sizing.settings import PlanSettings, SizingSettings
 from sizing_models import published
 
 PLANNER: Final = Planner(built_in(), built_in_prices())
@@ -35,7 +34,7 @@ LARGE: Final = published("Llama-3.1-70B")
 H100: Final = "H100-SXM5-80GB"
 
 
-def reasons(plan: Plan, gpu: str) -> Sequence[str]:
+def reasons(plan: GpuPlan, gpu: str) -> Sequence[str]:
     """Why a kind of GPU was rejected."""
     return [str(why) for each in plan.candidates if each.gpu == gpu for why in each.rejections]
 
@@ -57,7 +56,7 @@ def test_every_kind_of_gpu_is_a_candidate_once() -> None:
 def test_a_layout_and_a_concurrency_that_are_given_are_kept_and_predicted() -> None:
     """Exactly there, though the memory is too small for it."""
     requirement = Requirement(
-        LARGE, load=Load(concurrency=7), parallel=Parallelism(tensor=2), gpus=("L4", H100)
+        LARGE, load=RequestLoad(concurrency=7), parallel=Parallelism(tensor=2), gpus=("L4", H100)
     )
     plan = PLANNER.plan(requirement)
     by_gpu = {each.gpu: each for each in plan.candidates}
@@ -76,7 +75,7 @@ def test_a_layout_and_a_concurrency_that_are_given_are_kept_and_predicted() -> N
 def test_replicas_are_added_until_the_tokens_asked_for_are_made() -> None:
     """And no more than it takes."""
     asked = 20_000.0
-    plan = PLANNER.plan(Requirement(SMALL, load=Load(tokens_per_second=asked), gpus=(H100,)))
+    plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(tokens_per_second=asked), gpus=(H100,)))
     best = plan.candidates[0]
 
     assert best.fits
@@ -88,7 +87,9 @@ def test_replicas_are_added_until_the_tokens_asked_for_are_made() -> None:
 
 def test_replicas_are_added_until_the_requests_find_their_memory() -> None:
     """All of the requests are in flight at once, each replica holding its part."""
-    plan = PLANNER.plan(Requirement(SMALL, load=Load(4000, 500, concurrency=500), gpus=("L40S",)))
+    plan = PLANNER.plan(
+        Requirement(SMALL, load=RequestLoad(4000, 500, concurrency=500), gpus=("L40S",))
+    )
     best = plan.candidates[0]
 
     assert best.fits
@@ -99,12 +100,12 @@ def test_replicas_are_added_until_the_requests_find_their_memory() -> None:
 @pytest.mark.parametrize(
     ("load", "reason"),
     [
-        (Load(tpot_ms=1.0), "bandwidth: "),
-        (Load(input_tokens=8000, ttft_ms=10.0), "compute: first token after "),
-        (Load(tokens_per_second=1e9), "throughput: "),
+        (RequestLoad(tpot_ms=1.0), "bandwidth: "),
+        (RequestLoad(input_tokens=8000, ttft_ms=10.0), "compute: first token after "),
+        (RequestLoad(tokens_per_second=1e9), "throughput: "),
     ],
 )
-def test_a_load_beyond_a_gpu_is_told_by_what_it_lacks(load: Load, reason: str) -> None:
+def test_a_load_beyond_a_gpu_is_told_by_what_it_lacks(load: RequestLoad, reason: str) -> None:
     """The latency or the tokens it has, and those that were asked for."""
     plan = PLANNER.plan(Requirement(SMALL, load=load, gpus=("L4",)))
 
@@ -126,7 +127,7 @@ def test_the_least_that_would_do_is_named_where_nothing_asked_for_does() -> None
 
 def test_nothing_would_do_is_an_answer_too() -> None:
     """No GPU makes a token in a microsecond."""
-    plan = PLANNER.plan(Requirement(SMALL, load=Load(tpot_ms=0.001)))
+    plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(tpot_ms=0.001)))
 
     assert plan.best is None
     assert plan.least is None
@@ -137,7 +138,7 @@ def test_the_work_is_compared_not_the_hour() -> None:
     """A GPU at twice the price that does more than twice the work comes first."""
     requirement = Requirement(
         LARGE,
-        load=Load(concurrency=64),
+        load=RequestLoad(concurrency=64),
         parallel=Parallelism(tensor=8),
         gpus=("A100-SXM4-40GB", "B200"),
         prices={"A100-SXM4-40GB": 2.0, "B200": 4.0},
@@ -154,7 +155,7 @@ def test_tokens_that_nobody_asks_for_save_nothing() -> None:
     """Ten tokens a second come from the GPU of the cheapest hour, whatever a larger could make."""
     prices = {"L4": 0.5, "B200": 5.0}
     requirement = Requirement(
-        SMALL, load=Load(tokens_per_second=10), gpus=tuple(prices), prices=prices
+        SMALL, load=RequestLoad(tokens_per_second=10), gpus=tuple(prices), prices=prices
     )
 
     assert PLANNER.plan(requirement).candidates[0].gpu == "L4"
@@ -173,7 +174,7 @@ def test_without_a_price_the_fewest_gpus_come_first() -> None:
 
 def test_a_narrower_format_a_slice_and_another_layout_are_offered() -> None:
     """Each fits, and says what has to be looked at."""
-    plan = PLANNER.plan(Requirement(SMALL, load=Load(concurrency=8), gpus=(H100,)))
+    plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(concurrency=8), gpus=(H100,)))
     kinds = {each.kind for each in plan.alternatives}
 
     assert kinds == {"quantization", "layout", "mig"}
@@ -191,8 +192,8 @@ def test_a_narrower_format_is_no_change_where_the_weights_have_it() -> None:
 
 def test_the_load_at_the_end_of_the_growth_takes_as_many_gpus_as_a_plan_of_it() -> None:
     """Months between in which nothing changes are left out."""
-    load = Load(tokens_per_second=8000)
-    growth = Growth(0.1, 12)
+    load = RequestLoad(tokens_per_second=8000)
+    growth = LoadGrowth(0.1, 12)
     requirement = Requirement(SMALL, load=load, growth=growth, gpus=("L40S",))
     plan = PLANNER.plan(requirement)
     later = replace(load, tokens_per_second=8000 * growth.factor)
@@ -207,7 +208,7 @@ def test_the_load_at_the_end_of_the_growth_takes_as_many_gpus_as_a_plan_of_it() 
 
 def test_a_load_that_misses_its_latency_is_spread_over_as_few_replicas_as_meet_it() -> None:
     """One fewer would not."""
-    load = Load(2000, 300, concurrency=600, tpot_ms=30.0)
+    load = RequestLoad(2000, 300, concurrency=600, tpot_ms=30.0)
     requirement = Requirement(SMALL, load=load, gpus=("H200-SXM-141GB",))
     best = PLANNER.plan(requirement).candidates[0]
     fewer = replace(best.layout, data=best.layout.data - 1)
@@ -215,13 +216,13 @@ def test_a_load_that_misses_its_latency_is_spread_over_as_few_replicas_as_meet_i
 
     assert best.fits
     assert best.layout.data > 1
-    assert [each.by for each in short.rejections] == [Filter.BANDWIDTH]
+    assert [each.by for each in short.rejections] == [CandidateFilter.BANDWIDTH]
 
 
-@pytest.mark.parametrize("load", [Load(), Load(tpot_ms=50.0)])
-def test_a_load_that_tells_no_amount_does_not_grow(load: Load) -> None:
+@pytest.mark.parametrize("load", [RequestLoad(), RequestLoad(tpot_ms=50.0)])
+def test_a_load_that_tells_no_amount_does_not_grow(load: RequestLoad) -> None:
     """There is nothing to multiply."""
-    requirement = Requirement(SMALL, load=load, growth=Growth(0.1, 12), gpus=(H100,))
+    requirement = Requirement(SMALL, load=load, growth=LoadGrowth(0.1, 12), gpus=(H100,))
 
     assert PLANNER.plan(requirement).growth == ()
 
@@ -229,7 +230,9 @@ def test_a_load_that_tells_no_amount_does_not_grow(load: Load) -> None:
 def test_training_takes_the_fewest_gpus_that_hold_it() -> None:
     """State is sharded over as many as the stage allows."""
     training = Training(sequence=4096, zero_stage=3)
-    requirement = Requirement(SMALL, Task.TRAINING, training=training, gpus=("A100-SXM4-40GB",))
+    requirement = Requirement(
+        SMALL, ModelTask.TRAINING, training=training, gpus=("A100-SXM4-40GB",)
+    )
     best = PLANNER.plan(requirement).candidates[0]
     room = available_bytes(requirement, built_in().boards[best.gpu].memory_bytes)
 
@@ -244,7 +247,7 @@ def test_training_takes_the_fewest_gpus_that_hold_it() -> None:
 def test_replicas_stop_at_the_sequences_of_a_step() -> None:
     """Two sequences are not shared among more than two."""
     training = Training(global_batch=2, zero_stage=3)
-    plan = PLANNER.plan(Requirement(LARGE, Task.TRAINING, training=training))
+    plan = PLANNER.plan(Requirement(LARGE, ModelTask.TRAINING, training=training))
 
     assert all(each.layout.data <= 2 for each in plan.candidates)
 
@@ -252,7 +255,7 @@ def test_replicas_stop_at_the_sequences_of_a_step() -> None:
 def test_tensor_parallel_training_wants_links() -> None:
     """Over PCIe it stops at two."""
     training = Training(sequence=2048)
-    plan = PLANNER.plan(Requirement(SMALL, Task.TRAINING, training=training, gpus=("L40S",)))
+    plan = PLANNER.plan(Requirement(SMALL, ModelTask.TRAINING, training=training, gpus=("L40S",)))
 
     assert plan.candidates[0].layout.tensor <= 2
 
@@ -260,7 +263,7 @@ def test_tensor_parallel_training_wants_links() -> None:
 def test_the_search_stops_at_the_most_gpus() -> None:
     """What would take more is told so."""
     planner = replace(PLANNER, settings=SizingSettings(plan=PlanSettings(gpu_maximum=4)))
-    requirement = Requirement(LARGE, load=Load(tokens_per_second=50_000), gpus=(H100,))
+    requirement = Requirement(LARGE, load=RequestLoad(tokens_per_second=50_000), gpus=(H100,))
     found = planner.plan(requirement).candidates[0]
 
     assert found.count <= 4
@@ -293,7 +296,7 @@ def test_a_slice_is_a_part_of_its_board_in_everything() -> None:
     """Memory, speed and price; its memory is what the slice shows."""
     whole, part = boards_of((H100, f"{H100}:3g.40gb"), built_in())
     names = (whole.key, part.key)
-    plan = PLANNER.plan(Requirement(SMALL, load=Load(concurrency=4), gpus=names))
+    plan = PLANNER.plan(Requirement(SMALL, load=RequestLoad(concurrency=4), gpus=names))
     by_gpu = {each.gpu: each for each in plan.candidates}
     slower, faster = (by_gpu[key].rate.tokens_per_second for key in (part.key, whole.key))
     cheaper, dearer = (by_gpu[key].gpu_dollars_per_hour for key in (part.key, whole.key))
@@ -307,7 +310,7 @@ def test_a_slice_is_a_part_of_its_board_in_everything() -> None:
 
 def test_a_plan_is_checked_at_its_load_and_above_it() -> None:
     """The load's own run stands or falls with the prediction."""
-    requirement = Requirement(SMALL, load=Load(concurrency=40, tpot_ms=50), gpus=(H100,))
+    requirement = Requirement(SMALL, load=RequestLoad(concurrency=40, tpot_ms=50), gpus=(H100,))
     best = PLANNER.plan(requirement).candidates[0]
     steps = validation_steps(requirement, best)
 
@@ -320,7 +323,7 @@ def test_a_plan_is_checked_at_its_load_and_above_it() -> None:
 
 def test_a_single_request_is_checked_once() -> None:
     """Alone and half of it are the load itself."""
-    requirement = Requirement(SMALL, load=Load(concurrency=1), gpus=(H100,))
+    requirement = Requirement(SMALL, load=RequestLoad(concurrency=1), gpus=(H100,))
     steps = validation_steps(requirement, PLANNER.plan(requirement).candidates[0])
 
     assert [step.concurrency for step in steps] == [1, 2]
@@ -329,7 +332,7 @@ def test_a_single_request_is_checked_once() -> None:
 def test_training_takes_its_hours() -> None:
     """All tokens at the rate of all GPUs together; money for a million of them."""
     training = Training(sequence=4096, zero_stage=3, tokens=1e9)
-    requirement = Requirement(SMALL, Task.TRAINING, training=training, gpus=(H100,))
+    requirement = Requirement(SMALL, ModelTask.TRAINING, training=training, gpus=(H100,))
     best = PLANNER.plan(requirement).candidates[0]
 
     assert best.rate.tokens_per_second is not None
@@ -347,8 +350,12 @@ def test_a_model_of_images_answers_in_batches_that_are_in_time() -> None:
     usual = PLANNER.plan(Requirement(model, gpus=("L4",))).candidates[0]
     assert usual.rate.ttft_ms is not None
     half = usual.rate.ttft_ms.value / 2
-    hurried = PLANNER.plan(Requirement(model, load=Load(ttft_ms=half), gpus=("L4",))).candidates[0]
-    late = PLANNER.plan(Requirement(model, load=Load(ttft_ms=1e-3), gpus=("L4",))).candidates[0]
+    hurried = PLANNER.plan(
+        Requirement(model, load=RequestLoad(ttft_ms=half), gpus=("L4",))
+    ).candidates[0]
+    late = PLANNER.plan(
+        Requirement(model, load=RequestLoad(ttft_ms=1e-3), gpus=("L4",))
+    ).candidates[0]
 
     assert hurried.fits
     assert hurried.rate.ttft_ms is not None
@@ -372,7 +379,7 @@ def test_a_batch_of_images_stays_within_the_memory() -> None:
 def test_memory_that_may_turn_out_short_is_marked() -> None:
     """By the upper end of its interval."""
     training = Training(sequence=4096, zero_stage=3)
-    requirement = Requirement(SMALL, Task.TRAINING, training=training)
+    requirement = Requirement(SMALL, ModelTask.TRAINING, training=training)
     found = PLANNER.plan(requirement).candidates
 
     assert any(each.is_memory_tight and each.fits for each in found)

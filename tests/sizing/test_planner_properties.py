@@ -9,9 +9,9 @@ from hypothesis import strategies as st
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.sizing.planner import Planner
-from rightsizer.sizing.requirement import Load, Parallelism, Requirement, Task, Training
-from rightsizer.sizing.shape import TransformerDescription, complete
+from rightsizer.planner.planner import Planner
+from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
+from rightsizer.sizing.requirement import ModelTask, Parallelism, RequestLoad, Requirement, Training
 
 PLANNER: Final = Planner(built_in(), built_in_prices())
 GPUS: Final = ("L4", "L40S", "A100-SXM4-80GB", "H100-SXM5-80GB", "B200")
@@ -19,15 +19,15 @@ GROWN: Final = st.sampled_from(("layers", "context", "batch"))
 LAYERS: Final = st.integers(4, 60)
 
 
-def requirement_of(layers: int, context: int, batch: int, task: Task) -> Requirement:
+def requirement_of(layers: int, context: int, batch: int, task: ModelTask) -> Requirement:
     """A model of so many layers at work."""
-    model = complete(
+    model = completed_shape(
         TransformerDescription(layers=layers, hidden=2048, heads=16, kv_heads=8, vocab=32000)
     )
     return Requirement(
         model,
         task,
-        load=Load(input_tokens=context, concurrency=batch),
+        load=RequestLoad(input_tokens=context, concurrency=batch),
         training=Training(micro_batch=batch, sequence=context),
         parallel=Parallelism(),
         gpus=("H100-SXM5-80GB",),
@@ -54,11 +54,11 @@ def larger_board(board: Board, factor: float) -> Board:
     layers=LAYERS,
     context=st.integers(16, 8192),
     batch=st.integers(1, 64),
-    task=st.sampled_from([Task.INFERENCE, Task.TRAINING]),
+    task=st.sampled_from([ModelTask.INFERENCE, ModelTask.TRAINING]),
     grown=GROWN,
 )
 def test_more_of_anything_never_needs_less_memory(
-    layers: int, context: int, batch: int, task: Task, grown: str
+    layers: int, context: int, batch: int, task: ModelTask, grown: str
 ) -> None:
     """Layers, and with them parameters; context; batch."""
     factors = {each: 2 if each == grown else 1 for each in ("layers", "context", "batch")}
@@ -91,13 +91,13 @@ def test_a_gpu_better_in_every_respect_is_not_slower_and_not_behind_at_the_same_
     board = built_in().boards[gpu]
     better = larger_board(board, factor)
     planner = replace(PLANNER, catalogue=Catalogue({gpu: board, better.key: better}))
-    model = complete(
+    model = completed_shape(
         TransformerDescription(layers=layers, hidden=2048, heads=16, kv_heads=8, vocab=32000)
     )
     plan = planner.plan(
         Requirement(
             model,
-            load=Load(concurrency=concurrency),
+            load=RequestLoad(concurrency=concurrency),
             parallel=Parallelism(tensor=tensor),
             prices={gpu: 1.0, better.key: 1.0},
         )
@@ -123,10 +123,10 @@ def test_the_order_is_that_of_the_cost_of_work(
     layers: int, asked: float | None, tpot_ms: float | None
 ) -> None:
     """And every candidate that fits keeps what was asked for."""
-    model = complete(
+    model = completed_shape(
         TransformerDescription(layers=layers, hidden=4096, heads=32, kv_heads=8, vocab=32000)
     )
-    load = Load(tokens_per_second=asked, tpot_ms=tpot_ms)
+    load = RequestLoad(tokens_per_second=asked, tpot_ms=tpot_ms)
     found = [each for each in PLANNER.plan(Requirement(model, load=load)).candidates if each.fits]
     costs = [each.work_dollars for each in found if each.work_dollars is not None]
 

@@ -9,30 +9,30 @@ from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.precision import Precision
-from rightsizer.domain.errors import RequirementError, UsageError
+from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.sizing.mig import BusyShares, slice_rate
-from rightsizer.sizing.place import Place, find_place
-from rightsizer.sizing.profile import ComputeFormat, Profile, Shares
+from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import project
 from rightsizer.sizing.time_shares import split_time
+from rightsizer.sizing.workload_profile import ComputeFormat, UsageShares, WorkloadProfile
 
 H100, A100, L40S = "H100-SXM5-80GB", "A100-SXM4-80GB", "L40S"
 SHARE = st.floats(0.0, 1.0)
 
 
-def at(name: str) -> Place:
+def at(name: str) -> GpuPlace:
     """A place of the packaged catalogue."""
     return find_place(built_in(), name)
 
 
-def profile(name: str = H100, memory_bytes: float | None = None, **shares: Any) -> Profile:
+def profile(name: str = H100, memory_bytes: float | None = None, **shares: Any) -> WorkloadProfile:
     """What was measured; half latency unless a test says otherwise."""
     usual = {"gpu_busy": 1.0, "sm_active": 0.8, "tensor_active": 0.19, "dram_active": 0.2}
-    return Profile(at(name), Shares(**usual | shares), memory_bytes=memory_bytes)
+    return WorkloadProfile(at(name), UsageShares(**usual | shares), memory_bytes=memory_bytes)
 
 
 @st.composite
-def profiles(draw: st.DrawFn) -> Profile:
+def profiles(draw: st.DrawFn) -> WorkloadProfile:
     """Anything that can be measured."""
     names = ("sm_active", "tensor_active", "dram_active", "gpu_busy", "pcie_receive")
     shares = {name: draw(SHARE) for name in names}
@@ -151,7 +151,7 @@ def test_memory_must_fit() -> None:
 def test_intervals_widen_with_what_is_not_known() -> None:
     """Across kinds of memory, and where most is latency or kernels are small."""
 
-    def spread(measured: Profile, target: str) -> float:
+    def spread(measured: WorkloadProfile, target: str) -> float:
         ratio = project(measured, at(target)).time_ratio
         return ratio.high / ratio.value
 
@@ -192,7 +192,7 @@ def test_places_that_do_not_exist_are_named() -> None:
 
 
 @given(profiles())
-def test_the_same_place_changes_nothing(measured: Profile) -> None:
+def test_the_same_place_changes_nothing(measured: WorkloadProfile) -> None:
     """The time is the same to the last digit that matters, and nobody doubts it."""
     found = project(measured, measured.place)
     assert found.time_ratio.value == pytest.approx(1.0)
@@ -201,7 +201,7 @@ def test_the_same_place_changes_nothing(measured: Profile) -> None:
 
 
 @given(profiles(), st.sampled_from([H100, A100, L40S, "B200", "L4"]))
-def test_parts_and_shares_stay_within_bounds(measured: Profile, target: str) -> None:
+def test_parts_and_shares_stay_within_bounds(measured: WorkloadProfile, target: str) -> None:
     """The time divides into parts; shares are from 0 to 1; the interval holds its figure."""
     assert split_time(measured).total == pytest.approx(1.0)
     found = project(measured, at(target))
@@ -213,7 +213,7 @@ def test_parts_and_shares_stay_within_bounds(measured: Profile, target: str) -> 
 
 
 @given(profiles())
-def test_a_better_place_is_never_slower(measured: Profile) -> None:
+def test_a_better_place_is_never_slower(measured: WorkloadProfile) -> None:
     """More of the same slice, and the H200 beside the H100."""
     times = [
         project(measured, at(f"{H100}:{each}")).time_ratio.value

@@ -9,20 +9,18 @@ from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.precision import Precision
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.capacity_ratios import achieved_ratios
-from rightsizer.sizing.place import Place, find_place
-from rightsizer.sizing.profile import Profile, Shares
-from rightsizer.sizing.profiled_time import ProfiledTime
+from rightsizer.model.errors import RequirementError
+from rightsizer.sizing.place import GpuPlace, achieved_ratios, find_place
 from rightsizer.sizing.projection import project
 from rightsizer.sizing.time_shares import split_time
+from rightsizer.sizing.workload_profile import ProfiledTime, UsageShares, WorkloadProfile
 
 H100, A100, L40S, T4 = "H100-SXM5-80GB", "A100-SXM4-80GB", "L40S", "T4"
 PARTS = ("tensor", "plain", "unknown", "collective", "copy", "host_wait", "gap")
-COUNTED = Shares(sm_active=0.6, tensor_active=0.3, dram_active=0.3)
+COUNTED = UsageShares(sm_active=0.6, tensor_active=0.3, dram_active=0.3)
 
 
-def at(name: str) -> Place:
+def at(name: str) -> GpuPlace:
     """A place of the packaged catalogue."""
     return find_place(built_in(), name)
 
@@ -32,9 +30,11 @@ def time(**parts: float) -> ProfiledTime:
     return ProfiledTime(**{**dict.fromkeys(PARTS, 0.0), **parts})
 
 
-def profile(profiled: ProfiledTime, name: str = H100, shares: Shares | None = None) -> Profile:
+def profile(
+    profiled: ProfiledTime, name: str = H100, shares: UsageShares | None = None
+) -> WorkloadProfile:
     """A time line, with counters where they are given."""
-    return Profile(at(name), shares or Shares(), profiled=profiled)
+    return WorkloadProfile(at(name), shares or UsageShares(), profiled=profiled)
 
 
 @st.composite
@@ -50,9 +50,9 @@ def times(draw: st.DrawFn) -> ProfiledTime:
     )
 
 
-@given(times(), st.sampled_from([Shares(), COUNTED, replace(COUNTED, gpu_busy=0.5)]))
+@given(times(), st.sampled_from([UsageShares(), COUNTED, replace(COUNTED, gpu_busy=0.5)]))
 def test_the_parts_sum_to_the_whole_and_stay_on_the_same_gpu(
-    profiled: ProfiledTime, shares: Shares
+    profiled: ProfiledTime, shares: UsageShares
 ) -> None:
     """Nothing is lost in between, and nothing is known to change where nothing does."""
     measured = profile(profiled, shares=shares)
@@ -146,7 +146,7 @@ def test_counters_beside_a_time_line_make_the_interval_narrower() -> None:
 def test_the_busy_share_of_telemetry_stands() -> None:
     """Its window is longer, and no profiler slows it: the parts are stretched to it."""
     line = time(plain=0.5, host_wait=0.25, copy=0.25)
-    stretched = split_time(profile(line, shares=Shares(gpu_busy=0.8)))
+    stretched = split_time(profile(line, shares=UsageShares(gpu_busy=0.8)))
 
     assert stretched.memory_bandwidth == pytest.approx(0.8)
     assert stretched.pcie == pytest.approx(0.1)
@@ -164,7 +164,7 @@ def test_kernels_behind_a_slow_host_may_be_hidden() -> None:
 def test_one_counter_alone_is_refused() -> None:
     """They divide the time of kernels together."""
     with pytest.raises(RequirementError, match="give both, or leave both"):
-        profile(time(plain=1.0), shares=Shares(tensor_active=0.5))
+        profile(time(plain=1.0), shares=UsageShares(tensor_active=0.5))
 
 
 def test_what_was_not_measured_stays_unknown_there() -> None:

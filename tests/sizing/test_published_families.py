@@ -11,16 +11,15 @@ from plan_answers import answer
 from published_families import MORE_PUBLISHED
 from published_models import PUBLISHED
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.attention import Attention
-from rightsizer.sizing.kv_cache import kv_cache
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.hugging_face import read_config
+from rightsizer.sizing.forward_pass import Attention
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.published.hugging_face import read_config
 from rightsizer.sizing.requirement import Parallelism, Precisions
-from rightsizer.sizing.serving_settings import ServingSettings
-from rightsizer.sizing.weights import weight_bytes
+from rightsizer.sizing.serving_memory import kv_cache, weight_bytes
+from rightsizer.sizing.settings import ServingModelSettings
 
 GPT_OSS = {
     "quantization_config": {
@@ -95,7 +94,7 @@ def test_a_state_is_read_for_every_token() -> None:
     everywhere = replace(model, cached_layers=None, state_elements=0.0)
     board = built_in().get("H100-SXM5-80GB")
     mixed, full = (
-        Attention.of(each, Precisions(), board, Parallelism(), ServingSettings())
+        Attention.of(each, Precisions(), board, Parallelism(), ServingModelSettings())
         for each in (model, everywhere)
     )
 

@@ -7,14 +7,14 @@ import pytest
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import (
+    ModelTask,
     Parallelism,
     Precisions,
     Recompute,
     Requirement,
-    Task,
     Training,
 )
-from rightsizer.sizing.training import train
+from rightsizer.sizing.training import training_rate
 
 GPT = {
     "22B": Transformer(48, 6144, 64, 51200, gated_ffn=False, tied_embeddings=True),
@@ -36,8 +36,8 @@ CLOSE = 0.12
 
 def step_seconds(model: Transformer, training: Training, layout: Parallelism, board: str) -> float:
     """Of one global batch."""
-    requirement = Requirement(model, Task.TRAINING, Precisions(), training=training)
-    rate = train(requirement, built_in().get(board), layout).tokens_per_second
+    requirement = Requirement(model, ModelTask.TRAINING, Precisions(), training=training)
+    rate = training_rate(requirement, built_in().get(board), layout).tokens_per_second
     assert training.global_batch is not None
     return training.global_batch * training.sequence / rate.value
 
@@ -70,10 +70,10 @@ def test_llama_3_405b_on_thousands_of_h100(replicas: int, teraflops: float) -> N
     """arXiv:2407.21783, table 4: TFLOP/s of a GPU in bf16, sixteen million tokens a step."""
     run = Training(1, 2048, sequence=8192, zero_stage=1)
     layout = Parallelism(tensor=8, pipeline=16, data=replicas)
-    requirement = Requirement(LLAMA, Task.TRAINING, Precisions(), training=run)
+    requirement = Requirement(LLAMA, ModelTask.TRAINING, Precisions(), training=run)
     board = built_in().get("H100-SXM5-80GB")
 
-    found = train(requirement, board, layout).mfu_ratio * 989
+    found = training_rate(requirement, board, layout).mfu_ratio * 989
     assert found == pytest.approx(teraflops, rel=CLOSE + 0.01)
 
 

@@ -12,14 +12,14 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.ratio_table import RatioFit, built_in_ratios
-from rightsizer.domain.errors import RequirementError
+from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.llm_capacity import LARGE, SMALL, llm_tokens_per_second
 from rightsizer.sizing.ratio import error_kind, is_no_worse, throughput_ratio
 from rightsizer.sizing.workload_family import (
     WORKLOADS,
-    Activity,
-    Family,
-    Workload,
+    ComparedWorkload,
+    ModelKind,
+    WorkloadActivity,
     parse_precision,
     parse_workload,
 )
@@ -30,14 +30,16 @@ TABLE = built_in_ratios()
 
 
 @given(NAMES, BOARDS)
-def test_a_board_is_as_fast_as_itself(workload: Workload, board: Board) -> None:
+def test_a_board_is_as_fast_as_itself(workload: ComparedWorkload, board: Board) -> None:
     """The ratio of a board to itself is 1, and certain."""
     ratio = throughput_ratio(workload, board, board, TABLE)
     assert (ratio.low, ratio.value, ratio.high) == (1.0, 1.0, 1.0)
 
 
 @given(NAMES, BOARDS, BOARDS)
-def test_turned_around_the_ratio_is_inverse(workload: Workload, board: Board, other: Board) -> None:
+def test_turned_around_the_ratio_is_inverse(
+    workload: ComparedWorkload, board: Board, other: Board
+) -> None:
     """B over A and A over B multiply to 1, and so do the ends of their intervals."""
     there = throughput_ratio(workload, board, other, TABLE)
     back = throughput_ratio(workload, other, board, TABLE)
@@ -56,7 +58,9 @@ def test_a_board_that_is_no_worse_is_never_slower() -> None:
 
 
 @given(NAMES, BOARDS, st.floats(1.0, 8.0))
-def test_more_of_everything_is_not_slower(workload: Workload, board: Board, factor: float) -> None:
+def test_more_of_everything_is_not_slower(
+    workload: ComparedWorkload, board: Board, factor: float
+) -> None:
     """A made-up board with larger figures is at least as fast."""
     larger = replace(
         board,
@@ -126,7 +130,7 @@ def test_what_nobody_measured_is_less_certain() -> None:
     workload = parse_workload("inference-cnn")
     a100, h100 = (built_in().get(key) for key in ("A100-SXM4-80GB", "H100-SXM5-80GB"))
     unknown = replace(h100, key="LAB-1")
-    fit = TABLE.fits[Activity.INFERENCE]
+    fit = TABLE.fits[WorkloadActivity.INFERENCE]
     assert error_kind(fit, workload, a100, h100) == "across measured"
     assert error_kind(fit, parse_workload("inference-speech"), a100, h100) == "across other family"
     assert error_kind(fit, workload, a100, unknown) == "across unmeasured"
@@ -146,17 +150,17 @@ def test_every_kind_of_pair_has_an_error() -> None:
 def test_a_fit_adds_what_is_known_of_family_and_board() -> None:
     """Exponents and boards' own ways are sums of the common part and the family's."""
     fit = RatioFit({"power": 0.3}, {"cnn": {"power": 0.1}}, {"T4": {"all": 0.2, "cnn": -0.3}})
-    assert fit.exponent("power", Family.CNN) == pytest.approx(0.4)
-    assert fit.exponent("power", Family.LLM) == 0.3
-    assert fit.beyond("T4", Family.CNN) == pytest.approx(-0.1)
-    assert fit.beyond("L4", Family.CNN) == 0.0
-    assert fit.beyond_architecture("Turing", Family.CNN) == 0.0
+    assert fit.exponent("power", ModelKind.CNN) == pytest.approx(0.4)
+    assert fit.exponent("power", ModelKind.LLM) == 0.3
+    assert fit.beyond("T4", ModelKind.CNN) == pytest.approx(-0.1)
+    assert fit.beyond("L4", ModelKind.CNN) == 0.0
+    assert fit.beyond_architecture("Turing", ModelKind.CNN) == 0.0
 
 
 def test_more_of_a_figure_never_slows() -> None:
     """No exponent of the packaged table is negative, in any family."""
     for fit in TABLE.fits.values():
-        for figure, family in itertools.product(fit.exponents, Family):
+        for figure, family in itertools.product(fit.exponents, ModelKind):
             assert figure == "other_vendor" or fit.exponent(figure, family) >= 0.0
 
 

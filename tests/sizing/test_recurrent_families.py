@@ -10,18 +10,16 @@ from hypothesis import strategies as some
 
 from published_recurrent import PUBLISHED_RECURRENT
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.attention import Attention
-from rightsizer.sizing.experts import Experts
-from rightsizer.sizing.forward_pass import ForwardPass
-from rightsizer.sizing.kv_cache import kv_cache
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.hugging_face import read_config
+from rightsizer.sizing.forward_pass import Attention, Experts, ForwardPass
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.published.hugging_face import read_config
 from rightsizer.sizing.requirement import Parallelism, Precisions
-from rightsizer.sizing.serving_settings import ServingSettings
-from rightsizer.sizing.training_shape import TrainingShape
+from rightsizer.sizing.serving_memory import kv_cache
+from rightsizer.sizing.settings import ServingModelSettings
+from rightsizer.sizing.training_work import TrainingShape
 
 BOARD = built_in().get("H100-SXM5-80GB")
 
@@ -97,7 +95,7 @@ def test_depth_goes_by_parts(name: str, depth: float) -> None:
 def test_a_state_space_looks_back_and_attends_to_nothing() -> None:
     """It answers, though it keeps no cache, and a token costs the same at any length."""
     attention = Attention.of(
-        _model("mamba-2.8b"), Precisions(), BOARD, Parallelism(), ServingSettings()
+        _model("mamba-2.8b"), Precisions(), BOARD, Parallelism(), ServingModelSettings()
     )
 
     assert attention.is_causal
@@ -111,7 +109,7 @@ def test_attention_of_a_hybrid_is_that_of_its_few_layers() -> None:
     model = _model("Jamba-v0.1")
     everywhere = replace(model, cached_layers=None, layer_kinds=(), state_elements=0.0)
     few, all_layers = (
-        Attention.of(each, Precisions(), BOARD, Parallelism(), ServingSettings())
+        Attention.of(each, Precisions(), BOARD, Parallelism(), ServingModelSettings())
         for each in (model, everywhere)
     )
 
@@ -271,7 +269,7 @@ def test_a_longer_request_never_takes_less(name: str, one: int, other: int, tens
     shorter, longer = sorted((one, other))
     layout = Parallelism(tensor=tensor)
     cache = kv_cache(_model(name), NumberFormat.BF16, layout)
-    forward = ForwardPass.of(_model(name), Precisions(), BOARD, layout, ServingSettings())
+    forward = ForwardPass.of(_model(name), Precisions(), BOARD, layout, ServingModelSettings())
     seconds = [forward.decode(4, length).seconds for length in (shorter, longer)]
 
     assert 0 < cache.request_bytes(shorter) <= cache.request_bytes(longer)

@@ -6,14 +6,13 @@ import pytest
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.best_concurrency import best_concurrency
+from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import ConvolutionalNetwork, Transformer
 from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.pass_cost import Bound
-from rightsizer.sizing.requirement import Load, Parallelism, Precisions, Requirement
-from rightsizer.sizing.serving import Server, serve
+from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
+from rightsizer.sizing.roofline import Bound
+from rightsizer.sizing.serving import Server, best_concurrency, serve
 from rightsizer.sizing.serving_memory import serving_memory
 
 BOARDS = built_in().boards
@@ -40,7 +39,7 @@ def asked(
     model: Transformer, weights: NumberFormat = NumberFormat.BF16, **load: float
 ) -> Requirement:
     """A requirement of a model in a format."""
-    return Requirement(model, precision=Precisions(weights), load=Load(**load))
+    return Requirement(model, precision=Precisions(weights), load=RequestLoad(**load))
 
 
 def test_one_request_reads_the_weights_for_each_token() -> None:
@@ -57,7 +56,7 @@ def test_a_measured_server_is_met() -> None:
     requirement = Requirement(
         LLAMA_70B,
         precision=Precisions(NumberFormat.FP8, NumberFormat.BF16),
-        load=Load(1024, 1024),
+        load=RequestLoad(1024, 1024),
     )
     served = serve(requirement, H100, Parallelism(tensor=4), 16)
 

@@ -5,26 +5,30 @@ from typing import Final
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.sizing.candidates import Candidate
-from rightsizer.sizing.cost_settings import CostSettings
-from rightsizer.sizing.memory_settings import MemorySettings
+from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.planner import Planner
 from rightsizer.sizing.place import find_place
-from rightsizer.sizing.planner import Planner
-from rightsizer.sizing.requirement import Growth, Load, Requirement, Task, Training
-from rightsizer.sizing.serving_settings import ServingSettings
-from rightsizer.sizing.settings import SizingSettings
-from rightsizer.sizing.training_settings import TrainingSettings
+from rightsizer.sizing.requirement import LoadGrowth, ModelTask, RequestLoad, Requirement, Training
+from rightsizer.sizing.settings import (
+    CostSettings,
+    MemorySettings,
+    ServingModelSettings,
+    SizingSettings,
+    TrainingSettings,
+)
 from sizing_models import published
 
 USUAL: Final = SizingSettings()
 H100: Final = "H100-SXM5-80GB"
-SERVING: Final = Requirement(published("Llama-3.1-8B"), load=Load(concurrency=16), gpus=(H100,))
+SERVING: Final = Requirement(
+    published("Llama-3.1-8B"), load=RequestLoad(concurrency=16), gpus=(H100,)
+)
 TRAINING: Final = Requirement(
-    published("Llama-3.1-8B"), Task.FINETUNE_LORA, training=Training(tokens=1e9), gpus=(H100,)
+    published("Llama-3.1-8B"), ModelTask.FINETUNE_LORA, training=Training(tokens=1e9), gpus=(H100,)
 )
 
 
-def best(requirement: Requirement, settings: SizingSettings = USUAL) -> Candidate:
+def best(requirement: Requirement, settings: SizingSettings = USUAL) -> PlanCandidate:
     """The first in rank."""
     return Planner(built_in(), built_in_prices(), settings).plan(requirement).candidates[0]
 
@@ -41,7 +45,7 @@ def test_memory_settings_reach_memory_and_room() -> None:
 
 def test_serving_settings_reach_latencies() -> None:
     """A slower engine has more time between tokens."""
-    own = ServingSettings(layer_seconds=1e-3)
+    own = ServingModelSettings(layer_seconds=1e-3)
     found, usual = best(SERVING, replace(USUAL, serving=own)), best(SERVING)
 
     assert found.rate.tpot_ms is not None
@@ -71,7 +75,7 @@ def test_cost_settings_reach_the_bill() -> None:
 
 def test_plan_settings_say_how_many_kinds_are_followed_through_growth() -> None:
     """One is enough for who wants no change."""
-    requirement = replace(SERVING, gpus=("L40S", H100), growth=Growth(0.1, 2))
+    requirement = replace(SERVING, gpus=("L40S", H100), growth=LoadGrowth(0.1, 2))
     own = replace(USUAL, plan=replace(USUAL.plan, growth_candidates=1))
     plan = Planner(built_in(), built_in_prices(), own).plan(requirement)
 

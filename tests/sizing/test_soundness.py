@@ -2,18 +2,18 @@
 
 import pytest
 
-from rightsizer.domain.errors import RequirementError
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.requirement_checks import check_model, layout_fault
+from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
     Model,
-    Recommender,
+    RecommenderModel,
     Transformer,
     VisionTransformer,
 )
 from rightsizer.sizing.requirement import Parallelism
-from rightsizer.sizing.shape import TransformerDescription, complete
-from rightsizer.sizing.soundness import check_model, layout_fault
 from sizing_models import published
 
 
@@ -24,7 +24,7 @@ from sizing_models import published
         VisionTransformer(12, 768, 12),
         ConvolutionalNetwork(2.5e7, 8.2e9),
         Diffusion(2.6e9),
-        Recommender(2e8, 128, 2.5e6),
+        RecommenderModel(2e8, 128, 2.5e6),
     ],
     ids=lambda model: type(model).__name__,
 )
@@ -44,7 +44,7 @@ def test_a_model_that_can_be_is_accepted(model: Model) -> None:
         (ConvolutionalNetwork(0, 8.2e9), r"model\.parameters: 0 is not above 0"),
         (Diffusion(2.6e9, steps=0), r"model\.steps: 0 is not above 0"),
         (Diffusion(2.6e9, text_encoder_parameters=-1), r"text_encoder_parameters: -1 is negative"),
-        (Recommender(0, 128, 2.5e6), r"model\.embedding_rows: 0 is not above 0"),
+        (RecommenderModel(0, 128, 2.5e6), r"model\.embedding_rows: 0 is not above 0"),
     ],
 )
 def test_one_that_cannot_is_refused(model: Model, message: str) -> None:
@@ -60,7 +60,7 @@ def test_one_that_cannot_is_refused(model: Model, message: str) -> None:
         (published("Llama-3.1-8B"), Parallelism(3), "32 heads do not divide by 3"),
         (Transformer(40, 5120, 40, 100352, kv_heads=10), Parallelism(4), "10 kv_heads do not"),
         (Transformer(40, 5120, 40, 100352, kv_heads=10), Parallelism(5), None),
-        (complete(TransformerDescription(parameters=13e9)), Parallelism(5), None),
+        (completed_shape(TransformerDescription(parameters=13e9)), Parallelism(5), None),
         (published("falcon-7b"), Parallelism(1), None),
         (Transformer(32, 4096, 32, 32000, kv_heads=1), Parallelism(8), None),
         (Transformer(2, 1280, 10, 100, kv_heads=4, kv_lora_rank=64), Parallelism(5), None),

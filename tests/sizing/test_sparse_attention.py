@@ -8,15 +8,15 @@ import pytest
 from published_families import MORE_PUBLISHED
 from published_multimodal import MULTIMODAL
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.attention import Attention
-from rightsizer.sizing.kv_cache import kv_cache
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.hugging_face import read_config
+from rightsizer.sizing.forward_pass import Attention
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.published.hugging_face import read_config
 from rightsizer.sizing.requirement import Parallelism, Precisions
-from rightsizer.sizing.serving_settings import ServingSettings
+from rightsizer.sizing.serving_memory import kv_cache
+from rightsizer.sizing.settings import ServingModelSettings
 
 V3_2 = MORE_PUBLISHED["DeepSeek-V3.2"].config
 GLM = MORE_PUBLISHED["GLM-5"].config
@@ -35,7 +35,7 @@ def read(config: dict[str, Any]) -> Transformer:
 def attention(model: Transformer) -> Attention:
     """On an H200."""
     board = built_in().get("H200-SXM-141GB")
-    return Attention.of(model, Precisions(), board, Parallelism(), ServingSettings())
+    return Attention.of(model, Precisions(), board, Parallelism(), ServingModelSettings())
 
 
 def test_an_indexer_is_read_with_its_parameters() -> None:

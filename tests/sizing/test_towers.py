@@ -10,18 +10,17 @@ import pytest
 from plan_answers import answer, refusal
 from published_multimodal import MULTIMODAL
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.errors import RequirementError
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.families.registry import FAMILIES
+from rightsizer.planner.models.families.special_layers import FAMILY_LAYERS
+from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.sizing.forward_pass import ForwardPass
-from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.models import Transformer, UnreadParameters
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.published.families.family_layers import FAMILY_LAYERS
-from rightsizer.sizing.published.families.model_families import FAMILIES
-from rightsizer.sizing.published.hugging_face import read_config
 from rightsizer.sizing.requirement import Parallelism, Precisions
-from rightsizer.sizing.serving_settings import ServingSettings
-from rightsizer.sizing.unread_parameters import UnreadParameters
-from rightsizer.sizing.weights import weight_bytes
+from rightsizer.sizing.serving_memory import weight_bytes
+from rightsizer.sizing.settings import ServingModelSettings
 
 GEMMA = MULTIMODAL["gemma-3-4b"].config
 TOWER = 419_816_304
@@ -109,7 +108,9 @@ def test_a_tower_takes_memory_and_no_time_of_a_token() -> None:
     blind = replace(model, unread=UnreadParameters())
     board = built_in().get("L4")
     seeing, reading = (
-        ForwardPass.of(each, Precisions(), board, Parallelism(), ServingSettings()).decode(1, 1000)
+        ForwardPass.of(each, Precisions(), board, Parallelism(), ServingModelSettings()).decode(
+            1, 1000
+        )
         for each in (model, blind)
     )
     halves = [

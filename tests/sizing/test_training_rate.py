@@ -10,18 +10,18 @@ from hypothesis import strategies as st
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.precision import Precision
-from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, Recommender, Transformer
+from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, RecommenderModel, Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.ratio import is_no_worse
 from rightsizer.sizing.requirement import (
+    ModelTask,
     Parallelism,
     Precisions,
     Recompute,
     Requirement,
-    Task,
     Training,
 )
-from rightsizer.sizing.training import TrainingRate, train
+from rightsizer.sizing.training import TrainingRate, training_rate
 
 SMALL = Transformer(32, 4096, 32, 50368, gated_ffn=False, tied_embeddings=True)
 A100 = built_in().get("A100-SXM4-80GB")
@@ -33,13 +33,13 @@ def rate(
     training: Training = SHARDED,
     layout: Parallelism = EIGHT,
     board: str = A100.key,
-    task: Task = Task.TRAINING,
+    task: ModelTask = ModelTask.TRAINING,
     model: Transformer = SMALL,
     **formats: NumberFormat,
 ) -> TrainingRate:
     """Of the small model, unless told otherwise."""
     requirement = Requirement(model, task, Precisions(**formats), training=training)
-    return train(requirement, built_in().get(board), layout)
+    return training_rate(requirement, built_in().get(board), layout)
 
 
 def test_a_published_run_is_met() -> None:
@@ -123,7 +123,7 @@ def test_adapters_train_faster_and_unpacking_costs() -> None:
     """Frozen weights have no gradient; 4-bit ones are unpacked first."""
     whole, adapted, unpacked = (
         rate(task=task).tokens_per_second.value
-        for task in (Task.TRAINING, Task.FINETUNE_LORA, Task.FINETUNE_QLORA)
+        for task in (ModelTask.TRAINING, ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA)
     )
     assert whole < adapted
     assert unpacked < adapted
@@ -134,7 +134,7 @@ def test_utilization_beside_frozen_weights_counts_what_is_computed() -> None:
     for board, tensor in itertools.product(("A30", "RTX5090", A100.key), (1, 2)):
         layout = Parallelism(tensor=tensor)
         whole = rate(Training(4), layout, board)
-        adapted = rate(Training(4), layout, board, Task.FINETUNE_LORA)
+        adapted = rate(Training(4), layout, board, ModelTask.FINETUNE_LORA)
         assert 0.8 < adapted.mfu_ratio / whole.mfu_ratio < 1.2
         assert adapted.mfu_ratio < 0.7
         ratio = adapted.tokens_per_second.value / whole.tokens_per_second.value
@@ -148,7 +148,7 @@ def test_unpacking_is_paid_once_a_micro_batch() -> None:
     def slower(training: Training) -> float:
         plain, unpacked = (
             rate(training, Parallelism(), A100.key, task, model).tokens_per_second.value
-            for task in (Task.FINETUNE_LORA, Task.FINETUNE_QLORA)
+            for task in (ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA)
         )
         return plain / unpacked
 
@@ -177,15 +177,15 @@ def test_a_window_spares_attention() -> None:
     [
         ConvolutionalNetwork(25.6e6, 8.2e9),
         Diffusion(2.6e9, forward_flops=6e12),
-        Recommender(1e8, 128, 1e7),
+        RecommenderModel(1e8, 128, 1e7),
     ],
 )
-def test_other_models_train_too(model: ConvolutionalNetwork | Diffusion | Recommender) -> None:
+def test_other_models_train_too(model: ConvolutionalNetwork | Diffusion | RecommenderModel) -> None:
     """Images and samples each second, more of them on a faster board and on more GPUs."""
-    requirement = Requirement(model, Task.TRAINING, training=Training(micro_batch=8192))
+    requirement = Requirement(model, ModelTask.TRAINING, training=Training(micro_batch=8192))
     h100 = built_in().get("H100-SXM5-80GB")
-    slow, fast = (train(requirement, board, Parallelism()) for board in (A100, h100))
+    slow, fast = (training_rate(requirement, board, Parallelism()) for board in (A100, h100))
     assert 0.0 < slow.tokens_per_second.low < slow.tokens_per_second.value
     assert fast.tokens_per_second.value > slow.tokens_per_second.value
-    eight = train(requirement, A100, EIGHT)
+    eight = training_rate(requirement, A100, EIGHT)
     assert eight.tokens_per_second.value > 2 * slow.tokens_per_second.value

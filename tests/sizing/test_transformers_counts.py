@@ -5,11 +5,11 @@ from typing import Any
 import pytest
 
 from published_models import PUBLISHED
-from rightsizer.sizing.kv_cache import kv_cache
+from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.published.hugging_face import read_config
+from rightsizer.sizing.serving_memory import kv_cache
 from transformers_counts import COUNTED
 
 CACHED = sorted(name for name, known in COUNTED.items() if known.cached_bytes is not None)

@@ -6,7 +6,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
-    Recommender,
+    RecommenderModel,
     Transformer,
     VisionTransformer,
 )
@@ -21,7 +21,7 @@ MODELS = [
     VisionTransformer(12, 768, 12),
     Diffusion(2.6e9, forward_flops=6e12, steps=20),
     Diffusion(8e9),
-    Recommender(1e8, 128, 1e7),
+    RecommenderModel(1e8, 128, 1e7),
 ]
 
 
@@ -75,8 +75,8 @@ def test_guidance_doubles_the_work() -> None:
 
 def test_tables_go_by_bandwidth() -> None:
     """Twice the rows to read, half the samples."""
-    few = served(Recommender(1e8, 128, 1e6, lookups=1000), concurrency=65536)
-    many = served(Recommender(1e8, 128, 1e6, lookups=2000), concurrency=65536)
+    few = served(RecommenderModel(1e8, 128, 1e6, lookups=1000), concurrency=65536)
+    many = served(RecommenderModel(1e8, 128, 1e6, lookups=2000), concurrency=65536)
     ratio = few.samples_per_second.value / many.samples_per_second.value
     assert ratio == pytest.approx(2.0, rel=0.1)
 

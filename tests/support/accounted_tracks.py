@@ -7,37 +7,36 @@ from array import array
 from collections.abc import Iterator
 from itertools import chain
 
-from rightsizer.accounting.accounts import Accounts
-from rightsizer.domain.block import Measure
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
-from rightsizer.domain.units import Nanoseconds, seconds
-from rightsizer.domain.window import Window
-from rightsizer.fleet.kept.column import Column, Kind
-from rightsizer.fleet.kept.grid import Grid
-from rightsizer.fleet.kept.track import Track
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn, SubjectDay
+from rightsizer.fleet.cache.grid import Grid
+from rightsizer.model.block import Measure
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.window import Window
 
 __all__ = ["track_of"]
 
 _COLUMNS = tuple(
     chain(
-        map(Column.state, State),
-        (Column.condition(each) for each in Condition),
-        (Column.tier(each) for each in Tier),
-        (Column.saturated(each) for each in Resource),
-        (Column.pressed(each) for each in Resource),
-        (Column.waste(each) for each in Cause),
-        (Column(Kind.WASTE_JOULES, each) for each in Cause),
-        (Column(Kind.USED, each) for each in ("seconds", "joules")),
-        (Column(Kind.ENERGY, "joules"),),
+        map(DayColumn.state, State),
+        (DayColumn.condition(each) for each in Condition),
+        (DayColumn.tier(each) for each in Tier),
+        (DayColumn.saturated(each) for each in Resource),
+        (DayColumn.pressed(each) for each in Resource),
+        (DayColumn.waste(each) for each in Cause),
+        (DayColumn(ColumnKind.WASTE_JOULES, each) for each in Cause),
+        (DayColumn(ColumnKind.USED, each) for each in ("seconds", "joules")),
+        (DayColumn(ColumnKind.ENERGY, "joules"),),
     )
 )
 
 
-def track_of(accounts: Accounts, uuid: str, grid: Grid, now: Nanoseconds) -> Track:
+def track_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) -> SubjectDay:
     """A day of a device, up to now."""
     columns = {column: array("f") for column in _COLUMNS}
-    measures = [*map(Column.mean, Measure), *map(Column.peak, Measure)]
+    measures = [*map(DayColumn.mean, Measure), *map(DayColumn.peak, Measure)]
     columns |= {column: array("f") for column in measures}
     for start in range(grid.start, grid.end, grid.step):
         if start + grid.step > now:
@@ -51,22 +50,22 @@ def track_of(accounts: Accounts, uuid: str, grid: Grid, now: Nanoseconds) -> Tra
             blocks = window.blocks.of(measure)
             known = sum(block.known_seconds for block in blocks)
             mean = sum(block.mean * block.known_seconds for block in blocks) / known if known else 0
-            columns[Column.mean(measure)].append(mean if known else math.nan)
+            columns[DayColumn.mean(measure)].append(mean if known else math.nan)
             peak = max((block.peak for block in blocks), default=math.nan)
-            columns[Column.peak(measure)].append(peak)
+            columns[DayColumn.peak(measure)].append(peak)
     demands = dict(_exported(accounts.window(uuid, grid.start, min(now, grid.end))))
-    return Track(uuid, grid, columns, demands)
+    return SubjectDay(uuid, grid, columns, demands)
 
 
-def _value(window: Window, column: Column) -> float:
+def _value(window: Window, column: DayColumn) -> float:
     times = {
-        Kind.STATE: window.states,
-        Kind.CONDITION: window.conditions,
-        Kind.TIER: window.tiers,
-        Kind.SATURATED: window.saturated,
-        Kind.PRESSED: window.pressed,
+        ColumnKind.STATE: window.states,
+        ColumnKind.CONDITION: window.conditions,
+        ColumnKind.TIER: window.tiers,
+        ColumnKind.SATURATED: window.saturated,
+        ColumnKind.PRESSED: window.pressed,
     }
-    amounts = {Kind.WASTE: window.waste_seconds, Kind.WASTE_JOULES: window.waste_joules}
+    amounts = {ColumnKind.WASTE: window.waste_seconds, ColumnKind.WASTE_JOULES: window.waste_joules}
     if column.kind in times:
         found = {str(name): time for name, time in times[column.kind].items()}  # type: ignore[attr-defined]
         return seconds(found.get(column.name, 0))
@@ -74,7 +73,7 @@ def _value(window: Window, column: Column) -> float:
         return {str(name): each for name, each in amounts[column.kind].items()}.get(
             column.name, 0.0
         )
-    if column.kind is Kind.ENERGY:
+    if column.kind is ColumnKind.ENERGY:
         return window.energy_joules
     return window.used_seconds if column.name == "seconds" else window.used_joules
 

@@ -5,7 +5,7 @@ import time
 
 from action_node import ActionNode, action
 from readings import workload
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.storage import Storage
 
 
 def main(path: str) -> None:

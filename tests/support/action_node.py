@@ -11,38 +11,36 @@ from agent_process import eventually
 from capture_node import SetClock
 from cases import finding
 from readings import EPOCH, HELD, gpu, snapshot, workload
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.advice.action_settings import ActingLimits, ActionMode
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.finding import Reason
-from rightsizer.domain.report import AgentReport
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.workload import Holding, Workload
-from rightsizer.publish.web.message import Peer
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.actions.audit import AuditLog
-from rightsizer.runtime.actions.book import (
-    ActionBook,
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.actions.audit_log import AuditFile, AuditLog
+from rightsizer.actions.controller import ActionController, ActionRunner
+from rightsizer.actions.order import ActionContext
+from rightsizer.actions.repository import (
     ActionOutcome,
     ActionRecord,
-    MemoryActionBook,
+    ActionRepository,
+    InMemoryActionRepository,
 )
-from rightsizer.runtime.actions.desk import ActionDesk, Performer
-from rightsizer.runtime.actions.journal import Journal
-from rightsizer.runtime.actions.performer import ThreadPerformer
-from rightsizer.runtime.actions.settings import ActingSettings, ActionSettings
-from rightsizer.runtime.actions.witness import ActionWitness
+from rightsizer.actions.runner import ThreadedActionRunner
+from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings, ActionsSettings
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import Reason
+from rightsizer.model.report import AgentReport
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Holding, Workload
+from rightsizer.web.message import SocketPeer
 
 __all__ = ["FREE", "LLAMA", "ROOT", "ActionNode", "KeptBook", "action", "action_node", "noting"]
 
 LLAMA: Final = workload("llama")
-ROOT: Final = Peer(1, 0, 0)
-FREE: Final = ActingLimits(pause_seconds=0.0)
+ROOT: Final = SocketPeer(1, 0, 0)
+FREE: Final = ActionLimits(pause_seconds=0.0)
 _AGENT: Final = AgentReport("0", "test", EPOCH, 60.0)
 _NOTES: Final = "import sys; open(sys.argv[1], 'a').write(repr(sys.argv[2:]) + chr(10))"
 
 
-class KeptBook(MemoryActionBook):
+class KeptBook(InMemoryActionRepository):
     """A book that is said to outlast a kill."""
 
     is_kept = True
@@ -68,13 +66,13 @@ def action(**facts: Any) -> ActionSettings:
 class ActionNode:
     """The node: GPUs, one each for its holders."""
 
-    def __init__(self, book: ActionBook, holders: Sequence[Workload]) -> None:
-        self.clock, self.accountant = SetClock(), Accountant(AccountingSettings(), ())
+    def __init__(self, book: ActionRepository, holders: Sequence[Workload]) -> None:
+        self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings(), ())
         self.clock.pass_seconds(1000.0)
         self.book, self.holders = book, holders
         self.advice: list[Advice] = []
         self.claims: dict[str, Nanoseconds] = {}
-        self.desks: list[ActionDesk] = []
+        self.desks: list[ActionController] = []
         self.hold()
 
     def hold(self) -> None:
@@ -113,7 +111,7 @@ class ActionNode:
         actor: str = "ana",
         why: str = "",
         *,
-        peer: Peer | None = ROOT,
+        peer: SocketPeer | None = ROOT,
         identity: str | None = None,
     ) -> None:
         """Let somebody do something with advice, or something become of it."""
@@ -135,20 +133,20 @@ class ActionNode:
     def desk(
         self,
         *actions: ActionSettings,
-        limits: ActingLimits = FREE,
+        limits: ActionLimits = FREE,
         boot: str = "boot",
         journal: Path | None = None,
-        performer: Performer | None = None,
+        performer: ActionRunner | None = None,
         approvers: tuple[str, ...] = (),
-    ) -> ActionDesk:
+    ) -> ActionController:
         """A desk as an agent makes it when it starts."""
-        witness = ActionWitness(
+        witness = ActionContext(
             self.accountant.latest, lambda: self.advice, lambda: self.claims, self._claim
         )
-        self.audit = AuditLog(self.book, Journal(journal), self.clock, boot)
-        acting = ActingSettings(approvers=approvers, limits=limits)
-        performer = performer or ThreadPerformer()
-        desk = ActionDesk(actions, acting, witness, performer, self.audit, clock=self.clock)
+        self.audit = AuditLog(self.book, AuditFile(journal), self.clock, boot)
+        acting = ActionsSettings(approvers=approvers, limits=limits)
+        performer = performer or ThreadedActionRunner()
+        desk = ActionController(actions, acting, witness, performer, self.audit, clock=self.clock)
         desk.start()
         self.desks.append(desk)
         return desk
@@ -166,7 +164,7 @@ class ActionNode:
         """What became of each."""
         return [each.outcome for each in self.records]
 
-    def look(self, desk: ActionDesk, passed_seconds: float = 60.0) -> None:
+    def look(self, desk: ActionController, passed_seconds: float = 60.0) -> None:
         """Let a desk look once, a while later, and what it does come to its end."""
         self.clock.pass_seconds(passed_seconds)
         self.hold()
@@ -175,7 +173,7 @@ class ActionNode:
 
 
 @contextmanager
-def action_node(book: ActionBook | None = None, holders: int = 1) -> Iterator[ActionNode]:
+def action_node(book: ActionRepository | None = None, holders: int = 1) -> Iterator[ActionNode]:
     """The node, whose desks are stopped in the end."""
     names = ["llama", *(f"job-{number}" for number in range(1, holders))]
     node = ActionNode(book or KeptBook(), [workload(each) for each in names])

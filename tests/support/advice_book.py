@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from advice_events import NOW, event
-from rightsizer.domain.advice import Advice, AdviceEventKind, AdviceState
+from rightsizer.model.advice import Advice, AdviceEventKind, AdviceState
 
 __all__ = ["CLOSED", "OPEN", "Book"]
 

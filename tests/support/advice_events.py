@@ -1,8 +1,8 @@
 """Events of advice for tests of what tells of them."""
 
-from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.domain.finding import Action, Finding, FindingKind, Reason, Risk, Savings
-from rightsizer.domain.units import Nanoseconds
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
+from rightsizer.model.units import Nanoseconds
 
 SECOND = 1_000_000_000
 NOW = 1_790_000_000 * SECOND

@@ -6,10 +6,10 @@ Its arguments: a history, Grafana's address, a file with its token.
 import sys
 from pathlib import Path
 
-from rightsizer.edge.http import HttpSettings
-from rightsizer.publish.grafana.annotations import grafana_annotations
-from rightsizer.publish.grafana.settings import GrafanaSettings
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.storage import Storage
+from rightsizer.io.http import HttpSettings
+from rightsizer.notify.grafana.service import grafana_annotations
+from rightsizer.notify.grafana.settings import GrafanaSettings
 
 
 def main(history: Path, url: str, token_file: str) -> int:

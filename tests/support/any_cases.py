@@ -9,15 +9,15 @@ from hypothesis import strategies as st
 from block_cases import BLOCKS_A_DAY, Course, case_of
 from cases import NOW, histogram, window
 from readings import GIBIBYTE, HOUR, gpu
-from rightsizer.domain.block import Measure
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.finding import Case
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import IDLE_STATES, Cause, Condition, Resource, State, Tier
-from rightsizer.domain.topology import Bridge, Placement
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
-from rightsizer.domain.xid import XidLog
+from rightsizer.model.block import Measure
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.finding import Case
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import IDLE_STATES, Cause, Condition, Resource, State, Tier
+from rightsizer.model.topology import Bridge, Placement
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.xid import XidLog
 from standing_cases import around, joined
 
 __all__ = ["Load", "cases", "hazier", "loads", "reordered", "turned"]

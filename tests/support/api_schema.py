@@ -4,7 +4,7 @@ import math
 from collections.abc import Iterator, Mapping
 from typing import Any, Final
 
-from rightsizer.publish.web.openapi import openapi_document
+from rightsizer.web.api import openapi_document
 
 __all__ = ["UNDERSTOOD", "all_schemas", "faults", "json_schema_of", "resolved"]
 

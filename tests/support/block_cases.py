@@ -5,18 +5,18 @@ from dataclasses import replace
 from typing import Final
 
 from cases import NOW, case, window
-from rightsizer.accounting.block_ring import RememberedBlocks
-from rightsizer.accounting.past import PastSettings, RememberedLoad, RememberedPast
-from rightsizer.accounting.recollection import Recollection
-from rightsizer.accounting.ring import ClosedWindows
-from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import Case
-from rightsizer.domain.node import Node
-from rightsizer.domain.state import State
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Workload
+from rightsizer.accounting.accounts_snapshot import CaseHistory, LoadHistory
+from rightsizer.accounting.rings import ClosedWindows, StoredBlocks
+from rightsizer.accounting.settings import LoadPatternSettings
+from rightsizer.accounting.window_query import WindowQuery
+from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case
+from rightsizer.model.node import Node
+from rightsizer.model.state import State
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Workload
 
 BLOCKS_A_DAY: Final = 288
 Course = Callable[[int], Mapping[Measure, float] | None]
@@ -80,10 +80,10 @@ def case_of(  # noqa: PLR0913 - one for each thing that a test may vary.
     return replace(found, past=past_of(found.key, summed(blocks)), node=node)
 
 
-def past_of(key: str, blocks: Blocks) -> RememberedPast:
+def past_of(key: str, blocks: Blocks) -> CaseHistory:
     """A past that remembers blocks and no windows."""
     empty = ClosedWindows((), ())
-    recollection = Recollection(
+    recollection = WindowQuery(
         uuid=f"workload:{key}",
         fine=empty,
         hours=empty,
@@ -92,9 +92,9 @@ def past_of(key: str, blocks: Blocks) -> RememberedPast:
         open_hour=None,
         open_day=None,
         fine_since=0,
-        remembered=RememberedBlocks((), blocks),
+        remembered=StoredBlocks((), blocks),
     )
-    return RememberedPast(RememberedLoad(recollection, 0, NOW, PastSettings()), 0, NOW)
+    return CaseHistory(LoadHistory(recollection, 0, NOW, LoadPatternSettings()), 0, NOW)
 
 
 def busy(mean: float, **others: float) -> dict[Measure, float]:

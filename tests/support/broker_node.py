@@ -10,15 +10,13 @@ from itertools import combinations
 from typing import Final
 
 from readings import GIBIBYTE
-from rightsizer.domain.device import Device
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.topology import GpuLink, LinkKind, Placement, Topology
-from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.lease import Client, Ticket
-from rightsizer.placement.lease_record import Sighting
-from rightsizer.placement.request import Request
-from rightsizer.placement.seat import Holder, Seat
-from rightsizer.placement.standing import Look
+from rightsizer.broker.lease import GpuRequest, LeaseObservation, LeaseOwner, Ticket
+from rightsizer.broker.scheduling_state import NodeObservation
+from rightsizer.broker.slot import LeaseSlot, SlotHolder
+from rightsizer.broker.state import BrokerState
+from rightsizer.model.device import Device
+from rightsizer.model.state import Resource, State
+from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology
 
 __all__ = ["TOTAL_BYTES", "Running", "World", "client", "hgx", "pcie_box", "ticket"]
 
@@ -42,15 +40,15 @@ def pcie_box(count: int = 8) -> Topology:
     return _machine(count, way)
 
 
-def client(user: str = "ada", pid: int = 1) -> Client:
+def client(user: str = "ada", pid: int = 1) -> LeaseOwner:
     """A process of a user."""
-    return Client(1000 + sum(user.encode()), user, pid, pid)
+    return LeaseOwner(1000 + sum(user.encode()), user, pid, pid)
 
 
 def ticket(name: str, gpus: int = 1, user: str = "ada", **facts: object) -> Ticket:
     """What somebody asks for; memory in GiB."""
     memory = facts.pop("memory", None)
-    request = Request(
+    request = GpuRequest(
         gpus=gpus,
         memory_bytes=None if memory is None else float(str(memory)) * GIBIBYTE,
         may_share=bool(facts.pop("may_share", False)),
@@ -85,12 +83,12 @@ class World:
         """All GPUs."""
         return tuple(self.topology.placements)
 
-    def look(self) -> Look:
+    def look(self) -> NodeObservation:
         """What the agent sees."""
         seats = (self._seat(index, uuid) for index, uuid in enumerate(self.uuids))
-        return Look(tuple(seats), self.topology)
+        return NodeObservation(tuple(seats), self.topology)
 
-    def sightings(self, state: BrokerState) -> Mapping[str, Sighting]:
+    def sightings(self, state: BrokerState) -> Mapping[str, LeaseObservation]:
         """What the agent sees of each lease that it knows of."""
         return {record.id: self._sighting(record.id) for record in state.leases}
 
@@ -98,24 +96,24 @@ class World:
         """What nobody has a lease for, the driver's own part included."""
         return _DRIVER_BYTES + sum(each.memory_bytes for each in _on(uuid, self.outsiders.values()))
 
-    def _sighting(self, name: str) -> Sighting:
+    def _sighting(self, name: str) -> LeaseObservation:
         job = self.running.get(name)
         if job is None:
-            return Sighting(is_alive=False, is_active=False)
+            return LeaseObservation(is_alive=False, is_active=False)
         memory = dict.fromkeys(job.uuids, job.memory_bytes)
-        return Sighting(is_alive=True, is_active=job.is_active, memory_bytes=memory)
+        return LeaseObservation(is_alive=True, is_active=job.is_active, memory_bytes=memory)
 
-    def _seat(self, index: int, uuid: str) -> Seat:
+    def _seat(self, index: int, uuid: str) -> LeaseSlot:
         own, others = _on(uuid, self.running.values()), _on(uuid, self.outsiders.values())
         there = [*own, *others]
         demand = sum(each.demand for each in there)
         state = State.PRODUCTIVE if any(each.is_active for each in there) else State.IDLE_HELD
-        return Seat(
+        return LeaseSlot(
             device=Device(uuid, index, memory_total_bytes=TOTAL_BYTES),
             placement=self.topology.placements[uuid],
             state=state if there else State.IDLE_EMPTY,
             trouble="fell off the bus" if uuid in self.broken else None,
-            holders=tuple(Holder(f"process {at}", True, (at,)) for at, _ in enumerate(others)),
+            holders=tuple(SlotHolder(f"process {at}", True, (at,)) for at, _ in enumerate(others)),
             memory_used_bytes=_DRIVER_BYTES + sum(each.memory_bytes for each in there),
             demand={Resource.COMPUTE: demand, Resource.MEMORY_BANDWIDTH: demand} if there else {},
         )

@@ -5,15 +5,15 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from readings import EPOCH
-from rightsizer.runtime.capture.book import CaptureBook, CaptureRecord
-from rightsizer.runtime.capture.called import CaptureOutcome
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.storage import Storage
+from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
+from rightsizer.profiler.capture.request import CaptureOutcome
 
 __all__ = ["book_at", "record"]
 
 
 @contextmanager
-def book_at(path: Path) -> Iterator[CaptureBook]:
+def book_at(path: Path) -> Iterator[CaptureRepository]:
     """A book in the history at a path, as long as an agent runs."""
     storage = Storage(str(path))
     try:

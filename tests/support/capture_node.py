@@ -10,25 +10,28 @@ from typing import Any, Final
 from agent_process import eventually
 from cases import judgement
 from readings import EPOCH, TRAINING, gpu, snapshot, workload
-from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.judgement import Judgement
-from rightsizer.domain.advice import Advice
-from rightsizer.domain.finding import FindingKind, Reason
-from rightsizer.domain.profile import Profile
-from rightsizer.domain.reading import Process
-from rightsizer.domain.report import AgentReport
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.domain.workload import Holding
-from rightsizer.edge.clock import FastClock
-from rightsizer.profiles.reader import ReadLimits
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.capture.book import CaptureBook, CaptureRecord, MemoryCaptureBook
-from rightsizer.runtime.capture.called import CaptureOutcome
-from rightsizer.runtime.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
-from rightsizer.runtime.capture.state import CaptureState
-from rightsizer.runtime.capture.station import Station
-from rightsizer.runtime.capture.witness import Witness
-from rightsizer.telemetry.controls import Controls, Held, Release
+from rightsizer.io.clock import FastClock
+from rightsizer.model.advice import Advice
+from rightsizer.model.finding import FindingKind, Reason
+from rightsizer.model.profile import Profile
+from rightsizer.model.reading import Process
+from rightsizer.model.report import AgentReport
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.workload import Holding
+from rightsizer.profiler.capture.encoder import CaptureState
+from rightsizer.profiler.capture.repository import (
+    CaptureRecord,
+    CaptureRepository,
+    InMemoryCaptureRepository,
+)
+from rightsizer.profiler.capture.request import CaptureContext, CaptureOutcome
+from rightsizer.profiler.capture.service import CaptureService
+from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
 
 __all__ = ["LLAMA", "CaptureNode", "KeptBook", "capture_node", "host_bound", "recorder"]
 
@@ -69,7 +72,7 @@ class SetClock(FastClock):
         self._now += nanoseconds(passed)
 
 
-class KeptBook(MemoryCaptureBook):
+class KeptBook(InMemoryCaptureRepository):
     """A book that is said to outlast a kill."""
 
     is_kept = True
@@ -78,9 +81,9 @@ class KeptBook(MemoryCaptureBook):
 class CaptureNode:
     """The node, its station, and what it made of profiles."""
 
-    def __init__(self, folder: Path, book: CaptureBook, settings: CaptureSettings) -> None:
-        self.clock, self.accountant = SetClock(), Accountant(AccountingSettings(), ())
-        self.controls = Controls(self.clock)
+    def __init__(self, folder: Path, book: CaptureRepository, settings: CaptureSettings) -> None:
+        self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings(), ())
+        self.controls = ReleaseController(self.clock)
         self.judgements: Sequence[Judgement] = (host_bound(),)
         self.advice: Sequence[Advice] = ()
         self.holders: tuple[Holding, ...] = (Holding(LLAMA, 1.0),)
@@ -91,12 +94,12 @@ class CaptureNode:
         self.folder, self.book = folder, book
         self.station = self.new_station(settings)
 
-    def new_station(self, settings: CaptureSettings) -> Station:
+    def new_station(self, settings: CaptureSettings) -> CaptureService:
         """A station as an agent makes it when it starts."""
-        station = Station(
+        station = CaptureService(
             DropFolderSettings(str(self.folder), read_timeout=30.0),
             settings,
-            Witness(self.accountant.latest, lambda: self.judgements, lambda: self.advice),
+            CaptureContext(self.accountant.latest, lambda: self.judgements, lambda: self.advice),
             self.book,
             self,
             limits=ReadLimits,
@@ -134,9 +137,9 @@ class CaptureNode:
         return found.why_not
 
     @property
-    def released(self) -> Release | None:
+    def released(self) -> ReleaseRequest | None:
         """The release of the counters that is in force."""
-        return self.controls.released(Held.COUNTERS)
+        return self.controls.released(ReleasableResource.COUNTERS)
 
     def run(self, name: str) -> None:
         """Let a job run once."""
@@ -178,7 +181,7 @@ class CaptureNode:
 
 @contextmanager
 def capture_node(
-    folder: Path, book: CaptureBook | None = None, **settings: Any
+    folder: Path, book: CaptureRepository | None = None, **settings: Any
 ) -> Iterator[CaptureNode]:
     """The node, with a folder where profiles land; by a command that records unless told else."""
     drop = folder / "drop"

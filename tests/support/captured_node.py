@@ -6,12 +6,12 @@ Its arguments are a configuration file, the speed, and the second of the day at 
 import sys
 from pathlib import Path
 
+from rightsizer.agent.service import serve
+from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load_file
-from rightsizer.domain.units import nanoseconds
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.service import serve
-from rightsizer.runtime.settings import Settings
-from rightsizer.telemetry.simulated.source import DEFAULT_START
+from rightsizer.io.clock import FastClock
+from rightsizer.model.units import nanoseconds
+from rightsizer.simulator.source import DEFAULT_START
 
 
 def main(config: str, speed: str, second: str) -> None:

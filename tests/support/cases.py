@@ -5,11 +5,12 @@ from dataclasses import replace
 from typing import Any, Final
 
 from readings import DAY, EPOCH, HOUR, gpu
-from rightsizer.accounting.provisioning import ProvisioningSettings, provision
-from rightsizer.advice.recommender import Judgement
-from rightsizer.advice.rules.rule import Conduct
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
+from rightsizer.accounting.provisioning import provision
+from rightsizer.accounting.settings import ProvisioningSettings
+from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.model.device import Device
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -19,11 +20,11 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.state import Resource, State, Tier
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Allocator, Workload
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Resource, State, Tier
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Allocator, Workload
 
 NOW: Final[Nanoseconds] = EPOCH + 30 * DAY
 
@@ -111,7 +112,7 @@ def judgement(
     return Judgement(
         finding=finding(**facts),
         key=key,
-        conduct=Conduct(close_after_seconds=close_after_seconds),
+        conduct=OpeningPolicy(close_after_seconds=close_after_seconds),
         may_open=may_open,
         still_holds=still_holds,
     )

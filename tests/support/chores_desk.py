@@ -8,18 +8,18 @@ from typing import Final
 import pytest
 
 from readings import EMPTY, EPOCH, HELD, MINUTE, gpu, snapshot, workload
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.advice.ledger import LedgerSettings
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.rules import RULES
-from rightsizer.domain.advice import Advice, AdviceEvent
-from rightsizer.domain.report import AgentReport
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.edge.clock import FastClock
-from rightsizer.publish.grafana.annotations import AnnotationReport
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.chores import Chores
-from rightsizer.runtime.storage import Storage
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.agent.node_jobs import NodeJobs
+from rightsizer.agent.storage import Storage
+from rightsizer.io.clock import FastClock
+from rightsizer.model.advice import Advice, AdviceEvent
+from rightsizer.model.report import AgentReport
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.notify.grafana.service import AnnotationReport
 
 AGENT: Final = AgentReport("0", "test", EPOCH, 60.0)
 NOTEBOOK: Final = workload("ana", WorkloadClass.NOTEBOOK)
@@ -53,10 +53,10 @@ class Desk:
 
     path: Path
     clock: FastClock
-    accountant: Accountant
+    accountant: AccountingService
     storage: Storage
     sink: Sink
-    chores: Chores
+    chores: NodeJobs
 
     def hold_idle(self, first_minute: int, last_minute: int) -> None:
         """Let a notebook hold a GPU and do nothing with it, minute by minute."""
@@ -89,9 +89,11 @@ class Desk:
         self.chores = chores(self.accountant, self.storage, self.sink, self.clock)
 
 
-def chores(accountant: Accountant, storage: Storage, sink: Sink | None, clock: FastClock) -> Chores:
+def chores(
+    accountant: AccountingService, storage: Storage, sink: Sink | None, clock: FastClock
+) -> NodeJobs:
     """Chores whose ledger is what the storage holds."""
-    return Chores(
+    return NodeJobs(
         accountant=accountant,
         storage=storage,
         ledger=storage.ledger(LedgerSettings()),
@@ -106,6 +108,10 @@ def chores(accountant: Accountant, storage: Storage, sink: Sink | None, clock: F
 def desk(tmp_path: Path) -> Iterator[Desk]:
     """Everything empty."""
     path, clock = tmp_path / "history.db", FastClock(EPOCH)
-    books, storage, sink = Accountant(AccountingSettings(), ()), Storage(str(path)), Sink(path)
+    books, storage, sink = (
+        AccountingService(AccountingSettings(), ()),
+        Storage(str(path)),
+        Sink(path),
+    )
     yield Desk(path, clock, books, storage, sink, chores(books, storage, sink, clock))
     storage.close()

@@ -5,8 +5,8 @@ import getpass
 from collections.abc import Iterator
 from typing import Final
 
-from rightsizer.cli.command import Command
 from rightsizer.cli.commands import all_commands
+from rightsizer.console.command import Command
 
 __all__ = ["cli_reference", "options_of", "parser_of"]
 

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
 
 __all__ = [
     "BOARDS",

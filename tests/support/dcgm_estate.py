@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_server import prometheus_server, scrape_config
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.fleet.kept.grid import DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 __all__ = [
     "BUSY",

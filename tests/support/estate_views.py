@@ -12,16 +12,22 @@ from rightsizer.advice.market import Market
 from rightsizer.catalogue.price import OnDemand, Price
 from rightsizer.catalogue.prices import Prices
 from rightsizer.catalogue.prices_file import built_in_prices
-from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import Finding
-from rightsizer.domain.state import Resource, State
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Allocator, Workload, WorkloadClass, WorkloadKind
-from rightsizer.fleet.estate import EstateDevice, Waiting
-from rightsizer.fleet.fleet_rule import EstateRule
-from rightsizer.fleet.rules import ESTATE_RULES
-from rightsizer.fleet.view import EstateView, Hours, PoolView, WorkloadView
+from rightsizer.fleet.model import (
+    FleetDevice,
+    FleetPool,
+    FleetView,
+    FleetWorkload,
+    HourlySeries,
+    WaitingWork,
+)
+from rightsizer.fleet.rules import FLEET_RULES
+from rightsizer.fleet.rules.rule import FleetRule
+from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Finding
+from rightsizer.model.state import Resource, State
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 
 DAYS: Final = 14
 H100: Final = "H100-SXM5-80GB"
@@ -74,9 +80,9 @@ def restless(low: int, high: int, seed: int = 1) -> Course:
     return lambda hour: values[hour]
 
 
-def hours(course: Course, days: float = DAYS) -> Hours:
+def hours(course: Course, days: float = DAYS) -> HourlySeries:
     """A figure by the hour."""
-    return Hours(EPOCH, [course(hour) for hour in range(round(24 * days))])
+    return HourlySeries(EPOCH, [course(hour) for hour in range(round(24 * days))])
 
 
 def pool(  # noqa: PLR0913 - one for each thing that a test may vary.
@@ -88,11 +94,11 @@ def pool(  # noqa: PLR0913 - one for each thing that a test may vary.
     board: str = H100,
     days: float = DAYS,
     free: Mapping[str, int] | None = None,
-) -> PoolView:
+) -> FleetPool:
     """A pool whose nodes are filled one after the other; or with so many free all the time."""
     names = [f"{name}-{node}" for node in range(nodes)]
     devices = tuple(
-        EstateDevice(device_of(node, at, board), node, name) for node in names for at in range(each)
+        FleetDevice(device_of(node, at, board), node, name) for node in names for at in range(each)
     )
     peak = hours(held, days)
 
@@ -108,7 +114,7 @@ def pool(  # noqa: PLR0913 - one for each thing that a test may vary.
         for at, node in enumerate(names)
     }
     now = {node: int(column.values[-1] or 0) for node, column in by_hour.items()}
-    return PoolView(
+    return FleetPool(
         name=name,
         board=board,
         devices=devices,
@@ -168,7 +174,7 @@ def work(  # noqa: PLR0913 - one for each thing that a test may vary.
     allocator: Allocator = Allocator.GROWING,
     kind: WorkloadKind = WorkloadKind.KUBERNETES,
     windows: Iterable[Window] | None = None,
-) -> WorkloadView:
+) -> FleetWorkload:
     """A workload on the GPUs of some nodes from a place on; compute and memory are of each GPU."""
     devices = [
         device_of(node, first + at, board) for node, count in nodes.items() for at in range(count)
@@ -186,7 +192,7 @@ def work(  # noqa: PLR0913 - one for each thing that a test may vary.
     most = max((of_each(hour) or 0.0 for hour in range(round(24 * days))), default=0.0)
     given = list(windows) if windows is not None else [used(most, memory)] * len(devices)
     found = case(given, owner, devices)
-    return WorkloadView(
+    return FleetWorkload(
         case=replace(found, past=past_of(found.key, summed([_blocks(of_each, days)] * 2))),
         pool=where,
         nodes=dict(nodes),
@@ -210,18 +216,18 @@ def _blocks(course: Course, days: float) -> Blocks:
 
 
 def view(
-    pools: Iterable[PoolView],
-    workloads: Iterable[WorkloadView] = (),
-    waiting: Iterable[Waiting] = (),
+    pools: Iterable[FleetPool],
+    workloads: Iterable[FleetWorkload] = (),
+    waiting: Iterable[WaitingWork] = (),
     days: float = DAYS,
-) -> EstateView:
+) -> FleetView:
     """What the rules of the estate judge."""
     end = EPOCH + round(days * DAY)
-    return EstateView(EPOCH, end, tuple(pools), tuple(workloads), tuple(waiting), 1.0)
+    return FleetView(EPOCH, end, tuple(pools), tuple(workloads), tuple(waiting), 1.0)
 
 
 def findings(
-    of: EstateView, rules: Iterable[EstateRule[Any]] = ESTATE_RULES
+    of: FleetView, rules: Iterable[FleetRule[Any]] = FLEET_RULES
 ) -> dict[tuple[str, str], Finding]:
     """Every verdict, by rule and key."""
     return {
@@ -232,13 +238,13 @@ def findings(
 
 
 def complaints(
-    of: EstateView, rules: Iterable[EstateRule[Any]] = ESTATE_RULES
+    of: FleetView, rules: Iterable[FleetRule[Any]] = FLEET_RULES
 ) -> dict[tuple[str, str], Finding]:
     """Those that ask for something."""
     return {at: each for at, each in findings(of, rules).items() if each.is_complaint}
 
 
-def beside(of: EstateView, more: EstateView) -> EstateView:
+def beside(of: FleetView, more: FleetView) -> FleetView:
     """Two estates as one."""
     return replace(
         of,
@@ -248,7 +254,7 @@ def beside(of: EstateView, more: EstateView) -> EstateView:
     )
 
 
-def healthy() -> EstateView:
+def healthy() -> FleetView:
     """Pools that are used for what they are: training, services, notebooks, and a busy mix."""
     train = pool("train", restless(30, 32), nodes=4)
     serve = pool("serve", steady(4.0), nodes=1, each=4, board=L4)

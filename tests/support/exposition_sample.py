@@ -6,8 +6,9 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 
-from rightsizer.domain.metric import METRICS, MetricFamily, MetricKind
-from rightsizer.domain.state import Cause, Condition, Resource, State
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_family import MetricFamily, MetricKind
+from rightsizer.model.state import Cause, Condition, Resource, State
 
 LABELS = {
     "uuid": ("GPU-0", "GPU-1"),

@@ -7,8 +7,14 @@ from cases import finding, judgement
 from estate_views import L4, MARKET, by_day, hours, pool, steady, used, view, work
 from readings import DAY, EPOCH, HOUR
 from rightsizer.advice.judgement import Judgement
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.finding import (
+from rightsizer.fleet.answer import FleetAnswer, team_uses
+from rightsizer.fleet.cases.evaluation import VerdictKind
+from rightsizer.fleet.model import NodeAdvice, WaitingWork
+from rightsizer.fleet.pools.placement import place_waiting
+from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.store import StoreUse
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import (
     Action,
     Finding,
     FindingKind,
@@ -18,15 +24,8 @@ from rightsizer.domain.finding import (
     Savings,
     Severity,
 )
-from rightsizer.domain.state import Cause, Tier
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.cases.judging import Tally
-from rightsizer.fleet.estate import NodeAdvice, Waiting
-from rightsizer.fleet.pools.brokerage import broker
-from rightsizer.fleet.prometheus.use import StoreUse
-from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.teams import team_uses
-from rightsizer.runtime.fleet.answer import FleetAnswer
+from rightsizer.model.state import Cause, Tier
+from rightsizer.model.workload import WorkloadClass
 
 __all__ = ["END", "SPARE", "fleet_answer", "sources"]
 
@@ -53,15 +52,15 @@ def fleet_answer(**facts: Any) -> FleetAnswer:
         "view": replace(_view(), coverage_ratio=0.987),
         "judgements": judgements,
         "tallies": {
-            Tally("idle_pool", FindingKind.IDLE, None): 1,
-            Tally("idle_pool", FindingKind.OPTIMIZED, None): 1,
-            Tally("gpu_count", FindingKind.UNKNOWN, Reason.INSUFFICIENT_DATA): 2,
-            Tally("power_cap", FindingKind.UNKNOWN, Reason.UNSUPPORTED_TELEMETRY): 1,
-            Tally("idle", FindingKind.OPTIMIZED, None): 3,
+            VerdictKind("idle_pool", FindingKind.IDLE, None): 1,
+            VerdictKind("idle_pool", FindingKind.OPTIMIZED, None): 1,
+            VerdictKind("gpu_count", FindingKind.UNKNOWN, Reason.INSUFFICIENT_DATA): 2,
+            VerdictKind("power_cap", FindingKind.UNKNOWN, Reason.UNSUPPORTED_TELEMETRY): 1,
+            VerdictKind("idle", FindingKind.OPTIMIZED, None): 3,
         },
         "node_advice": _NODE_ADVICE,
         "waiting": _WAITING,
-        "served": broker(replace(_view(), waiting=_WAITING), judgements),
+        "served": place_waiting(replace(_view(), waiting=_WAITING), judgements),
         "advice": _advice(judgements),
         "teams": team_uses(_view().workloads, MARKET),
         "use": StoreUse(285, 1, 2, 4000, 313_209, 9_751_756, 5.125, 1.5),
@@ -184,8 +183,8 @@ _NODE_ADVICE: Final = (
 
 
 _WAITING: Final = (
-    Waiting("pod/web/queue", "serve", 3.0, 4 * 3600.0),
-    Waiting("pod/ml/giant", "", 16.0, 600.0, 16.0, "ml"),
+    WaitingWork("pod/web/queue", "serve", 3.0, 4 * 3600.0),
+    WaitingWork("pod/ml/giant", "", 16.0, 600.0, 16.0, "ml"),
 )
 
 

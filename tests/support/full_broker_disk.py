@@ -14,8 +14,8 @@ import structlog
 
 from broker_node import World, hgx, ticket
 from lending_desk import LentDesk
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.runtime.broker.settings import BrokerSection
+from rightsizer.broker.settings import BrokerSection
+from rightsizer.model.errors import RightsizerError
 
 _ROOM = 64 * 1024
 

@@ -9,9 +9,9 @@ import sys
 from pathlib import Path
 
 from cases import window
-from rightsizer.domain.errors import HistoryError
-from rightsizer.domain.state import Resource, State
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.storage import Storage
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.state import Resource, State
 
 _ROOM = 24 * 1024
 _MORE_FAILURES = 2

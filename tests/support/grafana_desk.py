@@ -4,11 +4,11 @@ import threading
 
 from advice_events import NOW, SECOND
 from grafana_server import TOKEN
-from rightsizer.edge.clock import FastClock
-from rightsizer.edge.http import HttpClient, HttpSettings
-from rightsizer.publish.grafana.annotations import GrafanaAnnotations
-from rightsizer.publish.grafana.outbox import MemoryOutbox
-from rightsizer.publish.grafana.settings import GrafanaSettings
+from rightsizer.io.clock import FastClock
+from rightsizer.io.http import HttpClient, HttpSettings
+from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
+from rightsizer.notify.grafana.service import GrafanaAnnotations
+from rightsizer.notify.grafana.settings import GrafanaSettings
 
 __all__ = ["Desk"]
 
@@ -16,8 +16,10 @@ __all__ = ["Desk"]
 class Desk:
     """A sink, its outbox and its clock, and what it complained of."""
 
-    def __init__(self, url: str, outbox: MemoryOutbox | None = None, **settings: int) -> None:
-        self.outbox = outbox or MemoryOutbox()
+    def __init__(
+        self, url: str, outbox: MemoryAnnotationOutbox | None = None, **settings: int
+    ) -> None:
+        self.outbox = outbox or MemoryAnnotationOutbox()
         self.clock = FastClock(NOW)
         self.told: list[str] = []
         patience = HttpSettings(timeout_seconds=0.3)

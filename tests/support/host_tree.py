@@ -5,9 +5,10 @@ from collections.abc import Mapping
 from pathlib import Path
 from typing import Final
 
-from rightsizer.domain.units import nanoseconds
-from rightsizer.edge.clock import Clock, FastClock
-from rightsizer.telemetry.host import HostSettings, ProcHost
+from rightsizer.host.collector import ProcHostCollector
+from rightsizer.host.settings import HostSettings
+from rightsizer.io.clock import Clock, FastClock
+from rightsizer.model.units import nanoseconds
 
 __all__ = ["HostTree"]
 
@@ -24,9 +25,9 @@ class HostTree:
         self.networks = root / "networks"
         self.clock: Clock = FastClock(0)
 
-    def host(self, **settings: float) -> ProcHost:
+    def host(self, **settings: float) -> ProcHostCollector:
         """A host that reads this tree."""
-        return ProcHost(
+        return ProcHostCollector(
             self.procfs,
             self.cgroups,
             self.clock,

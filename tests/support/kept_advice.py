@@ -5,8 +5,8 @@ from typing import Any
 
 from cases import NOW, judgement
 from rightsizer.advice.ledger import Ledger
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.runtime.storage import Storage
+from rightsizer.agent.storage import Storage
+from rightsizer.model.units import Nanoseconds
 
 __all__ = ["keep_advice"]
 

@@ -12,28 +12,26 @@ from hypothesis import strategies as st
 
 from readings import DAY as A_DAY
 from readings import EPOCH, gpu
-from rightsizer.domain.block import Measure
-from rightsizer.domain.errors import StoreError, StoreLimitError
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.workload import Workload
-from rightsizer.fleet.estate import Day, Estate, EstateDevice, Held
-from rightsizer.fleet.kept.column import Column, Kind
-from rightsizer.fleet.kept.grid import COARSE_STEP, Grid
-from rightsizer.fleet.kept.track import Track
-from rightsizer.fleet.prometheus.use import StoreUse
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn, SubjectDay
+from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
+from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.store import Sampled, Store
+from rightsizer.fleet.store import MetricStore, SampledSeries, StoreUse
+from rightsizer.model.block import Measure
+from rightsizer.model.errors import StoreError, StoreLimitError
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.workload import Workload
 
 FIRST_DAY: Final = EPOCH // A_DAY
 STATES: Final = (State.IDLE_EMPTY, State.IDLE_HELD, State.PRODUCTIVE, State.HIDDEN_STALL)
 MEASURES: Final = (Measure.BUSY, Measure.COMPUTE, Measure.MEMORY, Measure.MEMORY_BYTES)
 
 
-def estate_device(number: int, pool: str = "h100", **facts: object) -> EstateDevice:
+def estate_device(number: int, pool: str = "h100", **facts: object) -> FleetDevice:
     """A GPU of a node of eight."""
-    return EstateDevice(gpu(number, **facts), node=f"node-{number // 8}", pool=pool)
+    return FleetDevice(gpu(number, **facts), node=f"node-{number // 8}", pool=pool)
 
 
 def track(  # noqa: PLR0913 - one for each thing that a test may vary.
@@ -45,7 +43,7 @@ def track(  # noqa: PLR0913 - one for each thing that a test may vary.
     known: Sequence[float] | None = None,
     busy: float = 0.5,
     memory: float = 0.4,
-) -> Track:
+) -> SubjectDay:
     """A day of one GPU in which every stretch is alike.
 
     Args:
@@ -60,18 +58,22 @@ def track(  # noqa: PLR0913 - one for each thing that a test may vary.
     grid = Grid(day, step)
     parts = [1.0] * grid.count if known is None else list(known)
     length = step / NANOSECONDS_PER_SECOND
-    columns = {Column.state(each): array("f", [0.0] * grid.count) for each in STATES}
-    columns[Column.state(state)] = array("f", [part * length for part in parts])
-    columns[Column.tier(Tier.PROFILING)] = array("f", [part * length for part in parts])
-    columns[Column(Kind.USED, "seconds")] = array("f", [part * length * busy for part in parts])
+    columns = {DayColumn.state(each): array("f", [0.0] * grid.count) for each in STATES}
+    columns[DayColumn.state(state)] = array("f", [part * length for part in parts])
+    columns[DayColumn.tier(Tier.PROFILING)] = array("f", [part * length for part in parts])
+    columns[DayColumn(ColumnKind.USED, "seconds")] = array(
+        "f", [part * length * busy for part in parts]
+    )
     wasted = array("f", [part * length * (1 - busy) for part in parts])
-    columns[Column.waste(Cause.HEADROOM)] = wasted
-    columns[Column(Kind.ENERGY, "joules")] = array("f", [part * length * 300.0 for part in parts])
+    columns[DayColumn.waste(Cause.HEADROOM)] = wasted
+    columns[DayColumn(ColumnKind.ENERGY, "joules")] = array(
+        "f", [part * length * 300.0 for part in parts]
+    )
     for measure, mean in zip(MEASURES, (busy, busy, memory, memory * 80 * 2**30), strict=True):
         peak = mean + 0.1 * (1 - busy) * mean
-        columns[Column.mean(measure)] = _known(parts, mean)
-        columns[Column.peak(measure)] = _known(parts, peak)
-    return Track(gpu(number).uuid, grid, columns)
+        columns[DayColumn.mean(measure)] = _known(parts, mean)
+        columns[DayColumn.peak(measure)] = _known(parts, peak)
+    return SubjectDay(gpu(number).uuid, grid, columns)
 
 
 def _known(parts: Sequence[float], value: float) -> array[float]:
@@ -79,37 +81,37 @@ def _known(parts: Sequence[float], value: float) -> array[float]:
 
 
 @st.composite
-def tracks(draw: st.DrawFn, number: int = 0, step: Nanoseconds = COARSE_STEP) -> Track:
+def tracks(draw: st.DrawFn, number: int = 0, step: Nanoseconds = COARSE_STEP) -> SubjectDay:
     """Any day of a GPU: any states that fit into their stretches, any measures, any gaps."""
     grid = Grid(FIRST_DAY + draw(st.integers(0, 3)), step)
     length = step / NANOSECONDS_PER_SECOND
     seed = draw(st.randoms(use_true_random=False))
     gaps = draw(st.sampled_from([0.0, 0.1, 0.9]))
     states = draw(st.lists(st.sampled_from(STATES), min_size=1, unique=True))
-    columns = {Column.state(each): array("f") for each in states}
-    others = [Column.condition(Condition.POWER_THROTTLED), Column.waste(Cause.IDLE)]
-    others += [Column.tier(Tier.POWER), Column(Kind.ENERGY, "joules")]
+    columns = {DayColumn.state(each): array("f") for each in states}
+    others = [DayColumn.condition(Condition.POWER_THROTTLED), DayColumn.waste(Cause.IDLE)]
+    others += [DayColumn.tier(Tier.POWER), DayColumn(ColumnKind.ENERGY, "joules")]
     measures = draw(st.lists(st.sampled_from(MEASURES), unique=True))
     columns |= {column: array("f") for column in others}
     for measure in measures:
-        columns |= {Column.mean(measure): array("f"), Column.peak(measure): array("f")}
+        columns |= {DayColumn.mean(measure): array("f"), DayColumn.peak(measure): array("f")}
     for _ in range(grid.count):
         is_gap = seed.random() < gaps
         cuts = sorted(seed.random() for _ in states)
         for state, low, high in zip(states, [0.0, *cuts], cuts, strict=False):
-            columns[Column.state(state)].append(math.nan if is_gap else (high - low) * length)
+            columns[DayColumn.state(state)].append(math.nan if is_gap else (high - low) * length)
         for column in others:
             columns[column].append(math.nan if is_gap else seed.random() * length)
         for measure in measures:
             mean = seed.random()
-            columns[Column.mean(measure)].append(math.nan if is_gap else mean)
+            columns[DayColumn.mean(measure)].append(math.nan if is_gap else mean)
             peak = mean + (1 - mean) * seed.random()
-            columns[Column.peak(measure)].append(math.nan if is_gap else peak)
+            columns[DayColumn.peak(measure)].append(math.nan if is_gap else peak)
     demands = {}
     if draw(st.booleans()):
         weights = {seed.randrange(101): seed.random() * 1e12 for _ in range(12)}
         demands = {Resource.COMPUTE: Histogram(weights)}
-    return Track(gpu(number).uuid, grid, columns, demands)
+    return SubjectDay(gpu(number).uuid, grid, columns, demands)
 
 
 @dataclass(frozen=True)
@@ -118,7 +120,7 @@ class NoStore:
 
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
-    ) -> Sequence[Sampled]:
+    ) -> Sequence[SampledSeries]:
         """Nothing."""
         del promql, start, end, step
         return ()
@@ -128,7 +130,7 @@ class NoStore:
         """It is never asked."""
         return StoreUse()
 
-    def instant(self, promql: str, time: Nanoseconds) -> Sequence[Sampled]:
+    def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
         """Nothing."""
         del promql, time
         return ()
@@ -148,21 +150,21 @@ class MadeUp:
     """Day and number of devices of each question."""
     name: str = "rightsizer"
 
-    def probe(self, store: Store, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
+    def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
         """All of it is there."""
         del store
         return SourceReport(self.name, oldest=now - lookback, tier=Tier.PROFILING)
 
     def estate(
-        self, store: Store, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
-    ) -> Estate:
+        self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
+    ) -> FleetInventory:
         """Nobody asks it here."""
         del store, report, now, lookback
-        return Estate()
+        return FleetInventory()
 
     def day(
-        self, store: Store, report: SourceReport, devices: Sequence[EstateDevice], grid: Grid
-    ) -> Day:
+        self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
+    ) -> FleetDay:
         """A day that is the same however often it is asked for."""
         del store, report
         self.asked.append((grid.day, len(devices)))
@@ -171,16 +173,16 @@ class MadeUp:
         if len(devices) > self.most:
             raise StoreLimitError("store 'made-up': too many series; ask for fewer")
         uuids = [each.device.uuid for each in devices]
-        return Day(
+        return FleetDay(
             {each.device.uuid: self._track(each, grid) for each in devices},
             {
-                uuid: (Held(self.holders[uuid], 0, grid.count - 1),)
+                uuid: (DeviceHolding(self.holders[uuid], 0, grid.count - 1),)
                 for uuid in uuids
                 if uuid in self.holders
             },
         )
 
-    def _track(self, device: EstateDevice, grid: Grid) -> Track:
+    def _track(self, device: FleetDevice, grid: Grid) -> SubjectDay:
         number, uuid = device.device.index, device.device.uuid
         state = self.states.get(uuid, State.PRODUCTIVE)
         busy = 0.0 if state in (State.IDLE_EMPTY, State.IDLE_HELD) else 0.3 + number % 7 / 10

@@ -19,10 +19,10 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent_process import eventually
-from rightsizer.domain.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.domain.window import Window
-from rightsizer.edge.database import Database
-from rightsizer.runtime.storage import MIGRATIONS, Storage
+from rightsizer.agent.storage import MIGRATIONS, Storage
+from rightsizer.io.database import Database
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.window import Window
 
 __all__ = ["FLUSH_SECONDS", "Killed", "kill_agents"]
 

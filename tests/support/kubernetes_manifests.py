@@ -11,7 +11,7 @@ from typing import Any, Final
 
 import pytest
 
-from rightsizer.edge.yaml import load_yaml_documents
+from rightsizer.io.yaml import load_yaml_documents
 
 __all__ = [
     "COMPONENTS",

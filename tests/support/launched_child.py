@@ -7,12 +7,12 @@ import os
 import signal
 import sys
 
-from rightsizer.runtime.broker.child import Child
+from rightsizer.broker.child_process import ChildProcess
 
 
 def main(command: list[str]) -> int:
     """The command's status, in lines and as this program's."""
-    child = Child(command, os.environ)
+    child = ChildProcess(command, os.environ)
     child.start(lambda: None)
     ended = child.wait(lambda status: print(f"left behind by {status}", flush=True))
     print(f"ended with {ended.status}, {'all' if ended.is_all else 'not all'} of it", flush=True)

@@ -6,24 +6,22 @@ from pathlib import Path
 from typing import Any
 
 from broker_node import World
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.placement.broker import Broker
-from rightsizer.placement.broker_state import BrokerState
-from rightsizer.placement.kin import Kin
-from rightsizer.placement.lease_record import Sighting
-from rightsizer.placement.settings import PlacementSettings
-from rightsizer.placement.standing import Look
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web.message import Peer, Request, Response
-from rightsizer.publish.web.page import Page
-from rightsizer.publish.web.routes import Site
-from rightsizer.publish.web.view import FitSettings
-from rightsizer.runtime.broker.desk import Desk, Moment
-from rightsizer.runtime.broker.process_table import ProcessTable
-from rightsizer.runtime.broker.routes import BrokerRoutes, Office
-from rightsizer.runtime.broker.settings import BrokerSection
-from rightsizer.runtime.broker.store import BrokerStore
+from rightsizer.broker.api import BrokerApi, BrokerApiContext
+from rightsizer.broker.broker import Broker
+from rightsizer.broker.lease import LeaseObservation, LeaseProcesses
+from rightsizer.broker.lease_manager import BrokerObservation, LeaseManager
+from rightsizer.broker.repository import BrokerRepository
+from rightsizer.broker.scheduling_state import NodeObservation
+from rightsizer.broker.settings import BrokerSection, GpuPlacementSettings
+from rightsizer.broker.state import BrokerState
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.host.process_table import ProcessTable
+from rightsizer.model.units import Nanoseconds
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
+from rightsizer.web.page import WebPage
+from rightsizer.web.router import Router
+from rightsizer.web.settings import FitSettings
 
 __all__ = ["LentDesk", "ToldClock"]
 
@@ -65,46 +63,48 @@ class LentDesk:
         self.dead: set[str] = set()
         self.is_active = False
         self.trouble: str | None = None
-        self.kin: Kin | None = None
+        self.kin: LeaseProcesses | None = None
         """Of every lease."""
-        self.store = BrokerStore(path)
-        broker = Broker(self.settings, PlacementSettings())
+        self.store = BrokerRepository(path)
+        broker = Broker(self.settings, GpuPlacementSettings())
         state = self.store.load() or BrokerState("boot", self.clock.now)
-        self.desk = Desk(broker, state, self.store, self.clock, self)
+        self.desk = LeaseManager(broker, state, self.store, self.clock, self)
         table = ProcessTable(procfs)
-        office = Office(self.desk, table, self.clock, lambda: self.settings)
+        office = BrokerApiContext(self.desk, table, self.clock, lambda: self.settings)
         freshness = FreshnessSettings()
-        self._site = Site(
+        self._site = Router(
             latest=lambda: None,
-            exposition=Exposition(lambda: None),
-            page=Page(freshness, FitSettings(), 0.0),
+            exposition=MetricsExposition(lambda: None),
+            page=WebPage(freshness, FitSettings(), 0.0),
             freshness=freshness,
             wall_time=self.clock.wall_time,
-            routes=BrokerRoutes(office).routes,
+            routes=BrokerApi(office).routes,
         )
 
-    def look(self, state: BrokerState) -> Moment:
+    def look(self, state: BrokerState) -> BrokerObservation:
         """What is told."""
         seen = {
-            each.id: Sighting(
+            each.id: LeaseObservation(
                 is_alive=each.id not in self.dead, is_active=self.is_active, kin=self.kin
             )
             for each in (*state.leases, *state.tickets)
         }
-        return Moment(None if self.trouble else self.world.look(), seen, self.trouble)
+        return BrokerObservation(None if self.trouble else self.world.look(), seen, self.trouble)
 
-    def glance(self, _: BrokerState) -> Look | None:
+    def glance(self, _: BrokerState) -> NodeObservation | None:
         """The node alone."""
         return None if self.trouble else self.world.look()
 
-    def ask(self, method: str, path: str, body: Any = None, peer: Peer | None = None) -> Response:
+    def ask(
+        self, method: str, path: str, body: Any = None, peer: SocketPeer | None = None
+    ) -> WebResponse:
         """An answer of the routes; the body as bytes, or as what becomes JSON."""
         raw = (
             body if isinstance(body, bytes) else b"" if body is None else json.dumps(body).encode()
         )
-        return self._site.answer(Request(method, path, body=raw, peer=peer))
+        return self._site.answer(WebRequest(method, path, body=raw, peer=peer))
 
-    def asked(self, body: Any, peer: Peer) -> Any:
+    def asked(self, body: Any, peer: SocketPeer) -> Any:
         """The answer to somebody who was taken into the queue, or has a lease."""
         answer = self.ask("POST", "/api/v1/leases", body, peer)
         assert answer.status == HTTPStatus.OK, answer.body

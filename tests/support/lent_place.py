@@ -4,7 +4,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from agent_process import eventually
-from rightsizer.edge.local import LocalClient
+from rightsizer.io.local import LocalClient
 from run_nursery import Nursery, Run
 
 __all__ = ["Place", "children_of", "is_there", "pid_in"]

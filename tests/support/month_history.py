@@ -10,20 +10,20 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rightsizer.accounting.accounts import Accounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.measurement import measure_all
-from rightsizer.advice.recommender import judge_all
+from rightsizer.advice.node_recommender import configured_rules
+from rightsizer.advice.verification import measure_all
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.advice import AdviceState
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.runtime.market_rules import rules_of
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.storage import Storage
-from rightsizer.telemetry.simulated.plan import Scenario
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.model.advice import AdviceState
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.simulator.scenario import SimulatedScenario
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["fill_month"]
 
@@ -52,8 +52,8 @@ def fill_month(
         tick_seconds: Simulated time between two readings.
         run_every_seconds: Simulated time between two runs of the rules.
     """
-    settings, accounts, ledger = Settings(), Accounts(), Ledger()
-    rules, storage = rules_of(settings), Storage(str(path), is_durable=False)
+    settings, accounts, ledger = Settings(), NodeAccounts(), Ledger()
+    rules, storage = configured_rules(settings), Storage(str(path), is_durable=False)
     due = DEFAULT_START + nanoseconds(run_every_seconds)
     for day in range(1, days + 1):
         windows = []
@@ -95,7 +95,7 @@ def _snapshots(day: int, tick: Nanoseconds) -> Iterator[Snapshot]:
             yield snapshot
 
 
-def _scenario(day: int) -> Scenario:
+def _scenario(day: int) -> SimulatedScenario:
     written = load_scenario(_SCENARIO, built_in())
     healthy = next(task for task in written.tasks if task.workload.name == "llm-pretrain")
     return replace(

@@ -8,10 +8,11 @@ from typing import Final
 from hypothesis import strategies as st
 
 from readings import EPOCH, SECOND, Signals, gpu, snapshot
-from rightsizer.domain.device import Device
-from rightsizer.domain.signal import SIGNALS, Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import Nanoseconds, Unit
+from rightsizer.model.device import Device
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import Nanoseconds, Unit
 
 __all__ = ["GPU", "Accounted", "Moment", "accounted", "lives", "moments", "snapshots_of"]
 

@@ -14,15 +14,16 @@ import pynvml
 
 from nvml_gpus import FakeGpu, FakeInstance
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.units import nanoseconds
-from rightsizer.edge.clock import Clock, FastClock
-from rightsizer.telemetry.controls import Controls
-from rightsizer.telemetry.host import ProcHost
-from rightsizer.telemetry.live import LiveSettings, LiveSource
-from rightsizer.telemetry.neighbor import Neighbor
+from rightsizer.host.collector import ProcHostCollector
+from rightsizer.io.clock import Clock, FastClock
+from rightsizer.model.units import nanoseconds
+from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
+from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.owners.known import KnownOwners
-from rightsizer.telemetry.surroundings import NodeEyes, Surroundings
+from rightsizer.telemetry.nvml.settings import LiveSettings
+from rightsizer.telemetry.release import ReleaseController
+from rightsizer.telemetry.source import SecondarySource
 
 __all__ = ["FUNCTIONS", "FakeDriver", "FakeGpu", "FakeInstance", "installed", "reading", "tick"]
 
@@ -91,22 +92,22 @@ def reading(
     clock: Clock,
     root: Path | None = None,
     *,
-    controls: Controls | None = None,
-    neighbors: Sequence[Neighbor] = (),
+    controls: ReleaseController | None = None,
+    neighbors: Sequence[SecondarySource] = (),
     **settings: Any,
 ) -> Iterator[LiveSource]:
     """A live source over the driver; its host is whatever stands under `root`."""
     root = root or Path("/nowhere")
     sysfs = root / "sys"
-    host = ProcHost(root / "proc", root / "cgroup", clock, sysfs=sysfs)
-    owners = KnownOwners.on_host(root / "proc", sysfs=sysfs)
+    host = ProcHostCollector(root / "proc", root / "cgroup", clock, sysfs=sysfs)
+    owners = OwnerResolver.on_host(root / "proc", sysfs=sysfs)
     with installed(driver):
         source = LiveSource(
             clock=clock,
             interval=nanoseconds(1),
             settings=LiveSettings(**settings),
             catalogue=built_in(),
-            surroundings=Surroundings(NodeEyes(host, owners, sysfs)),
+            surroundings=HostContextCollector(NodeHostProbe(host, owners, sysfs)),
             sysfs=sysfs,
             neighbors=neighbors,
             controls=controls,

@@ -8,20 +8,23 @@ from typing import Any
 
 from nvml_driver import installed
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.reading import Reading
-from rightsizer.edge.clock import Clock, FastClock
-from rightsizer.telemetry.nvml.driver import Driver
+from rightsizer.io.clock import Clock, FastClock
+from rightsizer.model.reading import Reading
+from rightsizer.telemetry.nvml.device_reader import DeviceReader, PollResult
+from rightsizer.telemetry.nvml.driver import NvmlDriver
 from rightsizer.telemetry.nvml.inventory import Inventory
-from rightsizer.telemetry.nvml.session import Round, Session
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
 __all__ = ["driver_thread", "inventory_of", "one_reading", "rounds"]
 
 
 @contextmanager
-def driver_thread(driver: object, root: Path | None = None) -> Iterator[Driver]:
+def driver_thread(driver: object, root: Path | None = None) -> Iterator[NvmlDriver]:
     """What the thread that opens NVML works on."""
-    with installed(driver), Driver(itertools.count(), built_in(), root or Path("/nowhere")) as own:
+    with (
+        installed(driver),
+        NvmlDriver(itertools.count(), built_in(), root or Path("/nowhere")) as own,
+    ):
         yield own
 
 
@@ -36,14 +39,14 @@ def inventory_of(driver: object) -> Inventory:
 @contextmanager
 def rounds(
     driver: object, clock: Clock | None = None, **settings: Any
-) -> Iterator[Callable[[], list[Round]]]:
+) -> Iterator[Callable[[], list[PollResult]]]:
     """A function that reads all GPUs as they were found at first, one round each."""
     clock = clock or FastClock(0)
     with driver_thread(driver) as own, ExitStack() as stack:
         found = own.look()
         assert isinstance(found, Inventory)
         sessions = [
-            stack.enter_context(Session(gpu, clock=clock, settings=LiveSettings(**settings)))
+            stack.enter_context(DeviceReader(gpu, clock=clock, settings=LiveSettings(**settings)))
             for gpu in found.gpus
         ]
         yield lambda: [session.read() for session in sessions]

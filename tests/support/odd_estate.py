@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Final
 
 from prometheus_server import prometheus_server, promtool, scrape_config
-from rightsizer.telemetry.simulated.source import DEFAULT_START
+from rightsizer.simulator.source import DEFAULT_START
 
 __all__ = ["DAYS", "END", "GONE", "SKEW_SECONDS", "VARIANTS", "gpu", "odd_estate"]
 

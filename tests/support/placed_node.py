@@ -4,10 +4,10 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.place_look import place_by_look
-from rightsizer.runtime.place_request import request_of
-from rightsizer.runtime.settings import Settings, SimulatedSettings
+from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.broker.place_command import place_by_look
+from rightsizer.broker.request_parser import request_of
+from rightsizer.io.clock import FastClock
 from rightsizer.telemetry.nvml.library import use_library
 from simulated_driver import hour
 

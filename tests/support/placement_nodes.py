@@ -5,13 +5,13 @@ from dataclasses import dataclass, replace
 from itertools import combinations
 from typing import Any, Final
 
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.state import State
-from rightsizer.domain.topology import GpuLink, LinkKind, Placement, Topology
-from rightsizer.placement.choice import Choice, Refusal, choose
-from rightsizer.placement.request import Request
-from rightsizer.placement.seat import Holder, Seat
-from rightsizer.placement.settings import PlacementSettings
+from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
+from rightsizer.broker.lease import GpuRequest
+from rightsizer.broker.settings import GpuPlacementSettings
+from rightsizer.broker.slot import LeaseSlot, SlotHolder
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.state import State
+from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology
 
 __all__ = [
     "GIBIBYTE",
@@ -38,12 +38,12 @@ _PIX: Final = LinkKind.PIX
 class PlacementNode:
     """A machine whose seats are free until somebody says otherwise."""
 
-    seats: tuple[Seat, ...]
+    seats: tuple[LeaseSlot, ...]
     topology: Topology
 
     def taken(self, *indices: int, **facts: Any) -> "PlacementNode":
         """The same where some seats are held by a busy process, or are as the facts say."""
-        held = facts or {"holders": (Holder("train", True, (7,)),), "state": State.PRODUCTIVE}
+        held = facts or {"holders": (SlotHolder("train", True, (7,)),), "state": State.PRODUCTIVE}
         return replace(
             self,
             seats=tuple(
@@ -52,14 +52,14 @@ class PlacementNode:
             ),
         )
 
-    def choose(self, request: Request, **more: Any) -> Choice | Refusal:
+    def choose(self, request: GpuRequest, **more: Any) -> PlacementChoice | PlacementRefusal:
         """What the product would choose, by its defaults."""
-        return choose(self.seats, self.topology, request, PlacementSettings(), **more)
+        return choose(self.seats, self.topology, request, GpuPlacementSettings(), **more)
 
-    def places(self, request: Request, **more: Any) -> tuple[int, ...]:
+    def places(self, request: GpuRequest, **more: Any) -> tuple[int, ...]:
         """The places of the seats that would be chosen."""
         choice = self.choose(request, **more)
-        assert isinstance(choice, Choice), choice
+        assert isinstance(choice, PlacementChoice), choice
         order = [seat.uuid for seat in self.seats]
         return tuple(order.index(uuid) for uuid in choice.uuids)
 
@@ -144,7 +144,7 @@ def virtual_machine() -> PlacementNode:
 def mig_node(profiles: Sequence[Sequence[str]]) -> PlacementNode:
     """GPUs as divided as each says; one of no profile is whole."""
     whole = _node(len(profiles), "H100", 80, _pcie_pairs, nvlink=lambda one, other: 18)
-    seats: list[Seat] = []
+    seats: list[LeaseSlot] = []
     for seat, parts in zip(whole.seats, profiles, strict=True):
         device = replace(seat.device, has_mig_instances=bool(parts))
         seats.append(replace(seat, device=device))
@@ -152,7 +152,7 @@ def mig_node(profiles: Sequence[Sequence[str]]) -> PlacementNode:
     return PlacementNode(tuple(seats), whole.topology)
 
 
-def _instance(seat: Seat, number: int, profile: str) -> Seat:
+def _instance(seat: LeaseSlot, number: int, profile: str) -> LeaseSlot:
     compute, memory = profile.removesuffix("gb").split("g.")
     mig = MigInstance(seat.uuid, profile, number, 0, int(compute) / 7, int(memory) / 80)
     device = replace(
@@ -193,10 +193,10 @@ def _node(  # noqa: PLR0913 - all that makes a machine.
     return PlacementNode(tuple(seats), Topology(links=tuple(links)))
 
 
-def _seat(index: int, name: str, gibibytes: int, numa_node: int) -> Seat:
+def _seat(index: int, name: str, gibibytes: int, numa_node: int) -> LeaseSlot:
     uuid = f"GPU-{index}"
     cpus = tuple(range(numa_node * 8, numa_node * 8 + 8))
-    return Seat(
+    return LeaseSlot(
         device=Device(uuid, index, name=name, memory_total_bytes=float(gibibytes * GIBIBYTE)),
         placement=Placement(uuid, numa_node=numa_node, cpus=cpus),
         state=State.IDLE_EMPTY,

@@ -2,8 +2,8 @@
 
 from collections.abc import Iterable
 
-from rightsizer.domain.finding import Instruction
-from rightsizer.edge.yaml import load_yaml
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.finding import Instruction
 
 __all__ = ["homeless"]
 

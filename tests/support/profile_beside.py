@@ -6,12 +6,12 @@ from typing import Any, Final
 
 from profiles_built import device, kernel, profile, time_use
 from readings import EPOCH, SECOND, gpu
-from rightsizer.advice.profile_telemetry import Telemetry
-from rightsizer.domain.block import BLOCK_SPAN, Blocks, Measure
-from rightsizer.domain.profile import Profile, TimeUse
-from rightsizer.domain.state import State, Tier
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.window import Window
+from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
+from rightsizer.model.profile import Profile, TimeUse
+from rightsizer.model.state import State, Tier
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.profiler.comparison import ProfileTelemetry
 
 __all__ = ["AT", "KEY", "known", "long_profile", "waiting_profile"]
 
@@ -48,7 +48,7 @@ def known(
     busy_ratio: float | None = None,
     tier: Tier = Tier.PROFILING,
     **facts: Any,
-) -> Telemetry:
+) -> ProfileTelemetry:
     """Telemetry of GPU 0 from the epoch on, with seconds by state."""
     spent = {state: round(each * SECOND) for state, each in states.items()}
     seen = sum(each for state, each in spent.items() if state is not State.UNKNOWN)
@@ -63,4 +63,4 @@ def known(
         tiers={tier: seen},
         blocks=blocks,
     )
-    return Telemetry(replace(whole, **facts), workload, 80 * 2.0**30)
+    return ProfileTelemetry(replace(whole, **facts), workload, 80 * 2.0**30)

@@ -3,9 +3,9 @@
 from dataclasses import dataclass
 from typing import Any
 
-from rightsizer.domain.profile import CopyKind, DeviceProfile, HostMemory, SpanKind, TimeUse
-from rightsizer.profiles.reader import ReadLimits
-from rightsizer.profiles.recorder import Recorder
+from rightsizer.model.profile import CopyKind, DeviceProfile, HostMemory, SpanKind, TimeUse
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.recorder import Recorder
 
 __all__ = [
     "NCCL",

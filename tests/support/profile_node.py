@@ -10,14 +10,14 @@ from chores_desk import AGENT, Desk, desk
 from profile_beside import waiting_profile
 from profiles_built import device, time_use
 from readings import EPOCH, MINUTE, TRAINING, gpu, snapshot, workload
-from rightsizer.advice.ledger import LedgerSettings
 from rightsizer.advice.rules import RULES
-from rightsizer.domain.profile import Profile
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.chores import Chores
-from rightsizer.runtime.profile_desk import ProfileDesk
-from rightsizer.runtime.profile_settings import ProfileSettings
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.agent.node_jobs import NodeJobs
+from rightsizer.io.clock import FastClock
+from rightsizer.model.profile import Profile
+from rightsizer.model.units import Nanoseconds
+from rightsizer.profiler.service import ProfileService
+from rightsizer.profiler.settings import ProfileSettings
 
 __all__ = ["JOB", "Node", "desk", "node", "waits", "works"]
 
@@ -30,16 +30,16 @@ class Node:
     def __init__(self, desk: Desk) -> None:
         self.base = desk
         self.minute = 0
-        self.profiles: ProfileDesk
-        self.chores: Chores
+        self.profiles: ProfileService
+        self.chores: NodeJobs
         self.restart()
 
     def restart(self, settings: ProfileSettings | None = None) -> None:
         """A new program over the same database and accounts."""
         self.clock = FastClock(self.now)
         storage = self.base.storage
-        self.profiles = ProfileDesk(self.base.accountant, storage, self.clock, settings)
-        self.chores = Chores(
+        self.profiles = ProfileService(self.base.accountant, storage, self.clock, settings)
+        self.chores = NodeJobs(
             accountant=self.base.accountant,
             storage=storage,
             ledger=storage.ledger(LedgerSettings()),

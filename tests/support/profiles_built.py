@@ -3,7 +3,7 @@
 from dataclasses import replace
 from typing import Any
 
-from rightsizer.domain.profile import (
+from rightsizer.model.profile import (
     CopyKind,
     CopyUse,
     DeviceProfile,

@@ -3,9 +3,9 @@
 from collections.abc import Mapping, Sequence
 
 from publish_stories import EMBEDDING, HOUR, NOTEBOOK, NOW, TRAINING, TUNING, uuid_of
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.finding import Action, Finding, FindingKind, Reason, Risk, Savings
-from rightsizer.domain.workload import Workload
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings
+from rightsizer.model.workload import Workload
 
 
 def node_advice() -> tuple[Advice, ...]:

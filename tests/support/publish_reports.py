@@ -16,11 +16,11 @@ from publish_stories import (
     Story,
     uuid_of,
 )
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.metric import series_key
-from rightsizer.domain.reading import Process, Reading
-from rightsizer.domain.report import (
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.metric_family import series_key
+from rightsizer.model.reading import Process, Reading
+from rightsizer.model.report import (
     AgentReport,
     DeviceReport,
     JobReport,
@@ -29,20 +29,21 @@ from rightsizer.domain.report import (
     StripCell,
     Totals,
 )
-from rightsizer.domain.signal import SERVING_SIGNALS, Signal
-from rightsizer.domain.signal_metric import (
+from rightsizer.model.signal import SERVING_SIGNALS
+from rightsizer.model.signal_metric import (
     DETAIL_SIGNALS,
     DISTRIBUTION_SIGNALS,
     QUANTITY_SIGNALS,
     RATIO_SIGNALS,
 )
-from rightsizer.domain.snapshot import CollectorOutcome
-from rightsizer.domain.state import Cause, Resource, State, Tier
-from rightsizer.domain.topology import GpuLink, LinkKind, Topology
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, nanoseconds
-from rightsizer.domain.window import Provisioning, ResourceProvisioning
-from rightsizer.domain.workload import Holding
-from rightsizer.domain.xid import XidLog
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.state import Cause, Resource, State, Tier
+from rightsizer.model.topology import GpuLink, LinkKind, Topology
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds
+from rightsizer.model.window import Provisioning, ResourceProvisioning
+from rightsizer.model.workload import Holding
+from rightsizer.model.xid import XidLog
 
 _OF_AN_H100 = tuple(
     signal

@@ -3,11 +3,11 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.snapshot import Down
-from rightsizer.domain.state import Condition, Resource, State, Tier
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.workload import Allocator, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.reading import Missing
+from rightsizer.model.snapshot import Down
+from rightsizer.model.state import Condition, Resource, State, Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 
 NOW: Nanoseconds = 1_767_790_800 * NANOSECONDS_PER_SECOND
 """2026-01-07 13:00:00 UTC."""

@@ -3,14 +3,14 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rightsizer.domain.device import Device
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.reading import Missing, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Down, Snapshot
-from rightsizer.domain.state import Cause, State, Tier
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-from rightsizer.domain.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.device import Device
+from rightsizer.model.entry import Entry
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Down, Snapshot
+from rightsizer.model.state import Cause, State, Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
 
 SECOND: Final = NANOSECONDS_PER_SECOND
 MINUTE: Final = 60 * SECOND

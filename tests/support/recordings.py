@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Final
 
+from rightsizer.agent.replay import Replay, replay
+from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import State
-from rightsizer.runtime.replay import Replay, replay
-from rightsizer.runtime.settings import Settings
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import State
+from rightsizer.telemetry.recordings.source import open_recording
 
 __all__ = ["BOARD", "SIGNALS_OF", "START", "replayed", "write_recording", "write_story"]
 

@@ -10,13 +10,14 @@ from typing import Any, Final
 import pynvml
 
 from nvml_driver import reading, tick
-from rightsizer.domain.reading import Missing, Reading
-from rightsizer.domain.signal import SIGNALS, Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Unit
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.library.faults import Xid
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
+from rightsizer.simulator.library.faults import XidReportEvent
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from simulated_driver import hour, node_of
 
 __all__ = [
@@ -199,7 +200,7 @@ def watch(scenario: str, prepare: Prepare, ticks: int = 2, **options: Any) -> Ru
             calls.append(library.calls - before)
             tick(clock)
         # Whoever listens for errors would be waited for.
-        library.faults.report(Xid(node.units[0].device.uuid, 13))
+        library.faults.report(XidReportEvent(node.units[0].device.uuid, 13))
     for snapshot in snapshots:
         check_sane(snapshot)
     return Run(snapshots, calls)

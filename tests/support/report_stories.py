@@ -5,10 +5,11 @@ from typing import Any, Final
 
 from cases import finding, histogram
 from readings import DAY, EPOCH, HOUR, MINUTE, gpu
-from rightsizer.accounting.provisioning import ProvisioningSettings, provision
-from rightsizer.domain.advice import Advice, AdviceState
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.finding import (
+from rightsizer.accounting.provisioning import provision
+from rightsizer.accounting.settings import ProvisioningSettings
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.finding import (
     Action,
     FindingKind,
     Instruction,
@@ -18,14 +19,14 @@ from rightsizer.domain.finding import (
     Savings,
     Severity,
 )
-from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.window import Window, workload_subject
-from rightsizer.domain.workload import Allocator
-from rightsizer.publish.report.facts import (
-    DeviceFacts,
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Window, workload_subject
+from rightsizer.model.workload import Allocator
+from rightsizer.report.facts import (
     Gap,
-    Rate,
+    PriceRate,
+    ReportDeviceFacts,
     ReportFacts,
     RuleFacts,
     Slice,
@@ -36,7 +37,7 @@ __all__ = ["DAYS", "HOSTILE", "RATE", "device_facts", "story_facts"]
 
 DAYS: Final = 3
 SPAN: Final[Nanoseconds] = DAYS * DAY
-RATE: Final = Rate(2.0, 4.0, "on_demand", "a list of prices", "2025-06 to 2025-11")
+RATE: Final = PriceRate(2.0, 4.0, "on_demand", "a list of prices", "2025-06 to 2025-11")
 HOSTILE: Final = "slurm/<script>alert('a|b')</script>"
 """A name that would run, or break a table, if anybody let it."""
 TRAINER: Final = "kubernetes/research/trainer"
@@ -45,8 +46,8 @@ Hours = Mapping[State, float]
 
 
 def device_facts(
-    device: Device, days: Sequence[Hours], rate: Rate | None = RATE, **facts: Any
-) -> DeviceFacts:
+    device: Device, days: Sequence[Hours], rate: PriceRate | None = RATE, **facts: Any
+) -> ReportDeviceFacts:
     """A device by the hours of each state on each day, one after the other from midnight on."""
     slices: list[Slice] = []
     sums: dict[State, Nanoseconds] = {}
@@ -60,7 +61,7 @@ def device_facts(
     usual: dict[str, Any] = {"states": sums, "tiers": {Tier.PROFILING: sum(sums.values())}}
     window = Window(device.uuid, EPOCH, EPOCH + SPAN, **usual | facts)
     fit = provision(window, Allocator.GROWING, ProvisioningSettings())
-    return DeviceFacts(device, window, fit, tuple(slices), rate=rate)
+    return ReportDeviceFacts(device, window, fit, tuple(slices), rate=rate)
 
 
 def story_facts(**facts: Any) -> ReportFacts:
@@ -83,7 +84,7 @@ def story_facts(**facts: Any) -> ReportFacts:
     return ReportFacts(**usual | facts)
 
 
-def _trainer() -> DeviceFacts:
+def _trainer() -> ReportDeviceFacts:
     return _with_workloads(
         device_facts(
             gpu(0),
@@ -114,7 +115,7 @@ def _trainer() -> DeviceFacts:
     )
 
 
-def _held() -> DeviceFacts:
+def _held() -> ReportDeviceFacts:
     return _with_workloads(
         device_facts(
             gpu(1),
@@ -131,7 +132,7 @@ def _held() -> DeviceFacts:
     )
 
 
-def _slice() -> DeviceFacts:
+def _slice() -> ReportDeviceFacts:
     part = MigInstance("GPU-9", "1g.10gb", 7, 0, 1 / 8, 1 / 8)
     return device_facts(
         gpu(2, uuid="MIG-2", mig=part),
@@ -145,8 +146,8 @@ def _slice() -> DeviceFacts:
     )
 
 
-def _with_workloads(facts: DeviceFacts, *keys: str) -> DeviceFacts:
-    return DeviceFacts(
+def _with_workloads(facts: ReportDeviceFacts, *keys: str) -> ReportDeviceFacts:
+    return ReportDeviceFacts(
         facts.device, facts.window, facts.provisioning, facts.slices, keys, facts.rate
     )
 

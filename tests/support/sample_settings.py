@@ -5,7 +5,7 @@ from dataclasses import MISSING, dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 
-from rightsizer.domain.settings import setting
+from rightsizer.model.settings import setting
 
 
 class Color(StrEnum):

@@ -8,17 +8,18 @@ from typing import Final
 
 from prometheus_server import Prometheus
 from readings import EPOCH, HOUR, SECOND
-from rightsizer.accounting.accounts import AccountingSettings, Accounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.device import Device
-from rightsizer.domain.report import AgentReport, Report
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.edge.yaml import load_yaml
-from rightsizer.fleet.kept.grid import DAY
-from rightsizer.publish.metrics import Exposition
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.fleet.cache.grid import DAY
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.device import Device
+from rightsizer.model.report import AgentReport, Report
+from rightsizer.model.units import Nanoseconds
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["LAST", "NUMBER", "SCRAPE", "START", "ScrapedDay", "recorded", "scraped_day"]
 
@@ -40,7 +41,7 @@ class ScrapedDay:
 
     node: str
     devices: tuple[Device, ...]
-    accounts: Accounts
+    accounts: NodeAccounts
     latest: Report
     text: str
     """OpenMetrics with timestamps, without its end."""
@@ -56,7 +57,10 @@ def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
         interval=SAMPLING * SECOND,
         duration=SPAN + SAMPLING * SECOND,
     )
-    accountant, accounts = Accountant(AccountingSettings(), ()), Accounts(AccountingSettings())
+    accountant, accounts = (
+        AccountingService(AccountingSettings(), ()),
+        NodeAccounts(AccountingSettings()),
+    )
     lines: list[str] = []
     for number, snapshot in enumerate(iter(source.read, None)):
         report = accountant.post(snapshot, (), lambda: _AGENT)
@@ -67,7 +71,7 @@ def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
 
 
 def _page(report: Report, node: str) -> Iterator[str]:
-    page = Exposition(lambda: report, wall_time=lambda: report.wall_time).render()
+    page = MetricsExposition(lambda: report, wall_time=lambda: report.wall_time).render()
     labels = _LABELS.format(node=node)
     for line in page.body.decode().splitlines():
         if not line.startswith("#"):

@@ -7,13 +7,13 @@ from dataclasses import dataclass
 from typing import Final
 
 from readings import EPOCH, SECOND
-from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.report import AgentReport, Report, Totals
-from rightsizer.publish.metrics import Exposition
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.report import AgentReport, Report, Totals
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["HOUR", "SCRAPE", "Scraped", "scraped_node"]
 
@@ -49,7 +49,7 @@ def _scrapes() -> Iterator[Report]:
         interval=SAMPLING * SECOND,
         duration=SPAN * SECOND,
     )
-    accountant = Accountant(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings(), ())
     for number, snapshot in enumerate(iter(source.read, None)):
         report = accountant.post(snapshot, (), lambda: AGENT)
         if number * SAMPLING % SCRAPE == 0:
@@ -62,7 +62,8 @@ def scraped_node(names: tuple[str, ...]) -> Scraped:
     reports = list(_scrapes())
     moved = int(time.time()) - reports[-1].wall_time / SECOND
     for report in reports:
-        taken = Exposition(lambda: report, wall_time=lambda: report.wall_time).render(names=names)  # noqa: B023
+        page = MetricsExposition(lambda: report, wall_time=lambda: report.wall_time)  # noqa: B023
+        taken = page.render(names=names)
         times.append(report.wall_time / SECOND + moved)
         totals.append({each.device.uuid: each.totals for each in report.devices})
         for line in taken.body.decode().splitlines():

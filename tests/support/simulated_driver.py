@@ -8,12 +8,12 @@ from typing import Any, Final
 import pynvml
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START
 
 __all__ = ["MIDNIGHT", "Bench", "hour", "node_of", "simulated_driver"]
 
@@ -25,16 +25,16 @@ def hour(hours: float) -> Nanoseconds:
     return MIDNIGHT + round(hours * 3600) * NANOSECONDS_PER_SECOND
 
 
-def node_of(scenario: str, start: Nanoseconds | None = MIDNIGHT) -> Node:
+def node_of(scenario: str, start: Nanoseconds | None = MIDNIGHT) -> SimulatedNode:
     """The node of a packaged scenario."""
-    return Node(load_scenario(scenario, built_in()), built_in(), start)
+    return SimulatedNode(load_scenario(scenario, built_in()), built_in(), start)
 
 
 @dataclass
 class Bench:
     """A node, the library over it, and the clock that both follow."""
 
-    node: Node
+    node: SimulatedNode
     library: SimulatedLibrary
     time: Nanoseconds
 

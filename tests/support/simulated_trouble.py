@@ -8,13 +8,14 @@ from typing import Any
 import pynvml
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario import SimulatedScenario
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import SimulatedSource
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.scenario import Scenario, load_scenario
-from rightsizer.telemetry.simulated.source import SimulatedSource
 from simulated_driver import MIDNIGHT, Bench
 
 __all__ = ["driver_with", "one_field", "scenario_with", "snapshots"]
@@ -39,7 +40,7 @@ faults:
 RECUT = "{kind: mig, gpus: [2], after: 30, for: 60, profiles: [3g.40gb, 2g.20gb]}"
 
 
-def scenario_with(folder: Path, *faults: str) -> Scenario:
+def scenario_with(folder: Path, *faults: str) -> SimulatedScenario:
     """A small node with faults."""
     file = folder / "trouble.yaml"
     file.write_text(HEAD + "".join(f"  - {fault}\n" for fault in (RECUT, *faults)), "utf-8")
@@ -49,7 +50,7 @@ def scenario_with(folder: Path, *faults: str) -> Scenario:
 @contextmanager
 def driver_with(folder: Path, *faults: str) -> Iterator[Bench]:
     """The library over such a node, initialized at its start."""
-    node = Node(scenario_with(folder, *faults), built_in(), MIDNIGHT)
+    node = SimulatedNode(scenario_with(folder, *faults), built_in(), MIDNIGHT)
     bench = Bench(node, SimulatedLibrary(node, lambda: bench.time), MIDNIGHT)
     use_library(bench.library)
     pynvml.nvmlInit()

@@ -3,8 +3,8 @@
 from typing import Final
 
 from published_models import PUBLISHED
+from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.published.hugging_face import read_config
 
 __all__ = ["GIB", "published"]
 

@@ -15,8 +15,8 @@ from typing import Any
 
 import pynvml
 
+from rightsizer.agent import simulated_node
 from rightsizer.cli.main import main as rightsizer
-from rightsizer.runtime import simulated_node
 from slow_driver import SlowDriver
 
 _LOOK_SECONDS = 0.05

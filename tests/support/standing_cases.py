@@ -6,13 +6,13 @@ from itertools import combinations
 from typing import Any, Final
 
 from readings import gpu
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.finding import Case
-from rightsizer.domain.node import Node
-from rightsizer.domain.reading import Process, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.topology import GpuLink, LinkKind, Topology
-from rightsizer.domain.workload import Holding, Workload
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.finding import Case
+from rightsizer.model.node import Node
+from rightsizer.model.reading import Process, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.topology import GpuLink, LinkKind, Topology
+from rightsizer.model.workload import Holding, Workload
 
 HEALTHY: Final[Mapping[Signal, float]] = {
     Signal.POWER_LIMIT_WATTS: 700.0,

@@ -6,18 +6,13 @@ from typing import Final
 
 from measured import table
 from refusals import watch
-from rightsizer.domain.dcgm_names import DCGM_FIELDS
-from rightsizer.domain.device import Device
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.signal import (
-    CAPACITY_SIGNALS,
-    HOST_SIGNALS,
-    SERVING_SIGNALS,
-    SIGNALS,
-    Signal,
-)
-from rightsizer.domain.units import Unit
-from rightsizer.telemetry.live import LiveSettings
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal import CAPACITY_SIGNALS, HOST_SIGNALS, SERVING_SIGNALS, SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Unit
+from rightsizer.telemetry.nvml.settings import LiveSettings
 
 __all__ = ["DERIVED", "NEAR", "NOBODY", "support_matrix"]
 

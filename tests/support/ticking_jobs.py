@@ -2,8 +2,8 @@
 
 import time
 
-from rightsizer.edge.clock import SystemClock
-from rightsizer.runtime.jobs import Job, Jobs
+from rightsizer.agent.jobs import Job, Jobs
+from rightsizer.io.clock import SystemClock
 
 
 def main() -> None:

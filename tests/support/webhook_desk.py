@@ -5,13 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from advice_events import NOW, SECOND
-from rightsizer.domain.advice import Advice, AdviceEvent
-from rightsizer.domain.finding import Severity
-from rightsizer.edge.clock import FastClock
-from rightsizer.edge.http import HttpSettings
-from rightsizer.publish.webhook.outbox import MemoryWebhookOutbox, WebhookOutbox
-from rightsizer.publish.webhook.settings import WebhookFormat, WebhookSettings
-from rightsizer.publish.webhook.webhooks import Webhooks
+from rightsizer.io.clock import FastClock
+from rightsizer.io.http import HttpSettings
+from rightsizer.model.advice import Advice, AdviceEvent
+from rightsizer.model.finding import Severity
+from rightsizer.notify.webhook.outbox import MemoryWebhookOutbox, WebhookOutbox
+from rightsizer.notify.webhook.service import WebhookService
+from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 
 __all__ = ["MINUTE", "QUICK", "Desk", "alerts_to", "severe", "to"]
 
@@ -29,7 +29,7 @@ class Desk:
         self.advice: list[Advice] = []
         self.told: list[str] = []
         self.outbox = outbox or MemoryWebhookOutbox()
-        self.webhooks = Webhooks(
+        self.webhooks = WebhookService(
             settings,
             self.outbox,
             lambda: self.advice,

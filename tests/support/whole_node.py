@@ -9,19 +9,20 @@ from pathlib import Path
 from typing import Any, Final
 
 from host_tree import HostTree
-from rightsizer.accounting.accounts import AccountingSettings
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.report import AgentReport, Report
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, nanoseconds
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.telemetry.live import LiveSettings, LiveSource
+from rightsizer.io.clock import FastClock
+from rightsizer.model.report import AgentReport, Report
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds
+from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.owners.settings import OwnerSettings
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
+from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.owners.known import KnownOwners
-from rightsizer.telemetry.owners.settings import OwnerSettings
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.surroundings import NodeEyes, Surroundings
+from rightsizer.telemetry.nvml.settings import LiveSettings
 from simulated_driver import hour, node_of
 
 __all__ = ["WholeNode", "whole_node"]
@@ -33,11 +34,11 @@ _SCENARIO: Final = "eight-gpu-node"
 class WholeNode:
     """The node, and the agent's heartbeat on it."""
 
-    node: Node
+    node: SimulatedNode
     library: SimulatedLibrary
     clock: FastClock
     source: LiveSource
-    accountant: Accountant
+    accountant: AccountingService
     driver: Any
     """What the bindings call: the library, or something around it."""
 
@@ -82,7 +83,7 @@ def whole_node(
     node, clock = node_of(_SCENARIO, start), FastClock(start)
     library = SimulatedLibrary(node, clock.wall_time, latency=latency, counts_calls=counts_calls)
     tree = _host(root, node, clock)
-    owners = KnownOwners.on_host(
+    owners = OwnerResolver.on_host(
         tree.procfs, sysfs=tree.sysfs, settings=OwnerSettings(kubelet_socket="")
     )
     driver = around(library)
@@ -92,10 +93,10 @@ def whole_node(
         interval=nanoseconds(1),
         settings=LiveSettings(**settings),
         catalogue=built_in(),
-        surroundings=Surroundings(NodeEyes(tree.host(), owners, tree.sysfs)),
+        surroundings=HostContextCollector(NodeHostProbe(tree.host(), owners, tree.sysfs)),
         sysfs=tree.sysfs,
     )
-    accountant = Accountant(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings(), ())
     try:
         yield WholeNode(node, library, clock, source, accountant, driver)
     finally:
@@ -104,7 +105,7 @@ def whole_node(
         use_library(None)
 
 
-def _host(root: Path, node: Node, clock: FastClock) -> HostTree:
+def _host(root: Path, node: SimulatedNode, clock: FastClock) -> HostTree:
     """The host, with the node's processes in pods, one for each workload of the first GPU on."""
     tree = HostTree(root)
     tree.clock = clock

@@ -8,8 +8,8 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rightsizer.domain.snapshot import CollectorOutcome
-from rightsizer.telemetry.background import Background, Fetched
+from rightsizer.io.polling import FetchResult, PollingThread
+from rightsizer.model.snapshot import CollectorOutcome
 
 PATIENCE_SECONDS = 10.0
 
@@ -39,9 +39,9 @@ class Well:
 
 
 @contextmanager
-def fetching(well: Well, interval_seconds: float = 10.0) -> Iterator[Background[int]]:
+def fetching(well: Well, interval_seconds: float = 10.0) -> Iterator[PollingThread[int]]:
     """A background over the well; values stand for a minute."""
-    background = Background(
+    background = PollingThread(
         "well",
         well.fetch,
         interval_seconds=interval_seconds,
@@ -55,12 +55,14 @@ def fetching(well: Well, interval_seconds: float = 10.0) -> Iterator[Background[
         background.close()
 
 
-def fetched(background: Background[int]) -> Fetched[int]:
+def fetched(background: PollingThread[int]) -> FetchResult[int]:
     """What stands once the fetch under way has ended."""
     return background.latest(PATIENCE_SECONDS)
 
 
-def eventually(background: Background[int], is_so: Callable[[Fetched[int]], bool]) -> Fetched[int]:
+def eventually(
+    background: PollingThread[int], is_so: Callable[[FetchResult[int]], bool]
+) -> FetchResult[int]:
     """What stands when something has come to be so; a thread that was let go needs a moment."""
     for _ in range(500):
         latest = background.latest()
@@ -206,7 +208,9 @@ def test_value_is_as_old_as_its_fetch() -> None:
             fetched_by_now.set()
         return told
 
-    background = Background("well", well.fetch, interval_seconds=10.0, hold_seconds=60.0, now=now)
+    background = PollingThread(
+        "well", well.fetch, interval_seconds=10.0, hold_seconds=60.0, now=now
+    )
     background.latest()
     assert fetched_by_now.wait(PATIENCE_SECONDS)
     well.now, well.error = 1061.0, OSError("gone")

@@ -16,13 +16,13 @@ from structlog.testing import capture_logs
 from nvml_driver import reading, tick
 from refusals import asked_of, usual
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web.server import WebServer
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.web.server import WebServer
 from simulated_driver import MIDNIGHT, hour, node_of
 from simulated_trouble import scenario_with
 from whole_node import WholeNode, whole_node
@@ -44,7 +44,7 @@ SLOW_QUESTIONS = {
 def served(node: WholeNode) -> Iterator[http.client.HTTPConnection]:
     """The node's pages, and a connection to them."""
     latest, now = node.accountant.latest, node.clock.wall_time
-    exposition = Exposition(latest, wall_time=now)
+    exposition = MetricsExposition(latest, wall_time=now)
     server = WebServer(["127.0.0.1:0"], latest=latest, exposition=exposition, wall_time=now)
     server.start()
     connection = http.client.HTTPConnection(server.addresses[0])
@@ -128,7 +128,7 @@ def bytes_of_ours() -> int:
     """What is held of all that telemetry has allocated, the simulator apart."""
     gc.collect()
     ours = tracemalloc.Filter(True, "*/rightsizer/telemetry/*")
-    simulators = tracemalloc.Filter(False, "*/rightsizer/telemetry/simulated/*")
+    simulators = tracemalloc.Filter(False, "*/rightsizer/simulator/*")
     traces = tracemalloc.take_snapshot().filter_traces((ours, simulators))
     return sum(found.size for found in traces.statistics("filename"))
 
@@ -194,7 +194,7 @@ def test_indices_that_shift_mix_no_gpus(tmp_path: Path) -> None:
     """A GPU that appears before the others gives them other numbers, and none another's figures."""
     clock = FastClock(MIDNIGHT)
     fault = "{kind: absence, gpus: [0], after: 0, for: 5}"
-    node = Node(scenario_with(tmp_path, fault), built_in(), MIDNIGHT)
+    node = SimulatedNode(scenario_with(tmp_path, fault), built_in(), MIDNIGHT)
     library = SimulatedLibrary(node, clock.wall_time)
     places: dict[str, set[int]] = {}
     with reading(library, clock, enumeration_interval_seconds=4.0) as source:

@@ -7,28 +7,28 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvml_driver import tick
-from rightsizer.domain.units import nanoseconds
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.controls import Controls, Held, Release
+from rightsizer.io.clock import FastClock
+from rightsizer.model.units import nanoseconds
+from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
 
 
 def test_nothing_is_released_at_first() -> None:
     """Neither GPUs nor counters, and there is nothing to take back."""
-    controls = Controls(FastClock(0))
-    assert [controls.released(held) for held in Held] == [None, None]
-    assert [controls.resume(held) for held in Held] == [False, False]
+    controls = ReleaseController(FastClock(0))
+    assert [controls.released(held) for held in ReleasableResource] == [None, None]
+    assert [controls.resume(held) for held in ReleasableResource] == [False, False]
 
 
-@pytest.mark.parametrize("held", Held)
-def test_release_stands_until_it_is_taken_back(held: Held) -> None:
+@pytest.mark.parametrize("held", ReleasableResource)
+def test_release_stands_until_it_is_taken_back(held: ReleasableResource) -> None:
     """Without a time it lasts for days, and it is of one thing alone."""
     clock = FastClock(5)
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     release = controls.release(held)
-    assert release == Release(held, 5, None)
+    assert release == ReleaseRequest(held, 5, None)
     tick(clock, 1e6)
     assert controls.released(held) is release
-    assert [controls.released(other) for other in Held if other is not held] == [None]
+    assert [controls.released(other) for other in ReleasableResource if other is not held] == [None]
     assert controls.resume(held)
     assert controls.released(held) is None
     assert not controls.resume(held)
@@ -38,40 +38,40 @@ def test_release_stands_until_it_is_taken_back(held: Held) -> None:
 def test_release_for_a_time_ends_by_itself(for_seconds: float, later_seconds: float) -> None:
     """To the nanosecond, on the steady clock."""
     clock = FastClock(0)
-    controls = Controls(clock)
-    release = controls.release(Held.COUNTERS, for_seconds)
+    controls = ReleaseController(clock)
+    release = controls.release(ReleasableResource.COUNTERS, for_seconds)
     assert release.until == nanoseconds(for_seconds)
     tick(clock, later_seconds)
     is_over = nanoseconds(later_seconds) >= nanoseconds(for_seconds)
-    assert (controls.released(Held.COUNTERS) is None) is is_over
-    assert controls.resume(Held.COUNTERS) is not is_over
+    assert (controls.released(ReleasableResource.COUNTERS) is None) is is_over
+    assert controls.resume(ReleasableResource.COUNTERS) is not is_over
 
 
 def test_a_second_release_replaces_the_first() -> None:
     """Who asks again means the time from now on."""
     clock = FastClock(0)
-    controls = Controls(clock)
-    controls.release(Held.GPUS, 10.0)
+    controls = ReleaseController(clock)
+    controls.release(ReleasableResource.GPUS, 10.0)
     tick(clock, 9)
-    again = controls.release(Held.GPUS, 10.0)
+    again = controls.release(ReleasableResource.GPUS, 10.0)
     tick(clock, 9)
-    assert controls.released(Held.GPUS) is again
-    controls.release(Held.GPUS)
+    assert controls.released(ReleasableResource.GPUS) is again
+    controls.release(ReleasableResource.GPUS)
     tick(clock, 1000)
-    assert controls.released(Held.GPUS) is not None
+    assert controls.released(ReleasableResource.GPUS) is not None
 
 
 def test_any_thread_may_ask() -> None:
     """Releases and ends from many threads leave one of the two, and raise nothing."""
-    controls = Controls(FastClock(0))
+    controls = ReleaseController(FastClock(0))
     failures: list[BaseException] = []
 
     def work() -> None:
         try:
             for _ in range(200):
-                controls.release(Held.GPUS, 1e-9)
-                controls.released(Held.GPUS)
-                controls.resume(Held.GPUS)
+                controls.release(ReleasableResource.GPUS, 1e-9)
+                controls.released(ReleasableResource.GPUS)
+                controls.resume(ReleasableResource.GPUS)
         except Exception as error:  # noqa: BLE001 - the test is that there is none.
             failures.append(error)
 
@@ -81,21 +81,21 @@ def test_any_thread_may_ask() -> None:
     for thread in threads:
         thread.join()
     assert not failures
-    assert controls.released(Held.GPUS) is None
+    assert controls.released(ReleasableResource.GPUS) is None
 
 
 def test_each_askers_release_stands_by_itself() -> None:
     """What lasts longest is in force; nobody but an operator takes back what is another's."""
     clock = FastClock(0)
-    controls = Controls(clock)
-    mine = controls.release(Held.COUNTERS, 10.0)
-    theirs = controls.release(Held.COUNTERS, 60.0, asker="capture")
-    assert controls.released(Held.COUNTERS) is theirs
-    assert controls.resume(Held.COUNTERS, asker="capture")
-    assert not controls.resume(Held.COUNTERS, asker="capture")
-    assert controls.released(Held.COUNTERS) is mine
-    for_good = controls.release(Held.COUNTERS)
-    controls.release(Held.COUNTERS, 60.0, asker="capture")
-    assert controls.released(Held.COUNTERS) is for_good
-    assert controls.resume(Held.COUNTERS)
-    assert controls.released(Held.COUNTERS) is None
+    controls = ReleaseController(clock)
+    mine = controls.release(ReleasableResource.COUNTERS, 10.0)
+    theirs = controls.release(ReleasableResource.COUNTERS, 60.0, asker="capture")
+    assert controls.released(ReleasableResource.COUNTERS) is theirs
+    assert controls.resume(ReleasableResource.COUNTERS, asker="capture")
+    assert not controls.resume(ReleasableResource.COUNTERS, asker="capture")
+    assert controls.released(ReleasableResource.COUNTERS) is mine
+    for_good = controls.release(ReleasableResource.COUNTERS)
+    controls.release(ReleasableResource.COUNTERS, 60.0, asker="capture")
+    assert controls.released(ReleasableResource.COUNTERS) is for_good
+    assert controls.resume(ReleasableResource.COUNTERS)
+    assert controls.released(ReleasableResource.COUNTERS) is None

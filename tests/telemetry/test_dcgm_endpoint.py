@@ -10,12 +10,11 @@ import pytest
 from dcgm_exporter import BUSY, OTHER, dcgm_exporter, lines, page
 from readings import SECOND
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterView
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
-from rightsizer.telemetry.dcgm.view import View
 
 PATIENCE = 10.0
 """Seconds, the most that a test waits for an answer that comes."""
@@ -28,7 +27,7 @@ class Watch:
         self.clock = FastClock(0)
         self.endpoint = DcgmEndpoint(DcgmSettings(url=url, **settings), built_in(), self.clock)
 
-    def after(self, seconds: float = 0.0) -> View:
+    def after(self, seconds: float = 0.0) -> ExporterView:
         """What stands some seconds later, with the look that is due then."""
         self.clock.wait_until(self.clock.time() + int(seconds * SECOND), threading.Event())
         return self.endpoint.view(PATIENCE)

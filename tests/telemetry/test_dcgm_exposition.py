@@ -7,18 +7,23 @@ from hypothesis import strategies as st
 from dcgm_exporter import BUSY, OTHER, USUAL, lines, page
 from readings import EPOCH, SECOND
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.dcgm_names import DCGM_FIELDS, FORMER_DCGM_NAMES
-from rightsizer.domain.errors import DriverError
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.telemetry.dcgm.exposition import Exposition, ExpositionReader, parse_exposition
-from rightsizer.telemetry.dcgm.series import Unused, interpret
+from rightsizer.model.dcgm_former_names import FORMER_DCGM_NAMES
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.errors import DriverError
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.telemetry.dcgm.exposition import (
+    DcgmExpositionParser,
+    ExporterPage,
+    parse_exposition,
+)
+from rightsizer.telemetry.dcgm.series import UnusedSeries, interpret
 
 MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
 
 
-def read(text: str) -> Exposition:
+def read(text: str) -> ExporterPage:
     """The page."""
     return parse_exposition(text, built_in())
 
@@ -132,7 +137,7 @@ def test_what_says_nothing_here_says_why(text: str, because: str) -> None:
     """No line is passed over in silence."""
     found = interpret(text)
 
-    assert isinstance(found, Unused)
+    assert isinstance(found, UnusedSeries)
     assert because in found.because
     assert read(f"{text} 7\n").values == {}
 
@@ -161,7 +166,7 @@ def test_a_value_with_an_old_time_of_its_own_is_stale() -> None:
     now = EPOCH // 1_000_000
     text = lines(BUSY, {"DCGM_FI_DEV_GPU_TEMP": f"55 {now - 61_000}"})
     text += lines(BUSY, {"DCGM_FI_DEV_FB_USED": f"1 {now - 59_000}", "DCGM_FI_DEV_ENC_UTIL": 3})
-    found = ExpositionReader(built_in()).read(text, oldest=EPOCH - 60 * SECOND)
+    found = DcgmExpositionParser(built_in()).read(text, oldest=EPOCH - 60 * SECOND)
 
     assert found.missing[BUSY] == {Signal.TEMPERATURE_CELSIUS: Missing.STALE}
     assert found.values[BUSY] == {Signal.MEMORY_USED_BYTES: 2.0**20, Signal.ENCODER: 0.03}
@@ -201,7 +206,7 @@ def test_no_text_breaks_the_reader(text: str, name: str) -> None:
 
 def test_a_page_read_twice_reads_the_same() -> None:
     """What is remembered of one page changes nothing in the next."""
-    reader = ExpositionReader(built_in())
+    reader = DcgmExpositionParser(built_in())
     text = page() + page(**MIG) + page(uuid=OTHER, gpu="1")
 
     assert reader.read(text) == reader.read(text) == read(text)

@@ -4,9 +4,12 @@ from typing import Final
 
 import pytest
 
-from rightsizer.domain.dcgm_names import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmType
-from rightsizer.domain.signal import COUNTER_SIGNALS, SIGNALS, Signal
-from rightsizer.domain.units import convert
+from rightsizer.model.dcgm_field import DcgmType
+from rightsizer.model.dcgm_former_names import FORMER_DCGM_NAMES
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.signal import COUNTER_SIGNALS, SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import convert
 
 DEFAULT: Final = (
     "DEV_SM_CLOCK DEV_MEM_CLOCK DEV_GPU_TEMP DEV_MEMORY_TEMP DEV_POWER_USAGE"

@@ -5,9 +5,8 @@ import pytest
 from dcgm_exporter import BUSY, OTHER, lines, page
 from readings import SECOND
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.telemetry.dcgm.endpoint import StalledCollectionDetector, XidGaugeTracker
 from rightsizer.telemetry.dcgm.exposition import parse_exposition
-from rightsizer.telemetry.dcgm.stillness import Stillness
-from rightsizer.telemetry.dcgm.xid_watch import XidWatch
 
 MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
 INSTANCE = f"{BUSY}/gi2"
@@ -16,7 +15,7 @@ POWER, UTIL = "DCGM_FI_DEV_POWER_USAGE", "DCGM_FI_DEV_GPU_UTIL"
 
 def still(*pages: str, every_seconds: float = 30) -> list[frozenset[str]]:
     """The devices that stand still on each of the pages."""
-    stillness = Stillness(60 * SECOND)
+    stillness = StalledCollectionDetector(60 * SECOND)
     return [
         stillness.see(parse_exposition(text, built_in()), int(at * every_seconds * SECOND))
         for at, text in enumerate(pages)
@@ -80,7 +79,7 @@ def test_what_has_no_evidence_follows_the_others() -> None:
 
 def test_an_xid_counts_when_the_gauge_changes() -> None:
     """What stands there at first may be from last week, and the gauge sticks."""
-    watch = XidWatch()
+    watch = XidGaugeTracker()
     for at, xids in enumerate([{BUSY: 13}, {BUSY: 13}, {BUSY: 79}, {}, {BUSY: 79}, {BUSY: 13}]):
         watch.see(xids, at * SECOND)
 

@@ -11,15 +11,15 @@ import pytest
 from dcgm_exporter import BUSY, OTHER, Exporter, dcgm_exporter, lines, page
 from readings import SECOND, gpu, snapshot, workload
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.xid import XidLog
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.xid import XidLog
 from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint
+from rightsizer.telemetry.dcgm.enrichment import enrich
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
-from rightsizer.telemetry.dcgm.supplement import supplement
 
 MIG: Final = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
 ACTIVE: Final = {"DCGM_FI_PROF_SM_ACTIVE": 0.5, "DCGM_FI_DEV_POWER_USAGE": 300}
@@ -51,7 +51,7 @@ def exporting(text: str) -> Iterator[tuple[DcgmEndpoint, Exporter, FastClock]]:
 def supplemented(text: str, *snapshots: Snapshot) -> list[Snapshot]:
     """Each of the snapshots with what stands on a page."""
     with exporting(text) as (endpoint, _, _):
-        return [supplement(each, endpoint) for each in snapshots]
+        return [enrich(each, endpoint) for each in snapshots]
 
 
 def test_a_gpu_that_both_know_is_read_better_and_not_twice() -> None:
@@ -70,9 +70,9 @@ def test_a_gpu_that_both_know_is_read_better_and_not_twice() -> None:
 def test_supplementing_twice_is_supplementing_once() -> None:
     """Nothing is added up."""
     with exporting(page() + page(uuid=OTHER, gpu="1")) as (endpoint, _, _):
-        once = supplement(snapshot(5, [A100], {A100: NVML}), endpoint)
+        once = enrich(snapshot(5, [A100], {A100: NVML}), endpoint)
 
-        assert supplement(once, endpoint) == once
+        assert enrich(once, endpoint) == once
 
 
 @pytest.mark.parametrize("uuid", ["MIG-1234", f"{BUSY}/gi2"])
@@ -187,7 +187,7 @@ def test_xids_of_our_own_go_before_the_gauge() -> None:
             exporter.text += lines(uuid, {"DCGM_FI_DEV_XID_ERRORS": 79})
         clock.wait_until(15 * SECOND, threading.Event())
         endpoint.view(10)
-        found = supplement(replace(NOTHING, xids={BUSY: own}), endpoint)
+        found = enrich(replace(NOTHING, xids={BUSY: own}), endpoint)
 
     assert found.xids[BUSY] is own
     assert found.xids[OTHER].counts == {79: 1}
@@ -201,7 +201,7 @@ def test_an_exporter_that_ends_takes_its_values_along() -> None:
         for _ in range(3):
             clock.wait_until(clock.time() + 15 * SECOND, threading.Event())
             endpoint.view(10)
-        found = supplement(ours, endpoint)
+        found = enrich(ours, endpoint)
 
     assert found.readings == ours.readings
     assert found.down[OTHER].reason is Missing.STALE

@@ -7,11 +7,12 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from host_tree import HostTree
-from rightsizer.domain.signal import SIGNALS, Signal
-from rightsizer.domain.topology import Placement
-from rightsizer.domain.units import Unit
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.host import Host, ProcHost
+from rightsizer.host.collector import HostCollector, ProcHostCollector
+from rightsizer.io.clock import FastClock
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.topology import Placement
+from rightsizer.model.units import Unit
 
 FRAGMENTS = (
     "some avg10=1.0 avg60=0 avg300=0 total=9\n",
@@ -49,7 +50,7 @@ def tree(tmp_path: Path) -> HostTree:
 
 def test_empty_tree_says_nothing(tree: HostTree) -> None:
     """A host without any of the files gives no signals and no ports."""
-    host: Host = tree.host()
+    host: HostCollector = tree.host()
     near = Placement("GPU-0", numa_node=0, cpus=(0, 1))
     assert (host.node(), host.owner([1], near), host.ports(), host.device(near)) == ({}, {}, (), {})
 
@@ -101,7 +102,7 @@ def test_whatever_the_files_say_is_survived(tree: HostTree, parts: list[str]) ->
 
 def test_host_of_default_places(tmp_path: Path) -> None:
     """Three arguments are enough; sysfs is the machine's own then."""
-    host = ProcHost(tmp_path, tmp_path, FastClock(0))
+    host = ProcHostCollector(tmp_path, tmp_path, FastClock(0))
     values = host.node()
     assert all(SIGNALS[signal].unit is not Unit.RATIO for signal in values)
     assert host.owner([1]) == {}

@@ -5,9 +5,9 @@ from pathlib import Path
 import pytest
 
 from host_tree import HostTree
-from rightsizer.domain.fabric_port import FabricPort
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.topology import Bridge, Placement
+from rightsizer.model.fabric_port import FabricPort
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.topology import Bridge, Placement
 
 ROOT_0 = "pci0000:48/0000:48:01.0"
 ROOT_1 = "pci0000:c8/0000:c8:01.0"

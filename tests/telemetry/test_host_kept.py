@@ -6,11 +6,11 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.telemetry.host.control_group import ControlGroup, outermost
-from rightsizer.telemetry.host.counter import Counter, Meter
-from rightsizer.telemetry.host.group_limits import cores_allowed
-from rightsizer.telemetry.host.kept import Kept, Recent
-from rightsizer.telemetry.host.text import cpu_list
+from rightsizer.host.cache import ExpiringCache, RefreshingCache
+from rightsizer.host.cgroup_usage import cores_allowed
+from rightsizer.host.cgroups import ControlGroup, outermost
+from rightsizer.host.files import cpu_set
+from rightsizer.host.rates import CounterMeter, MonotonicCounter
 
 COUNTS = st.floats(min_value=0, max_value=1e18, allow_nan=False)
 PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
@@ -19,9 +19,9 @@ PATHS = st.lists(st.sampled_from("abc"), min_size=1, max_size=4).map("/".join)
 @given(st.lists(st.tuples(COUNTS, COUNTS), min_size=1, max_size=20))
 def test_rates_are_never_negative(looks: Sequence[tuple[float, float]]) -> None:
     """Whatever counters do, a rate is there and not negative, or it is absent."""
-    meter: Meter[str] = Meter(1)
+    meter: CounterMeter[str] = CounterMeter(1)
     for now, (used, available) in enumerate(looks):
-        counter = Counter(used, available)
+        counter = MonotonicCounter(used, available)
         rates = meter.look(now, lambda counter=counter: {"a": counter})
         assert all(rate >= 0 for rate in rates.values())
         assert now > 0 or rates == {}
@@ -30,11 +30,11 @@ def test_rates_are_never_negative(looks: Sequence[tuple[float, float]]) -> None:
 @given(st.integers(min_value=0, max_value=10**15), st.lists(st.integers(0, 10**6), min_size=1))
 def test_rates_add_up_to_the_counter(start: int, steps: list[int]) -> None:
     """A look a second loses nothing and counts nothing twice."""
-    meter: Meter[str] = Meter(1)
+    meter: CounterMeter[str] = CounterMeter(1)
     counter, total = start, 0.0
     for now, step in enumerate([0, *steps]):
         counter += step
-        rates = meter.look(now, lambda: {"a": Counter(counter, now)})  # noqa: B023 - read at once.
+        rates = meter.look(now, lambda: {"a": MonotonicCounter(counter, now)})  # noqa: B023 - read at once.
         total += rates.get("a", 0.0)
     assert total == counter - start
 
@@ -72,18 +72,18 @@ def test_cpu_lists_are_read_as_the_kernel_writes_them(cpus: set[int]) -> None:
         else:
             runs.append([cpu])
     text = ",".join(f"{run[0]}-{run[-1]}" if len(run) > 1 else f"{run[0]}" for run in runs)
-    assert cpu_list(f"{text}\n") == cpus
+    assert cpu_set(f"{text}\n") == cpus
 
 
 @pytest.mark.parametrize("text", ["", "x", "-1", "0,,1", "0-x", "0-99999999999999", "1-2-3"])
 def test_what_is_no_cpu_list_has_no_cpus(text: str) -> None:
     """Half a list would be worse than none."""
-    assert cpu_list(text) == frozenset()
+    assert cpu_set(text) == frozenset()
 
 
 def test_what_nobody_asks_for_is_forgotten() -> None:
     """And made anew when somebody asks again."""
-    recent: Recent[str, list[int]] = Recent(10)
+    recent: ExpiringCache[str, list[int]] = ExpiringCache(10)
     recent.get("a", 0, lambda: [0]).append(1)
     for now in range(0, 30, 5):
         recent.get("b", now, list)
@@ -93,7 +93,7 @@ def test_what_nobody_asks_for_is_forgotten() -> None:
 
 def test_what_is_kept_is_made_anew_at_its_interval() -> None:
     """Not at every look, and not before it is due although it is asked for seldom."""
-    kept: Kept[str, int] = Kept(10, forget_after=1)
+    kept: RefreshingCache[str, int] = RefreshingCache(10, forget_after=1)
     assert [kept.get("a", now, lambda: now) for now in (0, 5, 9, 10, 15, 40)] == [  # noqa: B023
         0,
         0,
@@ -106,7 +106,7 @@ def test_what_is_kept_is_made_anew_at_its_interval() -> None:
 
 def test_what_was_made_together_is_made_anew_in_turn() -> None:
     """Each within its interval, and never many at once."""
-    kept: Kept[int, int] = Kept(100, forget_after=1000)
+    kept: RefreshingCache[int, int] = RefreshingCache(100, forget_after=1000)
     made: list[int] = []
     for now in range(201):
         for key in range(64):

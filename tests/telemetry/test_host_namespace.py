@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.telemetry.host.hierarchies import Hierarchies
-from rightsizer.telemetry.host.namespace_root import namespace_root, seen_from
+from rightsizer.host.cgroups import ControlGroupHierarchies, namespace_root, seen_from
 
 AGENT: Final = "kubepods.slice/kubepods-burstable.slice/kubepods-podA.slice/cri-a.scope"
 BESIDE: Final = "kubepods.slice/kubepods-burstable.slice/kubepods-podB.slice/cri-b.scope"
@@ -24,7 +23,7 @@ def top(tmp_path: Path) -> Path:
     return tmp_path / "cgroup"
 
 
-def quota_folder(hierarchies: Hierarchies, line: str) -> str | None:
+def quota_folder(hierarchies: ControlGroupHierarchies, line: str) -> str | None:
     """Where the quota of a process is read whose `cgroup` says this."""
     group = hierarchies.seat(line).cpu_quota
     return None if group is None else group.path
@@ -41,13 +40,13 @@ def quota_folder(hierarchies: Hierarchies, line: str) -> str | None:
 )
 def test_paths_are_told_from_the_agents_own_group(top: Path, line: str, expected: str) -> None:
     """As the kernel tells them to a container with a namespace of its own."""
-    assert quota_folder(Hierarchies(str(top), own=str(top / AGENT)), line) == expected
+    assert quota_folder(ControlGroupHierarchies(str(top), own=str(top / AGENT)), line) == expected
 
 
 def test_on_the_host_paths_are_what_they_are(top: Path) -> None:
     """What lies outside of a namespace whose root cannot be found is nowhere."""
     for own in (str(top), "/proc/self", "/nowhere"):
-        hierarchies = Hierarchies(str(top), own=own)
+        hierarchies = ControlGroupHierarchies(str(top), own=own)
         assert quota_folder(hierarchies, f"0::/{BESIDE}") == BESIDE
         assert quota_folder(hierarchies, "0::/../../x") is None
 

@@ -6,10 +6,10 @@ from pathlib import Path
 import pytest
 
 from host_tree import HostTree
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.topology import Placement
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.topology import Placement
+from rightsizer.model.units import Nanoseconds, nanoseconds
 
 NEAR = Placement("GPU-0", numa_node=0, cpus=(0, 1, 2, 3))
 FAR = Placement("GPU-4", numa_node=1, cpus=(4, 5, 6, 7))

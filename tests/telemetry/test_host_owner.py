@@ -5,13 +5,12 @@ from pathlib import Path
 import pytest
 
 from host_tree import HostTree
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.units import nanoseconds
-from rightsizer.telemetry.host.disks import Disks
-from rightsizer.telemetry.host.hierarchies import Hierarchies
-from rightsizer.telemetry.host.owners import OwnerReader
-from rightsizer.telemetry.host.places import Place
-from rightsizer.telemetry.host.settings import HostSettings
+from rightsizer.host.cgroups import ControlGroupHierarchies
+from rightsizer.host.node_signals import Disks
+from rightsizer.host.process_groups import ProcessGroupReader, ProcessLocation
+from rightsizer.host.settings import HostSettings
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import nanoseconds
 
 GROUP = "system.slice/vllm.service"
 DISK = (Signal.DISK_READ_BYTES_PER_SECOND, Signal.DISK_WRITE_BYTES_PER_SECOND)
@@ -269,11 +268,11 @@ def test_network_namespace_that_is_hidden(tree: HostTree, hidden: str) -> None:
 
 def test_groups_that_nobody_asks_for_are_forgotten(tree: HostTree) -> None:
     """Owners come and go for months."""
-    reader = OwnerReader(str(tree.procfs), HostSettings(forget_after_seconds=10.0))
-    hierarchies, sizes = Hierarchies(str(tree.cgroups)), []
+    reader = ProcessGroupReader(str(tree.procfs), HostSettings(forget_after_seconds=10.0))
+    hierarchies, sizes = ControlGroupHierarchies(str(tree.cgroups)), []
     for second in range(100):
         seat = hierarchies.seat(f"0::/job-{second}")
-        place = Place(second, "1", seat, frozenset(), second)
+        place = ProcessLocation(second, "1", seat, frozenset(), second)
         now = nanoseconds(second)
         reader.read([place], disks=Disks(), online=frozenset(), host_network=-1, now=now)
         sizes.append(len(reader))

@@ -15,13 +15,14 @@ from typing import Final
 import pytest
 
 from host_tree import HostTree
-from rightsizer.domain.signal import SIGNALS, Signal
-from rightsizer.domain.topology import Placement
-from rightsizer.domain.units import Unit
-from rightsizer.edge.clock import SystemClock
-from rightsizer.telemetry.host import ProcHost
-from rightsizer.telemetry.host.numa_memory import process_memory, resident_bytes
-from rightsizer.telemetry.host.processors import online_cpus
+from rightsizer.host.collector import ProcHostCollector
+from rightsizer.host.node_signals import online_cpus
+from rightsizer.host.numa_locality import process_memory, resident_bytes
+from rightsizer.io.clock import SystemClock
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.topology import Placement
+from rightsizer.model.units import Unit
 
 PROCFS: Final = Path("/proc")
 CGROUPS: Final = Path("/sys/fs/cgroup")
@@ -154,7 +155,7 @@ def machine(tmp_path: Path) -> HostTree:
 
 def test_node_gives_ratios_and_rates(machine: HostTree) -> None:
     """Whatever this machine is."""
-    host = ProcHost(PROCFS, CGROUPS, SystemClock())
+    host = ProcHostCollector(PROCFS, CGROUPS, SystemClock())
     host.node()
     sum(range(10**6))
     signals = host.node() or machine.host().node()

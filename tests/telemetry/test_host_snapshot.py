@@ -4,8 +4,8 @@ from pathlib import Path
 
 from host_tree import HostTree
 from nvml_driver import FakeDriver, FakeGpu, reading
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.signal_name import Signal
 
 GROUP = "system.slice/vllm.service"
 

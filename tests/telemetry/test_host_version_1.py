@@ -5,8 +5,8 @@ from pathlib import Path
 import pytest
 
 from host_tree import HostTree
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.topology import Placement
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.topology import Placement
 
 POD = "kubepods/pod1/ctr"
 DISK = (Signal.DISK_READ_BYTES_PER_SECOND, Signal.DISK_WRITE_BYTES_PER_SECOND)

@@ -7,9 +7,9 @@ from collections.abc import Callable
 import pytest
 
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing
+from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.live import LiveSource
 
 POWER = "nvmlDeviceGetPowerUsage"

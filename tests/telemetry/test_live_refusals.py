@@ -12,11 +12,11 @@ from hypothesis import strategies as st
 
 from garbled_driver import Garbled, shapes_of
 from refusals import CODES, ENUMERATION, asked_of, costs_of, usual, watch
-from rightsizer.domain.reading import Missing, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
 from simulated_driver import node_of
 
 NOT_SUPPORTED, UNKNOWN = pynvml.NVML_ERROR_NOT_SUPPORTED, pynvml.NVML_ERROR_UNKNOWN

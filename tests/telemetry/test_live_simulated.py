@@ -8,19 +8,19 @@ import pytest
 
 from nvml_driver import reading, tick
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.scenario import load_scenario
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario_reader import load_scenario
 
 NOON = 1_790_000_000 * 10**9
 
 
-def simulated(name: str, clock: FastClock) -> tuple[Node, SimulatedLibrary]:
+def simulated(name: str, clock: FastClock) -> tuple[SimulatedNode, SimulatedLibrary]:
     """A node of a packaged scenario, and the driver library on it."""
-    node = Node(load_scenario(name, built_in()), built_in())
+    node = SimulatedNode(load_scenario(name, built_in()), built_in())
     return node, SimulatedLibrary(node, clock.wall_time)
 
 

@@ -12,17 +12,17 @@ from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
 from nvml_driver import reading
-from rightsizer.accounting.books import Books
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import State
-from rightsizer.domain.units import nanoseconds
-from rightsizer.edge.clock import SystemClock
+from rightsizer.accounting.entry_builder import EntryBuilder
+from rightsizer.io.clock import SystemClock
+from rightsizer.model.entry import Entry
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import State
+from rightsizer.model.units import nanoseconds
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.live import LiveSource
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
 from simulated_driver import node_of
 from slow_driver import SlowDriver
 
@@ -39,11 +39,11 @@ PATIENCE = {"deadline_seconds": 0.04, "hung_after_seconds": 30.0, "slow_interval
 class SlowNode:
     """Eight GPUs whose calls take their time, ticked in real time, with the books behind them."""
 
-    node: Node
+    node: SimulatedNode
     driver: SlowDriver
     source: LiveSource
     clock: SystemClock
-    books: Books = field(default_factory=Books)
+    books: EntryBuilder = field(default_factory=EntryBuilder)
     entries: dict[str, list[Entry]] = field(default_factory=dict)
     read_at: dict[str, list[int]] = field(default_factory=dict)
     """When the distinct readings of each device were taken."""

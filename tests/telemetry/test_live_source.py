@@ -12,11 +12,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from nvml_driver import FUNCTIONS, FakeDriver, FakeGpu, FakeInstance, reading, tick
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.live import LiveSource
 
 POWER = "nvmlDeviceGetPowerUsage"

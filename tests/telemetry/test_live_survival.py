@@ -11,17 +11,17 @@ import pytest
 
 from nvml_driver import reading, tick
 from refusals import check_sane
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.domain.xid import XidLog
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.xid import XidLog
+from rightsizer.simulator.library.faults import XidReportEvent
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.library.faults import Xid
-from rightsizer.telemetry.simulated.node import Node
 from simulated_driver import hour, node_of
 
 UNKNOWN = pynvml.NVML_ERROR_UNKNOWN
@@ -35,7 +35,7 @@ RETRY_SECONDS = 75
 class Watch:
     """A live source over a simulated node, tick by tick."""
 
-    node: Node
+    node: SimulatedNode
     library: SimulatedLibrary
     clock: FastClock
     source: LiveSource
@@ -134,7 +134,7 @@ def test_a_gpu_off_the_bus_is_down_and_its_xid_is_counted() -> None:
     with watching("eight-gpu-node", hour(12)) as watch:
         watch.tick()
         lost = watch.uuid(4)
-        watch.library.faults.report(Xid(lost, OFF_THE_BUS))
+        watch.library.faults.report(XidReportEvent(lost, OFF_THE_BUS))
         watch.library.faults.lose(lost)
         snapshot = watch.until(lambda snapshot: bool(snapshot.xids.get(lost, NOTHING).counts))
         for _ in range(5):

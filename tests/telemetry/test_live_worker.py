@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import pytest
 
-from rightsizer.telemetry.worker import Crashed, Stuck, Worker
+from rightsizer.io.worker import Crashed, Stuck, Worker
 
 SOON = 0.02
 

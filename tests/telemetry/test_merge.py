@@ -3,9 +3,9 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer.domain.reading import Missing, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.merge import DCGM, merge
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.dcgm.enrichment import DCGM, merge_readings
 
 A100 = Reading(
     "GPU-0",
@@ -33,7 +33,7 @@ def readings(draw: st.DrawFn) -> Reading:
 
 def test_profiling_goes_before_utilization() -> None:
     """What Ampere lacks without DCGM is filled in, and the better busy share is taken."""
-    found = merge(A100, {Signal.GPU_BUSY: 0.4, Signal.SM_ACTIVE: 0.3}, profiled=PROFILED)
+    found = merge_readings(A100, {Signal.GPU_BUSY: 0.4, Signal.SM_ACTIVE: 0.3}, profiled=PROFILED)
     assert (found.get(Signal.GPU_BUSY), found.get(Signal.SM_ACTIVE)) == (0.4, 0.3)
     assert found.origins == {**A100.origins, Signal.GPU_BUSY: DCGM, Signal.SM_ACTIVE: DCGM}
     assert found.missing == {Signal.ECC_CORRECTED_ERRORS: Missing.NO_PERMISSION}
@@ -43,19 +43,19 @@ def test_nvml_goes_before_what_dcgm_has_from_nvml() -> None:
     """It is the same figure, and ours is of this second."""
     later = {Signal.GPU_BUSY: 0.2, Signal.POWER_WATTS: 90.0, Signal.PROCESS_COUNT: 3.0}
 
-    assert merge(A100, later) is A100
+    assert merge_readings(A100, later) is A100
 
 
 def test_gpm_goes_before_everything() -> None:
     """It is the same counters, read by ourselves."""
     ours = Reading("GPU-0", 7, {Signal.GPU_BUSY: 0.7}, origins={Signal.GPU_BUSY: "gpm"})
 
-    assert merge(ours, {Signal.GPU_BUSY: 0.4}, profiled=PROFILED) is ours
+    assert merge_readings(ours, {Signal.GPU_BUSY: 0.4}, profiled=PROFILED) is ours
 
 
 def test_counters_that_have_died_do_not_hide_work() -> None:
     """They read 0; accounting then sees the contradiction and does not believe the pipes."""
-    found = merge(A100, {Signal.GPU_BUSY: 0.0, Signal.SM_ACTIVE: 0.0}, profiled=PROFILED)
+    found = merge_readings(A100, {Signal.GPU_BUSY: 0.0, Signal.SM_ACTIVE: 0.0}, profiled=PROFILED)
 
     assert (found.get(Signal.GPU_BUSY), found.get(Signal.SM_ACTIVE)) == (0.99, 0.0)
 
@@ -65,7 +65,7 @@ def test_a_reason_is_kept_unless_dcgm_knows_a_better_one() -> None:
     why = dict.fromkeys(
         (Signal.SM_ACTIVE, Signal.ECC_CORRECTED_ERRORS, Signal.DRAM_ACTIVE), Missing.STALE
     )
-    assert merge(A100, {}, missing=why).missing == {
+    assert merge_readings(A100, {}, missing=why).missing == {
         Signal.SM_ACTIVE: Missing.STALE,
         Signal.DRAM_ACTIVE: Missing.STALE,
         Signal.ECC_CORRECTED_ERRORS: Missing.NO_PERMISSION,
@@ -78,7 +78,7 @@ def test_nothing_is_lost_and_nothing_invented(
     ours: Reading, theirs: dict[Signal, float], profiled: set[Signal], why: dict[Signal, Missing]
 ) -> None:
     """Every value is one of the two sources' own, whoever has one; the origin names whose."""
-    found = merge(ours, theirs, profiled=profiled, missing=why)
+    found = merge_readings(ours, theirs, profiled=profiled, missing=why)
 
     assert found.values.keys() == ours.values.keys() | theirs.keys()
     for signal, value in found.values.items():
@@ -99,6 +99,6 @@ def test_merging_twice_is_merging_once(
     ours: Reading, theirs: dict[Signal, float], profiled: set[Signal], why: dict[Signal, Missing]
 ) -> None:
     """A tick that finds the same page again changes nothing."""
-    once = merge(ours, theirs, profiled=profiled, missing=why)
+    once = merge_readings(ours, theirs, profiled=profiled, missing=why)
 
-    assert merge(once, theirs, profiled=profiled, missing=why) == once
+    assert merge_readings(once, theirs, profiled=profiled, missing=why) == once

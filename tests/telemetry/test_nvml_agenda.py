@@ -3,20 +3,20 @@
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.telemetry.nvml.agenda import Item, choose
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
+from rightsizer.telemetry.nvml.device_collectors import ScheduledCollector, schedule
 
 SECOND = NANOSECONDS_PER_SECOND
 COSTS = st.lists(st.floats(0.0, 5.0), min_size=1, max_size=20)
 
 
-def items_of(costs: list[float]) -> list[Item]:
+def items_of(costs: list[float]) -> list[ScheduledCollector]:
     """Collectors that took so long when they were asked at second 0."""
-    return [Item(COLLECTORS[0], asked_at=0, seconds=cost) for cost in costs]
+    return [ScheduledCollector(COLLECTORS[0], asked_at=0, seconds=cost) for cost in costs]
 
 
-def asked(items: list[Item]) -> list[bool]:
+def asked(items: list[ScheduledCollector]) -> list[bool]:
     """Which of them a round is to ask."""
     return [item.is_chosen for item in items]
 
@@ -26,7 +26,7 @@ def test_all_that_is_due_is_asked_where_it_fits() -> None:
     items = items_of([0.1, 0.2, 0.05])
     items[2].due = 2 * SECOND
 
-    assert choose(items, 0.31, SECOND) == []
+    assert schedule(items, 0.31, SECOND) == []
     assert asked(items) == [True, True, False]
 
 
@@ -34,9 +34,9 @@ def test_one_that_is_slow_makes_way_for_the_others() -> None:
     """It alone is asked less often: after ten times what it takes, and then for once."""
     items = items_of([3.0, 0.01, 0.01])
 
-    assert choose(items, 0.4, 29 * SECOND) == [items[0]]
+    assert schedule(items, 0.4, 29 * SECOND) == [items[0]]
     assert asked(items) == [False, True, True]
-    assert choose(items, 0.4, 30 * SECOND) == []
+    assert schedule(items, 0.4, 30 * SECOND) == []
     assert asked(items) == [True, True, True]
     assert [item.is_overtime for item in items] == [True, False, False]
 
@@ -46,7 +46,7 @@ def test_what_was_never_asked_goes_first() -> None:
     items = items_of([0.3, 0.0])
     items[1].asked_at = None
 
-    choose(items, 0.2, SECOND)
+    schedule(items, 0.2, SECOND)
 
     assert asked(items) == [False, True]
 
@@ -61,7 +61,7 @@ def test_a_round_keeps_to_its_time_but_for_one(
     """
     items = items_of(costs)
 
-    postponed = choose(items, left_seconds, at * SECOND)
+    postponed = schedule(items, left_seconds, at * SECOND)
 
     overtime = [item for item in items if item.is_overtime]
     assert len(overtime) <= 1
@@ -81,7 +81,7 @@ def test_none_is_left_out_forever(costs: list[float], left_seconds: float) -> No
     counts = [0] * len(items)
     now = 0
     for _ in range(60 * len(items) + 200):
-        choose(items, left_seconds, now)
+        schedule(items, left_seconds, now)
         for place, item in enumerate(items):
             if item.is_chosen:
                 counts[place] += 1
@@ -96,14 +96,14 @@ def test_one_that_hung_once_is_soon_tried_again() -> None:
 
     However long it hung, no reading is given up for longer than five minutes.
     """
-    item = Item(COLLECTORS[0])
+    item = ScheduledCollector(COLLECTORS[0])
     item.asked(0, 0.001)
     item.asked(3600 * SECOND, 3600.0)
 
-    assert choose([item], 0.4, 3629 * SECOND) == [item]
-    assert choose([item], 0.4, 3630 * SECOND) == []
+    assert schedule([item], 0.4, 3629 * SECOND) == [item]
+    assert schedule([item], 0.4, 3630 * SECOND) == []
     item.asked(7300 * SECOND, 3600.0)
-    assert choose([item], 0.4, 7599 * SECOND) == [item]
-    assert choose([item], 0.4, 7600 * SECOND) == []
+    assert schedule([item], 0.4, 7599 * SECOND) == [item]
+    assert schedule([item], 0.4, 7600 * SECOND) == []
     item.asked(7600 * SECOND, 0.001)
-    assert choose([item], 0.4, 7601 * SECOND) == []
+    assert schedule([item], 0.4, 7601 * SECOND) == []

@@ -6,9 +6,9 @@ from pathlib import Path
 import pynvml
 
 from nvml_driver import FakeDriver, FakeGpu, reading, tick
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
 
 FIRST, SECOND = "0000:17:00.0", "0000:2a:00.0"
 

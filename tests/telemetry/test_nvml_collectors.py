@@ -6,10 +6,10 @@ import pynvml
 import pytest
 
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
-from rightsizer.domain.reading import Missing, Process
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import CollectorOutcome
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing, Process
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
 

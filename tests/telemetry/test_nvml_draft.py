@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 SIGNAL = Signal.GPU_BUSY
 
@@ -17,7 +17,7 @@ SIGNAL = Signal.GPU_BUSY
 @given(st.one_of(st.integers(), st.floats()))
 def test_percentages_are_ratios_or_invalid(percent: float) -> None:
     """Whatever a driver answers, a ratio is within 0 and 1 or missing."""
-    draft = Draft()
+    draft = ReadingBuilder()
     draft.put_percent(SIGNAL, percent)
     reading = draft.reading("GPU-0", 0)
     if 0 <= percent <= 100:
@@ -33,7 +33,7 @@ def test_percentages_are_ratios_or_invalid(percent: float) -> None:
 )
 def test_blanks_are_invalid(blank: float) -> None:
     """NVML's and DCGM's words for no value are no values."""
-    draft = Draft()
+    draft = ReadingBuilder()
     draft.put(Signal.ENERGY_JOULES, blank)
     reading = draft.reading("GPU-0", 0)
     assert reading.why_missing(Signal.ENERGY_JOULES) is Missing.INVALID
@@ -42,7 +42,7 @@ def test_blanks_are_invalid(blank: float) -> None:
 
 def test_small_overshoot_is_full() -> None:
     """A measured ratio slightly above 1 is 1 where the caller allows for it, and no further."""
-    draft = Draft()
+    draft = ReadingBuilder()
     draft.put_percent(Signal.SM_ACTIVE, 104.9, 0.05)
     draft.put_percent(Signal.DRAM_ACTIVE, 105.1, 0.05)
     assert draft.values == {Signal.SM_ACTIVE: 1.0}
@@ -51,10 +51,10 @@ def test_small_overshoot_is_full() -> None:
 
 def test_first_value_stays() -> None:
     """The better source comes first; a later one neither replaces nor removes its value."""
-    draft = Draft()
+    draft = ReadingBuilder()
     draft.put_percent(SIGNAL, 90)
     draft.put_percent(SIGNAL, 10)
-    draft.fail(SIGNAL, Failure(Missing.FAILED, "call", "no"))
+    draft.fail(SIGNAL, NvmlFailure(Missing.FAILED, "call", "no"))
     reading = draft.reading("GPU-0", 0)
     assert reading.values == {SIGNAL: 0.9}
     assert not reading.missing
@@ -62,9 +62,9 @@ def test_first_value_stays() -> None:
 
 def test_a_failed_way_says_more_than_an_absent_one() -> None:
     """Where one way is not supported and another timed out, the reason is the time-out."""
-    draft = Draft()
-    draft.fail(SIGNAL, Failure(Missing.NOT_SUPPORTED, "gpm", "no"))
-    draft.fail(SIGNAL, Failure(Missing.TIMED_OUT, "utilization", "late"))
-    draft.fail(SIGNAL, Failure(Missing.NOT_SUPPORTED, "other", "no"))
+    draft = ReadingBuilder()
+    draft.fail(SIGNAL, NvmlFailure(Missing.NOT_SUPPORTED, "gpm", "no"))
+    draft.fail(SIGNAL, NvmlFailure(Missing.TIMED_OUT, "utilization", "late"))
+    draft.fail(SIGNAL, NvmlFailure(Missing.NOT_SUPPORTED, "other", "no"))
     assert draft.reading("GPU-0", 0).why_missing(SIGNAL) is Missing.TIMED_OUT
     assert draft.troubled

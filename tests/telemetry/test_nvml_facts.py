@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from nvml_answers import mig_profiles, refusing, telling, texts
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance
 from nvml_rounds import driver_thread, inventory_of
-from rightsizer.domain.device import Device
+from rightsizer.model.device import Device
 from rightsizer.telemetry.nvml.inventory import Inventory
 
 THRESHOLD = "nvmlDeviceGetTemperatureThreshold"

@@ -10,9 +10,9 @@ from hypothesis import strategies as st
 from nvml_answers import telling
 from nvml_driver import FakeDriver, FakeGpu, tick
 from nvml_rounds import one_reading, rounds
-from rightsizer.domain.reading import Missing, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal_name import Signal
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
 CALL = "nvmlDeviceGetFieldValues"

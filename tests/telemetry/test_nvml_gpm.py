@@ -6,9 +6,9 @@ import pynvml
 import pytest
 
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
 
 PIPE = Signal.TENSOR_ACTIVE
 

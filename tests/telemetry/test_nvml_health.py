@@ -8,9 +8,9 @@ import pytest
 from nvml_answers import fabric, refusing, telling
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, tick
 from nvml_rounds import one_reading, rounds
-from rightsizer.domain.reading import Missing, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal_name import Signal
 from simulated_driver import simulated_driver
 
 ECC = (

@@ -7,10 +7,10 @@ import pynvml
 import pytest
 
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
 
 
 def devices_of(driver: FakeDriver, root: Path | None = None) -> tuple[Device, ...]:

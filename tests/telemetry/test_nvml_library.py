@@ -8,10 +8,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from nvml_driver import FakeDriver, FakeGpu, installed
-from rightsizer.domain.reading import Missing
+from rightsizer.model.reading import Missing
 from rightsizer.telemetry.nvml.driver import explain
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.library import Library, use_library
+from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, use_library
 
 CALL = "nvmlDeviceGetPowerUsage"
 
@@ -19,7 +18,7 @@ CALL = "nvmlDeviceGetPowerUsage"
 def asked(driver: FakeDriver, name: str = CALL) -> object:
     """What the first GPU answers."""
     with installed(driver):
-        library = Library()
+        library = NvmlLibrary()
         return library.ask(name, library.ask("nvmlDeviceGetHandleByIndex", 0))
 
 
@@ -44,7 +43,7 @@ def test_codes_become_reasons(code: int, reason: Missing) -> None:
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.codes[CALL] = code
     answer = asked(driver)
-    assert isinstance(answer, Failure)
+    assert isinstance(answer, NvmlFailure)
     assert (answer.reason, answer.code, answer.call) == (reason, code, CALL)
 
 
@@ -54,7 +53,7 @@ def test_any_code_becomes_a_failure(code: int) -> None:
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.codes[CALL] = code
     answer = asked(driver)
-    assert isinstance(answer, Failure)
+    assert isinstance(answer, NvmlFailure)
     assert answer.detail
 
 
@@ -63,7 +62,7 @@ def test_absent_function_is_not_supported() -> None:
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.lacking.add(CALL)
     answer = asked(driver)
-    assert isinstance(answer, Failure)
+    assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.NOT_SUPPORTED
 
 
@@ -72,7 +71,7 @@ def test_version_mismatch_is_not_supported() -> None:
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.lacking.add("nvmlDeviceGetComputeRunningProcesses_v3")
     answer = asked(driver, "nvmlDeviceGetComputeRunningProcesses")
-    assert isinstance(answer, Failure)
+    assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.NOT_SUPPORTED
     assert "too old" in answer.detail
 
@@ -80,7 +79,7 @@ def test_version_mismatch_is_not_supported() -> None:
 def test_function_that_the_bindings_lack_is_not_supported() -> None:
     """Older bindings know fewer functions; what they lack is like what a driver lacks."""
     answer = asked(FakeDriver(FakeGpu("GPU-0")), "nvmlDeviceGetSomethingOfTheFuture")
-    assert isinstance(answer, Failure)
+    assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.NOT_SUPPORTED
 
 
@@ -93,10 +92,10 @@ def test_no_process_samples_means_none(code: int) -> None:
             return code
 
     with installed(Quiet(FakeGpu("GPU-0"))):
-        library = Library()
+        library = NvmlLibrary()
         handle = library.ask("nvmlDeviceGetHandleByIndex", 0)
         answer = library.ask("nvmlDeviceGetProcessUtilization", handle, 0)
-    assert isinstance(answer, Failure)
+    assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.NO_SAMPLE
 
 
@@ -106,7 +105,7 @@ def test_what_a_library_raises_is_a_failure(error: Exception) -> None:
     driver = FakeDriver(FakeGpu("GPU-0"))
     driver.raising[CALL] = error
     answer = asked(driver)
-    assert isinstance(answer, Failure)
+    assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.FAILED
     assert type(error).__name__ in answer.detail
 
@@ -120,13 +119,13 @@ def test_fields_have_codes_of_their_own() -> None:
             return int(pynvml.NVML_SUCCESS)
 
     with installed(Sensorless(FakeGpu("GPU-0"))):
-        library = Library()
+        library = NvmlLibrary()
         handle = library.ask("nvmlDeviceGetHandleByIndex", 0)
         key = pynvml.NVML_FI_DEV_MEMORY_TEMP
         answers = library.ask_fields(handle, (key,))
-    assert not isinstance(answers, Failure)
+    assert not isinstance(answers, NvmlFailure)
     answer = answers[key]
-    assert isinstance(answer, Failure)
+    assert isinstance(answer, NvmlFailure)
     assert answer.reason is Missing.NOT_SUPPORTED
 
 
@@ -141,7 +140,7 @@ def test_operator_is_told_what_to_do() -> None:
         driver = FakeDriver()
         driver.codes["nvmlInitWithFlags"] = code
         with installed(driver):
-            failure = Library().ask("nvmlInit")
+            failure = NvmlLibrary().ask("nvmlInit")
         assert failure.driver_is_gone
         messages.append(explain(failure))
     assert "install the NVIDIA driver" in messages[0]

@@ -10,10 +10,10 @@ from hypothesis import strategies as st
 from nvml_answers import by_link
 from nvml_driver import FakeDriver, FakeGpu, tick
 from nvml_rounds import driver_thread, inventory_of, one_reading, rounds
-from rightsizer.domain.nvlink import Nvlink
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.nvlink import Nvlink
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
 from rightsizer.telemetry.nvml.inventory import Inventory
 
 COUNT = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT

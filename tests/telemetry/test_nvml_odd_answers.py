@@ -12,13 +12,12 @@ from hypothesis import strategies as st
 
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from nvml_rounds import inventory_of, one_reading
-from rightsizer.domain.reading import Missing, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.possible import is_possible
-from rightsizer.telemetry.nvml.typed_value import value_of
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.telemetry.nvml.library import value_of
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder, is_possible
 
 OK = int(pynvml.NVML_SUCCESS)
 ENERGY = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
@@ -77,7 +76,7 @@ def test_impossible_number_is_missing(name: str, number: int, signal: Signal) ->
 )
 def test_nothing_impossible_gets_through(signal: Signal, answer: float, scale: float) -> None:
     """Whatever a driver answers, what is kept is finite, not negative and possible."""
-    draft = Draft()
+    draft = ReadingBuilder()
     draft.put(signal, answer, scale)
     for value in draft.values.values():
         assert math.isfinite(value)

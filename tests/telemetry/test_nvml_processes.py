@@ -11,9 +11,9 @@ from hypothesis import strategies as st
 from nvml_activity import LISTS, ProcessSample, listing, process_samples
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from nvml_rounds import one_reading, rounds
-from rightsizer.domain.reading import Missing, Process, ProcessKind, Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
+from rightsizer.model.signal_name import Signal
 
 COMPUTE, GRAPHICS, MPS = ProcessKind.COMPUTE, ProcessKind.GRAPHICS, ProcessKind.MPS
 GIB = 1 << 30

@@ -9,16 +9,16 @@ import pynvml
 import pytest
 
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
-from rightsizer.domain.device import Device
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.controls import Controls, Held
+from rightsizer.io.clock import FastClock
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.live import LiveSource
-from rightsizer.telemetry.nvml.inventory import Gpu, Inventory, Target
+from rightsizer.telemetry.nvml.device_pool import DevicePool
+from rightsizer.telemetry.nvml.inventory import DeviceTarget, Gpu, Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings
-from rightsizer.telemetry.nvml.stations import Stations
+from rightsizer.telemetry.release import ReleasableResource, ReleaseController
 
 PIPE = Signal.TENSOR_ACTIVE
 POWER = "nvmlDeviceGetPowerUsage"
@@ -56,12 +56,12 @@ def test_released_counters_are_freed_by_their_own_threads() -> None:
 
     driver.more["nvmlGpmSampleFree"] = freeing
     clock = FastClock(0)
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls) as source:
         source.read()
         tick(clock)
         before = source.read()
-        release = controls.release(Held.COUNTERS)
+        release = controls.release(ReleasableResource.COUNTERS)
         assert source.still_held(release) == "threads that still hold profiling counters: 2"
         tick(clock)
         during = source.read()
@@ -82,12 +82,12 @@ def test_released_counters_are_freed_by_their_own_threads() -> None:
 def test_counters_are_taken_back() -> None:
     """After the time that was asked for they are sampled anew, from a first sample on."""
     driver, clock = two_gpus(), FastClock(0)
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     told = []
     with reading(driver, clock, controls=controls) as source:
         for second in range(7):
             if second == 2:
-                controls.release(Held.COUNTERS, for_seconds=2.0)
+                controls.release(ReleasableResource.COUNTERS, for_seconds=2.0)
             snapshot = source.read()
             told.append((snapshot.readings["GPU-0"].why_missing(PIPE), snapshot.released))
             tick(clock)
@@ -108,8 +108,8 @@ def test_counters_are_taken_back() -> None:
 def test_nothing_is_sampled_while_counters_are_released() -> None:
     """A profiler has them to itself."""
     driver, clock = two_gpus(), FastClock(0)
-    controls = Controls(clock)
-    controls.release(Held.COUNTERS)
+    controls = ReleaseController(clock)
+    controls.release(ReleasableResource.COUNTERS)
     with reading(driver, clock, controls=controls) as source:
         for _ in range(3):
             snapshot = source.read()
@@ -121,14 +121,14 @@ def test_nothing_is_sampled_while_counters_are_released() -> None:
 def test_board_without_gpm_has_nothing_to_release() -> None:
     """It says that it has no counters, as ever, and is asked for that once."""
     driver, clock = FakeDriver(FakeGpu("GPU-0", gpm=None)), FastClock(0)
-    controls = Controls(clock)
-    release = controls.release(Held.COUNTERS)
+    controls = ReleaseController(clock)
+    release = controls.release(ReleasableResource.COUNTERS)
     with reading(driver, clock, controls=controls) as source:
         for _ in range(3):
             found = source.read().readings["GPU-0"]
             tick(clock)
         assert source.still_held(release) is None
-        controls.resume(Held.COUNTERS)
+        controls.resume(ReleasableResource.COUNTERS)
         source.read()
     assert found.why_missing(PIPE) is Missing.NOT_SUPPORTED
     assert driver.calls.count("nvmlGpmQueryDeviceSupport") == 1
@@ -137,11 +137,11 @@ def test_board_without_gpm_has_nothing_to_release() -> None:
 def test_metric_that_was_refused_stays_refused() -> None:
     """A release makes nothing supported: what the board lacks is not asked for again."""
     driver, clock = FakeDriver(FakeGpu("GPU-0")), FastClock(0)
-    controls, reasons = Controls(clock), []
+    controls, reasons = ReleaseController(clock), []
     with reading(driver, clock, controls=controls) as source:
         for step in (None, None, controls.release, controls.resume, None):
             if step is not None:
-                step(Held.COUNTERS)
+                step(ReleasableResource.COUNTERS)
             reasons.append(source.read().readings["GPU-0"].why_missing(Signal.DRAM_ACTIVE))
             tick(clock)
     refused = Missing.NOT_SUPPORTED
@@ -151,7 +151,7 @@ def test_metric_that_was_refused_stays_refused() -> None:
 def test_hung_gpu_still_holds_its_counters() -> None:
     """Nobody is told that the counters are free while a thread that has them hangs."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     with reading(
         driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
     ) as source:
@@ -159,7 +159,7 @@ def test_hung_gpu_still_holds_its_counters() -> None:
         driver.hanging[POWER, 1] = gate
         tick(clock)
         source.read()
-        release = controls.release(Held.COUNTERS)
+        release = controls.release(ReleasableResource.COUNTERS)
         tick(clock)
         source.read()
         assert source.still_held(release) == "threads that still hold profiling counters: 1"
@@ -173,10 +173,10 @@ def test_hung_gpu_still_holds_its_counters() -> None:
 def test_released_gpus_are_down_and_nothing_is_asked() -> None:
     """Every handle is closed, the devices stay listed, and the driver is left in peace."""
     driver, clock = two_gpus(), FastClock(0)
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls) as source:
         source.read()
-        release = controls.release(Held.GPUS)
+        release = controls.release(ReleasableResource.GPUS)
         assert source.still_held(release) is not None
         read_until(source, clock, lambda _: source.still_held(release) is None)
         assert (driver.openings, driver.closings, driver.samples_alive) == (1, 1, 0)
@@ -196,10 +196,10 @@ def test_released_gpus_are_down_and_nothing_is_asked() -> None:
 def test_released_gpus_stay_listed_for_days() -> None:
     """A GPU that was lent to a virtual machine is not forgotten like one that was taken out."""
     driver, clock = two_gpus(), FastClock(0)
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls, lost_retention_seconds=60.0) as source:
         source.read()
-        controls.release(Held.GPUS)
+        controls.release(ReleasableResource.GPUS)
         for _ in range(5):
             tick(clock, 86_400)
             snapshot = source.read()
@@ -209,10 +209,10 @@ def test_released_gpus_stay_listed_for_days() -> None:
 def test_gpus_are_taken_back_by_themselves() -> None:
     """When its time is up, or somebody resumes, everything is as before."""
     driver, clock = two_gpus(), FastClock(0)
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls) as source:
         source.read()
-        release = controls.release(Held.GPUS, for_seconds=120.0)
+        release = controls.release(ReleasableResource.GPUS, for_seconds=120.0)
         read_until(source, clock, lambda _: source.still_held(release) is None)
         assert driver.closings == 1
         tick(clock, 121)
@@ -220,10 +220,10 @@ def test_gpus_are_taken_back_by_themselves() -> None:
         assert snapshot.readings.keys() == {"GPU-0", "GPU-1"}
         assert (snapshot.released, snapshot.trouble, dict(snapshot.down)) == (None, None, {})
         assert driver.openings == 2
-        release = controls.release(Held.GPUS)
+        release = controls.release(ReleasableResource.GPUS)
         read_until(source, clock, lambda _: source.still_held(release) is None)
-        assert controls.resume(Held.GPUS)
-        assert not controls.resume(Held.GPUS)
+        assert controls.resume(ReleasableResource.GPUS)
+        assert not controls.resume(ReleasableResource.GPUS)
         snapshot = read_until(source, clock, lambda found: "GPU-1" in found.readings)
     assert not snapshot.down
     assert (driver.openings, driver.closings, driver.samples_alive) == (3, 3, 0)
@@ -232,7 +232,7 @@ def test_gpus_are_taken_back_by_themselves() -> None:
 def test_release_waits_for_a_call_that_hangs() -> None:
     """While a thread is inside the driver, nobody is told that NVML is closed."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     with reading(
         driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
     ) as source:
@@ -240,7 +240,7 @@ def test_release_waits_for_a_call_that_hangs() -> None:
         driver.hanging[POWER, 1] = gate
         tick(clock)
         source.read()
-        release = controls.release(Held.GPUS)
+        release = controls.release(ReleasableResource.GPUS)
         for _ in range(40):
             tick(clock)
             snapshot = source.read()
@@ -257,13 +257,13 @@ def test_release_waits_for_a_call_that_hangs() -> None:
 def test_release_during_opening(call: str) -> None:
     """What is being opened when somebody asks is closed again, and no reading comes of it."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     driver.hanging[call, -1] = gate
     with reading(
         driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
     ) as source:
         source.read()
-        release = controls.release(Held.GPUS)
+        release = controls.release(ReleasableResource.GPUS)
         tick(clock)
         source.read()
         assert source.still_held(release) is not None
@@ -272,22 +272,22 @@ def test_release_during_opening(call: str) -> None:
         read_until(source, clock, lambda _: source.still_held(release) is None)
         assert (driver.openings, driver.closings) == (1, 1)
         assert POWER not in driver.calls
-        controls.resume(Held.GPUS)
+        controls.resume(ReleasableResource.GPUS)
         read_until(source, clock, lambda found: "GPU-0" in found.readings)
 
 
 def test_taken_back_while_it_is_let_go() -> None:
     """Closing may take a while; who changes his mind meanwhile has the GPUs back after it."""
     driver, clock, gate = two_gpus(), FastClock(0), threading.Event()
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     with reading(
         driver, clock, controls=controls, deadline_seconds=0.05, hung_after_seconds=0.01
     ) as source:
         source.read()
         driver.hanging["nvmlShutdown", -1] = gate
-        controls.release(Held.GPUS)
+        controls.release(ReleasableResource.GPUS)
         source.read()
-        controls.resume(Held.GPUS)
+        controls.resume(ReleasableResource.GPUS)
         tick(clock)
         waiting = source.read()
         assert not waiting.readings
@@ -304,10 +304,10 @@ def test_release_without_a_driver() -> None:
     """Where there is nothing to let go, it is let go at once."""
     driver, clock = two_gpus(), FastClock(0)
     driver.codes["nvmlInitWithFlags"] = pynvml.NVML_ERROR_LIBRARY_NOT_FOUND
-    controls = Controls(clock)
+    controls = ReleaseController(clock)
     with reading(driver, clock, controls=controls) as source:
         source.read()
-        release = controls.release(Held.GPUS)
+        release = controls.release(ReleasableResource.GPUS)
         read_until(source, clock, lambda _: source.still_held(release) is None)
         assert driver.closings == 0
 
@@ -315,9 +315,9 @@ def test_release_without_a_driver() -> None:
 def test_what_is_held_may_be_asked_while_gpus_come_and_go() -> None:
     """From the thread of whoever asks for the release."""
     clock = FastClock(0)
-    stations = Stations(clock=clock, settings=LiveSettings())
+    stations = DevicePool(clock=clock, settings=LiveSettings())
     devices = [Device(f"GPU-{number}", number) for number in range(200)]
-    gpus = tuple(Gpu(Target(device, number)) for number, device in enumerate(devices))
+    gpus = tuple(Gpu(DeviceTarget(device, number)) for number, device in enumerate(devices))
     has_ended = threading.Event()
     troubles: list[BaseException] = []
 

@@ -11,13 +11,13 @@ from hypothesis import strategies as st
 from nvml_activity import Samples
 from nvml_driver import FakeDriver, FakeGpu, tick
 from nvml_rounds import driver_thread, rounds
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.nvml.handle import Handle
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collectors.utilization import SampleBuffer
+from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.inventory import Inventory
-from rightsizer.telemetry.nvml.library import Library
-from rightsizer.telemetry.nvml.sample_buffer import SampleBuffer
+from rightsizer.telemetry.nvml.library import NvmlLibrary
 from rightsizer.telemetry.nvml.settings import LiveSettings
 from simulated_driver import simulated_driver
 
@@ -38,8 +38,8 @@ def buffer_of(driver: FakeDriver) -> Iterator[SampleBuffer]:
     with driver_thread(driver) as own:
         found = own.look()
         assert isinstance(found, Inventory)
-        handle = Handle(
-            found.gpus[0].whole, library=Library(), clock=FastClock(0), settings=LiveSettings()
+        handle = DeviceHandle(
+            found.gpus[0].whole, library=NvmlLibrary(), clock=FastClock(0), settings=LiveSettings()
         )
         yield SampleBuffer(handle, KIND)
 

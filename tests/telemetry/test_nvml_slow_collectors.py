@@ -10,9 +10,9 @@ import pytest
 from nvml_answers import telling
 from nvml_driver import FUNCTIONS, FakeDriver, FakeGpu, reading, tick
 from nvml_rounds import rounds
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
 LIMIT = "nvmlDeviceGetEnforcedPowerLimit"

@@ -15,11 +15,11 @@ from structlog.testing import capture_logs
 from nvml_answers import FakeEvents, refusing
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, installed
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.nvml.driver import Driver
-from rightsizer.telemetry.nvml.events import XidListener
+from rightsizer.io.clock import FastClock
+from rightsizer.telemetry.nvml.driver import NvmlDriver
 from rightsizer.telemetry.nvml.inventory import Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings
+from rightsizer.telemetry.nvml.xid_listener import XidListener
 
 WAIT = "nvmlEventSetWait_v2"
 NOW = 1_790_000_000 * 10**9
@@ -31,7 +31,7 @@ class Node:
 
     driver: FakeDriver
     events: FakeEvents
-    opener: Driver
+    opener: NvmlDriver
     listener: XidListener
 
     def look(self) -> Inventory:
@@ -68,7 +68,7 @@ def listening(
     driver = FakeDriver(*gpus)
     events = FakeEvents(driver, kinds)
     with installed(driver):
-        opener = Driver(itertools.count(), built_in(), Path("/nowhere"))
+        opener = NvmlDriver(itertools.count(), built_in(), Path("/nowhere"))
         chosen = LiveSettings(**settings)  # type: ignore[arg-type]
         listener = XidListener(clock=FastClock(NOW), settings=chosen)
         node = Node(driver, events, opener, listener)

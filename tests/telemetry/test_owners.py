@@ -10,12 +10,12 @@ from hypothesis import strategies as st
 from owner_trees import write_process
 
 from nvml_driver import FakeDriver, FakeGpu, reading
-from rightsizer.domain.reading import Process
-from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.owners.holdings import holdings_of
-from rightsizer.telemetry.owners.known import KnownOwners
-from rightsizer.telemetry.owners.session import SessionOwners
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Process
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.holdings import holdings_of
+from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.owners.systemd import SystemdCollector
 
 
 @pytest.mark.parametrize(
@@ -30,7 +30,7 @@ from rightsizer.telemetry.owners.session import SessionOwners
 def test_systemd_unit(tmp_path: Path, cgroup: str, unit: str) -> None:
     """The innermost unit names the workload, with control groups of either version."""
     write_process(tmp_path, 11, cgroup=cgroup, session=11)
-    workload = SessionOwners(tmp_path).workload_of(11)
+    workload = SystemdCollector(tmp_path).workload_of(11)
     assert workload == Workload(f"systemd:{unit}", WorkloadKind.SYSTEMD, unit)
 
 
@@ -49,7 +49,7 @@ def test_login_session(tmp_path: Path, cgroup: str) -> None:
     write_process(tmp_path, 5, cgroup=cgroup, session=5, start=777)
     write_process(tmp_path, 11, cgroup=cgroup, session=5, start=888)
     write_process(tmp_path, 12, cgroup=cgroup, session=5, start=999)
-    owners = SessionOwners(tmp_path)
+    owners = SystemdCollector(tmp_path)
     assert owners.workload_of(11) == owners.workload_of(12)
     assert owners.workload_of(11) == Workload("session:5@777", WorkloadKind.SESSION, "session 5")
 
@@ -57,7 +57,7 @@ def test_login_session(tmp_path: Path, cgroup: str) -> None:
 def test_session_outlives_its_leader(tmp_path: Path) -> None:
     """Without its leader a session still has its number."""
     write_process(tmp_path, 11, cgroup="0::/\n", session=5)
-    workload = SessionOwners(tmp_path).workload_of(11)
+    workload = SystemdCollector(tmp_path).workload_of(11)
     assert workload is not None
     assert workload.key == "session:5"
 
@@ -67,7 +67,7 @@ def test_process_that_ended_is_nobodys(tmp_path: Path) -> None:
     write_process(tmp_path, 11, cgroup="0::/\n", session=0)
     (tmp_path / "13").mkdir()
     (tmp_path / "13/stat").write_text("13 (torn) S 1 1 x" + " 0" * 20)
-    owners = SessionOwners(tmp_path)
+    owners = SystemdCollector(tmp_path)
     assert [owners.workload_of(pid) for pid in (11, 12, 13)] == [None, None, None]
 
 
@@ -76,7 +76,7 @@ def test_real_process_has_a_session() -> None:
     if not Path("/proc/self/stat").exists():
         pytest.skip("this machine has no procfs")
     with subprocess.Popen(["sleep", "60"], start_new_session=True) as process:
-        workload = KnownOwners.on_host(Path("/proc")).workload_of(process.pid)
+        workload = OwnerResolver.on_host(Path("/proc")).workload_of(process.pid)
         process.kill()
     assert workload is not None
     assert workload.kind in (WorkloadKind.SYSTEMD, WorkloadKind.SESSION)
@@ -85,7 +85,9 @@ def test_real_process_has_a_session() -> None:
 def test_answers_are_remembered_for_a_while(tmp_path: Path) -> None:
     """Files are read once in a lifetime of an answer, also where there was none."""
     now = [0.0]
-    owners = KnownOwners([SessionOwners(tmp_path)], time_to_live_seconds=30, now=lambda: now[0])
+    owners = OwnerResolver(
+        [SystemdCollector(tmp_path)], time_to_live_seconds=30, now=lambda: now[0]
+    )
     assert owners.workload_of(11) is None
     write_process(tmp_path, 11, cgroup="0::/a.service\n")
     now[0] = 29.0
@@ -99,7 +101,9 @@ def test_answers_are_remembered_for_a_while(tmp_path: Path) -> None:
 def test_memory_is_bounded(tmp_path: Path) -> None:
     """Processes that nobody asks for any more are forgotten."""
     now = [0.0]
-    owners = KnownOwners([SessionOwners(tmp_path)], time_to_live_seconds=30, now=lambda: now[0])
+    owners = OwnerResolver(
+        [SystemdCollector(tmp_path)], time_to_live_seconds=30, now=lambda: now[0]
+    )
     for pid in range(1000):
         now[0] += 1.0
         owners.workload_of(pid)
@@ -124,7 +128,7 @@ class Table:
 
 def test_first_source_that_knows_wins() -> None:
     """Sources are asked in order; one that knows nothing passes to the next."""
-    owners = KnownOwners([Table({1: "pod"}), Table({1: "session", 2: "session"})])
+    owners = OwnerResolver([Table({1: "pod"}), Table({1: "session", 2: "session"})])
     names = [owners.workload_of(pid) for pid in (1, 2, 3)]
     assert [found.name if found else None for found in names] == ["pod", "session", None]
 

@@ -12,13 +12,9 @@ from typing import Any
 import pytest
 from owner_trees import write_process
 
-from rightsizer.telemetry.owners.container_engine import (
-    EngineError,
-    container_names,
-    name_of,
-)
-from rightsizer.telemetry.owners.known import KnownOwners
-from rightsizer.telemetry.owners.settings import OwnerSettings
+from rightsizer.owners.containers import EngineError, container_names, name_of
+from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.owners.settings import OwnerSettings
 
 ID, OTHER = "ab12" * 16, "cd34" * 16
 
@@ -147,12 +143,12 @@ def test_an_engine_that_is_away(engine: Engine) -> None:
         names(engine)
 
 
-def on_node(root: Path, socket: str, now: list[float]) -> KnownOwners:
+def on_node(root: Path, socket: str, now: list[float]) -> OwnerResolver:
     """A node with one process in each of two containers."""
     write_process(root / "proc", 11, cgroup=f"0::/system.slice/docker-{ID}.scope\n")
     write_process(root / "proc", 12, cgroup=f"0::/user.slice/libpod-{OTHER}.scope/container\n")
     settings = OwnerSettings(container_socket=socket, kubelet_socket="", first_wait_seconds=5)
-    return KnownOwners.on_host(
+    return OwnerResolver.on_host(
         root / "proc", sysfs=root / "sys", settings=settings, now=lambda: now[0]
     )
 

@@ -4,15 +4,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.telemetry.owners.control_group import (
-    ContainerGroup,
-    JobGroup,
-    PodGroup,
-    container_in,
-    job_in,
-    pod_in,
-    unit_in,
-)
+from rightsizer.owners.containers import ContainerGroup, container_in
+from rightsizer.owners.kubernetes import PodGroup, pod_in
+from rightsizer.owners.slurm import JobGroup, job_in
+from rightsizer.owners.systemd import unit_in
 
 UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
 UID_ = UID.replace("-", "_")

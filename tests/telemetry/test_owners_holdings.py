@@ -6,10 +6,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.device import Device
-from rightsizer.domain.reading import Process
-from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.telemetry.owners.holdings import holdings_on, split
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Process
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.holdings import holdings_on, split
 
 GPU = Device("GPU-0", 0)
 UIDS = ["0f1c2d3e-aaaa-bbbb-cccc-000000000001", "0f1c2d3e-aaaa-bbbb-cccc-000000000002"]

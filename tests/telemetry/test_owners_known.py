@@ -10,24 +10,28 @@ import pytest
 from owner_trees import write_process
 from structlog.testing import capture_logs
 
-from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.telemetry.owners.known import SOURCES, KnownOwners
-from rightsizer.telemetry.owners.roll import OTHERS, Roll
-from rightsizer.telemetry.owners.session import SessionOwners
-from rightsizer.telemetry.owners.settings import SOURCE_NAMES, OwnerSettings
-from rightsizer.telemetry.owners.user import UserOwners
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.resolver import (
+    OTHER_WORKLOADS,
+    OWNER_COLLECTORS,
+    OwnerResolver,
+    WorkloadNameLimiter,
+)
+from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
+from rightsizer.owners.systemd import SystemdCollector
+from rightsizer.owners.users import UserCollector
 
 UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
 ID = "ab12" * 16
 
 
-def on_node(root: Path, **changes: object) -> KnownOwners:
+def on_node(root: Path, **changes: object) -> OwnerResolver:
     """All sources over a tree like procfs; nobody is asked over a socket."""
     settings = OwnerSettings(kubelet_socket="", pod_log_folder="", **changes)  # type: ignore[arg-type]
-    return KnownOwners.on_host(root, sysfs=root / "sys", settings=settings)
+    return OwnerResolver.on_host(root, sysfs=root / "sys", settings=settings)
 
 
-def key_of(owners: KnownOwners, pid: int) -> str | None:
+def key_of(owners: OwnerResolver, pid: int) -> str | None:
     """The key of a process's workload."""
     found = owners.workload_of(pid)
     return found.key if found else None
@@ -52,7 +56,7 @@ def test_precedence(tmp_path: Path, path: str, key: str) -> None:
 
 def test_every_source_has_a_name_that_settings_know() -> None:
     """The registry and the settings list the same sources in the same order."""
-    assert tuple(name for name, _ in SOURCES) == SOURCE_NAMES
+    assert tuple(name for name, _ in OWNER_COLLECTORS) == SOURCE_NAMES
 
 
 def test_unknown_source_is_refused() -> None:
@@ -75,7 +79,7 @@ def test_users_are_off_unless_asked_for(tmp_path: Path) -> None:
 def test_user_without_a_name_has_a_number(tmp_path: Path) -> None:
     """A container's user is in no file of the host; a process that ended has none."""
     write_process(tmp_path, 11, cgroup="0::/\n")
-    owners = UserOwners(tmp_path, lambda _: None)
+    owners = UserCollector(tmp_path, lambda _: None)
     assert owners.workload_of(12) is None
     found = owners.workload_of(11)
     assert found == Workload(f"user:{os.getuid()}", WorkloadKind.USER, str(os.getuid()))
@@ -84,7 +88,7 @@ def test_user_without_a_name_has_a_number(tmp_path: Path) -> None:
 def test_a_real_process_has_a_user() -> None:
     """A process of our own is ours."""
     with subprocess.Popen(["sleep", "60"]) as process:
-        found = UserOwners(Path("/proc"), lambda user: f"number {user}").workload_of(process.pid)
+        found = UserCollector(Path("/proc"), lambda user: f"number {user}").workload_of(process.pid)
         process.kill()
     assert found is None or found.name == f"number {os.getuid()}"
 
@@ -120,7 +124,7 @@ class Given:
 
 def test_allocations_of_all_schedulers() -> None:
     """A node may have two; a device that both give away has two holders, each once."""
-    owners = KnownOwners([Given(a="x", b="y"), Given(b="z"), Given(a="x")])
+    owners = OwnerResolver([Given(a="x", b="y"), Given(b="z"), Given(a="x")])
     assert {
         device: [each.key for each in found] for device, found in owners.allocations().items()
     } == {"a": ["x"], "b": ["y", "z"]}
@@ -130,7 +134,7 @@ def test_named_workloads_are_bounded() -> None:
     """Beyond the bound all are one; whoever was named keeps his name; it is said once."""
     now = [0.0]
     with capture_logs() as logs:
-        owners = KnownOwners([Given()], workloads_maximum=2, now=lambda: now[0])
+        owners = OwnerResolver([Given()], workloads_maximum=2, now=lambda: now[0])
         for _ in range(3):
             assert [key_of(owners, pid) for pid in (1, 2, 3, 4)] == ["w1", "w2", "other", "other"]
     assert [line["log_level"] for line in logs] == ["warning"]
@@ -140,11 +144,11 @@ def test_named_workloads_are_bounded() -> None:
 def test_room_is_made_by_those_that_end() -> None:
     """A workload that nobody asks for any more gives its place to the next."""
     now = [0.0]
-    roll = Roll(1, 30.0, lambda: now[0])
+    roll = WorkloadNameLimiter(1, 30.0, lambda: now[0])
     first, second = (Workload(key, WorkloadKind.SESSION, key) for key in "ab")
     assert roll.name(first) is first
     now[0] = 30.0
-    assert roll.name(second) is OTHERS
+    assert roll.name(second) is OTHER_WORKLOADS
     now[0] = 30.1
     assert roll.name(second) is second
     assert len(roll) == 1
@@ -153,7 +157,7 @@ def test_room_is_made_by_those_that_end() -> None:
 def test_memory_of_the_roll_is_bounded() -> None:
     """However many there are in a lifetime, no more are kept than may be named."""
     now = [0.0]
-    roll = Roll(10, 30.0, lambda: now[0])
+    roll = WorkloadNameLimiter(10, 30.0, lambda: now[0])
     for number in range(1000):
         now[0] += 1.0
         roll.name(Workload(str(number), WorkloadKind.SESSION, ""))
@@ -162,12 +166,12 @@ def test_memory_of_the_roll_is_bounded() -> None:
 
 def test_bound_holds_for_allocations_too() -> None:
     """Those that were given devices count like those that run."""
-    owners = KnownOwners([Given(a="x", b="y")], workloads_maximum=1)
-    assert owners.allocations()["b"] == (OTHERS,)
+    owners = OwnerResolver([Given(a="x", b="y")], workloads_maximum=1)
+    assert owners.allocations()["b"] == (OTHER_WORKLOADS,)
 
 
 def test_sources_without_sockets_are_no_collectors(tmp_path: Path) -> None:
     """Files that everybody can read need no health of their own."""
-    owners = KnownOwners([SessionOwners(tmp_path)])
+    owners = OwnerResolver([SystemdCollector(tmp_path)])
     assert owners.collectors() == {}
     owners.close()

@@ -9,12 +9,12 @@ import pytest
 from kubelet_server import answer, kubelet, pod
 from owner_trees import write_gpu, write_process
 
-from rightsizer.domain.device import Device
-from rightsizer.domain.reading import Process
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.telemetry.owners.holdings import holdings_on
-from rightsizer.telemetry.owners.kubernetes import KubernetesOwners
-from rightsizer.telemetry.owners.settings import OwnerSettings
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Process
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.holdings import holdings_on
+from rightsizer.owners.kubernetes import KubernetesCollector
+from rightsizer.owners.settings import OwnerSettings
 
 UIDS = [f"0f1c2d3e-aaaa-bbbb-cccc-00000000000{number}" for number in range(4)]
 IDS = [f"{number}" * 64 for number in range(4)]
@@ -29,16 +29,16 @@ class Node:
         self.root = root
         self.now = 0.0
         self.socket = root / "kubelet.sock"
-        self.owners: KubernetesOwners
+        self.owners: KubernetesCollector
 
-    def start(self, **changes: float) -> KubernetesOwners:
+    def start(self, **changes: float) -> KubernetesCollector:
         """Owners that look at this node."""
         settings = OwnerSettings(
             kubelet_socket=str(self.socket),
             pod_log_folder=str(self.root / "log"),
             **{"first_wait_seconds": 5.0, "timeout_seconds": 5.0, **changes},  # type: ignore[arg-type]
         )
-        self.owners = KubernetesOwners(self.root / "proc", settings, lambda: self.now)
+        self.owners = KubernetesCollector(self.root / "proc", settings, lambda: self.now)
         return self.owners
 
     def run(self, pid: int, number: int) -> None:

@@ -2,8 +2,8 @@
 
 import pytest
 
-from rightsizer.domain.pod_owner import PodOwner, owner_of_pod
-from rightsizer.domain.workload import WorkloadClass
+from rightsizer.model.pod_owner import PodOwner, owner_of_pod
+from rightsizer.model.workload import WorkloadClass
 
 
 @pytest.mark.parametrize(

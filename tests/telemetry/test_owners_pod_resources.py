@@ -17,13 +17,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 from kubelet_server import Response, answer, kubelet, pod
 
-from rightsizer.telemetry.owners.grpc_call import CallError
-from rightsizer.telemetry.owners.pod_resources import (
-    Claimed,
-    ContainerDevices,
-    list_pods,
-    parse_pods,
-)
+from rightsizer.io.grpc_client import GrpcCallError
+from rightsizer.owners.kubernetes import ClaimedDevice, ContainerDevices, list_pods, parse_pods
 
 UUID = "GPU-8ba15a3a-9c15-45e7-ad2f-0b1c6b14b9e0"
 
@@ -57,7 +52,7 @@ def test_all_that_was_given_is_told(tmp_path: Path) -> None:
     )
     with kubelet(path, lambda _: pods):
         found = asked(path)
-    claims = (Claimed("gpu.nvidia.com", "gpu-0"), Claimed("gpu.nvidia.com", "gpu-1"))
+    claims = (ClaimedDevice("gpu.nvidia.com", "gpu-0"), ClaimedDevice("gpu.nvidia.com", "gpu-1"))
     assert found == (
         ContainerDevices("ml", "a", "main", (UUID, "nvidia0")),
         ContainerDevices("dra", "b", "main", (), claims),
@@ -71,7 +66,7 @@ def test_a_large_answer_comes_whole(tmp_path: Path) -> None:
     with kubelet(path, lambda _: pods):
         assert len(pods) > 10 * 65535
         assert len(asked(path, maximum_bytes=len(pods))) == 1000
-        with pytest.raises(CallError, match=f"more than {len(pods) - 1} bytes"):
+        with pytest.raises(GrpcCallError, match=f"more than {len(pods) - 1} bytes"):
             asked(path, maximum_bytes=len(pods) - 1)
 
 
@@ -83,14 +78,17 @@ def test_a_refusal_is_told(tmp_path: Path) -> None:
         context.abort(grpc.StatusCode.RESOURCE_EXHAUSTED, "rejected by rate\nlimit 100 %")
         return b""
 
-    with kubelet(path, refuse), pytest.raises(CallError, match="status 8: rejected by rate limit"):
+    with (
+        kubelet(path, refuse),
+        pytest.raises(GrpcCallError, match="status 8: rejected by rate limit"),
+    ):
         asked(path)
 
 
 def test_a_socket_of_something_else_is_told(tmp_path: Path) -> None:
     """A gRPC server without the interface is no kubelet."""
     path = tmp_path / "other.sock"
-    with kubelet(path, lambda _: b"", "v7"), pytest.raises(CallError, match="knows no version"):
+    with kubelet(path, lambda _: b"", "v7"), pytest.raises(GrpcCallError, match="knows no version"):
         asked(path)
 
 
@@ -103,21 +101,21 @@ def test_a_kubelet_that_hangs_is_given_up(tmp_path: Path) -> None:
         return b""
 
     with kubelet(path, hang):
-        with pytest.raises(CallError, match=r"did not answer within 0\.2 s"):
+        with pytest.raises(GrpcCallError, match=r"did not answer within 0\.2 s"):
             asked(path, timeout_seconds=0.2)
         release.set()
 
 
 def test_no_kubelet_is_told(tmp_path: Path) -> None:
     """The message names the socket."""
-    with pytest.raises(CallError, match=r"kubelet\.sock cannot be reached: No such file"):
+    with pytest.raises(GrpcCallError, match=r"kubelet\.sock cannot be reached: No such file"):
         asked(tmp_path / "kubelet.sock")
 
 
 def test_missing_package_is_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """Without the optional package the error says what to install."""
     monkeypatch.setitem(sys.modules, "h2.exceptions", None)
-    with pytest.raises(CallError, match=r"install 'gpu-rightsizer\[kubernetes\]'"):
+    with pytest.raises(GrpcCallError, match=r"install 'gpu-rightsizer\[kubernetes\]'"):
         asked(tmp_path / "kubelet.sock")
 
 
@@ -163,7 +161,7 @@ def test_a_peer_that_is_no_kubelet(tmp_path: Path, words: bytes, said: str) -> N
             while caller.recv(65536):
                 pass
 
-    with peer(path, behave), pytest.raises(CallError, match=said):
+    with peer(path, behave), pytest.raises(GrpcCallError, match=said):
         asked(path)
 
 
@@ -202,7 +200,7 @@ def test_an_answer_that_is_none(
     """Refused, compressed, cut short or one too many: none of them is an empty node."""
     path = tmp_path / "peer.sock"
     behave = answering([(":status", status), ("grpc-status", grpc_status)], body)
-    with peer(path, behave), pytest.raises(CallError, match=said):
+    with peer(path, behave), pytest.raises(GrpcCallError, match=said):
         asked(path)
 
 
@@ -218,7 +216,7 @@ def test_a_peer_that_drips_is_given_up(tmp_path: Path) -> None:
                 caller.sendall(frame)
 
     with peer(path, drip):
-        with pytest.raises(CallError, match="did not answer within"):
+        with pytest.raises(GrpcCallError, match="did not answer within"):
             asked(path, timeout_seconds=0.3)
         done.set()
 
@@ -227,7 +225,7 @@ def read(data: bytes) -> tuple[ContainerDevices, ...] | None:
     """What an answer says, `None` where it is refused as it should be."""
     try:
         return parse_pods(data)
-    except CallError:
+    except GrpcCallError:
         return None
 
 
@@ -273,7 +271,7 @@ def test_reads_what_protobuf_writes(pods: list[tuple[str, str, list[str]]]) -> N
 
 def test_an_answer_of_nothing_but_empty_fields_is_refused() -> None:
     """Two bytes a message would otherwise grow into millions of objects."""
-    with pytest.raises(CallError, match="more than 500000 fields"):
+    with pytest.raises(GrpcCallError, match="more than 500000 fields"):
         parse_pods(b"\x0a\x00" * 600_000)
 
 
@@ -283,5 +281,5 @@ def test_an_answer_of_nothing_but_empty_fields_is_refused() -> None:
 )
 def test_broken_messages_are_refused(data: bytes) -> None:
     """Cut short, longer than their message, of a kind long gone, or not UTF-8."""
-    with pytest.raises(CallError, match="cannot be read"):
+    with pytest.raises(GrpcCallError, match="cannot be read"):
         parse_pods(data)

@@ -9,10 +9,10 @@ from pathlib import Path
 import pytest
 from owner_trees import write_gpu
 
-from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.telemetry.owners.known import KnownOwners
-from rightsizer.telemetry.owners.settings import OwnerSettings
-from rightsizer.telemetry.owners.slurm import SlurmOwners
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.owners.settings import OwnerSettings
+from rightsizer.owners.slurm import SlurmCollector
 
 UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
 ID = "ab12" * 16
@@ -76,10 +76,10 @@ def process_in(folder: Path) -> Iterator[int]:
             process.kill()
 
 
-def owners(**changes: object) -> KnownOwners:
+def owners(**changes: object) -> OwnerResolver:
     """All the sources of this machine; nobody is asked over a socket."""
     settings = OwnerSettings(kubelet_socket="", pod_log_folder="", **changes)  # type: ignore[arg-type]
-    return KnownOwners.on_host(Path("/proc"), settings=settings)
+    return OwnerResolver.on_host(Path("/proc"), settings=settings)
 
 
 def test_a_pod(hierarchy: Path) -> None:
@@ -136,7 +136,7 @@ def test_allocation_by_device_group(tmp_path: Path) -> None:
         pytest.skip("no devices controller of version 1 is mounted here")
     write_gpu(tmp_path, "0000:1b:00.0", 3)
     write_gpu(tmp_path, "0000:3b:00.0", 0)
-    slurm = SlurmOwners(tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5))
+    slurm = SlurmCollector(tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5))
     with group(devices, JOB_OF_VERSION_1) as folder:
         # Slurm's own way: everything is denied, then one device after another allowed.
         (folder / "devices.deny").write_text("a")
@@ -155,7 +155,7 @@ def test_a_job_that_is_not_constrained_is_given_nothing(tmp_path: Path) -> None:
     if not (devices / "devices.list").exists():
         pytest.skip("no devices controller of version 1 is mounted here")
     write_gpu(tmp_path, "0000:1b:00.0", 0)
-    slurm = SlurmOwners(tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5))
+    slurm = SlurmCollector(tmp_path, Path("/sys"), OwnerSettings(first_wait_seconds=5))
     with group(devices, JOB_OF_VERSION_1):
         assert slurm.allocations() == {}
         slurm.close()

@@ -7,13 +7,12 @@ from pathlib import Path
 import pytest
 from owner_trees import write_process
 
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.reading import Process
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.telemetry.owners.holdings import holdings_on
-from rightsizer.telemetry.owners.job_map import JobMapError, read_job_map
-from rightsizer.telemetry.owners.settings import OwnerSettings
-from rightsizer.telemetry.owners.slurm import SlurmOwners
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.reading import Process
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.holdings import holdings_on
+from rightsizer.owners.settings import OwnerSettings
+from rightsizer.owners.slurm import JobMapError, SlurmCollector, read_job_map
 
 UUID = "GPU-8ba15a3a-9c15-45e7-ad2f-0b1c6b14b9e0"
 GPU = Device(UUID, 3, pci_bus_id="00000000:1B:00.0")
@@ -28,15 +27,15 @@ def folder(tmp_path: Path) -> Path:
 
 
 @pytest.fixture
-def owners(tmp_path: Path, folder: Path) -> Iterator[SlurmOwners]:
+def owners(tmp_path: Path, folder: Path) -> Iterator[SlurmCollector]:
     """A node with that folder."""
     settings = OwnerSettings(job_map_folder=str(folder), first_wait_seconds=5)
-    found = SlurmOwners(tmp_path / "proc", tmp_path / "sys", settings, lambda: 0.0)
+    found = SlurmCollector(tmp_path / "proc", tmp_path / "sys", settings, lambda: 0.0)
     yield found
     found.close()
 
 
-def held(owners: SlurmOwners, device: Device, *pids: int) -> dict[str, tuple[float, bool]]:
+def held(owners: SlurmCollector, device: Device, *pids: int) -> dict[str, tuple[float, bool]]:
     """Who holds a device: share, and whether it runs."""
     processes = [Process(pid, 100) for pid in pids]
     found = holdings_on(device, processes, owners, owners.allocations())
@@ -83,7 +82,7 @@ def test_missing_folder_is_told(folder: Path) -> None:
 def test_missing_folder_is_a_failure_of_the_collector(tmp_path: Path) -> None:
     """An operator who named a folder learns that it is not there."""
     settings = OwnerSettings(job_map_folder=str(tmp_path / "no"), first_wait_seconds=5)
-    slurm = SlurmOwners(tmp_path, tmp_path, settings, lambda: 0.0)
+    slurm = SlurmCollector(tmp_path, tmp_path, settings, lambda: 0.0)
     assert slurm.allocations() == {}
     assert not slurm.outcomes()["slurm_jobs"].success
     slurm.close()
@@ -91,12 +90,12 @@ def test_missing_folder_is_a_failure_of_the_collector(tmp_path: Path) -> None:
 
 def test_without_slurm_nothing_is_read(tmp_path: Path) -> None:
     """A node that is none of Slurm's has no such collector."""
-    slurm = SlurmOwners(tmp_path, tmp_path, OwnerSettings(), lambda: 0.0)
+    slurm = SlurmCollector(tmp_path, tmp_path, OwnerSettings(), lambda: 0.0)
     assert slurm.allocations() == {}
     assert slurm.outcomes() == {}
 
 
-def test_job_and_step(owners: SlurmOwners, tmp_path: Path) -> None:
+def test_job_and_step(owners: SlurmCollector, tmp_path: Path) -> None:
     """The steps of a job are one workload of a batch."""
     run(tmp_path, 11, 4711, "0")
     run(tmp_path, 12, 4711, "batch")
@@ -108,7 +107,7 @@ def test_job_and_step(owners: SlurmOwners, tmp_path: Path) -> None:
     assert first.workload_class is WorkloadClass.BATCH
 
 
-def test_allocation_without_a_process(owners: SlurmOwners, folder: Path, tmp_path: Path) -> None:
+def test_allocation_without_a_process(owners: SlurmCollector, folder: Path, tmp_path: Path) -> None:
     """slurm-job-exporter#65: a job that was given a GPU and does not use it is seen."""
     (folder / "3").write_text("4711\n")
     run(tmp_path, 11, 4712)
@@ -117,7 +116,7 @@ def test_allocation_without_a_process(owners: SlurmOwners, folder: Path, tmp_pat
     assert held(owners, GPU, 11) == {"slurm:4711": (0.0, False), "slurm:4712": (1.0, True)}
 
 
-def test_allocation_of_an_instance(owners: SlurmOwners, folder: Path) -> None:
+def test_allocation_of_an_instance(owners: SlurmCollector, folder: Path) -> None:
     """A file of an instance is about that instance alone."""
     (folder / "3.7").write_text("4711\n")
     mig = MigInstance(UUID, "1g.10gb", 7, 0, 1 / 7, 1 / 8)
@@ -129,7 +128,7 @@ def test_allocation_of_an_instance(owners: SlurmOwners, folder: Path) -> None:
 
 @pytest.mark.parametrize("task", ["12_3", "12+1"])
 def test_a_task_by_its_two_names(
-    owners: SlurmOwners, folder: Path, tmp_path: Path, task: str
+    owners: SlurmCollector, folder: Path, tmp_path: Path, task: str
 ) -> None:
     """A prolog may write an array's task; the kernel knows the task's own number alone."""
     (folder / "3").write_text(task)
@@ -137,7 +136,9 @@ def test_a_task_by_its_two_names(
     assert held(owners, GPU, 11) == {f"slurm:{task}": (1.0, True)}
 
 
-def test_a_stale_map_names_nobody_else(owners: SlurmOwners, folder: Path, tmp_path: Path) -> None:
+def test_a_stale_map_names_nobody_else(
+    owners: SlurmCollector, folder: Path, tmp_path: Path
+) -> None:
     """A number that an epilog forgot is not the number of the job that runs now."""
     (folder / "3").write_text("100")
     run(tmp_path, 11, 200)

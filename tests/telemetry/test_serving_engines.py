@@ -9,9 +9,13 @@ from typing import Any
 import pytest
 
 from readings import gpu
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.serving.serving_engines import ServingEngines
-from rightsizer.telemetry.serving.settings import EngineName, ServingEndpoint, ServingSettings
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.serving.settings import (
+    EngineName,
+    ServingEndpoint,
+    ServingTelemetrySettings,
+)
+from rightsizer.telemetry.serving.source import ServingEngineCollector
 
 WAIT = 20.0
 """Far longer than anything here takes; nothing is measured by it."""
@@ -110,8 +114,8 @@ class Node:
 
     def __init__(self, *endpoints: ServingEndpoint, **settings: float) -> None:
         self.time = 1000.0
-        configured = ServingSettings(endpoints=endpoints, **settings)  # type: ignore[arg-type]
-        self.engines = ServingEngines(configured, now=lambda: self.time)
+        configured = ServingTelemetrySettings(endpoints=endpoints, **settings)  # type: ignore[arg-type]
+        self.engines = ServingEngineCollector(configured, now=lambda: self.time)
 
     def after(self, seconds: float) -> dict[Signal, float]:
         """What the only endpoint says some time later."""

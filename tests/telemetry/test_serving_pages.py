@@ -5,13 +5,13 @@ from collections.abc import Mapping
 import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
-from rightsizer.domain.errors import DriverError
-from rightsizer.domain.signal import COUNTER_SIGNALS, SERVING_SIGNALS, Signal
+from rightsizer.model.errors import DriverError
+from rightsizer.model.signal import COUNTER_SIGNALS, SERVING_SIGNALS
+from rightsizer.model.signal_name import Signal
 from rightsizer.telemetry.serving.engine import canonical
 from rightsizer.telemetry.serving.engines import ENGINES
-from rightsizer.telemetry.serving.page import read_page
+from rightsizer.telemetry.serving.page import parse_page, values_of
 from rightsizer.telemetry.serving.settings import EngineName
-from rightsizer.telemetry.serving.values import values_of
 
 
 def page(*lines: str) -> str:
@@ -121,8 +121,8 @@ def tgi(requests: int = 0) -> str:
 
 def values(now: str, before: str | None = None, seconds: float = 5.0) -> Mapping[Signal, float]:
     """The signals of a page, by the one before."""
-    former = None if before is None else read_page(before)
-    return values_of(read_page(now), former, seconds)
+    former = None if before is None else parse_page(before)
+    return values_of(parse_page(now), former, seconds)
 
 
 def test_vllm_adds_up_its_engines_and_takes_the_fullest_cache() -> None:
@@ -185,7 +185,7 @@ def test_a_page_by_the_library_that_engines_use_is_read() -> None:
         Signal.PREEMPTIONS: 2.0,
         Signal.REQUEST_LATENCY_SECONDS: 2.0,
     }
-    assert read_page(before).models == ('a "quoted" \\ name',)
+    assert parse_page(before).models == ('a "quoted" \\ name',)
 
 
 @pytest.mark.parametrize("prefix", ["sglang:", "sglang_"])
@@ -252,7 +252,7 @@ def test_triton_with_tensorrt_llm_waits_in_two_places() -> None:
 
 def test_triton_with_vllm_is_triton() -> None:
     """Its backend writes vLLM's names on Triton's page."""
-    both = read_page(triton() + vllm_old())
+    both = parse_page(triton() + vllm_old())
 
     assert both.engine.name is EngineName.TRITON
     assert values_of(both)[Signal.KV_CACHE_USED] == 0.82
@@ -261,10 +261,10 @@ def test_triton_with_vllm_is_triton() -> None:
 
 def test_tgi_is_read_from_its_first_request_on() -> None:
     """Its empty page is one of nothing yet, so that the first requests count."""
-    silent = read_page(tgi(), EngineName.TGI)
+    silent = parse_page(tgi(), EngineName.TGI)
 
     assert values_of(silent) == {}
-    assert values_of(read_page(tgi(8)), silent, 5.0) == pytest.approx(
+    assert values_of(parse_page(tgi(8)), silent, 5.0) == pytest.approx(
         {
             Signal.REQUESTS_RUNNING: 32.0,
             Signal.REQUESTS_WAITING: 9.0,
@@ -285,7 +285,7 @@ def test_tgi_is_read_from_its_first_request_on() -> None:
 )
 def test_an_engine_is_recognized(text: str, engine: EngineName, models: tuple[str, ...]) -> None:
     """By what its page says; the models are those of its labels."""
-    found = read_page(text)
+    found = parse_page(text)
 
     assert (found.engine.name, found.models) == (engine, models)
 
@@ -293,11 +293,11 @@ def test_an_engine_is_recognized(text: str, engine: EngineName, models: tuple[st
 def test_a_page_of_something_else_is_refused() -> None:
     """The error says what was looked for, or what it looks like."""
     with pytest.raises(DriverError, match=r"no metrics of a serving engine \(triton, vllm"):
-        read_page("node_load1 0.5\n")
+        parse_page("node_load1 0.5\n")
     with pytest.raises(DriverError, match="no metrics of tgi; it looks like vllm"):
-        read_page(vllm_new(), EngineName.TGI)
+        parse_page(vllm_new(), EngineName.TGI)
     with pytest.raises(DriverError, match="not in Prometheus's text format"):
-        read_page('vllm:num_requests_running{model_name="llama 7\n')
+        parse_page('vllm:num_requests_running{model_name="llama 7\n')
 
 
 def test_restarted_engine_begins_anew() -> None:

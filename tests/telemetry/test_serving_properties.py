@@ -6,14 +6,14 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.domain.errors import DriverError
-from rightsizer.domain.signal import SIGNALS, Signal
-from rightsizer.domain.units import Unit
-from rightsizer.telemetry.serving.engine import Engine
+from rightsizer.model.errors import DriverError
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Unit
+from rightsizer.telemetry.serving.engine import EngineDefinition
 from rightsizer.telemetry.serving.engines import ENGINES
-from rightsizer.telemetry.serving.page import ServingPage, read_page
+from rightsizer.telemetry.serving.page import EngineMetricsPage, parse_page, values_of
 from rightsizer.telemetry.serving.settings import EngineName
-from rightsizer.telemetry.serving.values import values_of
 
 NUMBERS = st.one_of(
     st.integers(-3, 10**6).map(str),
@@ -28,7 +28,7 @@ NOISE = st.one_of(
 )
 
 
-def _lines(engine: Engine) -> st.SearchStrategy[str]:
+def _lines(engine: EngineDefinition) -> st.SearchStrategy[str]:
     names = st.sampled_from(sorted(engine.names))
     sample = st.tuples(names, LABELS, NUMBERS).map(lambda parts: f"{parts[0]}{parts[1]} {parts[2]}")
     return st.lists(st.one_of(sample, NOISE), max_size=12).map("\n".join)
@@ -37,9 +37,9 @@ def _lines(engine: Engine) -> st.SearchStrategy[str]:
 TEXTS = st.one_of(st.text(), *map(_lines, ENGINES))
 
 
-def _read(text: str, expected: EngineName) -> ServingPage | None:
+def _read(text: str, expected: EngineName) -> EngineMetricsPage | None:
     try:
-        return read_page(text, expected)
+        return parse_page(text, expected)
     except DriverError:
         return None
 
@@ -66,11 +66,11 @@ STEPS = st.lists(st.tuples(st.integers(0, 50), st.floats(0.001, 5)), min_size=1,
 def test_a_mean_is_that_of_its_interval(steps: list[tuple[int, float]]) -> None:
     """However many requests there were before, and none where there were none."""
     total, count = 0.0, 0
-    before = read_page("tgi_queue_size 0\n")
+    before = parse_page("tgi_queue_size 0\n")
     for requests, took in steps:
         total, count = total + requests * took, count + requests
         sums = f"tgi_request_duration_sum {total!r}\ntgi_request_duration_count {count}\n"
-        page = read_page(sums)
+        page = parse_page(sums)
         found = values_of(page, before, 5.0)
         expected = {Signal.REQUEST_LATENCY_SECONDS: took} if requests else {}
         assert found == pytest.approx(expected, rel=1e-6)

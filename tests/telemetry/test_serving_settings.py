@@ -6,13 +6,17 @@ import pytest
 
 from rightsizer.config.shape import shape_of
 from rightsizer.config.validator import validate
-from rightsizer.telemetry.serving.settings import EngineName, ServingEndpoint, ServingSettings
+from rightsizer.telemetry.serving.settings import (
+    EngineName,
+    ServingEndpoint,
+    ServingTelemetrySettings,
+)
 
 
 def test_settings_are_read_from_plain_data() -> None:
     """As a configuration file gives them: durations and sizes as text, endpoints as a list."""
     settings = validate(
-        shape_of(ServingSettings),
+        shape_of(ServingTelemetrySettings),
         {
             "interval": "10s",
             "page_maximum": "1MiB",
@@ -23,7 +27,7 @@ def test_settings_are_read_from_plain_data() -> None:
         },
     )
 
-    assert settings == ServingSettings(
+    assert settings == ServingTelemetrySettings(
         endpoints=(
             ServingEndpoint("http://127.0.0.1:8000", EngineName.VLLM, workload="llama"),
             ServingEndpoint("http://127.0.0.1:8002/metrics", gpus=("4", "5")),
@@ -35,7 +39,7 @@ def test_settings_are_read_from_plain_data() -> None:
 
 def test_no_engine_is_asked_unless_listed() -> None:
     """Serving engines are optional."""
-    assert ServingSettings().endpoints == ()
+    assert ServingTelemetrySettings().endpoints == ()
 
 
 @pytest.mark.parametrize(
@@ -80,4 +84,4 @@ def test_an_engine_is_asked_once() -> None:
     twice = (ServingEndpoint("http://h:1"), ServingEndpoint("http://h:1/metrics"))
 
     with pytest.raises(ValueError, match="'h:1' is listed 2 times; list it once"):
-        ServingSettings(endpoints=twice)
+        ServingTelemetrySettings(endpoints=twice)

@@ -5,11 +5,11 @@ from dataclasses import replace
 import pytest
 
 from readings import gpu
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.workload import Holding, Workload, WorkloadKind
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.telemetry.serving.matching import match_engines
 from rightsizer.telemetry.serving.settings import ServingEndpoint
-from rightsizer.telemetry.serving.ties import tie
 
 GPUS = tuple(gpu(index) for index in range(4))
 UUIDS = tuple(device.uuid for device in GPUS)
@@ -38,7 +38,7 @@ def instance(parent: Device, number: int) -> Device:
 @pytest.mark.parametrize("names", [("1", "2"), (UUIDS[1], UUIDS[2]), ("2", UUIDS[1], "1")])
 def test_named_gpus_all_have_the_same_pressure(names: tuple[str, ...]) -> None:
     """An engine on several GPUs has one queue, not a part of it on each."""
-    ties = tie(GPUS, {}, {ServingEndpoint(URL, gpus=names): BUSY})
+    ties = match_engines(GPUS, {}, {ServingEndpoint(URL, gpus=names): BUSY})
 
     assert ties.values == {UUIDS[1]: BUSY, UUIDS[2]: BUSY}
     assert ties.untied == {}
@@ -55,7 +55,9 @@ def test_owner_finds_its_gpus() -> None:
     by_workload = ServingEndpoint(URL, workload="llama", namespace="chat")
     by_pod = ServingEndpoint(f"{URL}/pod", pod="train-*")
 
-    ties = tie(GPUS, holdings, {by_workload: BUSY, by_pod: {Signal.REQUESTS_WAITING: 1.0}})
+    ties = match_engines(
+        GPUS, holdings, {by_workload: BUSY, by_pod: {Signal.REQUESTS_WAITING: 1.0}}
+    )
 
     assert ties.values == {
         UUIDS[0]: BUSY,
@@ -69,7 +71,7 @@ def test_two_pods_of_one_workload_are_two_engines() -> None:
     holdings = {UUIDS[0]: held_by("llama-0", "llama"), UUIDS[1]: held_by("llama-1", "llama")}
     endpoint = ServingEndpoint(URL, workload="llama")
 
-    ties = tie(GPUS, holdings, {endpoint: BUSY})
+    ties = match_engines(GPUS, holdings, {endpoint: BUSY})
 
     assert ties.values == {}
     assert ties.untied == {
@@ -93,7 +95,7 @@ def test_what_cannot_be_tied_is_left_untied_and_says_why(
     split = replace(GPUS[0], has_mig_instances=True)
     holdings = {UUIDS[1]: held_by("llama-0")}
 
-    ties = tie((split, instance(split, 1), GPUS[1]), holdings, {endpoint: BUSY})
+    ties = match_engines((split, instance(split, 1), GPUS[1]), holdings, {endpoint: BUSY})
 
     assert ties.values == {}
     assert why in ties.untied[endpoint]
@@ -103,14 +105,16 @@ def test_mig_instance_is_named_by_its_uuid() -> None:
     """Its index is its parent's."""
     devices = (replace(GPUS[0], has_mig_instances=True), instance(GPUS[0], 1))
 
-    assert tie(devices, {}, {ServingEndpoint(URL, gpus=("MIG-1",)): BUSY}).values == {"MIG-1": BUSY}
+    assert match_engines(devices, {}, {ServingEndpoint(URL, gpus=("MIG-1",)): BUSY}).values == {
+        "MIG-1": BUSY
+    }
 
 
 def test_a_gpu_that_is_gone_leaves_the_others_tied() -> None:
     """And the endpoint says so."""
     endpoint = ServingEndpoint(URL, gpus=("0", "7"))
 
-    ties = tie(GPUS, {}, {endpoint: BUSY})
+    ties = match_engines(GPUS, {}, {endpoint: BUSY})
 
     assert ties.values == {UUIDS[0]: BUSY}
     assert ties.untied == {endpoint: "there is no GPU '7'"}
@@ -121,7 +125,7 @@ def test_two_engines_on_one_gpu_share_its_pressure() -> None:
     first, second = (ServingEndpoint(f"{URL}/{name}", gpus=("0",)) for name in "ab")
     calm = {Signal.REQUESTS_WAITING: 1.0, Signal.KV_CACHE_USED: 0.2, Signal.PREEMPTIONS: 2.0}
 
-    ties = tie(GPUS, {}, {first: BUSY, second: calm})
+    ties = match_engines(GPUS, {}, {first: BUSY, second: calm})
 
     assert ties.values[UUIDS[0]] == {
         Signal.REQUESTS_WAITING: 10.0,

@@ -9,12 +9,12 @@ import pynvml
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario import BoardSlot, SimulatedScenario
+from rightsizer.simulator.support import ARCHITECTURES, SUPPORT_TABLE, BoardFeature
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.feature import ARCHITECTURES, SUPPORT, Feature
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.plan import Scenario, Slot
 from simulated_driver import hour
 
 BOARDS = (
@@ -125,8 +125,8 @@ def library_of(key: str, profile: str | None = None) -> Iterator[Any]:
     """A library over two boards of a kind, the first of them cut where a profile is named."""
     board = built_in().boards[key]
     profiles = tuple(found for found in board.mig_profiles if found.name == profile)
-    slots = (Slot(0, board, profiles), Slot(1, board))
-    node = Node(Scenario("test", 1, slots, (), 32.0), built_in(), hour(0.0))
+    slots = (BoardSlot(0, board, profiles), BoardSlot(1, board))
+    node = SimulatedNode(SimulatedScenario("test", 1, slots, (), 32.0), built_in(), hour(0.0))
     use_library(SimulatedLibrary(node, lambda: hour(0.0) + 60 * NANOSECONDS_PER_SECOND))
     pynvml.nvmlInit()
     try:
@@ -188,8 +188,8 @@ def test_an_instance_has_memory_and_processes(key: str, profile: str) -> None:
 
 def test_the_table_has_a_cell_for_every_architecture() -> None:
     """No row is short, and every feature has one."""
-    assert SUPPORT.keys() == set(Feature)
-    assert all(len(row.cells.split()) == len(ARCHITECTURES) for row in SUPPORT.values())
+    assert SUPPORT_TABLE.keys() == set(BoardFeature)
+    assert all(len(row.cells.split()) == len(ARCHITECTURES) for row in SUPPORT_TABLE.values())
 
 
 def test_power_is_a_mean_or_of_the_moment() -> None:

@@ -4,7 +4,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.errors import ScenarioError
+from rightsizer.model.errors import ScenarioError
 from simulated_trouble import scenario_with
 
 

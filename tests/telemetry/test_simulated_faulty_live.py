@@ -8,13 +8,13 @@ import pytest
 
 from nvml_driver import reading, tick
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.edge.clock import FastClock
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.live import LiveSource
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
 from simulated_driver import MIDNIGHT
 from simulated_trouble import scenario_with
 
@@ -28,9 +28,11 @@ def until(source: LiveSource, clock: FastClock, seconds: int) -> Snapshot:
     return snapshot
 
 
-def node_with(folder: Path, clock: FastClock, *faults: str) -> tuple[Node, SimulatedLibrary]:
+def node_with(
+    folder: Path, clock: FastClock, *faults: str
+) -> tuple[SimulatedNode, SimulatedLibrary]:
     """A node with faults, and the library over it."""
-    node = Node(scenario_with(folder, *faults), built_in(), MIDNIGHT)
+    node = SimulatedNode(scenario_with(folder, *faults), built_in(), MIDNIGHT)
     return node, SimulatedLibrary(node, clock.wall_time)
 
 

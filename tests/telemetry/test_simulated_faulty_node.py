@@ -8,12 +8,12 @@ import pynvml
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
 from simulated_driver import MIDNIGHT
 from simulated_trouble import driver_with, scenario_with, snapshots
 
@@ -23,7 +23,7 @@ SECOND = NANOSECONDS_PER_SECOND
 def test_a_driver_that_was_loaded_just_now_is_there(tmp_path: Path) -> None:
     """A node may start within a step of the driver's refresh, as the clock of a machine does."""
     start = MIDNIGHT + SECOND // 20
-    node = Node(scenario_with(tmp_path), built_in(), start)
+    node = SimulatedNode(scenario_with(tmp_path), built_in(), start)
     use_library(SimulatedLibrary(node, lambda: start))
     try:
         pynvml.nvmlInit()

@@ -5,9 +5,9 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from rightsizer.domain.clock_event import ClockEvent
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition, State
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition, State
 from simulated_trouble import driver_with, one_field, snapshots
 
 

@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from rightsizer.telemetry.simulated.library.faults import Xid
+from rightsizer.simulator.library.faults import XidReportEvent
 from simulated_driver import Bench, simulated_driver
 
 METRICS = (
@@ -334,8 +334,8 @@ def test_an_event_set_waits_for_errors_of_its_gpus(h100: Bench) -> None:
     events = pynvml.nvmlEventSetCreate()
     xid = pynvml.nvmlEventTypeXidCriticalError
     pynvml.nvmlDeviceRegisterEvents(h100.gpu(2), xid, events)
-    h100.library.faults.report(Xid(h100.node.units[3].device.uuid, 48))
-    h100.library.faults.report(Xid(h100.node.units[2].device.uuid, 79))
+    h100.library.faults.report(XidReportEvent(h100.node.units[3].device.uuid, 48))
+    h100.library.faults.report(XidReportEvent(h100.node.units[2].device.uuid, 79))
     data = pynvml.nvmlEventSetWait_v2(events, 1000)
     assert (data.eventType, data.eventData) == (xid, 79)
     assert pynvml.nvmlDeviceGetIndex(data.device) == 2

@@ -7,7 +7,7 @@ from typing import Any
 import pynvml
 import pytest
 
-from rightsizer.telemetry.simulated.library.faults import Xid
+from rightsizer.simulator.library.faults import XidReportEvent
 from simulated_driver import Bench, simulated_driver
 
 ALL_LINKS = 0xFFFFFFFF
@@ -168,7 +168,7 @@ def test_an_event_may_be_of_an_instance(a100: Bench) -> None:
     events = pynvml.nvmlEventSetCreate()
     pynvml.nvmlDeviceRegisterEvents(a100.gpu(5), pynvml.nvmlEventTypeXidCriticalError, events)
     uuid = a100.node.units[5].device.uuid
-    a100.library.faults.report(Xid(uuid, 31, gpu_instance_id=2, compute_instance_id=0))
+    a100.library.faults.report(XidReportEvent(uuid, 31, gpu_instance_id=2, compute_instance_id=0))
     data = pynvml.nvmlEventSetWait_v2(events, 1000)
     assert (data.eventData, data.gpuInstanceId, data.computeInstanceId) == (31, 2, 0)
 

@@ -5,8 +5,8 @@ import time
 import pynvml
 import pytest
 
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary, assumed_latency
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.library import SimulatedLibrary, assumed_latency
 from simulated_driver import MIDNIGHT, node_of
 
 

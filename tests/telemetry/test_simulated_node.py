@@ -9,13 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.telemetry.simulated.counters import STEP, Counters, Integral, Rates
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.physics import BoardState
-from rightsizer.telemetry.simulated.plan import Scenario
-from rightsizer.telemetry.simulated.scenario import load_scenario, packaged_scenarios
+from rightsizer.model.state import Condition, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.simulator.counters import STEP, GpuCounters, RateIntegral, Rates
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.physics import BoardState
+from rightsizer.simulator.scenario import SimulatedScenario
+from rightsizer.simulator.scenario_files import packaged_scenarios
+from rightsizer.simulator.scenario_reader import load_scenario
 from simulated_driver import MIDNIGHT, hour, node_of
 
 NODES = {name: node_of(name) for name in packaged_scenarios()}
@@ -23,7 +24,7 @@ STEADY = sorted(name for name, node in NODES.items() if node.scenario.name != "f
 """Those whose driver stays loaded, so that its counters begin but once."""
 TIMES = st.integers(MIDNIGHT, MIDNIGHT + 3 * 86400 * NANOSECONDS_PER_SECOND)
 MORNING = st.integers(MIDNIGHT, MIDNIGHT + 6 * 3600 * NANOSECONDS_PER_SECOND)
-NOTHING = (0.0,) * (len(fields(Counters)) - 1)
+NOTHING = (0.0,) * (len(fields(GpuCounters)) - 1)
 SCENARIOS = st.sampled_from(sorted(NODES))
 
 
@@ -33,7 +34,7 @@ def pipes(state: BoardState) -> float:
     return max(load.tensor_active, load.fp32_active, load.fp16_active, load.fp64_active)
 
 
-def power_ratio(node: Node, uuid: str, time: int) -> float:
+def power_ratio(node: SimulatedNode, uuid: str, time: int) -> float:
     """Draw above idle draw, of the range above idle draw."""
     around = node.unit(uuid).around
     draw = node.state(uuid, time).power_watts
@@ -115,8 +116,8 @@ def test_counters_begin_at_the_start() -> None:
     """Before the driver was loaded nothing was counted."""
     node = node_of("single-h100", hour(6.0))
     uuid = node.units[0].device.uuid
-    assert node.counters(uuid, hour(5.0)) == Counters()
-    assert node.counters(uuid, hour(6.0)) == Counters()
+    assert node.counters(uuid, hour(5.0)) == GpuCounters()
+    assert node.counters(uuid, hour(6.0)) == GpuCounters()
     assert node.counters(uuid, hour(6.1)).energy_joules > 0.0
 
 
@@ -133,7 +134,7 @@ def test_counters_without_a_start_begin_when_they_are_read() -> None:
 def test_an_integral_is_exact_for_a_straight_line() -> None:
     """The area under a rate of 2 t is t squared, between the points of the grid too."""
     second = NANOSECONDS_PER_SECOND
-    integral = Integral(lambda time: (2.0 * time / second, *NOTHING), 0)
+    integral = RateIntegral(lambda time: (2.0 * time / second, *NOTHING), 0)
     for at in (0, 7, 10, 25, 3, 9000, 3605, 9001):
         assert integral.at(at * second).energy_joules == pytest.approx(at * at)
 
@@ -146,7 +147,7 @@ def test_an_integral_that_is_read_often_asks_for_little() -> None:
         asked[time] += 1
         return (1.0, *NOTHING)
 
-    integral = Integral(rates, 0)
+    integral = RateIntegral(rates, 0)
     for step in range(1000):
         integral.at(step * STEP)
     assert set(asked.values()) <= {1, 2}
@@ -170,7 +171,7 @@ def test_the_same_seed_gives_the_same_readings() -> None:
 def test_another_seed_gives_other_readings() -> None:
     """Neither uuids nor noise are the same."""
     scenario = load_scenario("single-h100", built_in())
-    other = Node(_reseeded(scenario, 99), built_in(), MIDNIGHT)
+    other = SimulatedNode(_reseeded(scenario, 99), built_in(), MIDNIGHT)
     uuid = NODES["single-h100"].units[0].device.uuid
     assert other.units[0].device.uuid != uuid
     draws = [
@@ -180,8 +181,8 @@ def test_another_seed_gives_other_readings() -> None:
     assert draws[0] != draws[1]
 
 
-def _reseeded(scenario: Scenario, seed: int) -> Scenario:
-    return Scenario(scenario.name, seed, scenario.slots, scenario.tasks, scenario.cores)
+def _reseeded(scenario: SimulatedScenario, seed: int) -> SimulatedScenario:
+    return SimulatedScenario(scenario.name, seed, scenario.slots, scenario.tasks, scenario.cores)
 
 
 def test_all_signals_of_a_workload_move_together() -> None:

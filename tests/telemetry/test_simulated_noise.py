@@ -3,8 +3,8 @@
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.telemetry.simulated.noise import channel, jitter, smooth, uniform
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.simulator.transients import channel, jitter, smooth, uniform
 
 KEYS = st.integers(0, 2**64 - 1)
 TIMES = st.integers(0, 10**19)

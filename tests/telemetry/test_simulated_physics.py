@@ -8,39 +8,37 @@ from hypothesis import strategies as st
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.clock_event import ClockEvent
-from rightsizer.domain.pcie import link_bytes_per_second
-from rightsizer.telemetry.simulated.activity import IDLE, Activity, Load
-from rightsizer.telemetry.simulated.physics import (
-    nvlink_is_up,
-    settle,
-    surroundings_of,
-)
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.pcie import link_bytes_per_second
+from rightsizer.simulator.activity import IDLE, DeviceLoad, KernelActivity
+from rightsizer.simulator.physics import board_environment, nvlink_is_up, settle
 
 BOARDS = st.sampled_from(list(built_in().boards.values()))
 RATIO = st.floats(0.0, 1.0)
-ACTIVITIES = st.builds(Activity, *[RATIO] * 16)
+ACTIVITIES = st.builds(KernelActivity, *[RATIO] * 16)
 H100 = built_in().boards["H100-SXM5-80GB"]
-TRAINING = Activity(0.98, 0.93, 0.36, tensor=0.59, fp32=0.08, dram=0.35)
-SATURATING = Activity(0.99, 0.98, 0.30, tensor=0.88, fp32=0.12, dram=0.60)
-SPINNING = Activity(1.0, 0.12, 0.04, fp32=0.006, dram=0.012)
+TRAINING = KernelActivity(0.98, 0.93, 0.36, tensor=0.59, fp32=0.08, dram=0.35)
+SATURATING = KernelActivity(0.99, 0.98, 0.30, tensor=0.88, fp32=0.12, dram=0.60)
+SPINNING = KernelActivity(1.0, 0.12, 0.04, fp32=0.006, dram=0.012)
 
 
 @given(ACTIVITIES, RATIO, st.floats(0.9, 1.1))
 @settings(deadline=None)
 def test_every_ratio_of_a_load_is_a_ratio(
-    activity: Activity, intensity: float, vigor: float
+    activity: KernelActivity, intensity: float, vigor: float
 ) -> None:
     """Whatever a workload does, no figure of its load leaves 0 to 1."""
-    load = Load.of(activity, intensity, vigor)
+    load = DeviceLoad.of(activity, intensity, vigor)
     assert all(0.0 <= value <= 1.0 for value in load.values())
 
 
 @given(ACTIVITIES, RATIO)
 @settings(deadline=None)
-def test_no_pipe_works_longer_than_a_kernel_is_there(activity: Activity, intensity: float) -> None:
+def test_no_pipe_works_longer_than_a_kernel_is_there(
+    activity: KernelActivity, intensity: float
+) -> None:
     """What kernels do cannot take more time than kernels have."""
-    load = Load.of(activity, intensity)
+    load = DeviceLoad.of(activity, intensity)
     kernels = (load.sm_active, load.tensor_active, load.fp32_active, load.dram_active)
     assert all(value <= load.gpu_busy for value in kernels)
     assert load.sm_occupancy <= load.sm_active
@@ -48,36 +46,38 @@ def test_no_pipe_works_longer_than_a_kernel_is_there(activity: Activity, intensi
 
 @given(st.lists(st.tuples(ACTIVITIES, RATIO), min_size=1, max_size=4))
 @settings(deadline=None)
-def test_loads_side_by_side_never_exceed_the_whole(parts: list[tuple[Activity, float]]) -> None:
+def test_loads_side_by_side_never_exceed_the_whole(
+    parts: list[tuple[KernelActivity, float]],
+) -> None:
     """Workloads that share a GPU share at most all of it."""
-    total = Load.total((Load.of(activity), share) for activity, share in parts)
+    total = DeviceLoad.total((DeviceLoad.of(activity), share) for activity, share in parts)
     assert all(0.0 <= value <= 1.0 for value in total.values())
 
 
 @given(BOARDS, ACTIVITIES, st.floats(0.3, 1.0), st.floats(5.0, 70.0))
 @settings(deadline=None)
 def test_power_never_passes_the_limit(
-    board: Board, activity: Activity, limit: float, ambient: float
+    board: Board, activity: KernelActivity, limit: float, ambient: float
 ) -> None:
     """The draw stays between idle draw and the enforced limit on every board."""
-    around = surroundings_of(
+    around = board_environment(
         board, power_limit_watts=limit * board.power_limit_watts, ambient_celsius=ambient
     )
-    found = settle(around, Load.of(activity), has_context=True)
+    found = settle(around, DeviceLoad.of(activity), has_context=True)
     assert around.idle_watts <= found.power_watts <= around.power_limit_watts + 1e-6
 
 
 @given(BOARDS, ACTIVITIES, RATIO, RATIO)
 @settings(deadline=None)
 def test_more_residency_never_lowers_power(
-    board: Board, activity: Activity, one: float, other: float
+    board: Board, activity: KernelActivity, one: float, other: float
 ) -> None:
     """A kernel that stays longer never makes a board draw less."""
-    around = surroundings_of(board)
+    around = board_environment(board)
     less, more = sorted((one, other))
     draws = [
         settle(
-            around, Load.of(replace(activity, residency=residency)), has_context=True
+            around, DeviceLoad.of(replace(activity, residency=residency)), has_context=True
         ).power_watts
         for residency in (less, more)
     ]
@@ -86,10 +86,12 @@ def test_more_residency_never_lowers_power(
 
 @given(BOARDS, ACTIVITIES)
 @settings(deadline=None)
-def test_the_clock_falls_exactly_when_the_driver_says_why(board: Board, activity: Activity) -> None:
+def test_the_clock_falls_exactly_when_the_driver_says_why(
+    board: Board, activity: KernelActivity
+) -> None:
     """A busy board is below its highest clock if and only if a cap is among the reasons."""
-    around = surroundings_of(board)
-    found = settle(around, Load.of(activity), has_context=True)
+    around = board_environment(board)
+    found = settle(around, DeviceLoad.of(activity), has_context=True)
     capped = found.clock_event_reasons & (ClockEvent.SW_POWER_CAP | ClockEvent.SW_THERMAL_SLOWDOWN)
     assert (found.sm_clock_hertz < around.sm_clock_maximum_hertz) == bool(capped)
     assert found.sm_clock_hertz > 0.0
@@ -97,17 +99,17 @@ def test_the_clock_falls_exactly_when_the_driver_says_why(board: Board, activity
 
 @given(BOARDS, ACTIVITIES)
 @settings(deadline=None)
-def test_a_hotter_board_draws_more(board: Board, activity: Activity) -> None:
+def test_a_hotter_board_draws_more(board: Board, activity: KernelActivity) -> None:
     """Temperature follows power: no board is cooler at work than at rest."""
-    around = surroundings_of(board)
+    around = board_environment(board)
     idle = settle(around, IDLE, has_context=False)
-    busy = settle(around, Load.of(activity), has_context=True)
+    busy = settle(around, DeviceLoad.of(activity), has_context=True)
     assert busy.temperature_celsius >= idle.temperature_celsius
 
 
 def test_an_idle_h100_is_as_measured() -> None:
     """70 W, 345 MHz, P0, the reason `gpu_idle` and a link that stays at generation 5."""
-    found = settle(surroundings_of(H100), IDLE, has_context=False)
+    found = settle(board_environment(H100), IDLE, has_context=False)
     assert found.power_watts == pytest.approx(69.85, abs=1.0)
     assert found.sm_clock_hertz == pytest.approx(345e6)
     assert (found.performance_state, found.clock_event_reasons) == (0, ClockEvent.GPU_IDLE)
@@ -116,14 +118,14 @@ def test_an_idle_h100_is_as_measured() -> None:
 
 def test_a_training_h100_draws_as_measured() -> None:
     """Real training draws 632 W; the model stays within a tenth of that."""
-    found = settle(surroundings_of(H100), Load.of(TRAINING), has_context=True)
+    found = settle(board_environment(H100), DeviceLoad.of(TRAINING), has_context=True)
     assert found.power_watts == pytest.approx(632.0, rel=0.1)
     assert found.clock_event_reasons == 0
 
 
 def test_a_saturated_h100_runs_into_its_limit() -> None:
     """Full tensor cores take more than 700 W: the clock falls by a tenth or more."""
-    found = settle(surroundings_of(H100), Load.of(SATURATING), has_context=True)
+    found = settle(board_environment(H100), DeviceLoad.of(SATURATING), has_context=True)
     assert found.power_watts == pytest.approx(700.0)
     assert found.clock_event_reasons == ClockEvent.SW_POWER_CAP
     assert found.sm_clock_hertz < 0.9 * 1980e6
@@ -132,8 +134,8 @@ def test_a_saturated_h100_runs_into_its_limit() -> None:
 @pytest.mark.parametrize("key", ["H100-SXM5-80GB", "A100-SXM4-80GB", "T4", "L4", "B200"])
 def test_a_spinning_collective_is_busy_at_low_power(key: str) -> None:
     """Waiting ranks keep a kernel resident and draw under a quarter of the range."""
-    around = surroundings_of(built_in().boards[key])
-    load = Load.of(SPINNING)
+    around = board_environment(built_in().boards[key])
+    load = DeviceLoad.of(SPINNING)
     found = settle(around, load, has_context=True)
     ratio = (found.power_watts - around.idle_watts) / (around.power_limit_watts - around.idle_watts)
     assert load.gpu_busy == 1.0
@@ -144,7 +146,7 @@ def test_a_spinning_collective_is_busy_at_low_power(key: str) -> None:
 def test_small_boards_go_to_sleep(key: str) -> None:
     """Without a process they are in P8 with slow memory and a link of generation 1."""
     board = built_in().boards[key]
-    around = surroundings_of(board)
+    around = board_environment(board)
     asleep = settle(around, IDLE, has_context=False)
     awake = settle(around, IDLE, has_context=True)
     assert (asleep.performance_state, asleep.pcie_generation) == (8, 1)
@@ -155,8 +157,8 @@ def test_small_boards_go_to_sleep(key: str) -> None:
 
 def test_heat_lowers_the_clock_before_power_does() -> None:
     """In a hot aisle the reason is thermal and the draw stays under the power limit."""
-    around = surroundings_of(H100, ambient_celsius=60.0)
-    found = settle(around, Load.of(TRAINING), has_context=True)
+    around = board_environment(H100, ambient_celsius=60.0)
+    found = settle(around, DeviceLoad.of(TRAINING), has_context=True)
     assert found.clock_event_reasons == ClockEvent.SW_THERMAL_SLOWDOWN
     assert found.power_watts < around.power_limit_watts
     assert found.temperature_celsius == pytest.approx(87.0, abs=0.5)
@@ -164,9 +166,9 @@ def test_heat_lowers_the_clock_before_power_does() -> None:
 
 def test_a_lower_limit_is_kept_by_a_lower_clock() -> None:
     """An operator's cap of 450 W costs clock, and the draw is 450 W."""
-    free = settle(surroundings_of(H100), Load.of(TRAINING), has_context=True)
+    free = settle(board_environment(H100), DeviceLoad.of(TRAINING), has_context=True)
     capped = settle(
-        surroundings_of(H100, power_limit_watts=450.0), Load.of(TRAINING), has_context=True
+        board_environment(H100, power_limit_watts=450.0), DeviceLoad.of(TRAINING), has_context=True
     )
     assert capped.power_watts == pytest.approx(450.0)
     assert capped.sm_clock_hertz < free.sm_clock_hertz
@@ -174,7 +176,7 @@ def test_a_lower_limit_is_kept_by_a_lower_clock() -> None:
 
 def test_a_slot_cannot_give_more_than_the_board_takes() -> None:
     """A slot of generation 6 leaves an H100 at 5; one of 8 lanes takes half of them away."""
-    around = surroundings_of(H100, pcie_generation=6, pcie_width=8)
+    around = board_environment(H100, pcie_generation=6, pcie_width=8)
     assert (around.pcie_generation, around.pcie_width) == (5, 8)
 
 

@@ -5,11 +5,12 @@ from pathlib import Path
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.errors import ScenarioError
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.workload import Allocator, WorkloadClass, WorkloadKind
-from rightsizer.telemetry.simulated.scenario import Scenario, load_scenario, packaged_scenarios
-from rightsizer.telemetry.simulated.shapes import Bursty, Constant, Diurnal
+from rightsizer.model.errors import ScenarioError
+from rightsizer.model.state import Condition, State
+from rightsizer.model.workload import Allocator, WorkloadClass, WorkloadKind
+from rightsizer.simulator.scenario import BurstyLoad, ConstantLoad, DiurnalLoad, SimulatedScenario
+from rightsizer.simulator.scenario_files import packaged_scenarios
+from rightsizer.simulator.scenario_reader import load_scenario
 
 WHOLE = """\
 name: mine
@@ -45,7 +46,7 @@ workloads:
 """
 
 
-def load(tmp_path: Path, text: str) -> Scenario:
+def load(tmp_path: Path, text: str) -> SimulatedScenario:
     """The scenario of a text."""
     file = tmp_path / "mine.yaml"
     file.write_text(text, encoding="utf-8")
@@ -109,8 +110,8 @@ def test_a_file_says_all_there_is_to_say(tmp_path: Path) -> None:
     assert [spot.gpu for spot in job.spots] == [0, 1]
     assert (job.start_seconds, job.stop_seconds) == (22.5 * 3600.0, 6 * 3600.0)
     assert [plan.last_bytes for plan in job.memory] == [20 * 2.0**30] * 2
-    assert job.shape == Bursty(0.8, 0.5, 30.0)
-    assert service.shape == Diurnal(peak_seconds=14.5 * 3600.0, share=0.6, night_ratio=0.1)
+    assert job.shape == BurstyLoad(0.8, 0.5, 30.0)
+    assert service.shape == DiurnalLoad(peak_seconds=14.5 * 3600.0, share=0.6, night_ratio=0.1)
     assert (service.spots[0].gpu, service.spots[0].instance) == (2, 1)
 
 
@@ -147,7 +148,7 @@ def test_the_least_that_a_scenario_needs(tmp_path: Path) -> None:
 def test_a_constant_load_is_the_default(tmp_path: Path) -> None:
     """A workload without a load shape is busy all the time."""
     text = WHOLE.replace('    load: {shape: diurnal, peak: "14:30", night_ratio: 0.1}\n', "")
-    assert load(tmp_path, text).tasks[1].shape == Constant()
+    assert load(tmp_path, text).tasks[1].shape == ConstantLoad()
 
 
 def test_a_time_of_day_needs_no_quotes(tmp_path: Path) -> None:

@@ -8,20 +8,22 @@ from threading import Event
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import SIGNALS, Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.state import State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Unit
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.live import LiveSettings, LiveSource
+from rightsizer.io.clock import FastClock
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
+from rightsizer.simulator.host import ScenarioHost, ScenarioOwners
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.scenario_files import packaged_scenarios
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import SimulatedSource
+from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
+from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.host import ScenarioHost
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.owners import ScenarioOwners
-from rightsizer.telemetry.simulated.scenario import load_scenario, packaged_scenarios
-from rightsizer.telemetry.simulated.source import SimulatedSource
-from rightsizer.telemetry.surroundings import NodeEyes, Surroundings
+from rightsizer.telemetry.nvml.settings import LiveSettings
 from simulated_driver import MIDNIGHT, hour, node_of
 
 _NOWHERE = Path("/nonexistent")
@@ -64,8 +66,8 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Snapshot, Snapshot]]:
         interval=SECOND,
         settings=LiveSettings(deadline_seconds=30.0),
         catalogue=built_in(),
-        surroundings=Surroundings(
-            NodeEyes(ScenarioHost(node, clock.wall_time), ScenarioOwners(node), _NOWHERE)
+        surroundings=HostContextCollector(
+            NodeHostProbe(ScenarioHost(node, clock.wall_time), ScenarioOwners(node), _NOWHERE)
         ),
         sysfs=_NOWHERE,
     )

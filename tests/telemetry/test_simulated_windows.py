@@ -4,27 +4,27 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.telemetry.simulated.window import DAY, Window
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.simulator.faults import DAY, ActivePeriod
 from simulated_driver import MIDNIGHT, hour
 
 SECOND = NANOSECONDS_PER_SECOND
 LENGTHS = st.none() | st.integers(1, 50).map(lambda seconds: seconds * SECOND)
-ONCE = st.builds(Window, st.integers(0, 100).map(lambda seconds: seconds * SECOND), LENGTHS)
+ONCE = st.builds(ActivePeriod, st.integers(0, 100).map(lambda seconds: seconds * SECOND), LENGTHS)
 PERIODIC = st.builds(
-    Window,
+    ActivePeriod,
     st.integers(0, 100).map(lambda seconds: seconds * SECOND),
     LENGTHS,
     st.integers(60, 200).map(lambda seconds: seconds * SECOND),
 )
-DAILY = st.builds(Window, st.integers(0, DAY - 1), LENGTHS, st.none(), is_daily=st.just(True))
+DAILY = st.builds(ActivePeriod, st.integers(0, DAY - 1), LENGTHS, st.none(), is_daily=st.just(True))
 WINDOWS = ONCE | PERIODIC | DAILY
 TIMES = st.integers(MIDNIGHT, MIDNIGHT + 3 * DAY)
 
 
 @given(WINDOWS, TIMES, TIMES)
 @settings(deadline=None)
-def test_what_holds_has_begun_that_long_ago(window: Window, start: int, time: int) -> None:
+def test_what_holds_has_begun_that_long_ago(window: ActivePeriod, start: int, time: int) -> None:
     """Where a window holds, it held at its beginning too, and not just before."""
     elapsed = window.since(time, start)
     if elapsed is not None:
@@ -34,7 +34,7 @@ def test_what_holds_has_begun_that_long_ago(window: Window, start: int, time: in
 
 @given(WINDOWS, TIMES, TIMES, TIMES)
 @settings(deadline=None)
-def test_beginnings_only_add_up(window: Window, start: int, one: int, other: int) -> None:
+def test_beginnings_only_add_up(window: ActivePeriod, start: int, one: int, other: int) -> None:
     """The count never falls, and is 0 before the start."""
     earlier, later = sorted((one, other))
     assert window.begun(earlier, start) <= window.begun(later, start)
@@ -43,7 +43,7 @@ def test_beginnings_only_add_up(window: Window, start: int, one: int, other: int
 
 @given(WINDOWS, TIMES, TIMES)
 @settings(deadline=None)
-def test_each_beginning_is_counted_once(window: Window, start: int, time: int) -> None:
+def test_each_beginning_is_counted_once(window: ActivePeriod, start: int, time: int) -> None:
     """Going back from the last beginning to the one before, one less has begun each time."""
     begun, count = window.last_begun(time, start), window.begun(time, start)
     for expected in range(count, max(0, count - 5), -1):
@@ -59,20 +59,20 @@ def test_each_beginning_is_counted_once(window: Window, start: int, time: int) -
 )
 def test_a_daily_window_holds_at_its_hours(hours: float, holds: bool) -> None:  # noqa: FBT001
     """On the next day too."""
-    window = Window(10 * 3600 * SECOND, 2 * 3600 * SECOND, is_daily=True)
+    window = ActivePeriod(10 * 3600 * SECOND, 2 * 3600 * SECOND, is_daily=True)
     assert (window.since(hour(hours), MIDNIGHT) is not None) is holds
 
 
 def test_a_daily_window_without_an_end_ends_with_its_day() -> None:
     """At midnight it is over until its next beginning."""
-    window = Window(10 * 3600 * SECOND, is_daily=True)
+    window = ActivePeriod(10 * 3600 * SECOND, is_daily=True)
     held = [window.since(hour(at), MIDNIGHT) is not None for at in (9.0, 23.9, 24.5, 34.0)]
     assert held == [False, True, False, True]
 
 
 def test_a_window_that_is_on_at_the_start_holds_and_has_not_begun() -> None:
     """Nothing is counted that began before the driver was there."""
-    window = Window(10 * 3600 * SECOND, 2 * 3600 * SECOND, is_daily=True)
+    window = ActivePeriod(10 * 3600 * SECOND, 2 * 3600 * SECOND, is_daily=True)
     assert window.since(hour(11.5), hour(11.0)) == 5400 * SECOND
     assert window.begun(hour(11.5), hour(11.0)) == 0
     assert window.begun(hour(35.0), hour(11.0)) == 1

@@ -12,24 +12,30 @@ from structlog.testing import capture_logs
 
 from nvml_driver import FakeDriver, FakeGpu, installed, tick
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.reading import Process
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import CollectorOutcome, Snapshot
-from rightsizer.domain.topology import Topology
-from rightsizer.domain.workload import Holding, Workload, WorkloadKind
-from rightsizer.edge.clock import FastClock
-from rightsizer.telemetry.host import ProcHost
-from rightsizer.telemetry.live import LiveSettings, LiveSource
-from rightsizer.telemetry.neighbor import Neighbor
-from rightsizer.telemetry.owners.known import KnownOwners
-from rightsizer.telemetry.owners.owner import Allocations
-from rightsizer.telemetry.surroundings import Look, NodeEyes, Question, Surroundings
-from rightsizer.telemetry.topology.told import Seat, Told
+from rightsizer.host.collector import ProcHostCollector
+from rightsizer.host.topology import GpuPlacementFacts, TopologyFacts
+from rightsizer.io.clock import FastClock
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.reading import Process
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import CollectorOutcome, Snapshot
+from rightsizer.model.topology import Topology
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.owners.owner import Allocations
+from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.telemetry.host_context import (
+    HostContext,
+    HostContextCollector,
+    HostQuery,
+    NodeHostProbe,
+)
+from rightsizer.telemetry.live import LiveSource
+from rightsizer.telemetry.nvml.settings import LiveSettings
+from rightsizer.telemetry.source import SecondarySource
 
 NOWHERE = Path("/nowhere")
 WORKLOAD = Workload("slurm/1", WorkloadKind.SLURM, "job 1")
-SEEN = Look(
+SEEN = HostContext(
     node={Signal.CPU: 0.5},
     devices={"GPU-0": {Signal.CPU_PRESSURE: 0.25}},
     holdings={"GPU-0": (Holding(WORKLOAD, 1.0),)},
@@ -44,17 +50,17 @@ class TestEyes:
     """Eyes that see what a test says, that can be held shut, and that crash."""
 
     __test__ = False
-    seen: Look = SEEN
+    seen: HostContext = SEEN
     error: Exception | None = None
     gate: threading.Event = field(default_factory=threading.Event)
-    questions: list[Question] = field(default_factory=list)
+    questions: list[HostQuery] = field(default_factory=list)
     threads: set[str] = field(default_factory=set)
     is_closed: bool = False
 
     def __post_init__(self) -> None:
         self.gate.set()
 
-    def look(self, question: Question) -> Look:
+    def look(self, question: HostQuery) -> HostContext:
         """What the test says."""
         self.questions.append(question)
         self.threads.add(threading.current_thread().name)
@@ -74,9 +80,9 @@ def soon() -> float:
 
 
 @contextmanager
-def looking(eyes: TestEyes, hold_seconds: float = 60.0) -> Iterator[Surroundings]:
+def looking(eyes: TestEyes, hold_seconds: float = 60.0) -> Iterator[HostContextCollector]:
     """Surroundings that look with the eyes."""
-    surroundings = Surroundings(eyes, hold_seconds=hold_seconds)
+    surroundings = HostContextCollector(eyes, hold_seconds=hold_seconds)
     try:
         yield surroundings
     finally:
@@ -84,10 +90,12 @@ def looking(eyes: TestEyes, hold_seconds: float = 60.0) -> Iterator[Surroundings
         surroundings.close(soon())
 
 
-def eventually(surroundings: Surroundings, is_so: Callable[[Look], bool]) -> Look:
+def eventually(
+    surroundings: HostContextCollector, is_so: Callable[[HostContext], bool]
+) -> HostContext:
     """What is seen when something has come to be so."""
     for _ in range(500):
-        look = surroundings.look(Question(), time.monotonic())
+        look = surroundings.look(HostQuery(), time.monotonic())
         if is_so(look):
             return look
         time.sleep(0.005)
@@ -97,7 +105,7 @@ def eventually(surroundings: Surroundings, is_so: Callable[[Look], bool]) -> Loo
 def test_what_is_seen_in_time_is_told_as_it_is() -> None:
     """By a thread of its own, one question a look."""
     eyes = TestEyes()
-    question = Question((Device("GPU-0", 0),))
+    question = HostQuery((Device("GPU-0", 0),))
     with looking(eyes) as surroundings:
         assert surroundings.look(question, soon()) is SEEN
         assert surroundings.look(question, soon()) is SEEN
@@ -110,12 +118,12 @@ def test_slow_eyes_leave_what_was_seen_last() -> None:
     """It stands meanwhile, that nobody could look is told, and nobody waits twice."""
     eyes = TestEyes()
     with looking(eyes) as surroundings:
-        surroundings.look(Question(), soon())
+        surroundings.look(HostQuery(), soon())
         eyes.gate.clear()
-        late = surroundings.look(Question(), time.monotonic())
+        late = surroundings.look(HostQuery(), time.monotonic())
         for _ in range(5):
             # Were this deadline waited for, the test would never end.
-            assert surroundings.look(Question(), time.monotonic() + 1e6).node == SEEN.node
+            assert surroundings.look(HostQuery(), time.monotonic() + 1e6).node == SEEN.node
         assert (late.devices, late.holdings, late.topology) == (
             SEEN.devices,
             SEEN.holdings,
@@ -124,7 +132,7 @@ def test_slow_eyes_leave_what_was_seen_last() -> None:
         assert not late.collectors["host"].success
         assert late.collectors["owners"].success
         assert len(eyes.questions) <= 2
-        eyes.seen = Look(node={Signal.CPU: 0.75})
+        eyes.seen = HostContext(node={Signal.CPU: 0.75})
         eyes.gate.set()
         assert eventually(surroundings, lambda look: look.node == {Signal.CPU: 0.75})
 
@@ -133,9 +141,9 @@ def test_what_was_seen_long_ago_is_told_no_more() -> None:
     """Past its time nothing is said of host and holders; the places of GPUs do not change."""
     eyes = TestEyes()
     with looking(eyes, hold_seconds=0.0) as surroundings:
-        surroundings.look(Question(), soon())
+        surroundings.look(HostQuery(), soon())
         eyes.gate.clear()
-        blind = surroundings.look(Question(), time.monotonic())
+        blind = surroundings.look(HostQuery(), time.monotonic())
         assert (blind.node, blind.devices, blind.holdings) == ({}, {}, {})
         assert blind.topology is SEEN.topology
         assert blind.collectors.keys() == {"host"}
@@ -148,18 +156,18 @@ def test_crash_is_told_once_and_looked_again() -> None:
     """Each error is one line of the log, however often it comes; then all is well again."""
     eyes = TestEyes()
     with looking(eyes) as surroundings, capture_logs() as logs:
-        surroundings.look(Question(), soon())
+        surroundings.look(HostQuery(), soon())
         eyes.error = ValueError("not a number")
         for _ in range(3):
-            crashed = surroundings.look(Question(), soon())
+            crashed = surroundings.look(HostQuery(), soon())
         assert crashed.node == SEEN.node
         assert not crashed.collectors["host"].success
         eyes.error = OSError("no such file")
-        surroundings.look(Question(), soon())
+        surroundings.look(HostQuery(), soon())
         eyes.error = None
-        assert surroundings.look(Question(), soon()) is SEEN
+        assert surroundings.look(HostQuery(), soon()) is SEEN
         eyes.error = OSError("no such file")
-        surroundings.look(Question(), soon())
+        surroundings.look(HostQuery(), soon())
     assert [log["error"] for log in logs] == [
         "ValueError('not a number')",
         "OSError('no such file')",
@@ -172,9 +180,9 @@ def test_crash_is_held_no_longer_than_slowness() -> None:
     """Past its time, what was seen before the crash is gone."""
     eyes = TestEyes()
     with looking(eyes, hold_seconds=0.0) as surroundings, capture_logs():
-        surroundings.look(Question(), soon())
+        surroundings.look(HostQuery(), soon())
         eyes.error = ValueError("not a number")
-        assert surroundings.look(Question(), soon()).node == {}
+        assert surroundings.look(HostQuery(), soon()).node == {}
 
 
 def test_eyes_that_hang_are_never_shared() -> None:
@@ -183,7 +191,7 @@ def test_eyes_that_hang_are_never_shared() -> None:
     eyes.gate.clear()
     with looking(eyes) as surroundings:
         for _ in range(20):
-            surroundings.look(Question(), time.monotonic())
+            surroundings.look(HostQuery(), time.monotonic())
             time.sleep(0.001)
         assert sum(thread.name == "surroundings" for thread in threading.enumerate()) == 1
         assert len(eyes.questions) == 1
@@ -207,7 +215,7 @@ class Marking:
 
 
 @contextmanager
-def live(eyes: TestEyes, *neighbors: Neighbor, **settings: float) -> Iterator[LiveSource]:
+def live(eyes: TestEyes, *neighbors: SecondarySource, **settings: float) -> Iterator[LiveSource]:
     """A live source over one GPU, with these eyes."""
     with installed(FakeDriver(FakeGpu("GPU-0"))):
         source = LiveSource(
@@ -215,7 +223,7 @@ def live(eyes: TestEyes, *neighbors: Neighbor, **settings: float) -> Iterator[Li
             interval=10**9,
             settings=LiveSettings(**settings),  # type: ignore[arg-type] # Each is a number.
             catalogue=built_in(),
-            surroundings=Surroundings(eyes),
+            surroundings=HostContextCollector(eyes),
             sysfs=NOWHERE,
             neighbors=neighbors,
         )
@@ -282,9 +290,9 @@ class Scheduler:
 def test_node_eyes_see_host_and_holders() -> None:
     """Who runs on a device and who was given it; each collector says how it fared."""
     clock, owners = FastClock(0), Scheduler()
-    eyes = NodeEyes(ProcHost(NOWHERE, NOWHERE, clock, sysfs=NOWHERE), owners, None)
+    eyes = NodeHostProbe(ProcHostCollector(NOWHERE, NOWHERE, clock, sysfs=NOWHERE), owners, None)
     devices = Device("GPU-0", 0), Device("GPU-1", 1), Device("GPU-2", 2)
-    question = Question(devices, {"GPU-0": (Process(11),), "GPU-1": (), "GPU-2": (Process(12),)})
+    question = HostQuery(devices, {"GPU-0": (Process(11),), "GPU-1": (), "GPU-2": (Process(12),)})
     look = eyes.look(question)
     assert look.holdings == {
         "GPU-0": (Holding(WORKLOAD, 1.0),),
@@ -302,18 +310,18 @@ def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:
     """The same devices at the same places are not looked for twice."""
     (tmp_path / "bus/pci/devices/0000:17:00.0").mkdir(parents=True)
     clock = FastClock(0)
-    host = ProcHost(tmp_path, tmp_path, clock, sysfs=tmp_path)
-    eyes = NodeEyes(host, KnownOwners([]), tmp_path)
+    host = ProcHostCollector(tmp_path, tmp_path, clock, sysfs=tmp_path)
+    eyes = NodeHostProbe(host, OwnerResolver([]), tmp_path)
     gpu = Device("GPU-0", 0, pci_bus_id="00000000:17:00.0")
     part = Device("MIG-a", 0, mig=MigInstance("GPU-0", "1g.10gb", 1, 0, 1 / 7, 1 / 8))
-    first = eyes.look(Question((gpu, part))).topology
+    first = eyes.look(HostQuery((gpu, part))).topology
     tick(clock, 100)
-    assert eyes.look(Question((gpu, part))).topology is first
-    other = eyes.look(Question((gpu,))).topology
+    assert eyes.look(HostQuery((gpu, part))).topology is first
+    other = eyes.look(HostQuery((gpu,))).topology
     assert other is not first
     assert first is not None
     assert first.placements.keys() == {"GPU-0"}  # An instance sits where its GPU does.
-    seated = Told(seats={"GPU-0": Seat(generation=5)})
-    topology = eyes.look(Question((gpu,), told=seated)).topology
+    seated = TopologyFacts(seats={"GPU-0": GpuPlacementFacts(generation=5)})
+    topology = eyes.look(HostQuery((gpu,), told=seated)).topology
     assert topology is not None
     assert topology.placements["GPU-0"].generation == 5

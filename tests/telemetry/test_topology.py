@@ -5,13 +5,11 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.domain.topology import AdapterKind, LinkKind, Topology
-from rightsizer.telemetry.topology.address import kernel_address
-from rightsizer.telemetry.topology.files import parse_cpus
-from rightsizer.telemetry.topology.link import generation_of
-from rightsizer.telemetry.topology.reader import read_topology
-from rightsizer.telemetry.topology.told import Peer, Seat, Told
+from rightsizer.host.files import parse_cpus
+from rightsizer.host.pcie import generation_of, kernel_address
+from rightsizer.host.topology import GpuPairFacts, GpuPlacementFacts, TopologyFacts, read_topology
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.topology import AdapterKind, LinkKind, Topology
 from sysfs_trees import (
     Near,
     SysfsTree,
@@ -33,9 +31,9 @@ def devices_of(tree: SysfsTree) -> list[Device]:
     ]
 
 
-def topology_of(tree: SysfsTree, told: Told | None = None) -> Topology:
+def topology_of(tree: SysfsTree, told: TopologyFacts | None = None) -> Topology:
     """What is read of the tree."""
-    return read_topology(tree.root, devices_of(tree), told or Told())
+    return read_topology(tree.root, devices_of(tree), told or TopologyFacts())
 
 
 def matrix(topology: Topology) -> list[str]:
@@ -189,7 +187,9 @@ def test_a_flat_virtual_machine_shows_no_ways(tmp_path: Path) -> None:
 
 def test_the_drivers_word_stands_where_the_bus_is_silent(tmp_path: Path) -> None:
     """As `nvidia-smi` shows it in a virtual machine."""
-    told = Told(peers={("GPU-0", "GPU-1"): Peer(pcie_kind=LinkKind.PHB, can_read=False)})
+    told = TopologyFacts(
+        peers={("GPU-0", "GPU-1"): GpuPairFacts(pcie_kind=LinkKind.PHB, can_read=False)}
+    )
     (link,) = topology_of(flat_virtual_machine(tmp_path), told).links
 
     assert (link.kind, link.pcie_kind, link.can_read_peer) == (LinkKind.PHB, LinkKind.PHB, False)
@@ -197,17 +197,17 @@ def test_the_drivers_word_stands_where_the_bus_is_silent(tmp_path: Path) -> None
 
 def test_what_is_seen_on_the_bus_goes_before_the_drivers_word(tmp_path: Path) -> None:
     """The two GPUs are below one switch, whatever the driver says."""
-    told = Told(peers={("GPU-0", "GPU-1"): Peer(pcie_kind=LinkKind.SYSTEM)})
+    told = TopologyFacts(peers={("GPU-0", "GPU-1"): GpuPairFacts(pcie_kind=LinkKind.SYSTEM)})
 
     assert topology_of(hgx(tmp_path), told).links[0].kind is LinkKind.PIX
 
 
 def test_nvlink_goes_before_pcie_and_hides_nothing(tmp_path: Path) -> None:
     """The way over PCIe stands beside it; links that nobody counts are links."""
-    told = Told(
+    told = TopologyFacts(
         peers={
-            ("GPU-0", "GPU-1"): Peer(nvlinks=18, can_read=True),
-            ("GPU-2", "GPU-0"): Peer(nvlinks=None),
+            ("GPU-0", "GPU-1"): GpuPairFacts(nvlinks=18, can_read=True),
+            ("GPU-2", "GPU-0"): GpuPairFacts(nvlinks=None),
         }
     )
     topology = topology_of(hgx(tmp_path), told)
@@ -222,7 +222,12 @@ def test_nvlink_goes_before_pcie_and_hides_nothing(tmp_path: Path) -> None:
 
 def test_grace_hopper_has_a_domain_and_a_memory_node_for_each_gpu(tmp_path: Path) -> None:
     """Nodes that are memory alone hold no CPUs, and are not where the slot is."""
-    told = Told(seats={"GPU-0": Seat(memory_numa_node=2), "GPU-1": Seat(memory_numa_node=10)})
+    told = TopologyFacts(
+        seats={
+            "GPU-0": GpuPlacementFacts(memory_numa_node=2),
+            "GPU-1": GpuPlacementFacts(memory_numa_node=10),
+        }
+    )
     topology = topology_of(grace_hopper(tmp_path), told)
     first, second = topology.placements.values()
 
@@ -259,7 +264,9 @@ def test_a_gpu_that_is_asleep_is_not_asked_for_its_link(tmp_path: Path) -> None:
 def test_a_container_without_the_hosts_sysfs_goes_by_the_driver(tmp_path: Path) -> None:
     """And says no more than it was told."""
     device = Device(uuid="GPU-0", index=0, pci_bus_id="00000000:19:00.0", pcie_generation_maximum=5)
-    told = Told(seats={"GPU-0": Seat(numa_node=1, cpus=(4, 5), generation=4, width=16)})
+    told = TopologyFacts(
+        seats={"GPU-0": GpuPlacementFacts(numa_node=1, cpus=(4, 5), generation=4, width=16)}
+    )
     placement = read_topology(tmp_path, [device], told).placements["GPU-0"]
 
     assert (placement.pci_bus_id, placement.numa_node) == ("0000:19:00.0", 1)
@@ -291,7 +298,7 @@ def test_mig_instances_are_where_their_gpu_is(tmp_path: Path) -> None:
         pci_bus_id=f"0000{tree.gpus[0]}",
         mig=MigInstance("GPU-0", "1g.10gb", 1, 0, 0.1, 0.1),
     )
-    topology = read_topology(tree.root, [*devices_of(tree), instance], Told())
+    topology = read_topology(tree.root, [*devices_of(tree), instance], TopologyFacts())
 
     assert set(topology.placements) == {"GPU-0", "GPU-1"}
     assert len(topology.links) == 1

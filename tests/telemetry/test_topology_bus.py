@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from rightsizer.telemetry.topology.bus import BusGpu, expected_gpus
+from rightsizer.host.pcie import BusGpu, expected_gpus
 from sysfs_trees import grace_hopper, hgx, one_socket
 
 

@@ -5,10 +5,9 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.telemetry.topology.capabilities import device_files
-from rightsizer.telemetry.topology.cores import read_cores
-from rightsizer.telemetry.topology.distances import read_distances
+from rightsizer.host.device_files import device_files
+from rightsizer.host.numa import read_cores, read_distances
+from rightsizer.model.device import Device, MigInstance
 from sysfs_trees import SysfsTree, write
 
 

@@ -10,11 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from rightsizer.domain.device import Device
-from rightsizer.domain.topology import LinkKind, Placement, Topology
-from rightsizer.telemetry.topology.bus import expected_gpus
-from rightsizer.telemetry.topology.reader import read_topology
-from rightsizer.telemetry.topology.told import Told
+from rightsizer.host.pcie import expected_gpus
+from rightsizer.host.topology import TopologyFacts, read_topology
+from rightsizer.model.device import Device
+from rightsizer.model.topology import LinkKind, Placement, Topology
 from sysfs_trees import SysfsTree, flat_virtual_machine, grace_hopper, hgx, no_numa, one_socket
 from sysfs_trees import paths_of as everything_in
 
@@ -43,13 +42,13 @@ def damaged(
     with tempfile.TemporaryDirectory() as folder:
         tree = build(Path(folder))
         devices = devices_of(tree)
-        before = read_topology(tree.root, devices, Told())
+        before = read_topology(tree.root, devices, TopologyFacts())
         paths = everything_in(tree)
         for path in dict.fromkeys(paths[int(place * len(paths))] for place in places):
             if path.is_symlink() or path.exists():
                 damage(path)
         expected_gpus(tree.root)
-        return before, read_topology(tree.root, devices, Told())
+        return before, read_topology(tree.root, devices, TopologyFacts())
 
 
 def remove(path: Path) -> None:
@@ -131,7 +130,7 @@ def test_any_address_of_a_driver_is_survived(addresses: list[str]) -> None:
             Device(uuid=f"GPU-{index}", index=index, pci_bus_id=address)
             for index, address in enumerate(addresses)
         ]
-        topology = read_topology(tree.root, devices, Told())
+        topology = read_topology(tree.root, devices, TopologyFacts())
 
     assert {each.pci_bus_id for each in topology.placements.values()} <= {None}
 
@@ -144,5 +143,5 @@ def test_a_folder_that_leads_to_itself_is_no_way(tmp_path: Path, name: str) -> N
     remove(tmp_path / name)
     (tmp_path / name).symlink_to(name)
 
-    topology = read_topology(tmp_path, devices, Told())
+    topology = read_topology(tmp_path, devices, TopologyFacts())
     assert set(topology.placements) == set(tree.gpus)

@@ -13,14 +13,12 @@ import pytest
 
 from nvml_driver import installed
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.device import Device
-from rightsizer.domain.topology import LinkKind, Topology
-from rightsizer.telemetry.nvml.driver import Driver
-from rightsizer.telemetry.nvml.inventory import Gpu, Inventory, Target
-from rightsizer.telemetry.nvml.library import Library
-from rightsizer.telemetry.nvml.peers import PeerReader
-from rightsizer.telemetry.topology.reader import read_topology
-from rightsizer.telemetry.topology.told import Peer, Seat, Told
+from rightsizer.host.topology import GpuPairFacts, GpuPlacementFacts, TopologyFacts, read_topology
+from rightsizer.model.device import Device
+from rightsizer.model.topology import LinkKind, Topology
+from rightsizer.telemetry.nvml.driver import NvmlDriver, PeerReader
+from rightsizer.telemetry.nvml.inventory import DeviceTarget, Gpu, Inventory
+from rightsizer.telemetry.nvml.library import NvmlLibrary
 from simulated_driver import Bench, simulated_driver
 from sysfs_trees import hgx
 
@@ -104,7 +102,9 @@ def inventory(gpus: int, generation: int = 1) -> Inventory:
     return Inventory(
         generation,
         tuple(
-            Gpu(Target(Device(name, index, pci_bus_id=f"00000000:{index + 1:02x}:00.0"), name))
+            Gpu(
+                DeviceTarget(Device(name, index, pci_bus_id=f"00000000:{index + 1:02x}:00.0"), name)
+            )
             for index, name in enumerate(names)
         ),
     )
@@ -115,20 +115,20 @@ def at(index: int) -> bytes:
     return f"00000000:{index + 1:02X}:00.0".encode()
 
 
-def told_by(wires: Wires, gpus: int = 2) -> Told:
+def told_by(wires: Wires, gpus: int = 2) -> TopologyFacts:
     """What is read of it."""
     with installed(wires):
-        return PeerReader(Library()).read(inventory(gpus))
+        return PeerReader(NvmlLibrary()).read(inventory(gpus))
 
 
 @contextmanager
-def opened(scenario: str, sysfs: Path) -> Iterator[tuple[Driver, Bench]]:
+def opened(scenario: str, sysfs: Path) -> Iterator[tuple[NvmlDriver, Bench]]:
     """A simulated node's driver, and what breaks it."""
-    with simulated_driver(scenario) as bench, Driver(count(), built_in(), sysfs) as driver:
+    with simulated_driver(scenario) as bench, NvmlDriver(count(), built_in(), sysfs) as driver:
         yield driver, bench
 
 
-def topology_of(driver: Driver, sysfs: Path) -> tuple[Topology, Inventory]:
+def topology_of(driver: NvmlDriver, sysfs: Path) -> tuple[Topology, Inventory]:
     """What is read of it, with the devices that it offers."""
     found = driver.look()
     assert isinstance(found, Inventory)
@@ -227,8 +227,8 @@ def test_a_driver_that_tells_nothing_leaves_all_unknown() -> None:
     """Every call is refused, and none raises."""
     told = told_by(Wires())
 
-    assert told.peers == {("A", "B"): Peer()}
-    assert told.seats == {"A": Seat(), "B": Seat()}
+    assert told.peers == {("A", "B"): GpuPairFacts()}
+    assert told.seats == {"A": GpuPlacementFacts(), "B": GpuPlacementFacts()}
 
 
 def test_what_cannot_change_is_asked_once() -> None:
@@ -239,7 +239,7 @@ def test_what_cannot_change_is_asked_once() -> None:
         statuses={0: 0},
     )
     with installed(wires):
-        reader = PeerReader(Library())
+        reader = PeerReader(NvmlLibrary())
         first = reader.read(inventory(2))
         wires.asked.clear()
         second = reader.read(inventory(2))

@@ -1,87 +1,71 @@
-"""What may hold beside any state."""
+"""Conditions beside a state.
+
+Throttling, degraded links, NUMA placement, network, memory, imbalance.
+"""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.accounting.network import NetworkSettings, is_network_bound
-from rightsizer.accounting.placement import PlacementSettings, is_misplaced
-from rightsizer.domain.clock_event import ClockEvent
-from rightsizer.domain.device import Device
-from rightsizer.domain.settings import setting
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition
-from rightsizer.domain.workload import Allocator
+from rightsizer.accounting.classification_settings import (
+    ConditionSettings,
+    NetworkSettings,
+    NumaPlacementSettings,
+)
+from rightsizer.accounting.signals import highest
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.device import Device
+from rightsizer.model.signal import PIPES
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition
+from rightsizer.model.workload import Allocator
 
-__all__ = ["CONDITIONS", "Circumstances", "ConditionSettings", "conditions"]
+
+def is_numa_misplaced(signals: Mapping[Signal, float], settings: NumaPlacementSettings) -> bool:
+    """Whether data takes the way over another NUMA node; `False` where nobody measures.
+
+    That processes may run anywhere is no misplacement: the scheduler knows better. That most of
+    their memory is elsewhere, or that they are kept elsewhere, is one, once data moves.
+    """
+    traffic = highest(signals, Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT)
+    if traffic is None or traffic < settings.traffic_ratio:
+        return False
+    memory = signals.get(Signal.HOST_MEMORY_LOCAL)
+    cpus = signals.get(Signal.CPU_AFFINITY_LOCAL)
+    return (memory is not None and memory < settings.memory_local_ratio) or (
+        cpus is not None and cpus < settings.cpu_local_ratio
+    )
 
 
-@dataclass(frozen=True, slots=True)
-class ConditionSettings:
-    """From when on a condition holds."""
+def is_network_bound(signals: Mapping[Signal, float], settings: NetworkSettings) -> bool:
+    """Whether the nearest InfiniBand or RoCE ports are at their limit while the GPU waits.
 
-    throttle_busy_ratio: float = setting(
-        0.5,
-        help="Busy share from which on lowered clocks cost work.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, sources: u > 0.5",
+    Only a port's rate tells what full is; of other interfaces it is not known, so that nothing is
+    claimed of them.
+    """
+    port = highest(signals, Signal.INFINIBAND_RECEIVE, Signal.INFINIBAND_TRANSMIT)
+    return (
+        port is not None
+        and port >= settings.port_ratio
+        and signals.get(Signal.GPU_BUSY, 0.0) >= settings.busy_ratio
+        and _waits(signals, settings)
     )
-    throttle_clock_ratio: float = setting(
-        0.9,
-        help="SM clock of the maximum below which a throttle reason matters.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, sources: clk/clk_max < 0.9",
-    )
-    load_busy_ratio: float = setting(
-        0.1,
-        help="Busy share from which on the PCIe generation is judged; idle links train down.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="NVSentinel#890: idle GPUs lower their PCIe generation",
-    )
-    near_out_of_memory_ratio: float = setting(
-        0.95,
-        help="Memory in use from which on the next allocation may fail.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, sources: mem >= 0.95",
-    )
-    no_tensor_sm_ratio: float = setting(
-        0.5,
-        help="SM activity from which on unused tensor cores are worth a word.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, sources",
-    )
-    no_tensor_fp32_ratio: float = setting(
-        0.2,
-        help="FP32 activity from which on unused tensor cores are worth a word.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, sources",
-    )
-    no_tensor_ratio: float = setting(
-        0.02,
-        help="Tensor activity below which the tensor cores are unused.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, sources",
-    )
-    placement: PlacementSettings = field(default_factory=PlacementSettings)
-    network: NetworkSettings = field(default_factory=NetworkSettings)
+
+
+def _waits(signals: Mapping[Signal, float], settings: NetworkSettings) -> bool:
+    """By the best witness: a collective's kernels keep a GPU busy while it waits."""
+    pipes = highest(signals, *PIPES)
+    if pipes is not None:
+        dram = signals.get(Signal.DRAM_ACTIVE, 0.0)
+        return pipes < settings.pipe_ratio and dram < settings.dram_ratio
+    power = signals.get(Signal.POWER)
+    if power is not None:
+        return power < settings.power_ratio
+    return signals[Signal.GPU_BUSY] < settings.gap_busy_ratio
 
 
 @dataclass(frozen=True, slots=True)
-class Circumstances:
+class ConditionInput:
     """What is known of a device for one stretch of time, beside its state."""
 
     signals: Mapping[Signal, float]
@@ -95,10 +79,10 @@ class Circumstances:
     """Whether the GPUs of its job do unequal work."""
 
 
-_Test = Callable[[Circumstances, ConditionSettings], bool]
+_Test = Callable[[ConditionInput, ConditionSettings], bool]
 
 
-def conditions(around: Circumstances, settings: ConditionSettings) -> frozenset[Condition]:
+def conditions(around: ConditionInput, settings: ConditionSettings) -> frozenset[Condition]:
     """Every condition that holds; one whose signals are missing does not."""
     return frozenset(condition for condition, holds in CONDITIONS if holds(around, settings))
 
@@ -106,7 +90,7 @@ def conditions(around: Circumstances, settings: ConditionSettings) -> frozenset[
 def _throttled_by(mask: ClockEvent) -> _Test:
     bits = int(mask)
 
-    def holds(around: Circumstances, settings: ConditionSettings) -> bool:
+    def holds(around: ConditionInput, settings: ConditionSettings) -> bool:
         signals = around.signals
         return (
             bool(int(signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & bits)
@@ -123,11 +107,11 @@ def _throttled_by(mask: ClockEvent) -> _Test:
 _SLOWDOWN: Final = int(ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
 
 
-def _hardware_slowdown(around: Circumstances, _: ConditionSettings) -> bool:
+def _hardware_slowdown(around: ConditionInput, _: ConditionSettings) -> bool:
     return bool(int(around.signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & _SLOWDOWN)
 
 
-def _link_degraded(around: Circumstances, settings: ConditionSettings) -> bool:
+def _link_degraded(around: ConditionInput, settings: ConditionSettings) -> bool:
     """Against what device and slot allow together; the board alone may promise more."""
     signals, device = around.signals, around.device
     width_now, width = signals.get(Signal.PCIE_LINK_WIDTH), _stated(device, "pcie_width_maximum")
@@ -145,11 +129,11 @@ def _stated(device: Device, name: str) -> float | None:
     return value
 
 
-def _numa_misplaced(around: Circumstances, settings: ConditionSettings) -> bool:
-    return is_misplaced(around.signals, settings.placement)
+def _test_numa_misplaced(around: ConditionInput, settings: ConditionSettings) -> bool:
+    return is_numa_misplaced(around.signals, settings.placement)
 
 
-def _near_out_of_memory(around: Circumstances, settings: ConditionSettings) -> bool:
+def _near_out_of_memory(around: ConditionInput, settings: ConditionSettings) -> bool:
     used = around.signals.get(Signal.MEMORY_USED)
     return (
         around.allocator is not Allocator.PREALLOCATING
@@ -158,7 +142,7 @@ def _near_out_of_memory(around: Circumstances, settings: ConditionSettings) -> b
     )
 
 
-def _no_tensor_cores(around: Circumstances, settings: ConditionSettings) -> bool:
+def _no_tensor_cores(around: ConditionInput, settings: ConditionSettings) -> bool:
     signals = around.signals
     tensor = signals.get(Signal.TENSOR_ACTIVE)
     return (
@@ -169,11 +153,11 @@ def _no_tensor_cores(around: Circumstances, settings: ConditionSettings) -> bool
     )
 
 
-def _rank_imbalance(around: Circumstances, _: ConditionSettings) -> bool:
+def _rank_imbalance(around: ConditionInput, _: ConditionSettings) -> bool:
     return around.is_out_of_balance
 
 
-def _network_bound(around: Circumstances, settings: ConditionSettings) -> bool:
+def _test_network_bound(around: ConditionInput, settings: ConditionSettings) -> bool:
     return is_network_bound(around.signals, settings.network)
 
 
@@ -184,10 +168,10 @@ CONDITIONS: Final[tuple[tuple[Condition, _Test], ...]] = (
     (Condition.THERMAL_THROTTLED, _throttled_by(_THERMAL)),
     (Condition.HARDWARE_SLOWDOWN, _hardware_slowdown),
     (Condition.PCIE_LINK_DEGRADED, _link_degraded),
-    (Condition.NUMA_MISPLACED, _numa_misplaced),
+    (Condition.NUMA_MISPLACED, _test_numa_misplaced),
     (Condition.NEAR_OUT_OF_MEMORY, _near_out_of_memory),
     (Condition.NO_TENSOR_CORES, _no_tensor_cores),
     (Condition.RANK_IMBALANCE, _rank_imbalance),
-    (Condition.NETWORK_BOUND, _network_bound),
+    (Condition.NETWORK_BOUND, _test_network_bound),
 )
 """All conditions, with how each is told."""

@@ -1,4 +1,4 @@
-"""The history: closed windows of every device, on disk, bounded, and back again after a restart."""
+"""Repository of closed windows, on disk and bounded; read back after a restart."""
 
 from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import astuple, dataclass
@@ -6,15 +6,46 @@ from itertools import islice
 from sqlite3 import Connection
 from typing import Final, Self
 
-from rightsizer.accounting.history_roll_up import roll_up_device
-from rightsizer.accounting.known import KnownDevice, from_text, to_text
-from rightsizer.accounting.window_form import encode
-from rightsizer.accounting.window_row import understood
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.window import Window
-from rightsizer.edge.database import Database
+from rightsizer.accounting.device_account import DeviceRecord, decode_device, encode_device
+from rightsizer.accounting.history_rollup import roll_up_device
+from rightsizer.accounting.window_codec import encode_window, parse_window_row
+from rightsizer.io.database import Database
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.window import Window
 
-__all__ = ["MAXIMUM_BYTES", "History", "PackedWindow", "Tenure"]
+_FIRST: Final = """
+CREATE TABLE device (uuid TEXT PRIMARY KEY, facts TEXT NOT NULL, seen INTEGER NOT NULL)
+  WITHOUT ROWID;
+CREATE TABLE window (
+  uuid TEXT NOT NULL, start INTEGER NOT NULL, finish INTEGER NOT NULL, data BLOB NOT NULL,
+  PRIMARY KEY (uuid, start)) WITHOUT ROWID;
+CREATE INDEX window_by_start ON window (start)
+"""
+
+_SECOND: Final = """
+CREATE TABLE lived (
+  id INTEGER PRIMARY KEY AUTOINCREMENT, uuid TEXT NOT NULL, start INTEGER NOT NULL,
+  finish INTEGER NOT NULL, is_hourly INTEGER NOT NULL DEFAULT 0, data BLOB NOT NULL);
+INSERT INTO lived (uuid, start, finish, is_hourly, data)
+  SELECT uuid, start, finish, finish - start >= 1800000000000, data FROM window
+  ORDER BY start, uuid;
+DROP TABLE window;
+ALTER TABLE lived RENAME TO window;
+CREATE INDEX window_by_start ON window (start);
+CREATE INDEX window_to_roll_up ON window (uuid) WHERE NOT is_hourly;
+CREATE TABLE holding (
+  uuid TEXT NOT NULL, since INTEGER NOT NULL, workload TEXT NOT NULL, seen INTEGER NOT NULL,
+  PRIMARY KEY (uuid, since, workload)) WITHOUT ROWID
+"""
+"""A window is a row of its own whenever it began: a clock that was set back repeats an hour."""
+
+HISTORY_SCHEMAS: Final = (_FIRST, _SECOND)
+"""The n-th script leads from schema n-1 to n; what was released is never changed.
+
+Times are nanoseconds since the epoch; `data` is a window in `window_form`; ids grow as time was
+lived, whatever the clock said.
+"""
+
 
 MAXIMUM_BYTES: Final = 256 * 2**20
 """What a history may grow to unless told otherwise."""
@@ -53,11 +84,11 @@ class PackedWindow:
     @classmethod
     def of(cls, window: Window) -> Self:
         """A window, packed."""
-        return cls(window.uuid, window.start, window.end, encode(window))
+        return cls(window.uuid, window.start, window.end, encode_window(window))
 
 
 @dataclass(frozen=True, slots=True)
-class Tenure:
+class HolderPeriod:
     """Who held a device, from when, and until when at least."""
 
     uuid: str
@@ -70,7 +101,7 @@ class Tenure:
         return self.uuid == window.uuid and self.since < window.end and self.seen > window.start
 
 
-class History:
+class HistoryRepository:
     """Windows in a database. A window is saved anew while it grows and found once."""
 
     def __init__(self, database: Database, maximum_bytes: int | None = None) -> None:
@@ -90,7 +121,7 @@ class History:
     def save(
         self,
         windows: Iterable[Window],
-        devices: Iterable[KnownDevice] = (),
+        devices: Iterable[DeviceRecord] = (),
         *,
         running: Iterable[Window] = (),
     ) -> None:
@@ -100,7 +131,7 @@ class History:
     def save_packed(
         self,
         windows: Iterable[PackedWindow],
-        devices: Iterable[KnownDevice] = (),
+        devices: Iterable[DeviceRecord] = (),
         *,
         running: Iterable[Window] = (),
     ) -> None:
@@ -145,7 +176,7 @@ class History:
         # Page by page: whoever reads slowly, or not to the end, holds no lock meanwhile.
         while rows := self._page(place, until):
             for *_, uuid, data in rows:
-                window = understood(uuid, data)
+                window = parse_window_row(uuid, data)
                 if window is not None:
                     yield window
             place = rows[-1][:2]
@@ -157,25 +188,25 @@ class History:
         first, last = found
         return None if first is None else (first, last)
 
-    def devices(self) -> tuple[KnownDevice, ...]:
+    def devices(self) -> tuple[DeviceRecord, ...]:
         """The devices that were seen, by index; a row that cannot be understood is passed over."""
         with self._database.transaction() as connection:
             rows = connection.execute("SELECT facts FROM device").fetchall()
         found = []
         for (text,) in rows:
             try:
-                found.append(from_text(text))
+                found.append(decode_device(text))
             except ValueError:
                 continue
         return tuple(sorted(found, key=lambda known: (known.device.index, known.device.uuid)))
 
-    def tenures(self) -> tuple[Tenure, ...]:
+    def tenures(self) -> tuple[HolderPeriod, ...]:
         """Who held which device when, oldest first for each device."""
         with self._database.transaction() as connection:
             rows = connection.execute(
                 "SELECT uuid, since, workload, seen FROM holding ORDER BY uuid, since, workload"
             ).fetchall()
-        return tuple(Tenure(*row) for row in rows)
+        return tuple(HolderPeriod(*row) for row in rows)
 
     def roll_up(self, before: Nanoseconds) -> int:
         """Merge windows of hours that ended before a time; how many rows went away."""
@@ -202,7 +233,7 @@ class History:
         """What the history took on disk after the last change; asks no disk."""
         return self._database.size_bytes
 
-    def replace(self, source: "History") -> None:
+    def replace(self, source: "HistoryRepository") -> None:
         """Take over another history, all or nothing; the same windows there give way to it.
 
         Who holds a device stays as it is where that was seen later than anything in the other.
@@ -282,14 +313,14 @@ def _put(connection: Connection, window: PackedWindow, row: int | None) -> int:
 
 def _put_devices(
     connection: Connection,
-    devices: Iterable[KnownDevice],
+    devices: Iterable[DeviceRecord],
     latest: Mapping[str, Nanoseconds],
     save: str = _SAVE_DEVICE,
 ) -> None:
     newest = max(latest.values(), default=0)
     for known in devices:
         uuid = known.device.uuid
-        connection.execute(save, (uuid, to_text(known), newest))
+        connection.execute(save, (uuid, encode_device(known), newest))
         if known.holder is not None:
             seen = latest.get(uuid, known.held_since)
             connection.execute(_SAVE_HOLDING, (uuid, known.held_since, known.holder.key, seen))

@@ -1,57 +1,21 @@
-"""Whether the GPUs of one job do unequal work: one that lags behind, or one that does it all.
-
-One idle GPU among a job's GPUs is a straggler, or a rank that all others wait for; it is nothing
-to be taken away. Of each GPU ten minutes are kept in ten parts, and judged as each part ends.
-"""
+"""Imbalance among the GPUs of one job: one that lags behind, or one that does all the work."""
 
 from collections import deque
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.domain.device import Device
-from rightsizer.domain.settings import setting
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.domain.workload import Holding, Workload, WorkloadClass, WorkloadKind
-
-__all__ = ["Imbalance", "ImbalanceSettings", "job_of"]
+from rightsizer.accounting.settings import ImbalanceSettings
+from rightsizer.model.device import Device
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind
 
 _PARTS: Final = 10
 _HALF: Final = _PARTS // 2
 _JUDGED: Final = (Signal.GPU_BUSY, Signal.POWER)
 _SEVERAL_JOBS: Final = frozenset({WorkloadKind.USER, WorkloadKind.OTHER})
 _NO_RANKS: Final = frozenset({WorkloadClass.NOTEBOOK, WorkloadClass.STANDBY})
-
-
-@dataclass(frozen=True, slots=True)
-class ImbalanceSettings:
-    """From when on the GPUs of a job are out of balance."""
-
-    spread_ratio: float = setting(
-        0.25,
-        help="Difference of mean busy share or power between a job's GPUs that is an imbalance.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, sources; SageMaker Debugger's LoadBalancing has .5",
-    )
-    window_seconds: float = setting(
-        600.0,
-        help="How long the difference must last, with the same GPU at the end of the range.",
-        unit="seconds",
-        minimum=10,
-        maximum=86400,
-        source="docs/definitions.md, sources: 10 min",
-    )
-    coverage_ratio: float = setting(
-        0.5,
-        help="Part of either half of that time for which a GPU's signal must be known.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="one reading in 100 s leaves two of a half's three",
-    )
 
 
 def job_of(device: Device, holdings: Sequence[Holding]) -> str | None:
@@ -77,7 +41,7 @@ def _key(workload: Workload) -> str | None:
 
 
 @dataclass(slots=True)
-class _Part:
+class _ImbalancePart:
     """A tenth of the window: each signal's time, and its sum over that time."""
 
     number: int
@@ -86,12 +50,12 @@ class _Part:
 
 
 @dataclass(slots=True)
-class _Track:
+class _DeviceTrack:
     """What is kept of one GPU while it belongs to one job."""
 
     job: str
     board: str
-    parts: deque[_Part]
+    parts: deque[_ImbalancePart]
 
     def is_old(self, number: int) -> bool:
         """Whether all of it was before the window that ends with a part."""
@@ -106,7 +70,7 @@ class _Track:
         return sum(part.sums.get(signal, 0.0) for part in found) / time
 
 
-class Imbalance:
+class ImbalanceDetector:
     """The jobs of one node. Memory is bounded by the number of GPUs."""
 
     def __init__(self, settings: ImbalanceSettings | None = None) -> None:
@@ -114,7 +78,7 @@ class Imbalance:
         self._settings = settings or ImbalanceSettings()
         self._length = max(1, nanoseconds(self._settings.window_seconds) // _PARTS)
         self._needed = round(self._settings.coverage_ratio * self._length * _HALF)
-        self._tracks: dict[str, _Track] = {}
+        self._tracks: dict[str, _DeviceTrack] = {}
         self._number: int | None = None
         self._found: frozenset[str] = frozenset()
 
@@ -161,10 +125,12 @@ class Imbalance:
         number = end // self._length
         track = self._tracks.get(device.uuid)
         if track is None or track.job != job:
-            track = _Track(job, device.name, deque([_Part(number)], maxlen=_PARTS + 1))
+            track = _DeviceTrack(
+                job, device.name, deque([_ImbalancePart(number)], maxlen=_PARTS + 1)
+            )
             self._tracks[device.uuid] = track
         if track.parts[-1].number != number:
-            track.parts.append(_Part(number))
+            track.parts.append(_ImbalancePart(number))
         part = track.parts[-1]
         for signal in _JUDGED:
             value = signals.get(signal)

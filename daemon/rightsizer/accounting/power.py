@@ -1,57 +1,15 @@
-"""What a device draws when it does nothing, and what it may draw at most: learned from itself.
-
-Absolute watts differ by model, context and machine, so that every ratio of power rests on the
-device's own idle draw.
-"""
+"""Power range learned from a device itself, and its energy by counter or by power over time."""
 
 from dataclasses import dataclass
 
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import State
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
-
-__all__ = ["Draws", "LearnedPower", "PowerRange", "PowerSettings"]
-
-
-@dataclass(frozen=True, slots=True)
-class PowerSettings:
-    """How the idle draw is learned."""
-
-    idle_quantile_ratio: float = setting(
-        0.05,
-        help="Quantile of the draw over empty seconds that counts as the idle draw.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, signals",
-    )
-    idle_minimum_seconds: float = setting(
-        60.0,
-        help="Empty seconds that must be seen before their quantile is trusted.",
-        unit="seconds",
-        minimum=1,
-        source="docs/definitions.md, signals",
-    )
-    idle_limit_ratio: float = setting(
-        0.15,
-        help="Part of the power limit that the idle draw is taken for until it is learned.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, signals; idle H100 70 of 700 W, H200 78 of 700 W",
-    )
-    idle_memory_seconds: float = setting(
-        14400.0,
-        help="Empty seconds after which older ones count by half, and again with each so many.",
-        unit="seconds",
-        minimum=60,
-        source="dcgm-exporter#464: profiling takes an idle A100 from 50 to 100 W; a night of rest "
-        "teaches that",
-    )
+from rightsizer.accounting.settings import EnergySettings, PowerSettings
+from rightsizer.model.energy_source import EnergySource
+from rightsizer.model.state import State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 
 
 @dataclass(frozen=True, slots=True)
-class Draws:
+class PowerLevels:
     """The range of a device's draw as far as it is known."""
 
     idle_watts: float | None = None
@@ -110,9 +68,9 @@ class PowerRange:
         if learned.idle_watts is not None:
             self._remember(learned.idle_watts, nanoseconds(learned.empty_seconds))
 
-    def draws(self, default_limit_watts: float | None) -> Draws:
+    def draws(self, default_limit_watts: float | None) -> PowerLevels:
         """The range as far as it is known."""
-        return Draws(self._idle_watts(default_limit_watts), self._highest)
+        return PowerLevels(self._idle_watts(default_limit_watts), self._highest)
 
     def _idle_watts(self, default_limit_watts: float | None) -> float | None:
         if self._is_learned():
@@ -146,3 +104,82 @@ class PowerRange:
             if reached >= target:
                 return float(watts)
         return float(max(self._empty))
+
+
+@dataclass(frozen=True, slots=True)
+class MeasuredEnergy:
+    """What was drawn, and how that is known."""
+
+    joules: float
+    source: EnergySource
+
+
+class EnergyMeter:
+    """Reads one device's counter of energy, stretch by stretch.
+
+    A counter that is refreshed less often than it is read stands still and then jumps. While it
+    stands, the draw says what goes to each stretch; what was booked so is taken from the jump,
+    so that the sum stays the counter's.
+    """
+
+    def __init__(self, settings: EnergySettings | None = None) -> None:
+        """Knows no counter yet."""
+        self._settings = settings or EnergySettings()
+        self._counter_joules: float | None = None
+        self._still: Nanoseconds = 0
+        self._ahead_joules = 0.0
+        """Booked beyond what the counter says."""
+        self._owed_joules = 0.0
+        """Of that, what even the counter's last step did not bear out."""
+
+    def restart(self, counter_joules: float | None) -> None:
+        """Count from here: what lies before belongs to no stretch."""
+        self._counter_joules, self._still = counter_joules, 0
+        self._ahead_joules = self._owed_joules = 0.0
+
+    def measure(
+        self,
+        elapsed: Nanoseconds,
+        watts: float | None,
+        counter_joules: float | None,
+        limit_watts: float | None,
+    ) -> MeasuredEnergy | None:
+        """What was drawn since the last call; `None` where neither draw nor counter tell.
+
+        Args:
+            elapsed: How long the stretch is.
+            watts: The draw at its end.
+            counter_joules: The driver's counter at its end.
+            limit_watts: The power limit; without one every step of the counter is believed.
+        """
+        drawn = None if watts is None else watts * seconds(elapsed)
+        before = self._counter_joules
+        if counter_joules is None or before is None or counter_joules < before:
+            self.restart(counter_joules)
+            return _by_power(drawn)
+        self._still += elapsed
+        moved = counter_joules - before
+        if moved == 0:
+            return _by_power(self._while_still(drawn))
+        if limit_watts is not None and moved > self._most(limit_watts):
+            self.restart(counter_joules)
+            return _by_power(drawn)
+        rest = moved - self._ahead_joules
+        self.restart(counter_joules)
+        self._ahead_joules = self._owed_joules = max(0.0, -rest)
+        return MeasuredEnergy(max(0.0, rest), EnergySource.COUNTER)
+
+    def _while_still(self, drawn: float | None) -> float | None:
+        if drawn is None:
+            return None
+        paid = min(self._owed_joules, drawn)
+        self._owed_joules -= paid
+        self._ahead_joules += drawn - paid
+        return drawn - paid
+
+    def _most(self, limit_watts: float) -> float:
+        return self._settings.plausible_limit_ratio * limit_watts * seconds(self._still)
+
+
+def _by_power(joules: float | None) -> MeasuredEnergy | None:
+    return None if joules is None else MeasuredEnergy(joules, EnergySource.POWER)

@@ -1,17 +1,14 @@
-"""How well a device fits what is asked of it: demand, need, over, saturated, under."""
+"""Provisioning: demand, need, over-provisioned, saturated, under-provisioned."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.domain.histogram import Histogram
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Resource
-from rightsizer.domain.units import nanoseconds, seconds
-from rightsizer.domain.window import Provisioning, ResourceProvisioning, Window
-from rightsizer.domain.workload import Allocator
-
-__all__ = ["ProvisioningSettings", "provision"]
+from rightsizer.accounting.settings import ProvisioningSettings
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Resource
+from rightsizer.model.units import nanoseconds, seconds
+from rightsizer.model.window import Provisioning, ResourceProvisioning, Window
+from rightsizer.model.workload import Allocator
 
 _MEASURABLE_PRESSURE: Final = frozenset({Resource.MEMORY})
 """Resources whose shortage shows without the application's word; of the others nothing is said
@@ -19,75 +16,6 @@ until an application was short of them."""
 
 _PLACES: Final = 6
 """Digits of a difference of whole percents that are more than rounding."""
-
-
-@dataclass(frozen=True, slots=True)
-class ProvisioningSettings:
-    """How much room a device should have, and from when on it has too little."""
-
-    demand_quantile_ratio: float = setting(
-        0.99,
-        help="Quantile of the active seconds that counts as demand.",
-        unit="ratio",
-        minimum=0.5,
-        maximum=1,
-        source="docs/definitions.md, provisioning",
-    )
-    minimum_active_seconds: float = setting(
-        600.0,
-        help="Active seconds under which there is no demand to speak of.",
-        unit="seconds",
-        minimum=0,
-        source="docs/definitions.md, provisioning",
-    )
-    margin_ratio: float = setting(
-        0.15,
-        help="Room above the demand for compute, memory bandwidth and links.",
-        unit="ratio",
-        minimum=0,
-        maximum=2,
-        source="docs/definitions.md, provisioning",
-    )
-    memory_margin_ratio: float = setting(
-        0.10,
-        help="Room above the demand for memory.",
-        unit="ratio",
-        minimum=0,
-        maximum=2,
-        source="docs/definitions.md, provisioning",
-    )
-    underprovisioned_ratio: float = setting(
-        0.05,
-        help="Share of time under pressure from which on a device is under-provisioned.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, provisioning",
-    )
-    preallocated_ratio: float = setting(
-        0.6,
-        help="Memory in use from which on an unchanging amount looks preallocated.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="JAX takes 75 %, vLLM 90 % of the card",
-    )
-    preallocated_quantile_ratio: float = setting(
-        0.05,
-        help="Quantile of the memory in use that counts as its least, so that a start-up does not.",
-        unit="ratio",
-        minimum=0,
-        maximum=0.5,
-        source="a start-up of a day and a half in a month",
-    )
-    preallocated_spread_ratio: float = setting(
-        0.02,
-        help="Range of the memory in use within which it counts as unchanging.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="a bin of the histogram either way",
-    )
 
 
 def provision(

@@ -1,67 +1,30 @@
-"""From what was read to what it means: ratios of the device's own capacity."""
+"""Signals of a reading as ratios of the device's own capacity.
+
+And the telemetry tier they reach.
+"""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.accounting.power import Draws
-from rightsizer.domain.device import Device
-from rightsizer.domain.pcie import link_bytes_per_second
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.settings import setting
-from rightsizer.domain.signal import HOST_SIGNALS, PIPES, SIGNALS, Signal
-from rightsizer.domain.state import Tier
-from rightsizer.domain.units import Unit
-
-__all__ = [
-    "SignalSettings",
-    "clock_ratio",
-    "derive",
-    "has_dead_counters",
-    "highest",
-    "memory_work",
-    "tier_of",
-]
+from rightsizer.accounting.classification_settings import SignalSettings
+from rightsizer.accounting.power import PowerLevels
+from rightsizer.model.device import Device
+from rightsizer.model.pcie import link_bytes_per_second
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal import HOST_SIGNALS, PIPES, SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Tier
+from rightsizer.model.units import Unit
 
 _RATIOS: Final = frozenset(s for s, spec in SIGNALS.items() if spec.unit is Unit.RATIO)
 _PROFILING: Final = frozenset({Signal.SM_ACTIVE, Signal.DRAM_ACTIVE, *PIPES})
 
 
-@dataclass(frozen=True, slots=True)
-class SignalSettings:
-    """When profiling counters are not believed."""
-
-    suspect_busy_ratio: float = setting(
-        0.5,
-        help="Busy share from which on profiling counters that all read 0 may be dead.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="dcgm-exporter#662",
-    )
-    suspect_power_ratio: float = setting(
-        0.25,
-        help="Power from which on they have died; below it a stall may be all that there is.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, states: the power of a hidden stall",
-    )
-    stand_in_limit_ratio: float = setting(
-        2.0,
-        help="The highest draw seen, of the idle draw, from which on it may stand in for a power "
-        "limit that nobody states.",
-        unit="ratio",
-        minimum=1,
-        source="limits are 4 to 15 times the idle draw; less than twice of it is noise",
-    )
-
-
-def derive(  # noqa: PLR0913 - everything that bears on what was read.
+def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
     reading: Reading,
     device: Device,
     host: Mapping[Signal, float],
-    draws: Draws,
+    draws: PowerLevels,
     settings: SignalSettings,
     *,
     counters_were_dead: bool = False,
@@ -152,7 +115,7 @@ def _derive_memory(signals: dict[Signal, float], device: Device) -> None:
 
 
 def _derive_power(
-    signals: dict[Signal, float], device: Device, draws: Draws, settings: SignalSettings
+    signals: dict[Signal, float], device: Device, draws: PowerLevels, settings: SignalSettings
 ) -> None:
     watts, idle_watts = signals.get(Signal.POWER_WATTS), draws.idle_watts
     if watts is None or idle_watts is None:

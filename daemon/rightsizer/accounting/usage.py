@@ -1,16 +1,15 @@
-"""What was used of a device over one stretch, and where the rest of it went."""
+"""Usage of a device over an interval, and the causes of the waste beside it."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.signals import clock_ratio, highest, tier_of
-from rightsizer.domain.device import Device
-from rightsizer.domain.settings import setting
-from rightsizer.domain.signal import PIPES, Signal
-from rightsizer.domain.state import Cause, Condition, Resource, State, Tier
-
-__all__ = ["Usage", "UsageSettings", "usage", "waste"]
+from rightsizer.model.device import Device
+from rightsizer.model.signal import PIPES
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 
 _CAUSES: Final = {
     State.IDLE_EMPTY: Cause.IDLE,
@@ -29,61 +28,7 @@ _THROTTLES: Final = frozenset(
 
 
 @dataclass(frozen=True, slots=True)
-class UsageSettings:
-    """What counts as all of a resource."""
-
-    working_power_ratio: float = setting(
-        0.6,
-        help="Power at which a busy device is taken to work fully where no profiling is.",
-        unit="ratio",
-        minimum=0.1,
-        maximum=1,
-        source="docs/definitions.md, provisioning, tier N",
-    )
-    link_achievable_ratio: float = setting(
-        0.9,
-        help="What a copy reaches of a PCIe or NVLink direction.",
-        unit="ratio",
-        minimum=0.1,
-        maximum=1,
-        source="docs/definitions.md, sources: 85-92 % achievable",
-    )
-    compute_saturated_ratio: float = setting(
-        0.9,
-        help="Used part of the achievable compute from which on it is at its limit.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="KempnerPulse: tensor about 0.93 at saturation",
-    )
-    memory_saturated_ratio: float = setting(
-        0.95,
-        help="Memory in use from which on it is at its limit.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, sources",
-    )
-    bandwidth_saturated_ratio: float = setting(
-        0.65,
-        help="Memory traffic from which on it is at its limit.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, states; practical peak about 0.8",
-    )
-    link_saturated_ratio: float = setting(
-        0.6,
-        help="Traffic of a link's direction from which on it is at its limit.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, states",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class Usage:
+class DeviceUsage:
     """What was used, by resource."""
 
     shares: Mapping[Resource, float]
@@ -93,7 +38,7 @@ class Usage:
     """Of the most used resource's achievable part; memory capacity does not count as work."""
 
 
-def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettings) -> Usage:
+def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettings) -> DeviceUsage:
     """What was used of each resource; a resource that nobody measures is left out.
 
     Compute has two bounds: at least the largest pipe over what is achievable, at most the SM
@@ -121,7 +66,7 @@ def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettin
         (Resource.PCIE, shares.get(Resource.PCIE), settings.link_saturated_ratio),
         (Resource.NVLINK, shares.get(Resource.NVLINK), settings.link_saturated_ratio),
     )
-    return Usage(
+    return DeviceUsage(
         shares,
         at_least,
         frozenset(resource for resource, share, at in limits if share is not None and share >= at),

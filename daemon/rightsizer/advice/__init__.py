@@ -1,1 +1,1 @@
-"""What to change, why, how sure it is, and what came of it."""
+"""Recommendations: what to change, why, how sure it is, and what came of it."""

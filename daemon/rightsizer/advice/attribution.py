@@ -1,4 +1,4 @@
-"""What a workload lost time to, what that costs, and which cause most of it is laid to."""
+"""Attribution of lost time: causes, cost, and the strongest cause."""
 
 from collections.abc import Mapping
 from types import MappingProxyType
@@ -6,11 +6,9 @@ from typing import Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.savings import released
-from rightsizer.domain.finding import Case, Savings
-from rightsizer.domain.state import Cause, Resource, State
-from rightsizer.domain.window import Window
-
-__all__ = ["hypotheses", "limit_of", "lost_gpus", "lost_share", "saved_at_most", "strongest"]
+from rightsizer.model.finding import Case, Savings
+from rightsizer.model.state import Cause, Resource, State
+from rightsizer.model.window import Window
 
 _CAUSES: Final[Mapping[State, Cause]] = MappingProxyType(
     {
@@ -23,7 +21,7 @@ _CAUSES: Final[Mapping[State, Cause]] = MappingProxyType(
 )
 _UNATTRIBUTED: Final = 0.5
 """The best hypothesis below half is no better than the others together."""
-_TOLD: Final = 2
+_NAMED_CAUSES: Final = 2
 _MEDIAN: Final = 0.5
 
 
@@ -65,7 +63,9 @@ def hypotheses(case: Case) -> dict[str, float]:
     if whole <= 0.0:
         return {}
     order = sorted(lost, key=lambda state: -lost[state])
-    found = {str(state): round(lost[state] / whole, 3) for state in order[:_TOLD] if lost[state]}
+    found = {
+        str(state): round(lost[state] / whole, 3) for state in order[:_NAMED_CAUSES] if lost[state]
+    }
     best = lost[order[0]] / whole
     if best < _UNATTRIBUTED:
         return {"unattributed": round(1.0 - best, 3), **found}

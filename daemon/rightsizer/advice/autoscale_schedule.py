@@ -1,17 +1,21 @@
-"""How many replicas to have at which hour, and what that would have cost on the recorded days."""
+"""Schedule of replicas by the hour, what it would have cost.
+
+And as a KEDA ScaledObject or a table.
+"""
 
 import math
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
+from itertools import groupby
 from operator import gt
 from typing import Final
 
 from rightsizer.advice.replica_load import ReplicaLoad
-from rightsizer.domain.block import BLOCK_SPAN
-from rightsizer.domain.settings import setting
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
-
-__all__ = ["Outcome", "ScalingSettings", "Schedule", "followed", "replicas_for", "schedule"]
+from rightsizer.model.block import BLOCK_SPAN
+from rightsizer.model.finding import Instruction
+from rightsizer.model.settings import setting
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
+from rightsizer.model.workload import Workload, WorkloadKind
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _DAY_HOURS: Final = 24
@@ -61,7 +65,7 @@ class ScalingSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class ScalingOutcome:
     """What a way to scale would have meant."""
 
     held_seconds: float
@@ -84,11 +88,11 @@ class Outcome:
 
 
 @dataclass(frozen=True, slots=True)
-class Schedule:
+class ReplicaSchedule:
     """Replicas by the hour of the day or of the week (UTC; a week begins on Monday)."""
 
     replicas: tuple[int, ...]
-    outcome: Outcome
+    outcome: ScalingOutcome
     """Of each day, or week, by a schedule made of the others; of the only one by its own."""
     periods: int
     """Days, or weeks, that it rests on."""
@@ -109,7 +113,7 @@ def replicas_for(needed: int, size: int, settings: ScalingSettings) -> int:
     return min(size, math.ceil(round(needed * (1 + settings.margin_ratio), _PLACES)) + spare)
 
 
-def followed(load: ReplicaLoad, settings: ScalingSettings) -> Outcome:
+def followed(load: ReplicaLoad, settings: ScalingSettings) -> ScalingOutcome:
     """An autoscaler that follows the load; where it cannot look back it keeps what is there."""
     back = _blocks(settings.lookback_seconds)
     before = back - 1 + _blocks(settings.lag_seconds)
@@ -123,7 +127,9 @@ def followed(load: ReplicaLoad, settings: ScalingSettings) -> Outcome:
     return _outcome(load, [enough[most[place]] for place in places])
 
 
-def schedule(load: ReplicaLoad, settings: ScalingSettings, *, is_weekly: bool = False) -> Schedule:
+def schedule(
+    load: ReplicaLoad, settings: ScalingSettings, *, is_weekly: bool = False
+) -> ReplicaSchedule:
     """Replicas by the hour: what is enough for the most that any day, or week, needed then."""
     hours = 7 * _DAY_HOURS if is_weekly else _DAY_HOURS
     by_period: dict[int, dict[int, int]] = {}
@@ -141,7 +147,7 @@ def schedule(load: ReplicaLoad, settings: ScalingSettings, *, is_weekly: bool = 
     plans = {each: replicas(each if len(periods) > 1 else None) for each in periods}
     planned = {number: plans[period][hour] for number, (period, hour) in places.items()}
     outcome = _outcome(load, [planned[number] for number in numbers])
-    return Schedule(replicas(None), outcome, len(periods), settings.lag_seconds)
+    return ReplicaSchedule(replicas(None), outcome, len(periods), settings.lag_seconds)
 
 
 def _most_by_hour(load: ReplicaLoad, lookback: Nanoseconds) -> dict[int, int]:
@@ -166,11 +172,11 @@ def _of_hour(
     return min(size, math.ceil(replicas_for(max(seen), size, settings) / step) * step)
 
 
-def _outcome(load: ReplicaLoad, replicas: Iterable[int]) -> Outcome:
+def _outcome(load: ReplicaLoad, replicas: Iterable[int]) -> ScalingOutcome:
     """With so many replicas in each five minutes, as far as they were there."""
     given = list(map(min, load.held, replicas))
     block = seconds(BLOCK_SPAN)
-    return Outcome(
+    return ScalingOutcome(
         held_seconds=sum(load.held) * block,
         scaled_seconds=sum(given) * block,
         short_seconds=sum(map(gt, load.needed, given)) * block,
@@ -185,3 +191,94 @@ def _place(number: int, hours: int) -> tuple[int, int]:
 
 def _blocks(duration_seconds: float) -> int:
     return math.ceil(duration_seconds / seconds(BLOCK_SPAN))
+
+
+_HOUR_MINUTES: Final = 60
+_MINUTE_SECONDS: Final = 60.0
+_DAYS: Final = ("Mon", "Tue", "Wed", "Thu", "Fri", "Sat", "Sun")
+_CRON_DAYS: Final = (1, 2, 3, 4, 5, 6, 0)
+
+
+def spans_of(schedule: ReplicaSchedule) -> tuple[tuple[int, int, int], ...]:
+    """First hour, hour after the last, and replicas of each span of equal replicas.
+
+    What goes on over the end of the day, or of the week, is one span.
+    """
+    found, at = [], 0
+    for replicas, group in groupby(schedule.replicas):
+        length = len(list(group))
+        found.append((at, at + length, replicas))
+        at += length
+    if len(found) > 1 and found[0][2] == found[-1][2]:
+        first, last = found[0], found.pop()
+        found[0] = (last[0], first[1], first[2])
+    return tuple((start, end % at, replicas) for start, end, replicas in found)
+
+
+def schedule_instructions(workload: Workload, schedule: ReplicaSchedule) -> tuple[Instruction, ...]:
+    """How to scale by the hour; in words where no scheduler of the owner's is known."""
+    if workload.kind is WorkloadKind.KUBERNETES:
+        text = _by_the_hour(workload, schedule)
+        return (Instruction("Scale by the hour with KEDA", text, "yaml"),)
+    lines = [
+        f"{_clock(start, schedule)}-{_clock(end, schedule)} UTC: {replicas}"
+        for start, end, replicas in spans_of(schedule)
+    ]
+    text = "\n".join(["Replicas on this node:", *lines])
+    return (Instruction("Scale by the hour", text, "text"),)
+
+
+def scaled_object(workload: Workload, spec: Sequence[str], notes: Sequence[str] = ()) -> str:
+    """A manifest of KEDA's that scales the Deployment of a workload's name.
+
+    Args:
+        workload: What is scaled.
+        spec: Further lines of its `spec`, as they stand there without indent.
+        notes: What comes before it, a comment a line.
+    """
+    namespace = [f"  namespace: {workload.namespace}"] if workload.namespace else []
+    lines = [
+        *(f"# {each}" for each in notes),
+        "apiVersion: keda.sh/v1alpha1",
+        "kind: ScaledObject",
+        "metadata:",
+        f"  name: {workload.name}",
+        *namespace,
+        "spec:",
+        "  scaleTargetRef:",
+        "    kind: Deployment",
+        f"    name: {workload.name}",
+        *(f"  {each}" for each in spec),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _by_the_hour(workload: Workload, schedule: ReplicaSchedule) -> str:
+    least, most = min(schedule.replicas), max(schedule.replicas)
+    note = "Nothing answers outside these hours: add a trigger on requests to wake it."
+    notes = ["Counts are of the replicas on this node; hours are UTC."]
+    lines = [f"minReplicaCount: {least}", f"maxReplicaCount: {most}", "triggers:"]
+    lead = math.ceil(schedule.lead_seconds / _MINUTE_SECONDS)
+    for start, end, replicas in spans_of(schedule):
+        if replicas > least:
+            lines += [
+                "  - type: cron",
+                "    metadata:",
+                "      timezone: Etc/UTC",
+                f'      start: "{_cron(start, schedule, lead)}"',
+                f'      end: "{_cron(end, schedule)}"',
+                f'      desiredReplicas: "{replicas}"',
+            ]
+    return scaled_object(workload, lines, [note, *notes] if least == 0 else notes)
+
+
+def _cron(hour: int, schedule: ReplicaSchedule, lead_minutes: int = 0) -> str:
+    minutes = (hour * _HOUR_MINUTES - lead_minutes) % (len(schedule.replicas) * _HOUR_MINUTES)
+    hours, minute = divmod(minutes, _HOUR_MINUTES)
+    day, hour = divmod(hours, _DAY_HOURS)
+    return f"{minute} {hour} * * {_CRON_DAYS[day] if schedule.is_weekly else '*'}"
+
+
+def _clock(hour: int, schedule: ReplicaSchedule) -> str:
+    day, hour = divmod(hour, _DAY_HOURS)
+    return f"{_DAYS[day]} {hour:02}:00" if schedule.is_weekly else f"{hour:02}:00"

@@ -4,32 +4,27 @@ from collections.abc import Callable, Container, Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.advice.exceedance import risks_beyond
 from rightsizer.advice.market import Market
-from rightsizer.advice.measured_profile import measured_profile, place_of
-from rightsizer.advice.projected_option import costing, projected
-from rightsizer.advice.ranking import ranked
-from rightsizer.advice.risk import worst
+from rightsizer.advice.projection import costing, measured_profile, place_of, projected
+from rightsizer.advice.risk import ranked, risks_beyond, worst
 from rightsizer.advice.savings import replaced
 from rightsizer.catalogue.precision import Precision
-from rightsizer.domain.finding import Action, Case, Option
-from rightsizer.domain.state import Resource
-from rightsizer.sizing.place import Place
-from rightsizer.sizing.profile import Profile
+from rightsizer.model.finding import Action, Case, Option
+from rightsizer.model.state import Resource
+from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.projection import Projection, project
-
-__all__ = ["faster_boards", "larger_boards", "lighter_boards", "smaller_boards"]
+from rightsizer.sizing.workload_profile import WorkloadProfile
 
 _ROOM: Final = 1.2
 """Memory or speed beyond the present board's: less would be used up again soon."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
-    place: Place
+class _BoardCandidate:
+    place: GpuPlace
     capacities: dict[Resource, float]
     """Over the present board's."""
-    profiles: tuple[Profile, ...]
+    profiles: tuple[WorkloadProfile, ...]
     """Of all devices, where they are now."""
 
     def projection(self) -> Projection:
@@ -45,7 +40,7 @@ def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
     """
     slowest = market.settings.tolerated_slowdown_ratio
 
-    def is_smaller(each: _Candidate, present: Place) -> bool:
+    def is_smaller(each: _BoardCandidate, present: GpuPlace) -> bool:
         is_cheaper = _is_cheaper(each, present, market)
         return is_cheaper and _holds(case, each) and _is_as_good(each, slowest)
 
@@ -61,7 +56,7 @@ def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Op
         slowest_ratio: Time of the same work, over that on the present board, at most.
     """
 
-    def is_lighter(each: _Candidate, present: Place) -> bool:
+    def is_lighter(each: _BoardCandidate, present: GpuPlace) -> bool:
         # How fast it is says more than the need of the rest, which a busy GPU fills with margin.
         return (
             each.capacities[Resource.MEMORY] < 1.0
@@ -94,7 +89,7 @@ def faster_boards(case: Case, market: Market) -> tuple[Option, ...]:
 
 
 def _cheapest(
-    case: Case, market: Market, is_wanted: Callable[[_Candidate, Place], bool]
+    case: Case, market: Market, is_wanted: Callable[[_BoardCandidate, GpuPlace], bool]
 ) -> tuple[Option, ...]:
     present = _place(case, market)
     if present is None:
@@ -104,7 +99,7 @@ def _cheapest(
     return tuple(_option(case, market, each) for each in fitting[: market.settings.most_options])
 
 
-def _is_as_good(candidate: _Candidate, slowest_ratio: float) -> bool:
+def _is_as_good(candidate: _BoardCandidate, slowest_ratio: float) -> bool:
     # Most boards are too slow for the first device already.
     first = project(candidate.profiles[0], candidate.place)
     if first.time_ratio.value > slowest_ratio:
@@ -113,16 +108,16 @@ def _is_as_good(candidate: _Candidate, slowest_ratio: float) -> bool:
     return projection.fits is not False and projection.time_ratio.value <= slowest_ratio
 
 
-def _is_clearly_faster(candidate: _Candidate) -> bool:
+def _is_clearly_faster(candidate: _BoardCandidate) -> bool:
     projection = candidate.projection()
     return projection.fits is not False and projection.time_ratio.value * _ROOM <= 1.0
 
 
-def _is_cheaper(candidate: _Candidate, present: Place, market: Market) -> bool:
+def _is_cheaper(candidate: _BoardCandidate, present: GpuPlace, market: Market) -> bool:
     return _price(candidate.place, market) < _price(present, market)
 
 
-def _place(case: Case, market: Market) -> Place | None:
+def _place(case: Case, market: Market) -> GpuPlace | None:
     """The board of all devices; `None` where they differ or are slices."""
     places = [place_of(device, market) for device in case.devices]
     first = places[0]
@@ -130,17 +125,17 @@ def _place(case: Case, market: Market) -> Place | None:
     return first if is_whole and all(each == first for each in places) else None
 
 
-def _candidates(case: Case, market: Market, present: Place) -> Iterator[_Candidate]:
+def _candidates(case: Case, market: Market, present: GpuPlace) -> Iterator[_BoardCandidate]:
     profiles = [measured_profile(case, at, market) for at in range(len(case.devices))]
     known = tuple(each for each in profiles if each is not None)
     if len(known) < len(profiles):
         return
     for board in market.others(present.board):
         place = market.place(board)
-        yield _Candidate(place, _capacities(present, place), known)
+        yield _BoardCandidate(place, _capacities(present, place), known)
 
 
-def _capacities(present: Place, place: Place) -> dict[Resource, float]:
+def _capacities(present: GpuPlace, place: GpuPlace) -> dict[Resource, float]:
     links = present.link_bytes_per_second
     there = place.link_bytes_per_second or place.board.pcie_bytes_per_second
     return {
@@ -155,7 +150,7 @@ def _capacities(present: Place, place: Place) -> dict[Resource, float]:
 
 
 def _holds(
-    case: Case, candidate: _Candidate, resources: Container[Resource] = tuple(Resource)
+    case: Case, candidate: _BoardCandidate, resources: Container[Resource] = tuple(Resource)
 ) -> bool:
     return all(
         (each.need or 0.0) <= candidate.capacities[resource]
@@ -165,7 +160,7 @@ def _holds(
     )
 
 
-def _price(place: Place, market: Market) -> float:
+def _price(place: GpuPlace, market: Market) -> float:
     """Dollars an hour where anybody states prices, else watts; what has no price comes last."""
     if market.prices is None:
         return place.board.power_limit_watts
@@ -173,7 +168,7 @@ def _price(place: Place, market: Market) -> float:
     return float("inf") if cost is None else cost.dollars_per_hour.value
 
 
-def _option(case: Case, market: Market, candidate: _Candidate) -> Option:
+def _option(case: Case, market: Market, candidate: _BoardCandidate) -> Option:
     board, count = candidate.place.board, len(case.devices)
     cost = market.cost(board)
     dollars = None if cost is None else cost.dollars_per_hour.scaled(count)

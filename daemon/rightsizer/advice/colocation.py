@@ -1,4 +1,4 @@
-"""Which workloads of a node would go together on one GPU, by sums of the same five minutes."""
+"""Pairs of workloads of a node that fit one GPU together, by sums of the same five minutes."""
 
 from collections.abc import Callable, Container, Mapping
 from dataclasses import dataclass
@@ -8,13 +8,11 @@ from operator import add, ge, gt
 from typing import Final
 
 from rightsizer.advice.risk import rank_of, risk_of, worst
-from rightsizer.domain.block import Measure, Series
-from rightsizer.domain.finding import Case, Risk
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Resource
-from rightsizer.domain.workload import WorkloadClass
-
-__all__ = ["ColocationSettings", "Pairing", "is_movable", "pairings"]
+from rightsizer.model.block import Measure, Series
+from rightsizer.model.finding import Case, Risk
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Resource
+from rightsizer.model.workload import WorkloadClass
 
 _MEASURES: Final = {
     Resource.COMPUTE: Measure.COMPUTE,
@@ -63,7 +61,7 @@ class ColocationSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class Pairing:
+class WorkloadPair:
     """A workload beside another one of the node."""
 
     partner: Case
@@ -96,7 +94,7 @@ def is_movable(case: Case) -> bool:
     )
 
 
-def pairings(case: Case, settings: ColocationSettings) -> tuple[Pairing, ...]:
+def workload_pairs(case: Case, settings: ColocationSettings) -> tuple[WorkloadPair, ...]:
     """Those that fit together in memory, the safest first; none where the node is not known."""
     if case.node is None or not is_movable(case):
         return ()
@@ -108,7 +106,7 @@ def pairings(case: Case, settings: ColocationSettings) -> tuple[Pairing, ...]:
         and is_movable(other)
         and other.devices[0].uuid != case.devices[0].uuid
         and other.devices[0].board == case.devices[0].board
-        for pairing in [_pairing(case, other, mine, settings)]
+        for pairing in [_workload_pair(case, other, mine, settings)]
         if pairing is not None
     ]
     found.sort(
@@ -122,9 +120,9 @@ def pairings(case: Case, settings: ColocationSettings) -> tuple[Pairing, ...]:
     return tuple(found)
 
 
-def _pairing(
+def _workload_pair(
     case: Case, other: Case, mine: _SeriesOf, settings: ColocationSettings
-) -> Pairing | None:
+) -> WorkloadPair | None:
     total = case.devices[0].memory_total_bytes
     theirs = other.windows[0].blocks.series
     memory = _aligned(mine, theirs, Measure.MEMORY_BYTES)
@@ -153,7 +151,7 @@ def _pairing(
         means[str(resource)] = round(sum(map(add, one.means, two.means)) / count, 4)
     lesser = map(min, busy[0].means, busy[1].means)
     both = sum(map(ge, lesser, repeat(settings.busy_ratio))) / aligned
-    return Pairing(
+    return WorkloadPair(
         partner=other,
         memory_peak_ratio=memory_ratio,
         mean_ratios=means,

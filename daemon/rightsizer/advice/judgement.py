@@ -1,15 +1,60 @@
-"""A rule's verdict on a workload, with what the ledger needs to act on it."""
+"""Judgement: a rule's verdict on a workload, with what the ledger needs.
+
+Exclusions by an operator.
+"""
 
 from collections.abc import Callable
 from dataclasses import dataclass, replace
+from datetime import UTC, date, datetime, time, timedelta
 
-from rightsizer.advice.exclusion import Exclusion
-from rightsizer.advice.rules.rule import Conduct
-from rightsizer.domain.finding import Finding
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.workload import Workload
+from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.model.finding import Finding, Reason
+from rightsizer.model.settings import setting
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.workload import Workload
 
-__all__ = ["Judgement"]
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """Findings that are kept as findings and never become advice."""
+
+    reasons: tuple[Reason, ...] = setting((), help="Reasons to be silent about; empty for all.")
+    until: str = setting(
+        "", help="The last day that it holds, as '2027-01-31' in UTC; empty for ever."
+    )
+    why: str = setting("", help="Why, in a few words; it is shown beside what it holds back.")
+    actor: str = setting("", help="Who decided it.")
+
+    def __post_init__(self) -> None:
+        """Refuse a date that is none, and an exclusion that nobody explains."""
+        if self.until:
+            try:
+                date.fromisoformat(self.until)
+            except ValueError:
+                raise ValueError(
+                    f"until: '{self.until}' is not a date; write it like '2027-01-31'"
+                ) from None
+        if not self.why:
+            raise ValueError("why: say in a few words why this is ignored")
+
+    @property
+    def expires(self) -> Nanoseconds | None:
+        """The end of its last day, `None` for one without."""
+        if not self.until:
+            return None
+        last = datetime.combine(date.fromisoformat(self.until), time(), UTC) + timedelta(days=1)
+        return nanoseconds(last.timestamp())
+
+    def holds(self, finding: Finding, now: Nanoseconds) -> bool:
+        """Whether it keeps a finding from becoming advice."""
+        if self.expires is not None and now >= self.expires:
+            return False
+        return not self.reasons or any(reason in self.reasons for reason in finding.reasons)
+
+    def __str__(self) -> str:
+        until = f" until {self.until}" if self.until else ""
+        actor = f" ({self.actor})" if self.actor else ""
+        return f"ignored{until}: {self.why}{actor}"
 
 
 @dataclass(frozen=True, slots=True)
@@ -19,7 +64,7 @@ class Judgement:
     finding: Finding
     key: str
     """The workload's, or the device's."""
-    conduct: Conduct
+    conduct: OpeningPolicy
     may_open: bool
     """True long enough, recently, and with enough confidence."""
     still_holds: bool | None
@@ -64,7 +109,7 @@ class Judgement:
         """The same, which another rule's verdict keeps from being advice: it closes, too."""
         return replace(
             self,
-            finding=_noted(self.finding, "held_back", why),
+            finding=_with_evidence(self.finding, "held_back", why),
             may_open=False,
             still_holds=False,
             is_held_back=True,
@@ -77,9 +122,9 @@ class Judgement:
         if found is None:
             return judgement
         return replace(
-            judgement, finding=_noted(self.finding, "excluded", str(found)), may_open=False
+            judgement, finding=_with_evidence(self.finding, "excluded", str(found)), may_open=False
         )
 
 
-def _noted(finding: Finding, name: str, what: str) -> Finding:
+def _with_evidence(finding: Finding, name: str, what: str) -> Finding:
     return replace(finding, evidence={**finding.evidence, name: what})

@@ -1,26 +1,18 @@
-"""The ledger: which advice is open, since when, and what became of it.
-
-Pure: judgements, measurements and the time come in, events go out. `ledger_store` keeps it over
-restarts.
-"""
+"""Ledger: which advice is open, since when, and what became of it."""
 
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
 from rightsizer.advice.judgement import Judgement
-from rightsizer.advice.ledger_settings import LedgerSettings
-from rightsizer.advice.measurement import Measured
-from rightsizer.advice.record import Record
-from rightsizer.advice.restoration import AdviceStanding, Restoration
-from rightsizer.advice.track_record import Tally, TrackRecord
-from rightsizer.advice.trial import Trials
-from rightsizer.domain.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
-from rightsizer.domain.errors import UsageError
-from rightsizer.domain.finding import Action
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-
-__all__ = ["Ledger", "LedgerSettings", "Record"]
+from rightsizer.advice.record import AdviceRecord, Restoration, RestoredAdvice
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.advice.verification import Measured
+from rightsizer.advice.verifier import OutcomeCounts, TrackRecord, Verifier
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.errors import UsageError
+from rightsizer.model.finding import Action
+from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _BY_HAND: Final = (
     AdviceState.CLAIMED,
@@ -36,18 +28,18 @@ class Ledger:
 
     def __init__(
         self,
-        records: Iterable[Record] = (),
+        records: Iterable[AdviceRecord] = (),
         settings: LedgerSettings | None = None,
-        tallies: Iterable[Tally] = (),
+        tallies: Iterable[OutcomeCounts] = (),
     ) -> None:
         self._settings = settings or LedgerSettings()
         self._records = {record.advice.id: record for record in records}
         self.track_record = TrackRecord(tallies, self._settings.track_record)
-        self._trials = Trials(self._settings, self.track_record)
-        self._before: Mapping[str, AdviceStanding] = {}
+        self._trials = Verifier(self._settings, self.track_record)
+        self._before: Mapping[str, RestoredAdvice] = {}
 
     @property
-    def records(self) -> tuple[Record, ...]:
+    def records(self) -> tuple[AdviceRecord, ...]:
         """Everything, in no order."""
         return tuple(self._records.values())
 
@@ -177,7 +169,11 @@ class Ledger:
         return nanoseconds(for_seconds)
 
     def _follow(
-        self, record: Record, judgement: Judgement, now: Nanoseconds, measured: Measured | None
+        self,
+        record: AdviceRecord,
+        judgement: Judgement,
+        now: Nanoseconds,
+        measured: Measured | None,
     ) -> list[AdviceEvent]:
         """Refresh or close the open advice that a rule has given on a workload before."""
         exclusion = judgement.exclusion_of(record.advice.finding, now)
@@ -205,7 +201,7 @@ class Ledger:
         return [rise] if has_risen else []
 
     def _close(
-        self, record: Record, now: Nanoseconds, measured: Measured | None, *, is_over: bool
+        self, record: AdviceRecord, now: Nanoseconds, measured: Measured | None, *, is_over: bool
     ) -> list[AdviceEvent]:
         """Close what has fallen quiet.
 
@@ -228,18 +224,18 @@ class Ledger:
         return self._put_closed(closed, now, was_right=was_right)
 
     def _put_closed(
-        self, record: Record, now: Nanoseconds, *, was_right: bool | None
+        self, record: AdviceRecord, now: Nanoseconds, *, was_right: bool | None
     ) -> list[AdviceEvent]:
         self._records[record.advice.id] = record
         self._trials.ended(record, was_right=was_right)
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
-    def _put_tried(self, record: Record, now: Nanoseconds) -> list[AdviceEvent]:
+    def _put_tried(self, record: AdviceRecord, now: Nanoseconds) -> list[AdviceEvent]:
         """Close for now; how it ended is told once before and after were compared."""
         self._records[record.advice.id] = replace(record, trial_since=now)
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
-    def _open_of(self, judgement: Judgement) -> list[Record]:
+    def _open_of(self, judgement: Judgement) -> list[AdviceRecord]:
         rule = judgement.finding.rule
         return [
             record
@@ -270,7 +266,7 @@ class Ledger:
         else:
             advice = standing.taken_up(finding, now)
         long_seconds = judgement.conduct.long_seconds
-        record = Record(
+        record = AdviceRecord(
             advice,
             judgement.key,
             seen=now,
@@ -351,7 +347,7 @@ def _place(judgement: Judgement) -> tuple[str, str, str]:
     return judgement.key, judgement.finding.rule, judgement.finding.id
 
 
-def _since(record: Record, now: Nanoseconds) -> Nanoseconds:
+def _since(record: AdviceRecord, now: Nanoseconds) -> Nanoseconds:
     # A clock that was set back leaves times that are still to come.
     return now if record.quiet_since is None else min(now, record.quiet_since)
 

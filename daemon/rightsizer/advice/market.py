@@ -1,16 +1,14 @@
-"""What else there is to run on, and what it costs."""
+"""Market: boards to run on, and what they cost."""
 
 from dataclasses import dataclass, field
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.catalogue.prices import Prices
-from rightsizer.domain.settings import setting
-from rightsizer.sizing.hourly_cost import Billing, HourlyCost, hourly_costs
-from rightsizer.sizing.memory_settings import MemorySettings
-from rightsizer.sizing.place import Place
-
-__all__ = ["Market", "MarketSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.sizing.cost import Billing, HourlyCost, hourly_costs
+from rightsizer.sizing.place import GpuPlace
+from rightsizer.sizing.settings import MemorySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -61,9 +59,9 @@ class Market:
         """A board by its key; `None` where it is unknown."""
         return self.catalogue.boards.get(key or "")
 
-    def place(self, board: Board) -> Place:
+    def place(self, board: Board) -> GpuPlace:
         """A whole board to run on."""
-        return Place(board, memory_settings=self.memory_settings)
+        return GpuPlace(board, memory_settings=self.memory_settings)
 
     def cost(self, board: Board | None) -> HourlyCost | None:
         """What an hour of a board costs; `None` where nobody says."""

@@ -1,20 +1,20 @@
-"""What most rules start from: a share of time in which something was seen, and is it enough?"""
+"""Share of time in which something was observed, and whether it is enough.
+
+The start of most rules.
+"""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.advice.beta import probability_above
-from rightsizer.advice.confidence import direct_factors, opposite
+from rightsizer.advice.confidence import direct_factors, opposite, probability_above
 from rightsizer.advice.verdict import abstain, abstain_early, find_nothing, known_seconds, names_of
-from rightsizer.domain.block import BLOCK_SPAN
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import Case, Finding, Reason
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Tier
-from rightsizer.domain.units import format_duration, seconds
-
-__all__ = ["MINIMUM_KNOWN", "Observation", "Question", "minimum_known", "observe", "on_ratio"]
+from rightsizer.model.block import BLOCK_SPAN
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case, Finding, Reason
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Tier
+from rightsizer.model.units import format_duration, seconds
 
 MINIMUM_KNOWN: Final = 60.0
 """Seconds: one learned idle draw."""
@@ -41,7 +41,7 @@ def minimum_known(default: float = MINIMUM_KNOWN, source: str = "one learned idl
 
 
 @dataclass(frozen=True, slots=True)
-class Question:
+class TimeShareQuery:
     """What a rule looks for."""
 
     shares: Mapping[str, float]
@@ -61,7 +61,7 @@ class Question:
 
 
 @dataclass(frozen=True, slots=True)
-class Observation:
+class TimeShare:
     """It was seen often enough on some device."""
 
     share: float
@@ -77,7 +77,7 @@ class Observation:
     """The time in which it was seen, in GPUs' worth."""
 
 
-def observe(name: str, case: Case, question: Question) -> Observation | Finding:
+def observe(name: str, case: Case, question: TimeShareQuery) -> TimeShare | Finding:
     """What was seen, or the finding that it was not, or that nobody can tell."""
     too_little = abstain_early(name, case, question.minimum_known_seconds)
     if too_little is not None:
@@ -97,7 +97,7 @@ def observe(name: str, case: Case, question: Question) -> Observation | Finding:
         return find_nothing(name, case, summary, opposite(factors), evidence)
     seen = tuple(each for each in case.devices if shares[each.uuid] >= question.on_ratio)
     holder = f" of {case.workload.name}" if case.workload else ""
-    return Observation(
+    return TimeShare(
         share=share,
         devices=seen,
         factors=factors,
@@ -107,7 +107,7 @@ def observe(name: str, case: Case, question: Question) -> Observation | Finding:
     )
 
 
-def _seconds_of_most(question: Question) -> float | None:
+def _seconds_of_most(question: TimeShareQuery) -> float | None:
     """The active time of the device that it was seen most of."""
     active, shares = question.active_seconds, question.shares
     if active is None:
@@ -115,7 +115,7 @@ def _seconds_of_most(question: Question) -> float | None:
     return active[max(shares, key=lambda uuid: (shares[uuid], active[uuid]))]
 
 
-def _factors(case: Case, question: Question, share: float) -> dict[str, float]:
+def _factors(case: Case, question: TimeShareQuery, share: float) -> dict[str, float]:
     factors = direct_factors(case, share, question.on_ratio)
     active = _seconds_of_most(question)
     if active is None:
@@ -125,7 +125,7 @@ def _factors(case: Case, question: Question, share: float) -> dict[str, float]:
     return factors | {"certainty": probability_above(share, blocks, question.on_ratio)}
 
 
-def _span(case: Case, question: Question) -> str:
+def _span(case: Case, question: TimeShareQuery) -> str:
     active = _seconds_of_most(question)
     if active is None:
         return f"the last {format_duration(known_seconds(case))}"

@@ -1,16 +1,52 @@
-"""What a lower power limit saves, and costs in time, as intervals."""
+"""Power saving: work that no higher clock speeds up.
+
+What a lower limit saves and costs, as intervals.
+"""
 
 import math
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.advice.standing import BoardStanding
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Cause
-from rightsizer.domain.units import seconds
-from rightsizer.domain.window import Window
+from rightsizer.advice.board_status import BoardStatus
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Cause, Resource, State
+from rightsizer.model.units import seconds
+from rightsizer.model.window import Window
 
-__all__ = ["PowerSaving", "PowerSavingSettings", "power_saving"]
+_WAITING: Final = frozenset(
+    {
+        State.MEMORY_BANDWIDTH_BOUND,
+        State.LAUNCH_BOUND,
+        State.HOST_BOUND,
+        State.STORAGE_BOUND,
+        State.PCIE_BOUND,
+        State.HIDDEN_STALL,
+    }
+)
+_QUANTILE: Final = 0.95
+
+
+def clock_free_ratio(window: Window, low_pipe_ratio: float) -> float | None:
+    """The share of the active time that a lower clock leaves nearly as it is; `None` without any.
+
+    Args:
+        window: What the GPU did.
+        low_pipe_ratio: Use of SMs and pipes up to which productive time waits for something else.
+    """
+    if window.active <= 0:
+        return None
+    waiting = sum(window.states.get(state, 0) for state in _WAITING)
+    if _is_low(window, low_pipe_ratio):
+        waiting += window.states.get(State.PRODUCTIVE, 0)
+    return waiting / window.active
+
+
+def _is_low(window: Window, low_pipe_ratio: float) -> bool:
+    """By the upper bound of compute, which is the SMs' own activity; unknown is not low."""
+    used = window.demands.get(Resource.COMPUTE)
+    highest = None if used is None else used.quantile(_QUANTILE)
+    return highest is not None and highest <= low_pipe_ratio
+
 
 _STEP_WATTS: Final = 5.0
 """Proposals are in such steps, so that they do not change with every reading."""
@@ -56,7 +92,7 @@ class PowerSaving:
 
 
 def power_saving(
-    window: Window, standing: BoardStanding, settings: PowerSavingSettings
+    window: Window, standing: BoardStatus, settings: PowerSavingSettings
 ) -> PowerSaving | None:
     """What the proposed limit saves; `None` where it is no lower, or the draw is not known.
 

@@ -9,13 +9,11 @@ from operator import le
 from typing import Final
 
 from rightsizer.advice.confidence import sizing_factors
-from rightsizer.domain.block import BLOCK_SPAN, Measure, Series
-from rightsizer.domain.finding import Case
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Resource
-from rightsizer.domain.units import Nanoseconds, seconds
-
-__all__ = ["ReplicaLoad", "ReplicaSettings", "replica_load"]
+from rightsizer.model.block import BLOCK_SPAN, Measure, Series
+from rightsizer.model.finding import Case
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Resource
+from rightsizer.model.units import Nanoseconds, seconds
 
 _NOISE_RATIO: Final = 0.01
 _DAY_SECONDS: Final = 86400.0

@@ -1,13 +1,11 @@
-"""How soon a workload that has idled for so long goes back to work, by its own past."""
+"""Resumption: how soon an idle workload returns to work, by its own past."""
 
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import groupby
 
-from rightsizer.domain.block import BLOCK_SPAN, Block
-from rightsizer.domain.units import Nanoseconds, seconds
-
-__all__ = ["IdleGap", "Resumption", "idle_gaps", "resumption"]
+from rightsizer.model.block import BLOCK_SPAN, Block
+from rightsizer.model.units import Nanoseconds, seconds
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,14 @@
-"""How likely an action hurts: the share of five-minute blocks in which it would have."""
+"""Risk of an option: share of five-minute blocks in which it would have hurt; order of options."""
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.advice.beta import is_below, upper_bound
-from rightsizer.domain.finding import Risk
-
-__all__ = ["RiskLevel", "rank_of", "risk_of", "worst"]
+from rightsizer.advice.confidence import is_below, upper_bound
+from rightsizer.model.block import Measure
+from rightsizer.model.finding import Case, Option, Risk
+from rightsizer.model.pattern import Exceedance
+from rightsizer.model.state import Resource
 
 _LEVEL: Final = 0.9
 _MINIMUM_BLOCKS: Final = 20
@@ -56,3 +57,67 @@ def _class_of(share: float, blocks: float) -> Risk:
         return Risk.UNKNOWN
     below = (risk for limit, risk in _LIMITS if is_below(share, blocks, limit, _LEVEL))
     return next(below, Risk.HIGH)
+
+
+_MEASURES: Final = {
+    Resource.COMPUTE: Measure.COMPUTE,
+    Resource.MEMORY: Measure.MEMORY,
+    Resource.MEMORY_BANDWIDTH: Measure.MEMORY_BANDWIDTH,
+    Resource.PCIE: Measure.PCIE,
+    Resource.NVLINK: Measure.NVLINK,
+}
+_INDISPENSABLE: Final = frozenset({Resource.COMPUTE, Resource.MEMORY})
+"""Without these nobody knows whether something smaller is enough."""
+
+
+def risks_beyond(case: Case, capacities: Mapping[Resource, float]) -> dict[str, Risk]:
+    """By the share of five-minute blocks whose peak exceeds what would be there of a resource.
+
+    Args:
+        case: What was asked for.
+        capacities: What would be there, over what there is (docs/definitions.md, conduct). A
+            resource of which nobody measured anything is left out, but for compute and memory.
+    """
+    risks: dict[str, Risk] = {}
+    for resource, capacity in capacities.items():
+        if capacity >= 1.0:  # What is no smaller was never exceeded, however little was seen.
+            risks[str(resource)] = Risk.VERY_LOW
+            continue
+        found = case.exceedance(_MEASURES[resource], capacity)
+        if found is not None or resource in _INDISPENSABLE:
+            risks[str(resource)] = _risk(found)
+    return risks
+
+
+def group_risks(case: Case, devices: int) -> dict[str, Risk]:
+    """The same of all of a workload's devices together, with fewer of them."""
+    return {
+        str(resource): _risk(case.group_exceedance(_MEASURES[resource], devices))
+        for resource in (Resource.COMPUTE, Resource.MEMORY)
+    }
+
+
+def _risk(found: Exceedance | None) -> Risk:
+    return Risk.UNKNOWN if found is None else risk_of(found.share, found.effective_blocks).risk
+
+
+def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
+    """Options by risk, then by what they save; equals stay in the order given, mildest first.
+
+    Money decides where every option tells of it, GPUs otherwise.
+    """
+    given = tuple(options)
+    has_prices = all(
+        each.savings is not None and each.savings.dollars_per_hour_high is not None
+        for each in given
+    )
+    return tuple(sorted(given, key=lambda each: (rank_of(each.risk), -_saved(each, has_prices))))
+
+
+def _saved(option: Option, has_prices: bool) -> float:  # noqa: FBT001 - private.
+    savings = option.savings
+    if savings is None:
+        return 0.0
+    if has_prices:
+        return (savings.dollars_per_hour_low or 0.0) + (savings.dollars_per_hour_high or 0.0)
+    return (savings.gpus_low or 0.0) + (savings.gpus_high or 0.0)

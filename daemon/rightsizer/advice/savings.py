@@ -1,14 +1,12 @@
-"""What acting on a finding would save: GPUs, GPU-hours, energy, money, each as an interval."""
+"""Savings of an option: GPUs, GPU-hours, energy, money, each as an interval."""
 
 from dataclasses import replace
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.domain.finding import Case, Savings
-from rightsizer.domain.units import seconds
-from rightsizer.sizing.estimate import Interval
-
-__all__ = ["LOW_CONFIDENCE", "released", "replaced", "shared"]
+from rightsizer.model.finding import Case, Savings
+from rightsizer.model.units import seconds
+from rightsizer.sizing.estimate import EstimateInterval
 
 _HOURS_PER_MONTH: Final = 730.0
 LOW_CONFIDENCE: Final = Savings(reason="the confidence is too low to speak of savings")
@@ -25,11 +23,11 @@ def released(case: Case, market: Market, low: float, high: float) -> Savings:
         high: The part that may be.
     """
     count = sum(device.capacity_ratio for device in case.devices)
-    gpus = Interval(count * high, count * low, count * high)
+    gpus = EstimateInterval(count * high, count * low, count * high)
     return _savings(gpus, _kilowatt_hours(case, high), _dollars(case, market, low, high))
 
 
-def replaced(case: Case, market: Market, then: Interval | None, date: str) -> Savings:
+def replaced(case: Case, market: Market, then: EstimateInterval | None, date: str) -> Savings:
     """What as many other GPUs in the place of the devices save.
 
     Args:
@@ -38,14 +36,14 @@ def replaced(case: Case, market: Market, then: Interval | None, date: str) -> Sa
         then: Dollars an hour of what comes in their place; `None` where a price is missing.
         date: Of that price.
     """
-    gpus = Interval(0.0, 0.0, 0.0)
+    gpus = EstimateInterval(0.0, 0.0, 0.0)
     now = _dollars(case, market, 1.0, 1.0)
     if now is None or then is None:
         return _savings(gpus, None, None)
     # Prices of one cloud rise and fall together: the cheap with the cheap, the dear with the dear.
     ends = sorted((now[0].low - then.low, now[0].high - then.high))
     dates = "; ".join(dict.fromkeys(filter(None, (now[2], date))))
-    saved = Interval(now[0].value - then.value, ends[0], ends[1])
+    saved = EstimateInterval(now[0].value - then.value, ends[0], ends[1])
     return _savings(gpus, None, (saved, now[1], dates))
 
 
@@ -57,14 +55,14 @@ def shared(case: Case, market: Market, part: float) -> Savings:
 
 def _dollars(
     case: Case, market: Market, low: float, high: float
-) -> tuple[Interval, str, str] | None:
-    total, sources, dates = Interval(0.0, 0.0, 0.0), [], []
+) -> tuple[EstimateInterval, str, str] | None:
+    total, sources, dates = EstimateInterval(0.0, 0.0, 0.0), [], []
     for device in case.devices:
         cost = market.cost(market.board(device.board))
         if cost is None:
             return None
         part, hour = device.capacity_ratio, cost.dollars_per_hour
-        total = Interval(
+        total = EstimateInterval(
             total.value + hour.value * part * high,
             total.low + hour.low * part * low,
             total.high + hour.high * part * high,
@@ -74,7 +72,7 @@ def _dollars(
     return total, "; ".join(dict.fromkeys(sources)), "; ".join(dict.fromkeys(dates))
 
 
-def _kilowatt_hours(case: Case, high: float) -> Interval | None:
+def _kilowatt_hours(case: Case, high: float) -> EstimateInterval | None:
     """At most what the devices drew over the window, and nothing where they stay powered.
 
     `None` where no energy was measured.
@@ -85,11 +83,13 @@ def _kilowatt_hours(case: Case, high: float) -> Interval | None:
             return None
         watts += window.energy_joules / seconds(window.known)
     month = watts * _HOURS_PER_MONTH * 3600.0 / _JOULES_PER_KILOWATT_HOUR
-    return Interval(month * high, 0.0, month * high)
+    return EstimateInterval(month * high, 0.0, month * high)
 
 
 def _savings(
-    gpus: Interval, energy: Interval | None, money: tuple[Interval, str, str] | None
+    gpus: EstimateInterval,
+    energy: EstimateInterval | None,
+    money: tuple[EstimateInterval, str, str] | None,
 ) -> Savings:
     dollars = None if money is None else money[0]
     return Savings(

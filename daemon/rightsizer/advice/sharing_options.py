@@ -1,32 +1,90 @@
-"""One GPU for two workloads of a node, without walls between them."""
+"""Options to share a GPU: MIG slices, two workloads on one GPU, and the commands for each."""
 
 from collections.abc import Iterable
 from typing import Final
 
-from rightsizer.advice.colocation import Pairing
+from rightsizer.advice.colocation import WorkloadPair
 from rightsizer.advice.market import Market
-from rightsizer.advice.measured_profile import measured_profile
-from rightsizer.advice.projected_option import costing
+from rightsizer.advice.projection import costing, measured_profile, projected
+from rightsizer.advice.risk import ranked, risks_beyond, worst
 from rightsizer.advice.savings import shared
-from rightsizer.domain.finding import Action, Case, Option
-from rightsizer.sizing.placement_share import SharedPlacement, Sharing, share
+from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, Instruction, Option
+from rightsizer.model.state import Resource
+from rightsizer.model.workload import WorkloadKind
+from rightsizer.sizing.mig import SliceNeed, fitting_slices
+from rightsizer.sizing.place import GpuPlace
+from rightsizer.sizing.projection import SharedPlacement, Sharing, project, shared_placement
 
-__all__ = ["shared_gpu"]
+_NOISE_RATIO: Final = 0.01
+"""A bin of a histogram."""
+
+
+def slice_options(case: Case, market: Market) -> tuple[Option, ...]:
+    """The slices that hold the need of a workload's only device, the safest and smallest first."""
+    if len(case.devices) != 1 or case.devices[0].mig is not None:
+        return ()
+    board = market.board(case.devices[0].board)
+    if board is None:
+        return ()
+    slices = (each for each in fitting_slices(board, _need(case)) if each.maximum_count > 1)
+    return ranked(_option(case, market, board, each) for each in slices)
+
+
+def _need(case: Case) -> SliceNeed:
+    (fit,) = case.provisioning
+    needs = {resource: each.need or 0.0 for resource, each in fit.resources.items()}
+    return SliceNeed(
+        compute_ratio=needs.get(Resource.COMPUTE, 1.0),
+        memory_ratio=needs.get(Resource.MEMORY, 1.0),
+        memory_bandwidth_ratio=needs.get(Resource.MEMORY_BANDWIDTH, 0.0),
+        uses_nvlink=needs.get(Resource.NVLINK, 0.0) > _NOISE_RATIO,
+    )
+
+
+def _option(case: Case, market: Market, board: Board, profile: MigProfile) -> Option:
+    found = measured_profile(case, 0, market)
+    cost = market.cost(board)
+    part = 1.0 / profile.maximum_count
+    dollars = None if cost is None else cost.dollars_per_hour.scaled(part)
+    risks = risks_beyond(
+        case,
+        {
+            Resource.COMPUTE: profile.compute_share,
+            Resource.MEMORY: profile.memory_share,
+            Resource.MEMORY_BANDWIDTH: profile.memory_share,
+        },
+    )
+    option = Option(
+        description=(
+            f"MIG slice {profile.name}: {profile.compute_share:.0%} of the compute and "
+            f"{profile.memory_share:.0%} of the memory"
+        ),
+        risk=worst(risks.values()),
+        risks=risks,
+        target=profile.name,
+        action=Action.SHARE_MIG,
+        savings=shared(case, market, 1.0 - part),
+    )
+    place = GpuPlace(board, profile)
+    return costing(projected(option, None if found is None else project(found, place)), dollars)
+
 
 _HALF: Final = 0.5
 """Of the two GPUs one is free; each workload speaks for its half of it."""
 _DIGITS: Final = 4
 
 
-def shared_gpu(case: Case, market: Market, pairings: Iterable[Pairing]) -> tuple[Option, ...]:
+def shared_gpu(case: Case, market: Market, pairings: Iterable[WorkloadPair]) -> tuple[Option, ...]:
     """The case's GPU shared with each of some workloads of the node: in turns where they alternate.
 
     With more than a partner the first is the one to begin with.
     """
-    return tuple(_option(case, market, pairing) for pairing in pairings)
+    return tuple(_shared_option(case, market, pairing) for pairing in pairings)
 
 
-def _option(case: Case, market: Market, pairing: Pairing) -> Option:
+def _shared_option(case: Case, market: Market, pairing: WorkloadPair) -> Option:
     workload = pairing.partner.workload
     name = workload.name if workload else pairing.partner.key
     index = pairing.partner.devices[0].index
@@ -51,10 +109,72 @@ def _option(case: Case, market: Market, pairing: Pairing) -> Option:
     return costing(option, dollars)
 
 
-def _together(case: Case, market: Market, pairing: Pairing) -> SharedPlacement | None:
+def _together(case: Case, market: Market, pairing: WorkloadPair) -> SharedPlacement | None:
     own = measured_profile(case, 0, market)
     beside = measured_profile(pairing.partner, 0, market)
     if own is None or beside is None or own.place != beside.place:
         return None
     way = Sharing.TIME_SLICE if pairing.is_alternating else Sharing.MPS
-    return share(own, beside, way)
+    return shared_placement(own, beside, way)
+
+
+_PLUGIN_KEYS: Final = {Action.SHARE_MPS: "mps", Action.SHARE_TIMESLICE: "timeSlicing"}
+_GIBIBYTE: Final = 2.0**30
+
+
+def sharing_commands(case: Case, option: Option) -> tuple[Instruction, ...]:
+    """How to do what an option of sharing means, on the workload's only GPU."""
+    workload, (device,) = case.workload, case.devices
+    is_kubernetes = workload is not None and workload.kind is WorkloadKind.KUBERNETES
+    if option.action is Action.SHARE_MIG:
+        ask = (_slice_limit(option.target),) if is_kubernetes else ()
+        return (_cut(device, option.target), *ask)
+    if option.action not in _PLUGIN_KEYS:
+        return ()
+    if is_kubernetes:
+        return (_device_plugin(option.action),)
+    return _by_hand(device, option)
+
+
+def _cut(device: Device, profile: str) -> Instruction:
+    text = (
+        f"# The GPU must be empty; its workload moves into the slice.\n"
+        f"nvidia-smi -i {device.uuid} -mig 1\n"
+        f"nvidia-smi mig -i {device.uuid} -cgi {profile} -C\n"
+    )
+    return Instruction(f"Cut a {profile} slice off GPU {device.index}", text, "sh")
+
+
+def _slice_limit(profile: str) -> Instruction:
+    text = (
+        "# Of the container, in the pod's template.\n"
+        f"resources:\n  limits:\n    nvidia.com/mig-{profile.replace('+', '.')}: 1\n"
+    )
+    return Instruction("Ask for the slice instead of a GPU (strategy mixed)", text, "yaml")
+
+
+def _device_plugin(action: Action) -> Instruction:
+    text = (
+        "# The configuration file of the NVIDIA device plugin.\n"
+        "version: v1\n"
+        "sharing:\n"
+        f"  {_PLUGIN_KEYS[action]}:\n"
+        "    resources:\n"
+        "      - name: nvidia.com/gpu\n"
+        "        replicas: 2\n"
+    )
+    return Instruction("Let the NVIDIA device plugin give out each GPU twice", text, "yaml")
+
+
+def _by_hand(device: Device, option: Option) -> tuple[Instruction, ...]:
+    partner = option.target
+    together = f"export CUDA_VISIBLE_DEVICES={device.uuid}  # in both, {partner} too\n"
+    if option.action is Action.SHARE_TIMESLICE:
+        return (Instruction("Start both on the same GPU", together, "sh"),)
+    limit = (device.memory_total_bytes or 0.0) / 2 / _GIBIBYTE
+    text = (
+        f"CUDA_VISIBLE_DEVICES={device.uuid} nvidia-cuda-mps-control -d\n"
+        + together
+        + (f"export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0={limit:.0f}G\n" if limit else "")
+    )
+    return (Instruction("Start both under one MPS daemon, half of the memory each", text, "sh"),)

@@ -1,4 +1,4 @@
-"""Which of a job's GPUs differs from the others, and how: the one to look at first."""
+"""Straggler: the GPU of a job that differs from the others, and how."""
 
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
@@ -7,21 +7,19 @@ from itertools import pairwise
 from typing import Final
 
 from rightsizer.advice.attribution import limit_of
-from rightsizer.advice.remedy import dump_stacks
+from rightsizer.advice.diagnostic_commands import dump_stacks
 from rightsizer.advice.verdict import finding_id, names_of
-from rightsizer.domain.block import Measure
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import Case, Instruction
-from rightsizer.domain.state import IDLE_STATES, State
-from rightsizer.domain.window import Window
-
-__all__ = ["Oddity", "Straggler", "busy_ratio", "follow_up", "straggler_group", "straggler_of"]
+from rightsizer.model.block import Measure
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case, Instruction
+from rightsizer.model.state import IDLE_STATES, State
+from rightsizer.model.window import Window
 
 _AT_REST: Final = 0.5
 """Idle for at least half as long as the others spin."""
 
 
-class Oddity(StrEnum):
+class Deviation(StrEnum):
     """How the odd one differs."""
 
     AWAITED = "awaited"
@@ -40,7 +38,7 @@ class Oddity(StrEnum):
 class Straggler:
     """The odd ones of a job's GPUs."""
 
-    oddity: Oddity
+    oddity: Deviation
     devices: tuple[Device, ...]
     levels: Mapping[str, float]
     """What it was told by: the share of time at work of each GPU, by uuid."""
@@ -62,12 +60,12 @@ def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Strag
         odd = tuple(device for device in case.devices if device.uuid not in spinning)
         longest = _AT_REST * max(stalls.values())
         at_rest = all(windows[each.uuid].share(*IDLE_STATES) >= longest for each in odd)
-        return Straggler(Oddity.ABSENT if at_rest else Oddity.AWAITED, odd, working)
+        return Straggler(Deviation.ABSENT if at_rest else Deviation.AWAITED, odd, working)
     for levels in (working, _watts(case)):
         found = _by_level(case.devices, levels, spread_ratio)
         if found is not None:
             return found
-    return Straggler(Oddity.UNCLEAR, (), working)
+    return Straggler(Deviation.UNCLEAR, (), working)
 
 
 def busy_ratio(window: Window) -> float:
@@ -148,5 +146,5 @@ def _by_level(
     high = tuple(device for device in devices if levels[device.uuid] > limit)
     # Of two, the one at work is as likely the one that is waited for.
     if len(low) <= len(high):
-        return Straggler(Oddity.STARVED, low, levels)
-    return Straggler(Oddity.OVERLOADED, high, levels)
+        return Straggler(Deviation.STARVED, low, levels)
+    return Straggler(Deviation.OVERLOADED, high, levels)

@@ -1,4 +1,7 @@
-"""How a rule phrases its verdict: the three forms of a finding, and its stable id."""
+"""Verdict of a rule as a finding.
+
+Complaint, nothing found, abstention; its stable id and severity.
+"""
 
 import base64
 import hashlib
@@ -8,9 +11,8 @@ from typing import Final
 
 from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.savings import LOW_CONFIDENCE
-from rightsizer.advice.severity import severity_of
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
+from rightsizer.model.device import Device
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -22,18 +24,16 @@ from rightsizer.domain.finding import (
     Savings,
     Severity,
 )
-from rightsizer.domain.units import format_duration, seconds
+from rightsizer.model.units import format_duration, seconds
 
-__all__ = [
-    "Complaint",
-    "abstain",
-    "abstain_early",
-    "complain",
-    "find_nothing",
-    "finding_id",
-    "known_seconds",
-    "names_of",
-]
+_LEAST_GPUS: Final = ((4.0, Severity.CRITICAL), (1.0, Severity.HIGH), (0.25, Severity.MEDIUM))
+"""A quarter of a GPU, a GPU, half of a node of eight: the steps at which people act."""
+
+
+def severity_of(affected_gpus: float) -> Severity:
+    """The severity of what concerns so many GPUs' worth of time."""
+    return next((found for least, found in _LEAST_GPUS if affected_gpus >= least), Severity.LOW)
+
 
 _SCHEMA: Final = "1"
 _ID_LENGTH: Final = 12

@@ -1,14 +1,97 @@
-"""Did it pay off? A workload before and after, beside others to whom nothing was advised."""
+"""Verification of advice: a workload measured before and after, beside others without advice."""
 
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.measurement import Measurement
-from rightsizer.domain.finding import Action, Finding
-from rightsizer.domain.settings import setting
+from rightsizer.advice.settings import VerificationSettings
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, Finding
+from rightsizer.model.state import Condition, State
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.model.workload import WorkloadClass
 
-__all__ = ["Baseline", "Outcome", "VerificationSettings", "baseline_of", "has_changed", "verify"]
+
+@dataclass(frozen=True, slots=True)
+class Measurement:
+    """A workload over a span of time."""
+
+    gpus: float
+    """That it holds, MIG instances by their part."""
+    waste_ratio: float
+    """Of the known time, 0 to 1."""
+    watts: float | None
+    """All GPUs together; `None` where no energy was measured."""
+    harms: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Shares of the known time, 0 to 1, by what one would not want more of."""
+    boards: tuple[str, ...] = ()
+    """Board and MIG profile of each device, in order of the alphabet."""
+    devices: tuple[str, ...] = ()
+    """Uuids, in order of the alphabet."""
+    workload_class: str = WorkloadClass.UNKNOWN
+
+    @property
+    def wasted_gpus(self) -> float:
+        """GPUs' worth of time that is wasted."""
+        return self.gpus * self.waste_ratio
+
+
+Measured = Callable[[Nanoseconds], Mapping[str, Measurement]]
+"""What is measured of each workload over the last span of time, by key."""
+
+
+def measure_all(cases: Iterable[Case]) -> dict[str, Measurement]:
+    """What can be measured, by the case's key."""
+    found = {case.key: measure(case) for case in cases}
+    return {key: each for key, each in found.items() if each is not None}
+
+
+def measure(case: Case) -> Measurement | None:
+    """What a case came to; `None` where nothing is known of it."""
+    known = sum(window.known for window in case.windows)
+    wasted = sum(sum(window.waste_seconds.values()) for window in case.windows)
+    accounted = wasted + sum(window.used_seconds for window in case.windows)
+    if known <= 0 or accounted <= 0.0:
+        return None
+    joules = [window.energy_joules for window in case.windows]
+    return Measurement(
+        gpus=sum(device.capacity_ratio for device in case.devices),
+        waste_ratio=wasted / accounted,
+        watts=sum(joules) / known * 1e9 * len(joules) if all(joules) else None,
+        harms={
+            name: sum(part(window) for window in case.windows) / known
+            for name, part in _HARMS.items()
+        },
+        boards=tuple(sorted(map(_board, case.devices))),
+        devices=tuple(sorted(device.uuid for device in case.devices)),
+        workload_class=case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN,
+    )
+
+
+def _board(device: Device) -> str:
+    return f"{device.board}/{device.mig.profile}" if device.mig else str(device.board)
+
+
+def _throttled(window: Window) -> Nanoseconds:
+    held = window.conditions
+    return max(
+        held.get(condition, 0)
+        for condition in (
+            Condition.POWER_THROTTLED,
+            Condition.THERMAL_THROTTLED,
+            Condition.HARDWARE_SLOWDOWN,
+        )
+    )
+
+
+_HARMS: Mapping[str, Callable[[Window], Nanoseconds]] = {
+    "near_out_of_memory": lambda window: window.conditions.get(Condition.NEAR_OUT_OF_MEMORY, 0),
+    "pressed": lambda window: max(window.pressed.values(), default=0),
+    "throttled": _throttled,
+    "stalled": lambda window: window.states.get(State.HIDDEN_STALL, 0),
+}
+
 
 _RELEASING: Final = frozenset(
     {Action.RELEASE, Action.SCALE_TO_ZERO, Action.REDUCE_GPU_COUNT, Action.REDUCE_REPLICAS}
@@ -17,53 +100,6 @@ _REPLACING: Final = frozenset(
     {Action.CHANGE_GPU_TYPE, Action.SHARE_MIG, Action.SHARE_MPS, Action.SHARE_TIMESLICE}
 )
 _MOVING: Final = frozenset({Action.MOVE_GPUS, Action.REBIND_NUMA, Action.RESEAT_OR_DRAIN})
-
-
-@dataclass(frozen=True, slots=True)
-class VerificationSettings:
-    """When advice that somebody followed counts as a success."""
-
-    span_seconds: float = setting(
-        7 * 86400.0,
-        help="Time that is compared before and after, at most.",
-        unit="seconds",
-        minimum=600,
-        source="a week holds every day of it",
-    )
-    long_spans: float = setting(
-        12.0,
-        help="The same for rules that look at short spans, in spans of the rule.",
-        minimum=1,
-        maximum=1000,
-        source="a day for what is seen within two hours",
-    )
-    least_savings_ratio: float = setting(
-        0.5,
-        help="Part of the lower estimate that must have been saved.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="docs/definitions.md, conduct",
-    )
-    tolerated_harm_ratio: float = setting(
-        0.1,
-        help="How much worse a signal of harm may be, of what it was.",
-        unit="ratio",
-        minimum=0,
-        source="docs/definitions.md, conduct",
-    )
-    noticeable_harm_ratio: float = setting(
-        0.01,
-        help="Share of time below which a rise of a signal of harm is no harm.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
-        source="a minute in a hundred",
-    )
-
-    def span_for(self, long_seconds: float) -> float:
-        """The time to compare for a rule that looks at a span, in seconds."""
-        return min(self.span_seconds, self.long_spans * long_seconds)
 
 
 @dataclass(frozen=True, slots=True)
@@ -76,7 +112,7 @@ class Baseline:
 
 
 @dataclass(frozen=True, slots=True)
-class Outcome:
+class VerificationOutcome:
     """What came of it."""
 
     has_succeeded: bool
@@ -133,7 +169,7 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
     *,
     is_quiet: bool,
     settings: VerificationSettings,
-) -> Outcome | None:
+) -> VerificationOutcome | None:
     """Before against after; `None` where the workload left and that was not what was advised.
 
     Args:
@@ -157,7 +193,7 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
     has_saved = saved >= least and saved > 0.0
     figures = f"{before.workload.wasted_gpus:.2f} GPUs wasted before, {after.wasted_gpus:.2f} after"
     if harm is not None:
-        return Outcome(
+        return VerificationOutcome(
             has_succeeded=False,
             why=f"{harm}; {figures}",
             saved_gpus=saved,
@@ -167,7 +203,7 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
     why = figures
     if not (has_saved or is_quiet):
         why = f"saved {saved:.2f} GPUs where at least {least:.2f} were to be saved; {figures}"
-    return Outcome(
+    return VerificationOutcome(
         has_succeeded=has_saved or is_quiet, why=why, saved_gpus=saved, saved_watts=saved_watts
     )
 

@@ -8,8 +8,6 @@ from typing import Any, Final, Self
 from rightsizer.catalogue.efficiency import AllReduce
 from rightsizer.catalogue.precision import Precision
 
-__all__ = ["KINDS", "Assumed", "Assumptions"]
-
 KINDS: Final = ("gemm", "weight_read", "decode_attention")
 """The parts of an efficiency."""
 

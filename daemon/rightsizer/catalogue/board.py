@@ -8,8 +8,6 @@ from rightsizer.catalogue.efficiency import AllReduce, Efficiency
 from rightsizer.catalogue.origin import Origin, OriginKind
 from rightsizer.catalogue.precision import Precision
 
-__all__ = ["Board", "MigProfile", "Precision"]
-
 _PCIE_BYTES_PER_SECOND: Final = {
     1: 0.25e9,
     2: 0.5e9,

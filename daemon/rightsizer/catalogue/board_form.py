@@ -13,8 +13,6 @@ from rightsizer.catalogue.origin import Origin, OriginKind
 from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.row import Row
 
-__all__ = ["BoardSources", "read_board"]
-
 _KNOWN: Final = (
     "vendor",
     "names",

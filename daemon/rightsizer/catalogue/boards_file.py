@@ -10,9 +10,7 @@ from rightsizer.catalogue.board_form import BoardSources, read_board
 from rightsizer.catalogue.origin import Origin, OriginKind
 from rightsizer.catalogue.overlay import merged, named_values
 from rightsizer.catalogue.row import Faults, Row
-from rightsizer.edge.yaml import Document
-
-__all__ = ["extend_boards", "read_boards"]
+from rightsizer.io.yaml import Document
 
 _BOARDS: Final = "boards"
 _SOURCES: Final = "sources"

@@ -8,11 +8,9 @@ from typing import Final, Self
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.boards_file import read_boards
 from rightsizer.catalogue.names import Names, plain_name
-from rightsizer.domain.errors import UsageError
-from rightsizer.edge.near import near_words
-from rightsizer.edge.yaml import Document, load_yaml
-
-__all__ = ["Catalogue", "built_in", "packaged_boards"]
+from rightsizer.io.near import near_words
+from rightsizer.io.yaml import Document, load_yaml
+from rightsizer.model.errors import UsageError
 
 _FILE: Final = "boards.yaml"
 

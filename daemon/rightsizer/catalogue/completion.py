@@ -4,9 +4,7 @@ from dataclasses import replace
 from typing import Any
 
 from rightsizer.catalogue.board import Board
-from rightsizer.domain.device import Device, MigInstance
-
-__all__ = ["completed", "mig_instance"]
+from rightsizer.model.device import Device, MigInstance
 
 
 def completed(device: Device, board: Board) -> Device:

@@ -6,8 +6,6 @@ from typing import Final
 
 from rightsizer.catalogue.precision import Precision
 
-__all__ = ["AllReduce", "Efficiency"]
-
 _STAND_INS: Final[Mapping[Precision, Precision]] = {
     Precision.FP4: Precision.FP8,
     Precision.INT8: Precision.FP8,

@@ -10,8 +10,6 @@ from rightsizer.catalogue.origin import Origin, OriginKind
 from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.row import Row
 
-__all__ = ["read_all_reduce", "read_efficiency", "read_ratios"]
-
 _COUNTS: Final = (2, 4, 8)
 
 

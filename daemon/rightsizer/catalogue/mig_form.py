@@ -5,8 +5,6 @@ from typing import Any, Final
 from rightsizer.catalogue.board import MigProfile
 from rightsizer.catalogue.row import Row, shown
 
-__all__ = ["read_mig_profiles"]
-
 _KEY: Final = "mig_profiles"
 _OVERHEAD_BYTES: Final = 205 * 2**20
 """Taken once from each slice, and once more by its share: so what an H100 shows is met within 0.3 %

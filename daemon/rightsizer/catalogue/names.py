@@ -7,8 +7,6 @@ from typing import Final, Self
 
 from rightsizer.catalogue.board import Board
 
-__all__ = ["Names", "plain_name"]
-
 _NOISE: Final = re.compile(r"nvidia|tesla|geforce|quadro|grid|amd|instinct|generation|[^a-z0-9]+")
 _MIG: Final = re.compile(r"\bmig[\s-]+\d+[cg]\.[\w.+-]+.*", re.DOTALL)
 _WORDS: Final = re.compile(r"[a-z0-9]+")

@@ -6,10 +6,8 @@ from rightsizer.catalogue.boards_file import extend_boards
 from rightsizer.catalogue.catalogue import Catalogue, built_in, packaged_boards
 from rightsizer.catalogue.prices import Prices
 from rightsizer.catalogue.prices_file import built_in_prices, extended_prices
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.edge.yaml import Document, YamlError, load_yaml
-
-__all__ = ["extended_catalogue", "read_catalogue", "read_document", "read_prices"]
+from rightsizer.io.yaml import Document, YamlError, load_yaml
+from rightsizer.model.errors import ConfigurationError
 
 
 def read_catalogue(file: Path | None) -> Catalogue:

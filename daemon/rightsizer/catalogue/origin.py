@@ -3,8 +3,6 @@
 from dataclasses import dataclass
 from enum import StrEnum
 
-__all__ = ["Origin", "OriginKind"]
-
 
 class OriginKind(StrEnum):
     """How a figure came to be known, the surest first."""

@@ -2,8 +2,6 @@
 
 from enum import StrEnum
 
-__all__ = ["Precision"]
-
 
 class Precision(StrEnum):
     """The number formats that a peak is known for. All peaks are dense, without sparsity."""

@@ -5,8 +5,6 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-__all__ = ["Assumption", "OnDemand", "OnPremises", "Price", "Purchase", "Reserved"]
-
 _MONTH: Final = re.compile(r"\d{4}(?:-\d\d)?")
 
 

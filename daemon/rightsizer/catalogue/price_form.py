@@ -7,8 +7,6 @@ from typing import Any, Final
 from rightsizer.catalogue.price import Assumption, OnDemand, OnPremises, Price, Purchase
 from rightsizer.catalogue.row import Row
 
-__all__ = ["CLOUD_KEYS", "CLOUD_PRICES", "read_assumption", "read_on_premises", "read_price"]
-
 CLOUD_PRICES: Final = ("on_demand", "spot", "reserved")
 CLOUD_KEYS: Final = (*CLOUD_PRICES, "clouds", "dates", "sources")
 """Prices that belong together by their dates, with what tells of them."""

@@ -5,8 +5,6 @@ from dataclasses import dataclass
 
 from rightsizer.catalogue.price import Assumption, OnPremises, Price, Reserved
 
-__all__ = ["Prices"]
-
 
 @dataclass(frozen=True, slots=True)
 class Prices:

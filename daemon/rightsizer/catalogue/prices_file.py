@@ -16,9 +16,7 @@ from rightsizer.catalogue.price_form import (
 )
 from rightsizer.catalogue.prices import Prices
 from rightsizer.catalogue.row import Faults, Row
-from rightsizer.edge.yaml import Document, load_yaml
-
-__all__ = ["built_in_prices", "extended_prices"]
+from rightsizer.io.yaml import Document, load_yaml
 
 _FILE: Final = "prices.yaml"
 _KEYS: Final = ("boards", "sources", "dates", "reserved", "on_premises")

@@ -6,9 +6,7 @@ from functools import cache
 from importlib import resources
 from typing import Any, Final, Self
 
-from rightsizer.edge.yaml import load_yaml
-
-__all__ = ["RatioFit", "RatioTable", "built_in_ratios"]
+from rightsizer.io.yaml import load_yaml
 
 _FILE: Final = "ratios.yaml"
 _ALL: Final = "all"

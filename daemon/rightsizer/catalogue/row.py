@@ -3,11 +3,9 @@
 from collections.abc import Collection, Mapping
 from typing import Any, Final
 
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.edge.near import near_words
-from rightsizer.edge.yaml import Document
-
-__all__ = ["Faults", "Row", "shown"]
+from rightsizer.io.near import near_words
+from rightsizer.io.yaml import Document
+from rightsizer.model.errors import ConfigurationError
 
 _Path = tuple[str | int, ...]
 _SHOWN: Final = 40

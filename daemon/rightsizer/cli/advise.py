@@ -1,20 +1,96 @@
-"""`rightsizer advise`: one recommender run over the local history, which is read, or kept up."""
+"""`rightsizer advise`: one recommender run over the local history, printed or saved."""
 
 import argparse
 import json
+from collections.abc import Iterator, Sequence
+from itertools import groupby
+from typing import Final
 
-from rightsizer.cli.advise_text import advise_text
-from rightsizer.cli.command import Command
-from rightsizer.cli.history_flag import add_history_flag, history_path
-from rightsizer.cli.output import say
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.publish.json_form import advice_form, finding_form
-from rightsizer.runtime.advise import advise
-from rightsizer.runtime.advise_once import advise_and_keep
-from rightsizer.runtime.log import LogLevel
-from rightsizer.runtime.log import configure as configure_log
+from rightsizer.agent.log import LogLevel
+from rightsizer.agent.log import configure as configure_log
+from rightsizer.agent.offline_advice import advise, advise_and_save
+from rightsizer.console.command import Command
+from rightsizer.console.counted import counted
+from rightsizer.console.history_flag import add_history_flag, history_path
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.wrapped import WIDTH, wrapped
+from rightsizer.model.advice import Advice
+from rightsizer.model.finding import Finding, FindingKind, Savings, Severity
+from rightsizer.report.json_encoder import advice_form, finding_form
 
-__all__ = ["COMMAND"]
+_KINDS: Final = tuple(FindingKind)
+_SEVERITIES: Final = tuple(Severity)
+_NAMED: Final = 3
+
+
+def advise_text(findings: Sequence[Finding], advice: Sequence[Advice]) -> str:
+    """In lines of at most 100 columns."""
+    still_open = [each for each in advice if each.is_open]
+    lines: list[str] = []
+    ordered = sorted(still_open, key=_place)
+    for kind, group in groupby(ordered, key=lambda each: each.finding.finding):
+        lines += [f"{kind.value.capitalize()}:", *_indented(group), ""]
+    if closed := [each for each in advice if not each.is_open]:
+        lines += ["Closed:", *(_closed(each) for each in closed[:_NAMED]), ""]
+    if abstained := list(_abstentions(findings)):
+        lines += ["No verdict:", *abstained, ""]
+    pieces = counted(len(still_open), "piece of advice is", "pieces of advice are")
+    end = " 'rightsizer explain ID' tells why." if still_open else ""
+    lines.append(f"{pieces} open.{end}")
+    return "\n".join(lines)
+
+
+def _place(advice: Advice) -> tuple[int, int, int, str]:
+    """By kind; in a kind the severest first, then the oldest."""
+    finding = advice.finding
+    rank = -_SEVERITIES.index(finding.severity)
+    return _KINDS.index(finding.finding), rank, advice.opened, advice.id
+
+
+def _indented(advice: Iterator[Advice]) -> Iterator[str]:
+    for each in advice:
+        finding = each.finding
+        by = f" by {each.actor}" if each.actor else ""
+        yield f"  {each.id}  {finding.severity}, {each.state}{by}"
+        yield from wrapped(finding.summary, 4, 0)
+        action = str(finding.action).replace("_", " ")
+        yield from wrapped(
+            f"{action}; confidence {finding.confidence:.2f}, risk {finding.risk}"
+            f"{_savings(finding.savings)}",
+            4,
+            0,
+        )
+
+
+def _savings(savings: Savings) -> str:
+    if savings.gpus_low is None or savings.gpus_high is None:
+        return f"; savings: {savings.reason}" if savings.reason else ""
+    told = f"; saves {_range(savings.gpus_low, savings.gpus_high)} GPUs"
+    if savings.dollars_per_hour_low is not None and savings.dollars_per_hour_high is not None:
+        told += f", {_range(savings.dollars_per_hour_low, savings.dollars_per_hour_high)} $/h"
+    return told
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:.2f}" if low == high else f"{low:.2f} to {high:.2f}"
+
+
+def _closed(advice: Advice) -> str:
+    line = f"  {advice.id}  {advice.state}: {advice.finding.summary}"
+    return line if len(line) <= WIDTH else line[: WIDTH - 1] + "…"
+
+
+def _abstentions(findings: Sequence[Finding]) -> Iterator[str]:
+    """One line a rule and reason, however many GPUs it is of."""
+    found: dict[tuple[str, str], list[Finding]] = {}
+    for finding in findings:
+        if finding.abstained is not None:
+            found.setdefault((finding.rule, finding.abstained), []).append(finding)
+    for (rule, why), group in sorted(found.items()):
+        ids = ", ".join(each.id for each in group[:_NAMED])
+        more = f" and {len(group) - _NAMED} more" if len(group) > _NAMED else ""
+        yield from wrapped(f"{rule}: {why} ({ids}{more})", 2)
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -34,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the verdicts and the advice that follows."""
     settings = settings_of(arguments)
     configure_log(settings.log.format, LogLevel.WARNING)
-    run_once = advise_and_keep if arguments.save else advise
+    run_once = advise_and_save if arguments.save else advise
     findings, advice = run_once(history_path(arguments, settings), settings)
     if arguments.json:
         form = {

@@ -3,15 +3,13 @@
 import argparse
 from dataclasses import replace
 
+from rightsizer.agent.service import serve
+from rightsizer.agent.settings import PathSettings, Settings, SimulatedSettings
 from rightsizer.cli.collector_flags import add_collector_flags, with_collector_flags
-from rightsizer.cli.command import Command
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.cli.web_flags import add_access_flags, add_listen_flags, with_web_flags
-from rightsizer.runtime.service import serve
-from rightsizer.runtime.settings import PathSettings, Settings, SimulatedSettings
-from rightsizer.telemetry.simulated.packaged import packaged_scenarios
-
-__all__ = ["COMMAND", "add_source_flags", "with_source_flags"]
+from rightsizer.console.command import Command
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.simulator.scenario_files import packaged_scenarios
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -5,14 +5,12 @@ import os
 from pathlib import Path
 from typing import Final
 
-from rightsizer.cli.command import Command
-from rightsizer.cli.output import say
+from rightsizer.agent.precheck import faults_of
 from rightsizer.config.loader import load_file
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.runtime.fleet.settings import WholeSettings
-from rightsizer.runtime.precheck import faults_of
-
-__all__ = ["COMMAND"]
+from rightsizer.console.command import Command
+from rightsizer.console.output import say
+from rightsizer.fleet.settings import WholeSettings
+from rightsizer.model.errors import ConfigurationError
 
 _DESCRIPTION = """\
 Every fault of a configuration file and of the environment over it, with its place; then of what

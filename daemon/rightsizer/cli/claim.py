@@ -1,4 +1,4 @@
-"""`rightsizer claim`, `dismiss` and `snooze`: say what becomes of a piece of advice."""
+"""`rightsizer claim`, `dismiss` and `snooze`: decide on a recommendation."""
 
 import argparse
 import getpass
@@ -12,23 +12,20 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from rightsizer.cli.command import Command
-from rightsizer.cli.flag_values import duration
-from rightsizer.cli.fleet_settings import fleet_settings_of
-from rightsizer.cli.history_flag import add_history_flag, history_path
-from rightsizer.cli.output import say
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.domain.errors import AgentAbsentError, HistoryError, RightsizerError
-from rightsizer.edge.local import LocalClient
-from rightsizer.publish.json_form import Form, advice_form
-from rightsizer.runtime.advice_control import ACTS
-from rightsizer.runtime.fleet.by_hand import act_on_ledger
-from rightsizer.runtime.log import LogLevel
-from rightsizer.runtime.log import configure as configure_log
-from rightsizer.runtime.offline import act_offline
-from rightsizer.runtime.settings import PathSettings, Settings
-
-__all__ = ["CLAIM", "DISMISS", "SNOOZE"]
+from rightsizer.agent.log import LogLevel
+from rightsizer.agent.log import configure as configure_log
+from rightsizer.agent.offline_advice import act_offline
+from rightsizer.agent.settings import PathSettings, Settings
+from rightsizer.console.command import Command
+from rightsizer.console.flag_values import duration
+from rightsizer.console.history_flag import add_history_flag, history_path
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.fleet.ledger import act_on_ledger, fleet_settings_of
+from rightsizer.io.local import LocalClient
+from rightsizer.model.errors import AgentAbsentError, HistoryError, RightsizerError
+from rightsizer.report.json_encoder import Form, advice_form
+from rightsizer.web.advice_api import ACTS
 
 _HOW: Final = """\
 The running agent is asked over its socket; where none runs, its history is changed under its lock,

@@ -2,10 +2,8 @@
 
 import argparse
 
-from rightsizer.domain.metric_collector import COLLECTORS, DEFAULT_COLLECTORS
-from rightsizer.publish.metrics.settings import MetricsSettings
-
-__all__ = ["add_collector_flags", "with_collector_flags"]
+from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.metric_collector import COLLECTORS, DEFAULT_COLLECTORS
 
 
 def add_collector_flags(parser: argparse.ArgumentParser) -> None:

@@ -4,9 +4,7 @@ import importlib
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.cli.command import Command
-
-__all__ = ["COMMANDS", "Entry", "all_commands"]
+from rightsizer.console.command import Command
 
 
 @dataclass(frozen=True, slots=True)
@@ -37,24 +35,24 @@ COMMANDS: Final = (
     Entry("claim", "rightsizer.cli.claim:CLAIM"),
     Entry("dismiss", "rightsizer.cli.claim:DISMISS"),
     Entry("snooze", "rightsizer.cli.claim:SNOOZE"),
-    Entry("actions", "rightsizer.cli.actions:COMMAND"),
+    Entry("actions", "rightsizer.actions.command:COMMAND"),
     Entry("export", "rightsizer.cli.export:COMMAND"),
     Entry("report", "rightsizer.cli.report:COMMAND"),
-    Entry("fleet", "rightsizer.cli.fleet:COMMAND"),
+    Entry("fleet", "rightsizer.fleet.command:COMMAND"),
     Entry("job-report", "rightsizer.cli.job_report:COMMAND"),
     Entry("release", "rightsizer.cli.release:RELEASE"),
     Entry("resume", "rightsizer.cli.release:RESUME"),
     Entry("topology", "rightsizer.cli.topology:COMMAND"),
-    Entry("place", "rightsizer.cli.place:COMMAND"),
+    Entry("place", "rightsizer.broker.place_command:COMMAND"),
     Entry("labels", "rightsizer.cli.labels:COMMAND"),
-    Entry("run", "rightsizer.cli.run:COMMAND"),
-    Entry("queue", "rightsizer.cli.queue:COMMAND"),
-    Entry("reserve", "rightsizer.cli.reserve:RESERVE"),
-    Entry("cancel", "rightsizer.cli.reserve:CANCEL"),
-    Entry("profile", "rightsizer.cli.profile:COMMAND"),
+    Entry("run", "rightsizer.broker.run_command:COMMAND"),
+    Entry("queue", "rightsizer.broker.queue_command:COMMAND"),
+    Entry("reserve", "rightsizer.broker.reserve_command:RESERVE"),
+    Entry("cancel", "rightsizer.broker.reserve_command:CANCEL"),
+    Entry("profile", "rightsizer.profiler.command:COMMAND"),
     Entry("project", "rightsizer.cli.project:COMMAND"),
-    Entry("catalogue", "rightsizer.cli.catalogue:COMMAND"),
-    Entry("compare", "rightsizer.cli.compare:COMMAND"),
+    Entry("catalogue", "rightsizer.planner.catalogue:COMMAND"),
+    Entry("compare", "rightsizer.planner.compare:COMMAND"),
     Entry("plan", "rightsizer.cli.plan:COMMAND"),
     Entry("check-config", "rightsizer.cli.check_config:COMMAND"),
     Entry("doctor", "rightsizer.cli.doctor:COMMAND"),

@@ -2,13 +2,11 @@
 
 import argparse
 
-from rightsizer.cli.command import Command
-from rightsizer.cli.flag_values import checked_address
-from rightsizer.cli.output import say
+from rightsizer.agent.demo import DemoSettings, run_demo
 from rightsizer.cli.web_flags import add_access_flags
-from rightsizer.runtime.demo import DemoSettings, run_demo
-
-__all__ = ["COMMAND"]
+from rightsizer.console.command import Command
+from rightsizer.console.flag_values import checked_address
+from rightsizer.console.output import say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -6,14 +6,13 @@ import textwrap
 from collections.abc import Sequence
 from dataclasses import asdict
 
-from rightsizer.cli.command import Command
-from rightsizer.cli.output import say
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.runtime.doctor import Check, Verdict, examine
-from rightsizer.runtime.log import LogLevel
-from rightsizer.runtime.log import configure as configure_log
-
-__all__ = ["COMMAND", "doctor_text"]
+from rightsizer.agent.doctor import examine
+from rightsizer.agent.doctor.check import Check, Verdict
+from rightsizer.agent.log import LogLevel
+from rightsizer.agent.log import configure as configure_log
+from rightsizer.console.command import Command
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
 
 _DESCRIPTION = """\
 Look at everything that the agent makes use of, as the user who runs this: the driver, other

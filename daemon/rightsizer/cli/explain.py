@@ -6,23 +6,20 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from rightsizer.cli.command import Command
-from rightsizer.cli.explain_text import explanation_text
-from rightsizer.cli.fleet_settings import fleet_settings_of
-from rightsizer.cli.history_flag import add_history_flag, history_path
-from rightsizer.cli.output import say
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.domain.errors import AgentAbsentError, HistoryError
-from rightsizer.edge.local import LocalClient
-from rightsizer.publish.json_form import Form
-from rightsizer.runtime.fleet.by_hand import explain_from_ledger
-from rightsizer.runtime.fleet.settings import WholeSettings
-from rightsizer.runtime.log import LogLevel
-from rightsizer.runtime.log import configure as configure_log
-from rightsizer.runtime.offline import explain_offline
-from rightsizer.runtime.settings import Settings
-
-__all__ = ["COMMAND"]
+from rightsizer.agent.log import LogLevel
+from rightsizer.agent.log import configure as configure_log
+from rightsizer.agent.offline_advice import explain_offline
+from rightsizer.agent.settings import Settings
+from rightsizer.console.command import Command
+from rightsizer.console.explanation import explanation_text
+from rightsizer.console.history_flag import add_history_flag, history_path
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.fleet.ledger import explain_from_ledger, fleet_settings_of
+from rightsizer.fleet.settings import WholeSettings
+from rightsizer.io.local import LocalClient
+from rightsizer.model.errors import AgentAbsentError, HistoryError
+from rightsizer.report.json_encoder import Form
 
 _DESCRIPTION: Final = """\
 Tell what was seen, over which time and against which thresholds, how sure that is, what could be

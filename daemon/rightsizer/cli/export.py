@@ -1,24 +1,126 @@
-"""`rightsizer export`: the local history as a table, which is only read."""
+"""Command `rightsizer export`: the local history as a table, read only."""
 
 import argparse
 import contextlib
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import groupby
 from pathlib import Path
 from typing import IO, Final
 
-from rightsizer.cli.command import Command
-from rightsizer.cli.moment import moment
-from rightsizer.cli.output import discard_output
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.domain.errors import RightsizerError, UsageError
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.edge.whole_file import WholeFile
-from rightsizer.publish.export.formats import FORMATS
-from rightsizer.runtime.export import ExportQuery, export_rows
-from rightsizer.runtime.settings import Settings
+from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.history import HistoryRepository, HolderPeriod
+from rightsizer.accounting.window_builder import WindowBuilder
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
+from rightsizer.console.command import Command
+from rightsizer.console.moment import moment
+from rightsizer.console.output import discard_output
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.io.whole_file import WholeFile
+from rightsizer.model.device import Device
+from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.report.export_columns import ExportRow
+from rightsizer.report.export_formats import EXPORT_FORMATS
 
-__all__ = ["COMMAND"]
+_OVERLAP: Final = NANOSECONDS_PER_SECOND
+"""By which a window may begin before the end of the last: two clocks are not read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class ExportQuery:
+    """Which part of a history, and how fine."""
+
+    grain: Nanoseconds
+    """The span of a row; what the history has merged into hours stays an hour."""
+    since: Nanoseconds = 0
+    """Rows are made of windows that begin at this time or later,"""
+    until: Nanoseconds | None = None
+    """and before this one."""
+    devices: tuple[str, ...] = ()
+    """Uuids or indexes; all where none is named."""
+
+
+@contextlib.contextmanager
+def export_rows(path: Path, query: ExportQuery) -> Iterator[Iterator[ExportRow]]:
+    """The devices' rows, oldest first, while the history is open.
+
+    Raises:
+        HistoryError: there is no history, or it cannot be read.
+        UsageError: a device that is asked for is not in it.
+    """
+    storage = Storage(str(path), read_only=True)
+    try:
+        if storage.history is None:
+            raise HistoryError("no history is kept; set history.path or give --history.path")
+        wanted = _wanted(query.devices, storage.history.devices())
+        yield _rows(storage.history, query, wanted)
+    finally:
+        storage.close()
+
+
+def merged(windows: Iterable[Window], grain: Nanoseconds) -> Iterator[Window]:
+    """Windows in the order of time, those of a device and a span of the grain made one.
+
+    A span that a clock lived twice stays two.
+    """
+    for _, same in groupby(windows, lambda window: window.start // grain):
+        laps: list[list[Window]] = []
+        for window in same:
+            for lap in laps:
+                if lap[-1].uuid == window.uuid and window.start >= lap[-1].end - _OVERLAP:
+                    lap.append(window)
+                    break
+            else:
+                laps.append([window])
+        yield from map(_as_one, laps)
+
+
+def _rows(
+    history: HistoryRepository, query: ExportQuery, wanted: frozenset[str]
+) -> Iterator[ExportRow]:
+    devices = {known.device.uuid: known.device for known in history.devices()}
+    tenures: dict[str, list[HolderPeriod]] = {}
+    for tenure in history.tenures():
+        tenures.setdefault(tenure.uuid, []).append(tenure)
+    windows = (
+        window
+        for window in history.load(query.since, query.until)
+        if window.workload_key is None and (not wanted or window.uuid in wanted)
+    )
+    for window in merged(windows, query.grain):
+        yield _row(window, devices.get(window.uuid), tenures.get(window.uuid, ()))
+
+
+def _row(window: Window, device: Device | None, tenures: Sequence[HolderPeriod]) -> ExportRow:
+    holders = (tenure.workload for tenure in tenures if tenure.overlaps(window))
+    return ExportRow(window, device, tuple(dict.fromkeys(holders)))
+
+
+def _wanted(names: Iterable[str], known: Sequence[DeviceRecord]) -> frozenset[str]:
+    wanted = set()
+    for name in names:
+        found = [
+            each.device.uuid for each in known if name in (each.device.uuid, str(each.device.index))
+        ]
+        if not found:
+            there = ", ".join(f"{each.device.index} ({each.device.uuid})" for each in known)
+            raise UsageError(f"--devices: the history has no device '{name}'; it has {there}")
+        wanted.update(found)
+    return frozenset(wanted)
+
+
+def _as_one(parts: Sequence[Window]) -> Window:
+    if len(parts) == 1:
+        return parts[0]
+    builder = WindowBuilder(parts[0].uuid)
+    for part in parts:
+        builder.merge(part)
+    return builder.window()
+
 
 _DESCRIPTION = """\
 Write the local history as a table: a row for each device and span of time, with the seconds of
@@ -61,7 +163,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
         default="5m",
         help="span of a row; what is already merged into hours stays an hour",
     )
-    parser.add_argument("--format", choices=FORMATS, default="csv", help="how it is written")
+    parser.add_argument("--format", choices=EXPORT_FORMATS, default="csv", help="how it is written")
     parser.add_argument(
         "--history.path",
         dest="history_path",
@@ -87,7 +189,7 @@ def run(arguments: argparse.Namespace) -> int:
     query = ExportQuery(_GRAINS[arguments.grain], since, until, arguments.devices or ())
     out = _standard_output() if arguments.file is None else WholeFile(arguments.file, "export")
     with export_rows(path, query) as rows, out as stream:
-        table = FORMATS[arguments.format](stream)
+        table = EXPORT_FORMATS[arguments.format](stream)
         for row in rows:
             table.write(row)
         table.close()

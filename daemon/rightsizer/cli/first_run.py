@@ -5,17 +5,15 @@ import sys
 from dataclasses import replace
 from pathlib import Path
 
-from rightsizer.cli.output import say
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.domain.units import nanoseconds
-from rightsizer.edge.clock import SystemClock
-from rightsizer.runtime.agent import Agent
-from rightsizer.runtime.demo import DemoSettings, run_demo, where_to_look
-from rightsizer.runtime.service import serve
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.sources import live_source
-
-__all__ = ["main"]
+from rightsizer.agent.agent import Agent
+from rightsizer.agent.demo import DemoSettings, run_demo, where_to_look
+from rightsizer.agent.service import serve
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.sources import live_source
+from rightsizer.console.output import say
+from rightsizer.io.clock import SystemClock
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.units import nanoseconds
 
 _ADDRESS = "127.0.0.1:19400"
 _PATIENCE_SECONDS = 10.0

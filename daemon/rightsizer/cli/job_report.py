@@ -1,21 +1,251 @@
-"""`rightsizer job-report`: what one job did with its GPUs, for the end of its own output."""
+"""Command `rightsizer job-report`: GPU use of one job, for the end of its output."""
 
 import argparse
 import json
 import platform
-from dataclasses import asdict
-from typing import Any
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any, Final
 
-from rightsizer.cli.command import Command
-from rightsizer.cli.history_flag import add_history_flag, history_path, write_up_to_now
-from rightsizer.cli.job_report_text import job_report_text
-from rightsizer.cli.output import say
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.domain.units import seconds
-from rightsizer.publish.json_form import advice_form
-from rightsizer.runtime.job_report import JobReport, job_report
+from rightsizer.accounting.history import HistoryRepository, HolderPeriod
+from rightsizer.accounting.window_builder import WindowBuilder
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
+from rightsizer.console.command import Command
+from rightsizer.console.history_flag import add_history_flag, history_path, write_up_to_now
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.model.advice import Advice
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.state import Cause, Resource
+from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.model.window import Window
+from rightsizer.report.json_encoder import advice_form
+from rightsizer.report.labels import CAUSE_LABELS
+from rightsizer.report.model import JOULES_PER_KILOWATT_HOUR
 
-__all__ = ["COMMAND"]
+_ROWS_SINCE: Final[Nanoseconds] = 3600 * 10**9
+"""An old window is a whole hour, which may have begun before the job did."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobDevice:
+    """A GPU, or an instance of one, that the job held."""
+
+    uuid: str
+    name: str
+    memory_total_bytes: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class JobUsageReport:
+    """Sums over all of the job's GPUs on this node; seconds are those of a GPU."""
+
+    job: str
+    """The workload's key, as `slurm:4242`."""
+    devices: tuple[JobDevice, ...]
+    start: Nanoseconds
+    """When it was first seen with a GPU, wall time."""
+    end: Nanoseconds
+    held_seconds: float
+    known_seconds: float
+    used_seconds: float
+    unused_seconds: Mapping[Cause, float]
+    used_joules: float | None
+    """`None` where the energy was not measured."""
+    unused_joules: float | None
+    memory_peak_ratio: float | None
+    """Of the fullest GPU; `None` where memory was not read."""
+    advice: tuple[Advice, ...]
+    """What the recommender says or said of it, the open first."""
+
+
+def job_report(path: Path, settings: Settings, job: str) -> JobUsageReport:
+    """The report on a job.
+
+    Args:
+        path: The history.
+        settings: The agent's.
+        job: The number of a Slurm job, or the key of any workload.
+
+    Raises:
+        HistoryError: there is no history, or no such workload in it.
+    """
+    storage = Storage(str(path), read_only=True)
+    try:
+        history = storage.history
+        if history is None:
+            raise HistoryError("no history is kept; set history.path or give --history.path")
+        tenures = [each for each in history.tenures() if each.workload in _keys(job)]
+        window = _window(history, job, tenures)
+        key = window.workload_key or job
+        devices = _devices(history, tenures)
+        advice = storage.ledger(settings.recommender.ledger).advice()
+    finally:
+        storage.close()
+    measures_energy = window.energy_joules > 0.0
+    return JobUsageReport(
+        job=key,
+        devices=devices,
+        start=min((each.since for each in tenures), default=window.start),
+        end=window.end,
+        held_seconds=seconds(window.accounted),
+        known_seconds=window.known_seconds,
+        used_seconds=window.used_seconds,
+        unused_seconds=dict(window.waste_seconds),
+        used_joules=window.used_joules if measures_energy else None,
+        unused_joules=sum(window.waste_joules.values()) if measures_energy else None,
+        memory_peak_ratio=_peak(window, Resource.MEMORY),
+        advice=tuple(each for each in advice if each.finding.workload == key),
+    )
+
+
+def _keys(job: str) -> tuple[str, ...]:
+    """The keys that a job may have; on a simulated node they are of another form."""
+    return job, f"slurm:{job}", f"slurm/{job}"
+
+
+def _window(history: HistoryRepository, job: str, tenures: Iterable[HolderPeriod]) -> Window:
+    since = min((each.since for each in tenures), default=_ROWS_SINCE) - _ROWS_SINCE
+    builder: WindowBuilder | None = None
+    for window in history.load(since):
+        if window.workload_key in _keys(job):
+            builder = builder or WindowBuilder(window.uuid, keeps_blocks=False)
+            builder.merge(window)
+    if builder is None or not (found := builder.window()).accounted:
+        raise HistoryError(
+            f"the history knows no job '{job}'; it held no GPU of this node, or for less than "
+            "a reading, or `sources.owners` does not tell jobs"
+        )
+    return found
+
+
+def _devices(history: HistoryRepository, tenures: Iterable[HolderPeriod]) -> tuple[JobDevice, ...]:
+    held = {each.uuid for each in tenures}
+    return tuple(
+        JobDevice(each.device.uuid, each.device.name, each.device.memory_total_bytes)
+        for each in history.devices()
+        if each.device.uuid in held
+    )
+
+
+def _peak(window: Window, resource: Resource) -> float | None:
+    histogram = window.demands.get(resource)
+    return None if histogram is None else histogram.maximum()
+
+
+_LEAST_SECONDS: Final = 60.0
+"""Of known time; below, shares say more of the moment than of the job."""
+_LEAST_SHARE: Final = 0.1
+"""What is lost to a cause before anything is said of it; sums of trifles are no lesson."""
+_LISTED_SHARE: Final = 0.01
+_ROOMY_MEMORY: Final = 0.5
+_SECONDS_PER_HOUR: Final = 3600.0
+_GIBIBYTE: Final = 2.0**30
+
+_LESSONS: Final[Mapping[Cause, str]] = {
+    Cause.IDLE: "The GPUs waited for the job: ask for them when they are needed, end the job when "
+    "its work is done, or do what needs no GPU in a job of its own.",
+    Cause.STALLED: "The GPUs looked busy and computed nothing, as when a collective waits for a "
+    "rank that is gone: set a timeout for collectives, and look for the rank that was late.",
+    Cause.HOST: "The GPUs waited for the CPU: ask for more cores for each GPU, and prepare batches "
+    "in more workers.",
+    Cause.STORAGE: "The GPUs waited for storage: copy the input to a local disk first, read ahead, "
+    "and write checkpoints in the background.",
+    Cause.PCIE: "The GPUs waited for transfers: keep data on the GPU, pin host memory, and copy "
+    "while kernels run.",
+    Cause.LAUNCH: "Kernels were too small to fill the GPUs: use larger batches, or CUDA graphs.",
+    Cause.THROTTLED: "The GPUs were held down by power or heat, which is not the job's doing: tell "
+    "whoever runs the cluster.",
+}
+
+
+def job_report_text(report: JobUsageReport, node: str) -> str:
+    """The report in a dozen lines.
+
+    Args:
+        report: Of one job, on one node.
+        node: What the node is called.
+    """
+    return "\n".join([f"GPU use of {_title(report.job)} on {node}", *_lines(report)])
+
+
+def _lines(report: JobUsageReport) -> Iterator[str]:
+    yield f"  GPUs    {_device_names(report)}"
+    yield (
+        f"  held    {format_duration(seconds(report.end - report.start))}, "
+        f"{_hours(report.held_seconds)}"
+    )
+    if report.known_seconds < _LEAST_SECONDS:
+        yield "  Too little of it was seen to say more."
+        return
+    unused = sum(report.unused_seconds.values())
+    yield f"  used    {_part(report, report.used_seconds, report.used_joules)}"
+    yield f"  unused  {_part(report, unused, report.unused_joules)}"
+    for cause, lost in _by_size(report):
+        if lost >= _LISTED_SHARE * report.known_seconds:
+            yield f"    {lost / report.known_seconds:4.0%} {CAUSE_LABELS[cause]}"
+    if report.memory_peak_ratio is not None:
+        yield f"  memory  {_memory(report, report.memory_peak_ratio)}"
+    yield f"  Advice: {_advice(report)}"
+
+
+def _title(job: str) -> str:
+    return f"job {job[len('slurm:') :]}" if job.startswith(("slurm:", "slurm/")) else job
+
+
+def _device_names(report: JobUsageReport) -> str:
+    names = Counter(each.name or "unknown" for each in report.devices)
+    return ", ".join(f"{count} x {name}" for name, count in names.items()) or "unknown"
+
+
+def _hours(gpu_seconds: float) -> str:
+    return f"{gpu_seconds / _SECONDS_PER_HOUR:.2f} GPU hours"
+
+
+def _part(report: JobUsageReport, gpu_seconds: float, joules: float | None) -> str:
+    energy = "" if joules is None else f", {joules / JOULES_PER_KILOWATT_HOUR:.2f} kWh"
+    return f"{gpu_seconds / report.known_seconds:4.0%}, {_hours(gpu_seconds)}{energy}"
+
+
+def _by_size(report: JobUsageReport) -> list[tuple[Cause, float]]:
+    return sorted(report.unused_seconds.items(), key=lambda part: -part[1])
+
+
+def _memory(report: JobUsageReport, peak: float) -> str:
+    totals = {each.memory_total_bytes for each in report.devices}
+    text = f"at most {peak:.0%} of a GPU"
+    if len(totals) == 1 and (total := totals.pop()) is not None:
+        text += f" ({peak * total / _GIBIBYTE:.1f} of {total / _GIBIBYTE:.0f} GiB)"
+    return text
+
+
+def _advice(report: JobUsageReport) -> str:
+    """What the recommender has said, which looks closer; else what the largest loss teaches."""
+    if report.advice:
+        return report.advice[0].finding.summary
+    for cause, lost in _by_size(report):
+        if lost >= _LEAST_SHARE * report.known_seconds and cause in _LESSONS:
+            return _LESSONS[cause]
+    if _has_room(report):
+        return (
+            "The GPUs had work and room left, in memory too: larger batches may finish sooner; if "
+            "not, a smaller GPU or a MIG instance would do."
+        )
+    return "Nothing to do: no large part went unused for one reason."
+
+
+def _has_room(report: JobUsageReport) -> bool:
+    headroom = report.unused_seconds.get(Cause.HEADROOM, 0.0)
+    peak = report.memory_peak_ratio
+    return (
+        headroom >= _LEAST_SHARE * report.known_seconds
+        and peak is not None
+        and peak < _ROOMY_MEMORY
+    )
+
 
 _DESCRIPTION = """\
 What a job has used of its GPUs on this node, where the rest went, and one line of advice. Made for
@@ -54,7 +284,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _form(report: JobReport) -> dict[str, Any]:
+def _form(report: JobUsageReport) -> dict[str, Any]:
     return {
         **asdict(report),
         "start": seconds(report.start),

@@ -5,15 +5,13 @@ import json
 from pathlib import Path
 from typing import Final
 
-from rightsizer.cli.command import Command
-from rightsizer.cli.look_flags import add_scenario_flag, looked_at
-from rightsizer.cli.output import say
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.edge.clock import SystemClock
-from rightsizer.edge.whole_file import WholeFile
-from rightsizer.runtime.scheduler_look import labels_by_look, timed_feature_file
-
-__all__ = ["COMMAND"]
+from rightsizer.agent.scheduler_look import labels_by_look, timed_feature_file
+from rightsizer.console.command import Command
+from rightsizer.console.look_flags import add_scenario_flag, looked_at
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.io.clock import SystemClock
+from rightsizer.io.whole_file import WholeFile
 
 _DESCRIPTION: Final = """\
 Print what Kubernetes may know this node by: how many GPUs it has and how many are healthy, which

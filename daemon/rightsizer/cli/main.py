@@ -4,13 +4,11 @@ import argparse
 import sys
 from collections.abc import Iterable, Sequence
 
-from rightsizer.cli.command import Command
 from rightsizer.cli.commands import COMMANDS, all_commands
-from rightsizer.cli.output import discard_output, harmless
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.edge.near import near_words
-
-__all__ = ["entry_point", "main"]
+from rightsizer.console.command import Command
+from rightsizer.console.output import discard_output, harmless
+from rightsizer.io.near import near_words
+from rightsizer.model.errors import RightsizerError
 
 
 def main(arguments: Sequence[str]) -> int:

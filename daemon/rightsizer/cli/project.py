@@ -9,20 +9,25 @@ from typing import Any
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
-from rightsizer.cli.command import Command
-from rightsizer.cli.output import say
-from rightsizer.cli.project_form import LEGEND, answer_form, answers_text
-from rightsizer.cli.project_request import Answer, ReadRun, answer_question
-from rightsizer.cli.question_file import Question, read_questions
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.profiles.formats import read_all
-from rightsizer.profiles.reader import ReadLimits
-from rightsizer.runtime.profiled_run import ProfiledRun, profiled_run
+from rightsizer.console.command import Command
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.model.errors import RightsizerError
+from rightsizer.planner.projection import (
+    LEGEND,
+    ProjectionAnswer,
+    ReadRun,
+    answer_question,
+    answers_text,
+    encode_projection,
+)
+from rightsizer.planner.question_file import FileQuestion, read_questions
+from rightsizer.profiler.profiled_run import profiled_run
+from rightsizer.sizing.workload_profile import ProfiledRun
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import read_all
 
-__all__ = ["COMMAND"]
-
-_Ask = Callable[[Question], tuple[Answer, ...]]
+_Ask = Callable[[FileQuestion], tuple[ProjectionAnswer, ...]]
 
 _DESCRIPTION = """\
 Project what was measured on one GPU to others, or to MIG slices of one: how long the same work
@@ -106,18 +111,18 @@ def _reader_of_runs(folder: Path, usual: Sequence[Path], catalogue: Catalogue) -
     return run_of
 
 
-def _form(question: Question, ask: _Ask) -> list[dict[str, Any]]:
-    return [answer_form(answer) for answer in ask(question)]
+def _form(question: FileQuestion, ask: _Ask) -> list[dict[str, Any]]:
+    return [encode_projection(answer) for answer in ask(question)]
 
 
-def _form_or_error(question: Question, ask: _Ask) -> Any:
+def _form_or_error(question: FileQuestion, ask: _Ask) -> Any:
     try:
         return _form(question, ask)
     except RightsizerError as error:
         return {"error": str(error)}
 
 
-def _text(question: Question, ask: _Ask, *, may_fail: bool) -> str:
+def _text(question: FileQuestion, ask: _Ask, *, may_fail: bool) -> str:
     try:
         return answers_text(ask(question))
     except RightsizerError as error:

@@ -6,23 +6,21 @@ import threading
 from dataclasses import replace
 from pathlib import Path
 
+from rightsizer.agent.coordinator import Coordinator
+from rightsizer.agent.log import configure as configure_log
+from rightsizer.agent.service import stop_on_signals
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.sources import live_source
 from rightsizer.cli.agent import add_source_flags, with_source_flags
-from rightsizer.cli.command import Command
-from rightsizer.cli.counted import counted
-from rightsizer.cli.flag_values import duration
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.domain.errors import RecordingError
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.edge.clock import Clock, SystemClock
-from rightsizer.runtime.coordinator import Coordinator
-from rightsizer.runtime.log import configure as configure_log
-from rightsizer.runtime.service import stop_on_signals
-from rightsizer.runtime.settings import Settings
-from rightsizer.runtime.sources import live_source
-from rightsizer.telemetry.recorded.writer import RecordingWriter
-
-__all__ = ["COMMAND"]
+from rightsizer.console.command import Command
+from rightsizer.console.counted import counted
+from rightsizer.console.flag_values import duration
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.io.clock import Clock, SystemClock
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.telemetry.recordings.writer import RecordingWriter
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

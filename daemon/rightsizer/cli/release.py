@@ -9,19 +9,17 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.cli.command import Command
-from rightsizer.cli.flag_values import duration
-from rightsizer.cli.output import say
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.domain.units import nanoseconds
-from rightsizer.edge.clock import Clock, SystemClock
-from rightsizer.edge.local import LocalClient
-from rightsizer.publish.json_form import Form
-from rightsizer.runtime.settings import PathSettings
-from rightsizer.telemetry.controls import Held
-
-__all__ = ["RELEASE", "RESUME", "wait_until_done"]
+from rightsizer.agent.settings import PathSettings
+from rightsizer.console.command import Command
+from rightsizer.console.flag_values import duration
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.io.clock import Clock, SystemClock
+from rightsizer.io.local import LocalClient
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.units import nanoseconds
+from rightsizer.report.json_encoder import Form
+from rightsizer.telemetry.release import ReleasableResource
 
 _DESCRIPTION: Final = """\
 Ask the running agent to let the GPUs go, and wait until it has: 'gpus' closes every handle, for a
@@ -42,10 +40,10 @@ To update the driver:
 The restart makes the agent load the new driver's library; after a reset, or with the same driver,
 'rightsizer resume' does. The exit status is 0 only once all is let go, so that a script may go on.
 """
-_NAMES: Final[Mapping[Held, str]] = MappingProxyType(
+_NAMES: Final[Mapping[ReleasableResource, str]] = MappingProxyType(
     {
-        Held.GPUS: "the GPUs: every handle is closed and nothing is read",
-        Held.COUNTERS: "the profiling counters: all else is read on",
+        ReleasableResource.GPUS: "the GPUs: every handle is closed and nothing is read",
+        ReleasableResource.COUNTERS: "the profiling counters: all else is read on",
     }
 )
 _POLL_SECONDS: Final = 0.1
@@ -53,9 +51,9 @@ _POLL_SECONDS: Final = 0.1
 
 def configure_release(parser: argparse.ArgumentParser) -> None:
     """What to let go, for how long, and how long to wait for it."""
-    held = tuple(map(str, Held))
+    held = tuple(map(str, ReleasableResource))
     parser.add_argument(
-        "held", nargs="?", choices=held, default=str(Held.GPUS), help="what to let go"
+        "held", nargs="?", choices=held, default=str(ReleasableResource.GPUS), help="what to let go"
     )
     parser.add_argument(
         "--for",
@@ -77,7 +75,7 @@ def configure_release(parser: argparse.ArgumentParser) -> None:
 
 def configure_resume(parser: argparse.ArgumentParser) -> None:
     """What to take back."""
-    held = tuple(map(str, Held))
+    held = tuple(map(str, ReleasableResource))
     parser.add_argument(
         "held", nargs="?", choices=held, help="what to take back; all that was let go without it"
     )
@@ -87,7 +85,7 @@ def configure_resume(parser: argparse.ArgumentParser) -> None:
 def release(arguments: argparse.Namespace) -> int:
     """Ask, wait until it is done, and say how to take it back."""
     client = _client(arguments)
-    held = Held(arguments.held)
+    held = ReleasableResource(arguments.held)
     client.post("/api/v1/release", {"held": held, "for": arguments.for_time})
     form = wait_until_done(
         held, lambda: _form(client, held), duration(arguments.wait), SystemClock()
@@ -118,7 +116,7 @@ def resume(arguments: argparse.Namespace) -> int:
 
 
 def wait_until_done(
-    held: Held, ask: Callable[[], Form | None], patience_seconds: float, clock: Clock
+    held: ReleasableResource, ask: Callable[[], Form | None], patience_seconds: float, clock: Clock
 ) -> Form:
     """The release once it is carried out.
 
@@ -174,7 +172,7 @@ def _client(arguments: argparse.Namespace) -> LocalClient:
     return LocalClient(Path(path))
 
 
-def _form(client: LocalClient, held: Held) -> Form | None:
+def _form(client: LocalClient, held: ReleasableResource) -> Form | None:
     releases: list[Form] = client.get("/api/v1/releases")["releases"]
     return next((form for form in releases if form["held"] == held), None)
 

@@ -1,25 +1,65 @@
-"""`rightsizer replay`: account for a recording."""
+"""Command `rightsizer replay`: accounts and advice of a recording."""
 
 import argparse
 import contextlib
 import json
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
+from rightsizer.agent.log import LogLevel
+from rightsizer.agent.log import configure as configure_log
+from rightsizer.agent.replay import DeviceSummary, HistoryFiller, Replay, replay, replay_form
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.cli.command import Command
-from rightsizer.cli.output import say
-from rightsizer.cli.replay_text import replay_text
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.domain.errors import HistoryError, UsageError
-from rightsizer.runtime.filling import Filling
-from rightsizer.runtime.log import LogLevel
-from rightsizer.runtime.log import configure as configure_log
-from rightsizer.runtime.replay import replay, replay_form
-from rightsizer.runtime.timeline import Timeline
-from rightsizer.telemetry.recorded.source import open_recording
+from rightsizer.console.command import Command
+from rightsizer.console.counted import counted
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.finding import Finding
+from rightsizer.model.units import format_duration, seconds
+from rightsizer.report.timeline import Timeline
+from rightsizer.telemetry.recordings.source import open_recording
 
-__all__ = ["COMMAND"]
+_STATES_SHOWN = 4
+
+
+def replay_text(result: Replay) -> str:
+    """The replay in a few lines for each device."""
+    lines = [line for summary in result.devices for line in _device_lines(summary)]
+    complaints = [finding for finding in result.findings if finding.is_complaint]
+    abstained = sum(finding.abstained is not None for finding in result.findings)
+    lines.append("")
+    lines.extend(finding_line(finding) for finding in complaints)
+    lines.append(
+        f"{counted(len(complaints), 'finding')}, {counted(abstained, 'abstention')}, "
+        f"{counted(len(result.advice), 'piece of advice', 'pieces of advice')} "
+        "opened over the recording."
+    )
+    return "\n".join(lines)
+
+
+def finding_line(finding: Finding) -> str:
+    """One finding in one line."""
+    return f"{finding.id}  {finding.summary} [{finding.action}, {finding.confidence:.2f}]"
+
+
+def _device_lines(summary: DeviceSummary) -> Iterator[str]:
+    device, window, fit = summary.device, summary.window, summary.provisioning
+    yield (
+        f"{device.uuid}  {device.name or 'unknown board'}  "
+        f"{format_duration(seconds(window.accounted))}  {window.tier} tier"
+    )
+    accounted = window.accounted
+    if not accounted:
+        yield "  nothing to account for: a single reading has no length"
+        return
+    longest = sorted(window.states.items(), key=lambda item: -item[1])[:_STATES_SHOWN]
+    shares = ", ".join(f"{state} {time / accounted:.1%}" for state, time in longest)
+    yield f"  {shares}"
+    if fit.overprovisioned is not None:
+        yield f"  {fit.overprovisioned:.0%} over-provisioned by the largest need"
+
 
 _DESCRIPTION = """\
 Account for a recording: nvidia-smi CSV and dmon, dcgmi dmon, gpustat JSON, Prometheus text with
@@ -69,7 +109,7 @@ def run(arguments: argparse.Namespace) -> int:
             sinks.append(stack.enter_context(Timeline(arguments.timeline)))
         history = None
         if arguments.into is not None:
-            history = stack.enter_context(Filling(arguments.into)).history
+            history = stack.enter_context(HistoryFiller(arguments.into)).history
         result = replay(source, settings, entries=sinks, history=history)
         warnings = source.warnings
     for warning in warnings:

@@ -1,24 +1,51 @@
-"""`rightsizer report`: what the GPUs did, for whoever pays for them; the history is only read."""
+"""Command `rightsizer report`.
+
+GPU use over a span as HTML, Markdown or JSON; the history is read only.
+"""
 
 import argparse
+import datetime as dt
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import asdict
 from datetime import UTC, tzinfo
 from pathlib import Path
+from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
-from rightsizer.cli.command import Command
-from rightsizer.cli.flag_values import duration
-from rightsizer.cli.history_flag import add_history_flag, history_path
-from rightsizer.cli.moment import moment
-from rightsizer.cli.output import say
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
-from rightsizer.domain.errors import UsageError
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.edge.whole_file import WholeFile
-from rightsizer.publish.report.builder import report_model
-from rightsizer.publish.report.formats import REPORT_FORMATS
-from rightsizer.runtime.report import ReportQuery, report_facts
+from rightsizer.agent.report_facts import ReportQuery, report_facts
+from rightsizer.console.command import Command
+from rightsizer.console.flag_values import duration
+from rightsizer.console.history_flag import add_history_flag, history_path
+from rightsizer.console.moment import moment
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.io.whole_file import WholeFile
+from rightsizer.model.errors import UsageError
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.report.builder import report_model
+from rightsizer.report.html_document import html_document
+from rightsizer.report.markdown_document import markdown_document
+from rightsizer.report.model import ReportModel
+from rightsizer.report.summary import summary_of
 
-__all__ = ["COMMAND"]
+SCHEMA_VERSION: Final = 1
+"""Rises when a key changes its meaning or goes away; new keys do not change it."""
+
+
+def json_document(model: ReportModel, _: dt.tzinfo) -> str:
+    """All of it, floats as they are."""
+    form = {"schema_version": SCHEMA_VERSION, "story": list(summary_of(model)), **asdict(model)}
+    return json.dumps(form, indent=1, ensure_ascii=False, allow_nan=False) + "\n"
+
+
+REPORT_FORMATS: Final[Mapping[str, Callable[[ReportModel, dt.tzinfo], str]]] = {
+    "html": html_document,
+    "markdown": markdown_document,
+    "json": json_document,
+}
+"""Each makes the whole document; times are told in the time zone."""
+
 
 _DESCRIPTION = """\
 One document on what the GPUs of this node did: states by day and by GPU, what went unused and what

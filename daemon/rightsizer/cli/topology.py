@@ -12,25 +12,23 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from rightsizer.agent.scheduler_look import gres_by_look, resource_topology_by_look
+from rightsizer.agent.settings import PathSettings, Settings
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
-from rightsizer.cli.command import Command
-from rightsizer.cli.look_flags import add_scenario_flag, looked_at
-from rightsizer.cli.output import say
-from rightsizer.cli.settings_flag import add_config_flag, settings_of
 from rightsizer.cli.topology_text import topology_text
-from rightsizer.domain.errors import RightsizerError, UsageError
-from rightsizer.edge.clock import SystemClock
-from rightsizer.publish.topology_form import topology_form
-from rightsizer.runtime.scheduler_look import gres_by_look, resource_topology_by_look
-from rightsizer.runtime.settings import PathSettings, Settings
+from rightsizer.console.command import Command
+from rightsizer.console.look_flags import add_scenario_flag, looked_at
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.io.clock import SystemClock
+from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.report.json_encoder import topology_form
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.telemetry.node_survey import survey_node
 from rightsizer.telemetry.nvml.library import use_library
-from rightsizer.telemetry.simulated.library import SimulatedLibrary
-from rightsizer.telemetry.simulated.node import Node
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.topology.survey import take_survey
-
-__all__ = ["COMMAND"]
 
 _DESCRIPTION = """\
 Print the ways between GPUs, network cards and disks, as `nvidia-smi topo -m` does, with NUMA nodes,
@@ -114,7 +112,7 @@ def _show_survey(form: _Format, settings: Settings, arguments: argparse.Namespac
     sysfs = _sysfs(arguments, _NO_BUS if scenario else Path(settings.path.sysfs))
     catalogue = read_catalogue(settings.catalogue.boards_path)
     with _simulated(scenario, catalogue) if scenario else contextlib.nullcontext():
-        survey = take_survey(sysfs, catalogue, patience_seconds=_PATIENCE_SECONDS)
+        survey = survey_node(sysfs, catalogue, patience_seconds=_PATIENCE_SECONDS)
     if not survey.devices:
         reason = "".join(f"{warning}; " for warning in survey.warnings)
         raise RightsizerError(
@@ -145,7 +143,7 @@ def _sysfs(arguments: argparse.Namespace, otherwise: Path) -> Path:
 def _simulated(name: str, catalogue: Catalogue) -> Iterator[None]:
     """The driver of a simulated node, for as long as it is asked."""
     clock = SystemClock()
-    node = Node(load_scenario(name, catalogue), catalogue, start=clock.wall_time())
+    node = SimulatedNode(load_scenario(name, catalogue), catalogue, start=clock.wall_time())
     use_library(SimulatedLibrary(node, clock.wall_time))
     try:
         yield

@@ -4,8 +4,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.domain.device import Device
-from rightsizer.domain.topology import (
+from rightsizer.model.device import Device
+from rightsizer.model.topology import (
     Adapter,
     AdapterKind,
     Bridge,
@@ -14,10 +14,8 @@ from rightsizer.domain.topology import (
     Placement,
     Topology,
 )
-from rightsizer.publish.topology_form import cpu_list
-from rightsizer.telemetry.topology.survey import Survey
-
-__all__ = ["topology_text"]
+from rightsizer.report.json_encoder import cpu_list
+from rightsizer.telemetry.node_survey import NodeSurvey
 
 _LEGEND: Final = (
     ("X", "the GPU itself"),
@@ -50,7 +48,7 @@ class _Column:
         return f"{first} ({shown}{more})" if others else first
 
 
-def topology_text(survey: Survey) -> str:
+def topology_text(survey: NodeSurvey) -> str:
     """All of it, section by section."""
     topology = survey.topology
     labels = {device.uuid: _label(device, survey.offered) for device in survey.devices}
@@ -149,7 +147,7 @@ def _peers(links: Sequence[GpuLink], labels: Mapping[str, str]) -> str:
     return f"{len(told) - len(refused)} of {len(links)} pairs can read each other's"
 
 
-def _gpus(survey: Survey, labels: Mapping[str, str]) -> Iterator[Sequence[str]]:
+def _gpus(survey: NodeSurvey, labels: Mapping[str, str]) -> Iterator[Sequence[str]]:
     yield ["GPU", "model", "uuid"]
     for device in survey.devices:
         label = labels[device.uuid]

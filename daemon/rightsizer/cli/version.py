@@ -5,10 +5,8 @@ import json
 import platform
 
 from rightsizer import __version__
-from rightsizer.cli.command import Command
-from rightsizer.cli.output import say
-
-__all__ = ["COMMAND"]
+from rightsizer.console.command import Command
+from rightsizer.console.output import say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

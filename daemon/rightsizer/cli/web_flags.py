@@ -3,12 +3,10 @@
 import argparse
 from dataclasses import replace
 
-from rightsizer.cli.flag_values import checked_address
-from rightsizer.domain.errors import UsageError
-from rightsizer.publish.web.prefix import checked_path
-from rightsizer.runtime.settings import WebTree
-
-__all__ = ["add_access_flags", "add_listen_flags", "with_web_flags"]
+from rightsizer.agent.settings import WebTree
+from rightsizer.console.flag_values import checked_address
+from rightsizer.model.errors import UsageError
+from rightsizer.web.settings import checked_path
 
 
 def add_listen_flags(parser: argparse.ArgumentParser) -> None:

@@ -5,8 +5,6 @@ from typing import Final
 from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape
 from rightsizer.config.spelling import spell
 
-__all__ = ["kind", "limits", "remark"]
-
 _KINDS: Final = {bool: "true or false", int: "whole number", float: "number", str: "text"}
 
 

@@ -4,9 +4,7 @@ from typing import Any
 
 from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape, shape_of
 from rightsizer.config.spelling import spell
-from rightsizer.edge.yaml import dump_yaml
-
-__all__ = ["dump", "plain"]
+from rightsizer.io.yaml import dump_yaml
 
 
 def dump(settings: Any) -> str:

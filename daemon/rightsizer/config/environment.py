@@ -5,10 +5,8 @@ from dataclasses import dataclass
 from typing import Any, Final
 
 from rightsizer.config.shape import Entry, Group, Nullable, Scalar, Shape
-from rightsizer.edge.near import near_words
-from rightsizer.edge.yaml import YamlError, load_yaml
-
-__all__ = ["Override", "overridden", "overrides", "variable_of"]
+from rightsizer.io.near import near_words
+from rightsizer.io.yaml import YamlError, load_yaml
 
 _PREFIX: Final = "RIGHTSIZER_"
 _STEP: Final = "__"

@@ -7,9 +7,7 @@ from typing import Any, Final
 from rightsizer.config.describe import remark
 from rightsizer.config.dump import plain
 from rightsizer.config.shape import Entry, Group, Many, Named, Nullable, Scalar, Shape, shape_of
-from rightsizer.edge.yaml import dump_yaml
-
-__all__ = ["example"]
+from rightsizer.io.yaml import dump_yaml
 
 _WIDTH: Final = 90
 """Of a comment, which leaves room for its indentation."""

@@ -6,9 +6,7 @@ from rightsizer.config.describe import kind, limits
 from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape
 from rightsizer.config.spelling import show, spell
 from rightsizer.config.validator import Fault, FaultKind
-from rightsizer.edge.near import near_words
-
-__all__ = ["explain", "spell_path"]
+from rightsizer.io.near import near_words
 
 
 def explain(fault: Fault, root: Group) -> str:

@@ -4,9 +4,7 @@ from dataclasses import replace
 from typing import Any, TypeVar
 
 from rightsizer.config.shape import Group, shape_of
-from rightsizer.domain.errors import ConfigurationError
-
-__all__ = ["live_update"]
+from rightsizer.model.errors import ConfigurationError
 
 _Settings = TypeVar("_Settings")
 

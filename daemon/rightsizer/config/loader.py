@@ -8,10 +8,8 @@ from rightsizer.config.environment import Override, overridden, overrides
 from rightsizer.config.fault import explain, spell_path
 from rightsizer.config.shape import Group, shape_of
 from rightsizer.config.validator import Fault, validate
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.edge.yaml import Document, YamlError, load_yaml
-
-__all__ = ["load", "load_file"]
+from rightsizer.io.yaml import Document, YamlError, load_yaml
+from rightsizer.model.errors import ConfigurationError
 
 _Settings = TypeVar("_Settings")
 

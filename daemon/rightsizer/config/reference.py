@@ -7,9 +7,7 @@ from typing import Any
 from rightsizer.config.describe import kind, limits
 from rightsizer.config.dump import plain
 from rightsizer.config.shape import Entry, Group, Many, Named, Nullable, Shape, shape_of
-from rightsizer.edge.yaml import dump_yaml
-
-__all__ = ["reference"]
+from rightsizer.io.yaml import dump_yaml
 
 
 def reference(root: type) -> str:

@@ -6,8 +6,6 @@ from rightsizer.config.describe import remark
 from rightsizer.config.dump import plain
 from rightsizer.config.shape import Entry, Group, Many, Named, Nullable, Scalar, Shape, shape_of
 
-__all__ = ["schema"]
-
 _DIALECT: Final = "https://json-schema.org/draft/2020-12/schema"
 _DURATION: Final = r"^([0-9]+(\.[0-9]+)?(ms|s|m|h|d|w|y))+$"
 _SIZE: Final = r"^[0-9]+(\.[0-9]+)? ?([KkMmGg][Ii]?[Bb]|[Bb]([Yy][Tt][Ee][Ss]?)?)$"

@@ -10,10 +10,8 @@ from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, TypeAlias, Union, get_args, get_origin, get_type_hints
 
-from rightsizer.domain.settings import Bounds, bounds_of, is_live
-from rightsizer.domain.units import Unit
-
-__all__ = ["Entry", "Group", "Many", "Named", "Nullable", "Scalar", "Shape", "shape_of"]
+from rightsizer.model.settings import Bounds, bounds_of, is_live
+from rightsizer.model.units import Unit
 
 _SCALARS: Final = (bool, int, float, str)
 _WRITTEN_WITH_UNIT: Final = (Unit.SECONDS, Unit.BYTES)

@@ -6,9 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from rightsizer.config.shape import Scalar
-from rightsizer.domain.units import Unit, convert, parse_duration
-
-__all__ = ["parse_seconds", "parse_size", "show", "spell", "spell_seconds", "spell_size"]
+from rightsizer.model.units import Unit, convert, parse_duration
 
 _NUMBER_AND_UNIT: Final = re.compile(r"(\d+(?:\.\d+)?) ?([A-Za-z]+)")
 _MILLISECONDS: Final = (("d", 86_400_000), ("h", 3_600_000), ("m", 60_000), ("s", 1000), ("ms", 1))

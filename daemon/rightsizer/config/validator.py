@@ -13,8 +13,6 @@ from typing import Any
 from rightsizer.config.shape import Entry, Group, Many, Named, Nullable, Scalar, Shape
 from rightsizer.config.spelling import parse_seconds, parse_size
 
-__all__ = ["Fault", "FaultKind", "validate"]
-
 
 class FaultKind(StrEnum):
     """What can be wrong with a value."""

@@ -1,1 +1,1 @@
-"""The estate: advice over any store that answers as Prometheus does."""
+"""Cluster-wide recommendations from any store that answers the Prometheus HTTP API."""

@@ -1,14 +1,69 @@
-"""Where the store is, how it is spoken to, and how far back is looked."""
+"""Settings of the fleet recommender, and the paths of its day cache and ledger."""
 
+from __future__ import annotations
+
+import os
+from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass
-from typing import Any
+from pathlib import Path
+from typing import Any, Final
 
-from rightsizer.domain.settings import setting
-from rightsizer.fleet.kept.day_demands import DemandSettings
-from rightsizer.fleet.rules import ESTATE_RULES
-from rightsizer.fleet.sources.agent.settings import AgentSourceSettings
+from rightsizer.agent.settings import Settings
+from rightsizer.fleet.rules import FLEET_RULES
+from rightsizer.model.settings import setting
 
-__all__ = ["EstateRuleTree", "FleetSettings", "StoreSettings"]
+
+@dataclass(frozen=True, slots=True)
+class AgentSourceSettings:
+    """What the probe of our agents' metrics finds worth a warning."""
+
+    clock_skew_seconds: float = setting(
+        60.0,
+        help="How far a node's clock may be from the store's before it is told.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+        source="one scrape at the longest usual interval",
+    )
+    stale_seconds: float = setting(
+        300.0,
+        help="How old a device's last reading may be before it is told.",
+        unit="seconds",
+        minimum=10.0,
+        maximum=86400.0,
+        source="docs/alerts.md: RightsizerDeviceDown fires after 5 min",
+    )
+    sizing_days: float = setting(
+        7.0,
+        help="Days of samples under which it is told that sizing must wait.",
+        minimum=1.0,
+        maximum=90.0,
+        source="docs/definitions.md, conduct: a week has one of each day",
+    )
+    fine_resolution_seconds: float = setting(
+        120.0,
+        help="Time between two samples up to which a day is worth reading by five minutes.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=300.0,
+        source="increase needs two samples in a range of five minutes, and one may be missing",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class DemandSettings:
+    """How a distribution is made up where only means and peaks are known."""
+
+    peak_share_ratio: float = setting(
+        0.1,
+        help="Part of a stretch's active time that is taken to be spent at its peak, where no "
+        "distribution is exported.",
+        unit="ratio",
+        minimum=0.001,
+        maximum=1,
+        source="its P99 is then the P90 of the peaks; a single spike is no demand",
+    )
+
 
 _DAY_SECONDS = 86400.0
 
@@ -79,11 +134,11 @@ class StoreSettings:
     )
 
 
-EstateRuleTree: Any = make_dataclass(
-    "EstateRuleTree",
+FleetRuleTree: Any = make_dataclass(
+    "FleetRuleTree",
     [
         (rule.name, type(rule.settings), field(default_factory=type(rule.settings)))
-        for rule in ESTATE_RULES
+        for rule in FLEET_RULES
     ],
     frozen=True,
     slots=True,
@@ -151,7 +206,7 @@ class FleetSettings:
         source="docs/definitions.md, conduct: bottlenecks are looked for in six hours",
     )
     agents: AgentSourceSettings = field(default_factory=AgentSourceSettings)
-    rules: EstateRuleTree = field(default_factory=EstateRuleTree)
+    rules: FleetRuleTree = field(default_factory=FleetRuleTree)
     demands: DemandSettings = field(default_factory=DemandSettings)
     late_seconds: float = setting(
         900.0,
@@ -200,3 +255,40 @@ class FleetSettings:
         minimum=60.0,
         maximum=_DAY_SECONDS,
     )
+
+
+_NAME: Final = "fleet.db"
+
+
+@dataclass(frozen=True, slots=True)
+class WholeSettings(Settings):
+    """Everything that an operator may set, for the agent or for the fleet."""
+
+    fleet: FleetSettings = field(default_factory=FleetSettings)
+
+
+def rule_trees(settings: WholeSettings) -> Mapping[str, object]:
+    """The settings of a node's rules and of the estate's own, by their keys in the file."""
+    return {"recommender.rules": settings.recommender.rules, "fleet.rules": settings.fleet.rules}
+
+
+def day_cache_path(settings: WholeSettings) -> Path:
+    """The file of days that were read; all of it can be read again.
+
+    Where the service's own folder is out of reach, as for whoever tries it out, it lies in the
+    user's cache.
+    """
+    if settings.fleet.path:
+        return Path(settings.fleet.path)
+    state = Path(settings.history.path).parent if settings.history.path else None
+    if state is not None and os.access(state, os.W_OK):
+        return state / _NAME
+    cache = Path(os.environ.get("XDG_CACHE_HOME") or "~/.cache").expanduser() / "rightsizer"
+    cache.mkdir(parents=True, exist_ok=True)
+    return cache / _NAME
+
+
+def ledger_path(settings: WholeSettings) -> Path:
+    """The file of the ledger and of what is still to be told."""
+    days = day_cache_path(settings)
+    return days.with_name(f"{days.stem}-advice{days.suffix}")

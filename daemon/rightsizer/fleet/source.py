@@ -4,13 +4,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Protocol
 
-from rightsizer.domain.state import Tier
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.fleet.estate import Day, Estate, EstateDevice
-from rightsizer.fleet.kept.grid import Grid
-from rightsizer.fleet.store import Store
-
-__all__ = ["Source", "SourceReport"]
+from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
+from rightsizer.fleet.store import MetricStore
+from rightsizer.model.state import Tier
+from rightsizer.model.units import Nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +42,24 @@ class SourceReport:
     """Duplicate scrapers, clocks that disagree, gaps: what an operator should look at."""
 
 
-class Source(Protocol):
+class FleetSource(Protocol):
     """One way to read devices from a store."""
 
     @property
     def name(self) -> str:
         """As in `SourceReport.source`."""
 
-    def probe(self, store: Store, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
+    def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
         """What there is, how far back and at which resolution; raises `StoreError` alone."""
 
     def estate(
-        self, store: Store, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
-    ) -> Estate:
+        self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
+    ) -> FleetInventory:
         """The devices that had samples within the lookback, and their holders."""
 
     def day(
-        self, store: Store, report: SourceReport, devices: Sequence[EstateDevice], grid: Grid
-    ) -> Day:
+        self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
+    ) -> FleetDay:
         """A day of some devices, duplicates of a scrape taken once.
 
         The grid has several days only where the report says that it may.

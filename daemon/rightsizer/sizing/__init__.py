@@ -1,1 +1,1 @@
-"""What a workload needs, and which GPU or slice of one offers it; pure arithmetic."""
+"""Sizing: memory model, roofline, ratios between GPUs, projection, cost; pure arithmetic."""

@@ -1,20 +1,95 @@
-"""What a transformer's activations take on one GPU: in a serving engine, and in training."""
+"""Activations on one GPU: transformers by the widths of their layers, images, recommenders."""
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Final
 
-from rightsizer.sizing.block import Block
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
+    LayerKind,
+    RecommenderModel,
+    Transformer,
+    VisionTransformer,
+)
 from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import ffn_width, head_dimension, key_value_heads
 from rightsizer.sizing.requirement import Parallelism, Recompute, Training
 
-__all__ = [
-    "FrozenBase",
-    "TrainingActivations",
-    "inference_activation_bytes",
-    "training_activations",
-]
+
+@dataclass(frozen=True, slots=True)
+class LayerBlock:
+    """The widths of one layer, in elements of one token."""
+
+    hidden: float
+    queries: float
+    """All heads together; so of keys, which are as wide as the values."""
+    keys: float
+    heads: int
+    ffn: float
+    """Of all experts that one token passes."""
+    is_gated: bool
+    experts_per_token: int = 1
+    vocab: int = 0
+    layers: int = 1
+    parts: int = 2
+    """Each with a norm and a residual: attention and the feed-forward part, mostly."""
+    recurrent_inputs: float = 0.0
+    """Of a recurrent mixer, as its first projections make them."""
+    recurrent_width: float = 0.0
+    """What the recurrence makes of these."""
+
+
+def _block_of(model: Transformer | VisionTransformer) -> LayerBlock:
+    """The widths of a model's layers."""
+    if isinstance(model, VisionTransformer):
+        hidden = float(model.hidden)
+        ffn = float(model.ffn or 4 * model.hidden)
+        return LayerBlock(
+            hidden, hidden, hidden, model.heads, ffn, is_gated=False, layers=model.layers
+        )
+    width = head_dimension(model)
+    value_width = model.value_head_dim or width
+    keys = model.heads if model.kv_lora_rank else key_value_heads(model)
+    experts = model.experts_per_token + model.shared_experts if model.experts > 1 else 1
+    dense = (model.dense_ffn or ffn_width(model)) if model.dense_layers else 0
+    return LayerBlock(
+        hidden=float(model.hidden),
+        queries=float(model.heads * (width + model.rope_head_dim)),
+        keys=float(keys * max(value_width, width)),
+        heads=model.heads,
+        ffn=float(max(ffn_width(model) * experts, dense)),
+        is_gated=model.gated_ffn,
+        experts_per_token=experts,
+        vocab=model.vocab,
+        layers=model.layers,
+    )
+
+
+def blocks_of(model: Transformer | VisionTransformer) -> tuple[LayerBlock, ...]:
+    """The widths of each kind of layers that a model has."""
+    whole = _block_of(model)
+    if isinstance(model, VisionTransformer) or not model.layer_kinds:
+        return (whole,)
+    return tuple(_of_kind(whole, kind) for kind in model.layer_kinds)
+
+
+def _of_kind(whole: LayerBlock, kind: LayerKind) -> LayerBlock:
+    attends, feeds = kind.has_attention, kind.has_feed_forward
+    return replace(
+        whole,
+        queries=whole.queries if attends else 0.0,
+        keys=whole.keys if attends else 0.0,
+        heads=whole.heads if attends else 0,
+        ffn=whole.ffn if feeds else 0.0,
+        experts_per_token=whole.experts_per_token if feeds else 1,
+        layers=kind.layers,
+        parts=kind.parts,
+        recurrent_inputs=float(kind.recurrent_inputs),
+        recurrent_width=float(kind.recurrent_width),
+    )
+
 
 _SAMPLING_BYTES: Final = 12.0
 """Of one logit while a token is chosen: fp32 logits, their sorted copy, probabilities."""
@@ -64,7 +139,7 @@ class TrainingActivations:
 
 
 def inference_activation_bytes(
-    blocks: Sequence[Block],
+    blocks: Sequence[LayerBlock],
     number_format: NumberFormat,
     layout: Parallelism,
     tokens: float,
@@ -79,7 +154,7 @@ def inference_activation_bytes(
     return streams + sampled_rows * max(block.vocab for block in blocks) * _SAMPLING_BYTES
 
 
-def _passing_elements(block: Block, layout: Parallelism) -> float:
+def _passing_elements(block: LayerBlock, layout: Parallelism) -> float:
     """Of one token in one layer; a recurrence is convolved and run, its gate waiting beside."""
     matrices = 3 if block.is_gated else 2
     copies = block.experts_per_token if block.experts_per_token > 1 else 0
@@ -89,7 +164,7 @@ def _passing_elements(block: Block, layout: Parallelism) -> float:
 
 
 def training_activations(
-    blocks: Sequence[Block],
+    blocks: Sequence[LayerBlock],
     training: Training,
     number_format: NumberFormat,
     layout: Parallelism,
@@ -114,7 +189,7 @@ def training_activations(
 
 
 def _layer_activations(
-    block: Block,
+    block: LayerBlock,
     training: Training,
     number_format: NumberFormat,
     layout: Parallelism,
@@ -149,7 +224,7 @@ def _microbatches(training: Training, layout: Parallelism) -> float:
     return max(1.0, training.global_batch / (training.micro_batch * layout.data))
 
 
-def _layer_bytes(block: Block, element: float, frozen: FrozenBase | None) -> float:
+def _layer_bytes(block: LayerBlock, element: float, frozen: FrozenBase | None) -> float:
     """Of one token in one layer, but for attention scores that are written out."""
     count = _gated_elements if block.is_gated else _plain_elements
     elements = count(block, frozen)
@@ -160,12 +235,12 @@ def _layer_bytes(block: Block, element: float, frozen: FrozenBase | None) -> flo
     return element * elements + (beside if block.is_gated else masks)
 
 
-def _score_bytes(block: Block, training: Training) -> float:
+def _score_bytes(block: LayerBlock, training: Training) -> float:
     """Of one token in one layer."""
     return _SCORE_BYTES * block.heads * training.sequence
 
 
-def _matrix_inputs(block: Block) -> float:
+def _matrix_inputs(block: LayerBlock) -> float:
     """What enters the matrices of a layer: those of its mixers and of its feed-forward part."""
     entering = (1 if block.queries else 0) + (1 if block.recurrent_inputs else 0)
     if block.ffn:
@@ -173,7 +248,7 @@ def _matrix_inputs(block: Block) -> float:
     return entering * block.hidden + block.queries + block.recurrent_width + block.ffn
 
 
-def _gated_elements(block: Block, frozen: FrozenBase | None) -> float:
+def _gated_elements(block: LayerBlock, frozen: FrozenBase | None) -> float:
     """Llama's block, counted operation by operation as PyTorch keeps it.
 
     Input and output of the first norm, queries, keys, values, rotated queries and keys, attention's
@@ -189,7 +264,7 @@ def _gated_elements(block: Block, frozen: FrozenBase | None) -> float:
     return elements
 
 
-def _recurrent_elements(block: Block) -> float:
+def _recurrent_elements(block: LayerBlock) -> float:
     """What the projections made, what the recurrence made of it, and that gated.
 
     Mamba's fused kernels keep no more, and convolve again in the backward pass.
@@ -197,7 +272,7 @@ def _recurrent_elements(block: Block) -> float:
     return block.recurrent_inputs + 2 * block.recurrent_width
 
 
-def _plain_elements(block: Block, _: FrozenBase | None) -> float:
+def _plain_elements(block: LayerBlock, _: FrozenBase | None) -> float:
     """GPT's block: 34 bytes of each hidden element in 16 bits (arXiv:2205.05198, section 4.1).
 
     The paper leaves out what frameworks keep for themselves. With adapters that makes up for what
@@ -207,7 +282,7 @@ def _plain_elements(block: Block, _: FrozenBase | None) -> float:
     return elements + _recurrent_elements(block)
 
 
-def _selected_bytes(block: Block, training: Training, base: float, element: float) -> float:
+def _selected_bytes(block: LayerBlock, training: Training, base: float, element: float) -> float:
     """What selective recomputation keeps of one token in one layer.
 
     Of GPT's block all but the attention scores. Of a gated block with flash attention, where there
@@ -219,3 +294,71 @@ def _selected_bytes(block: Block, training: Training, base: float, element: floa
     elements = block.parts * block.hidden + 2 * block.queries + block.keys + block.ffn
     elements += block.recurrent_inputs
     return min(base, element * elements + 4 * block.heads)
+
+
+_PIXELS: Final = 224.0**2
+_OUTPUTS: Final = 6.5e6
+"""Elements that convolutions write for a 224-pixel image at one GFLOP. With the cube root of the
+FLOPs it meets the published counts of MobileNetV2 (6.7 M at 0.6), EfficientNet-B0 (6.7 M at 0.8),
+ResNet-50 (11.1 M at 8.2) and ResNet-152 (22.6 M at 23) within a quarter."""
+_KEPT_COPIES: Final = 4.0
+"""Inputs of convolution, norm and ReLU and their outputs, of each of these elements: about 90 MB an
+image for ResNet-50 in 16 bits."""
+_LIVE_SHARE: Final = 1 / 12
+"""Of what training keeps, what one forward pass holds at a time: input, output and workspace of
+the widest layer."""
+_DECODER_CHANNELS: Final = 1280.0
+"""Elements live for one pixel at the peak of a latent decoder: its last block's 256 channels in,
+128 out, the norm's fp32 copy, and the convolution's workspace."""
+_ASPECT: Final = 128.0
+"""Hidden width by layers, as is usual for transformers."""
+_HEAD_DIM: Final = 64.0
+
+
+def convolution_training_bytes(
+    model: ConvolutionalNetwork, number_format: NumberFormat, images: float
+) -> float:
+    """Kept for the backward pass of so many images."""
+    half = number_format.bytes_per_parameter / 2.0
+    return images * half * _image_bytes(model)
+
+
+def convolution_inference_bytes(
+    model: ConvolutionalNetwork, number_format: NumberFormat, images: float
+) -> float:
+    """The peak of a forward pass over so many images."""
+    return convolution_training_bytes(model, number_format, images) * _LIVE_SHARE
+
+
+def decoder_peak_bytes(model: Diffusion, number_format: NumberFormat, images: float) -> float:
+    """What turning latents into pixels takes; it often sets the peak of the whole pipeline."""
+    return images * model.image**2 * _DECODER_CHANNELS * number_format.bytes_per_parameter
+
+
+def denoiser_tokens(model: Diffusion) -> float:
+    """Positions that one denoising step works on, both halves of guidance together."""
+    side = model.image / (model.latent_scale * model.latent_patch)
+    return side**2 * (2.0 if model.guided else 1.0)
+
+
+def denoiser_block(model: Diffusion) -> LayerBlock:
+    """The widths of a transformer with as many parameters: 12 times its square in each layer."""
+    hidden = float((model.parameters * _ASPECT / 12.0) ** (1 / 3))
+    heads = max(1, round(hidden / _HEAD_DIM))
+    layers = max(1, round(hidden / _ASPECT))
+    return LayerBlock(hidden, hidden, hidden, heads, 4 * hidden, is_gated=False, layers=layers)
+
+
+def recommender_bytes(model: RecommenderModel, samples: float, *, trains: bool) -> float:
+    """Looked-up rows and the dense part's outputs in fp32; their gradients too where it trains."""
+    width = model.lookups * model.embedding_width + float(model.dense_parameters**0.5)
+    return samples * width * 4.0 * (2.0 if trains else 1.0)
+
+
+def _image_bytes(model: ConvolutionalNetwork) -> float:
+    """In 16 bits, by what is known: given, or as many outputs as is usual for the FLOPs."""
+    if model.activation_bytes is not None:
+        return model.activation_bytes
+    images = model.image**2 / _PIXELS
+    at_224 = model.forward_flops / 1e9 / images
+    return float(images * _OUTPUTS * at_224 ** (1 / 3) * _KEPT_COPIES * 2.0)

@@ -2,11 +2,9 @@
 
 from dataclasses import dataclass
 
-__all__ = ["Interval", "MemoryEstimate"]
-
 
 @dataclass(frozen=True, slots=True)
-class Interval:
+class EstimateInterval:
     """A figure and where it lies with a probability of 90 %."""
 
     value: float
@@ -14,13 +12,13 @@ class Interval:
     high: float
 
     @classmethod
-    def around(cls, value: float, factor: float) -> "Interval":
+    def around(cls, value: float, factor: float) -> "EstimateInterval":
         """A figure that may be wrong by a factor either way."""
         return cls(value, value / factor, value * factor)
 
-    def scaled(self, by: float) -> "Interval":
+    def scaled(self, by: float) -> "EstimateInterval":
         """The same of something that is larger by a factor."""
-        return Interval(self.value * by, self.low * by, self.high * by)
+        return EstimateInterval(self.value * by, self.low * by, self.high * by)
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,9 +36,9 @@ class MemoryEstimate:
     """How far off the total may be either way, with a probability of 90 %."""
 
     @property
-    def total(self) -> Interval:
+    def total(self) -> EstimateInterval:
         """All of it, and where it lies."""
-        return Interval.around(self.total_bytes, self.error_factor)
+        return EstimateInterval.around(self.total_bytes, self.error_factor)
 
     @property
     def total_bytes(self) -> float:

@@ -9,11 +9,9 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.precision import Precision
-from rightsizer.sizing.collective import all_reduce_seconds
-from rightsizer.sizing.memory_settings import MemorySettings
 from rightsizer.sizing.overhead import usable_bytes
-
-__all__ = ["LARGE", "SMALL", "ServedModel", "llm_tokens_per_second"]
+from rightsizer.sizing.roofline import all_reduce_seconds
+from rightsizer.sizing.settings import MemorySettings
 
 
 @dataclass(frozen=True, slots=True)

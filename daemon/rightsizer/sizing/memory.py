@@ -1,13 +1,265 @@
-"""What a requirement needs of each GPU of a layout."""
+"""Memory that the fullest GPU of a layout needs: training state and activations, or serving."""
 
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rightsizer.sizing.activations import (
+    FrozenBase,
+    TrainingActivations,
+    blocks_of,
+    convolution_training_bytes,
+    denoiser_block,
+    denoiser_tokens,
+    recommender_bytes,
+    training_activations,
+)
 from rightsizer.sizing.estimate import MemoryEstimate
-from rightsizer.sizing.memory_settings import MemorySettings
-from rightsizer.sizing.overhead import headroom_bytes, usable_bytes
-from rightsizer.sizing.requirement import Parallelism, Requirement
-from rightsizer.sizing.serving_memory import serving_memory
-from rightsizer.sizing.training_memory import training_memory
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
+    Model,
+    RecommenderModel,
+    Transformer,
+    VisionTransformer,
+)
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.overhead import (
+    communication_bytes,
+    headroom_bytes,
+    memory_error_factor,
+    usable_bytes,
+)
+from rightsizer.sizing.parameters import (
+    ParameterCount,
+    count_parameters,
+    ffn_width,
+    head_dimension,
+    key_value_heads,
+)
+from rightsizer.sizing.requirement import (
+    Lora,
+    ModelTask,
+    Optimizer,
+    Parallelism,
+    Requirement,
+    Training,
+)
+from rightsizer.sizing.serving_memory import (
+    dequantized_bytes,
+    placed_parameters,
+    serving_memory,
+    weight_bytes,
+)
+from rightsizer.sizing.settings import MemorySettings
 
-__all__ = ["available_bytes", "estimate_memory"]
+_MASTER_BYTES: Final = 4.0
+_STATE_BYTES: Final = {
+    Optimizer.ADAMW: 8.0,
+    Optimizer.ADAMW_BF16: 4.0,
+    Optimizer.ADAMW_8BIT: 2.0,
+    Optimizer.SGD: 4.0,
+}
+"""Of one parameter: two moments (arXiv:1910.02054, section 3.1), one with momentum alone."""
+_WITH_MASTER: Final = frozenset({Optimizer.ADAMW, Optimizer.SGD})
+"""Beside 16-bit weights these keep a copy in fp32."""
+_ROW_STATE_BYTES: Final = 4.0
+"""Of one embedding row under row-wise AdaGrad, as recommenders are trained."""
+_SHARDS_OPTIMIZER: Final = 1
+_SHARDS_GRADIENTS: Final = 2
+_SHARDS_WEIGHTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingState:
+    """Bytes on one GPU."""
+
+    weights_bytes: float
+    gradients_bytes: float
+    optimizer_bytes: float
+    gathered_bytes: float = 0.0
+    """What fully sharded training gathers and reduces at a time."""
+
+
+def training_state(
+    requirement: Requirement, count: ParameterCount, layout: Parallelism
+) -> TrainingState:
+    """What a training task keeps on the fullest GPU of a layout."""
+    if requirement.task is ModelTask.TRAINING:
+        return _full(requirement, count, layout)
+    return _adapted(requirement, count, layout)
+
+
+def base_format(requirement: Requirement) -> NumberFormat:
+    """The format of the weights that are trained, or that adapters are trained beside.
+
+    Training in fp8 or fp4 keeps its weights in 16 bits and multiplies with copies. QLoRA takes
+    doubly quantized nf4 (arXiv:2305.14314) where no quantized format is asked for.
+    """
+    asked = requirement.precision.weights
+    if requirement.task is ModelTask.FINETUNE_QLORA and not asked.is_quantized:
+        return NumberFormat.NF4_DOUBLE_QUANTIZED
+    if requirement.task is ModelTask.TRAINING and asked.is_quantized:
+        return NumberFormat.BF16
+    return asked
+
+
+def adapter_parameters(model: Model, lora: Lora) -> float:
+    """Parameters of low-rank adapters: rank times input and output width of each matrix."""
+    if not isinstance(model, Transformer):
+        return 0.0
+    hidden, ffn = model.hidden, ffn_width(model)
+    queries = model.heads * head_dimension(model)
+    keys = key_value_heads(model) * head_dimension(model)
+    mixing = sum(kind.layers for kind in model.kinds if kind.has_attention)
+    feeding = sum(kind.layers for kind in model.kinds if kind.has_feed_forward)
+    inner = feeding * max(1, model.experts) * (hidden + ffn)
+    widths = {
+        "q": mixing * (hidden + queries),
+        "k": mixing * (hidden + keys),
+        "v": mixing * (hidden + keys),
+        "o": mixing * (hidden + queries),
+        "gate": inner,
+        "up": inner,
+        "down": inner,
+        "head": hidden + model.vocab,
+    }
+    return float(lora.rank * sum(widths[target] for target in lora.targets if target in widths))
+
+
+def _full(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> TrainingState:
+    training, model = requirement.training, requirement.model
+    base = base_format(requirement)
+    weights = weight_bytes(model, count, base, layout)
+    placed = placed_parameters(model, count, layout)
+    element = _gradient_bytes(requirement, base)
+    gradients = placed * element
+    optimizer = placed * _optimizer_bytes(training.optimizer, base)
+    if isinstance(model, RecommenderModel):
+        # Gradients of embeddings are sparse; their state is one number a row.
+        dense = model.dense_parameters / layout.tensor
+        gradients = dense * element
+        optimizer = dense * _optimizer_bytes(training.optimizer, base)
+        optimizer += model.embedding_rows * _ROW_STATE_BYTES / layout.tensor
+    ranks, stage = layout.data, training.zero_stage
+    gathered = 0.0
+    if stage >= _SHARDS_WEIGHTS and ranks > 1:
+        unit = count.largest_unit / layout.tensor
+        # Two units are gathered, one ahead; gradients of one are reduced in fp32 beside its own.
+        gathered = unit * (2 * base.bytes_per_parameter + _MASTER_BYTES)
+    return TrainingState(
+        weights_bytes=weights / (ranks if stage >= _SHARDS_WEIGHTS else 1),
+        gradients_bytes=gradients / (ranks if stage >= _SHARDS_GRADIENTS else 1),
+        optimizer_bytes=optimizer / (ranks if stage >= _SHARDS_OPTIMIZER else 1),
+        gathered_bytes=gathered,
+    )
+
+
+def _adapted(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> TrainingState:
+    """Frozen weights, and 16 bytes for each parameter of the adapters with AdamW."""
+    model, training = requirement.model, requirement.training
+    frozen = base_format(requirement)
+    adapters = adapter_parameters(model, requirement.lora) / layout.tensor / layout.pipeline
+    trained = NumberFormat.BF16
+    ranks = layout.data if training.zero_stage >= _SHARDS_WEIGHTS else 1
+    gathered = 0.0
+    if ranks > 1:
+        gathered = 2 * count.largest_unit / layout.tensor * frozen.bytes_per_parameter
+    base = weight_bytes(model, count, frozen, layout)
+    return TrainingState(
+        weights_bytes=(base + adapters * trained.bytes_per_parameter) / ranks,
+        gradients_bytes=adapters * _gradient_bytes(requirement, trained) / ranks,
+        optimizer_bytes=adapters * _optimizer_bytes(training.optimizer, trained) / ranks,
+        gathered_bytes=gathered,
+    )
+
+
+def _gradient_bytes(requirement: Requirement, weights: NumberFormat) -> float:
+    asked = requirement.precision.gradients
+    return (asked or weights).bytes_per_parameter
+
+
+def _optimizer_bytes(optimizer: Optimizer, weights: NumberFormat) -> float:
+    is_short = weights is not NumberFormat.FP32
+    master = _MASTER_BYTES if optimizer in _WITH_MASTER and is_short else 0.0
+    return _STATE_BYTES[optimizer] + master
+
+
+_FREES_GRADIENTS = frozenset({Optimizer.ADAMW_BF16, Optimizer.ADAMW_8BIT})
+"""Run in plain PyTorch, where gradients go with each step; mixed precision (Megatron, DeepSpeed)
+keeps their buffers."""
+
+
+def training_memory(
+    requirement: Requirement, layout: Parallelism, settings: MemorySettings
+) -> MemoryEstimate:
+    """The peak of a step on the fullest GPU of a layout.
+
+    Gradients that a framework makes anew in each backward pass grow as activations go, so both are
+    never there in full. They are told in full, and activations by what they need beyond.
+    """
+    count = count_parameters(requirement.model)
+    state = training_state(requirement, count, layout)
+    activations = _activations(requirement, layout, settings)
+    if _gradients_stay(requirement.training, layout):
+        peak = max(activations.first, activations.last)
+    else:
+        peak = max(activations.first - state.gradients_bytes, activations.last)
+    if requirement.task is not ModelTask.TRAINING:
+        peak += dequantized_bytes(count, base_format(requirement), layout)
+    fragments = settings.fragmentation_ratio * (peak + state.gathered_bytes)
+    return MemoryEstimate(
+        weights_bytes=state.weights_bytes,
+        activations_bytes=peak,
+        gradients_bytes=state.gradients_bytes,
+        optimizer_bytes=state.optimizer_bytes,
+        overhead_bytes=settings.context_bytes
+        + communication_bytes(layout, settings, trains=True)
+        + state.gathered_bytes
+        + fragments,
+        error_factor=memory_error_factor(requirement),
+    )
+
+
+def _gradients_stay(training: Training, layout: Parallelism) -> bool:
+    """Whether they are there while the next backward pass begins."""
+    if training.optimizer not in _FREES_GRADIENTS:
+        return True
+    at_once = training.micro_batch * layout.data
+    return training.global_batch is not None and training.global_batch > at_once
+
+
+def _activations(
+    requirement: Requirement, layout: Parallelism, settings: MemorySettings
+) -> TrainingActivations:
+    model, training = requirement.model, requirement.training
+    form = requirement.precision.activations
+    frozen = _frozen(requirement)
+    images = float(training.micro_batch)
+    match model:
+        case Transformer():
+            return training_activations(blocks_of(model), training, form, layout, frozen)
+        case VisionTransformer():
+            patches = replace(training, sequence=model.tokens)
+            return training_activations(blocks_of(model), patches, form, layout, frozen)
+        case Diffusion():
+            positions = round(denoiser_tokens(replace(model, guided=False)))
+            latents = replace(training, sequence=positions)
+            return training_activations((denoiser_block(model),), latents, form, layout, frozen)
+        case ConvolutionalNetwork():
+            kept = convolution_training_bytes(model, form, images)
+            workspace = min(settings.convolution_workspace_bytes, kept)
+            return TrainingActivations(kept, workspace, workspace)
+        case RecommenderModel():
+            rows = recommender_bytes(model, images, trains=True)
+            return TrainingActivations(rows, 0.0, 0.0)
+
+
+def _frozen(requirement: Requirement) -> FrozenBase | None:
+    if requirement.task is ModelTask.TRAINING:
+        return None
+    copies = base_format(requirement).is_dequantized_whole
+    return FrozenBase(requirement.lora.targets, copies_inputs=copies)
+
 
 _DEFAULTS = MemorySettings()
 

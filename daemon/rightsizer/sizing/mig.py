@@ -1,13 +1,12 @@
-"""What a MIG slice has of its GPU, and how fast it is beside it."""
+"""MIG slices: capacity and rate beside their GPU, as boards of their own, and which hold a need."""
 
-from dataclasses import dataclass
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.sizing.estimate import Interval
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.workload_family import USUAL_COMPUTE_SHARE
-
-__all__ = ["BusyShares", "SliceCapacity", "slice_capacity", "slice_rate", "sm_share"]
 
 _ALONE: Final = 1.05
 """Of its part of the SMs, as caches and schedulers serve fewer of them."""
@@ -91,7 +90,7 @@ def slice_rate(
     profile: MigProfile,
     shares: BusyShares = _FULL,
     neighbors_busy_ratio: float = 0.0,
-) -> Interval:
+) -> EstimateInterval:
     """The throughput of one slice, of the whole GPU's.
 
     Args:
@@ -112,7 +111,7 @@ def slice_rate(
     whole = max(1.0, shares.compute_ratio + shares.bandwidth_ratio)
     ratio = whole / (used + shares.residual_ratio)
     factor = _ERROR_FACTOR_IN_TIME if shares.is_latency_bound else _ERROR_FACTOR
-    return Interval.around(ratio, factor)
+    return EstimateInterval.around(ratio, factor)
 
 
 def _clock_gain(board: Board, matrix_ratio: float) -> float:
@@ -126,3 +125,76 @@ def sm_share(board: Board, profile: MigProfile) -> float:
     if profile.sm_count is None:
         return profile.compute_share
     return profile.sm_count / board.sm_count
+
+
+_MARK: Final = ":"
+"""Between a board's key and the slice's name; no board of the catalogue has one."""
+
+
+def slice_board(board: Board, profile: MigProfile) -> Board:
+    """What one slice of a board offers while its neighbors are busy.
+
+    Compute goes by its part of the SMs, memory and bandwidth by its part of the memory slices.
+    There is no NVLink inside MIG, and one process uses one slice.
+    """
+    compute = sm_share(board, profile)
+    memory = profile.memory_bytes or board.memory_bytes * profile.memory_share
+    return replace(
+        board,
+        key=f"{board.key}{_MARK}{profile.name}",
+        sm_count=profile.sm_count or max(1, round(board.sm_count * profile.compute_share)),
+        memory_bytes=memory,
+        nominal_memory_bytes=None,
+        memory_bandwidth_bytes_per_second=board.memory_bandwidth_bytes_per_second
+        * profile.memory_share,
+        power_limit_watts=board.power_limit_watts * compute,
+        nvlink_generation=None,
+        nvlink_bytes_per_second=0.0,
+        infinity_fabric_bytes_per_second=0.0,
+        linked_gpu_count=None,
+        l2_bytes=None if board.l2_bytes is None else board.l2_bytes * profile.memory_share,
+        peak_per_second={form: peak * compute for form, peak in board.peak_per_second.items()},
+        mig_profiles=(),
+    )
+
+
+def is_slice(board: Board) -> bool:
+    """Whether a board is a slice of another."""
+    return _MARK in board.key
+
+
+def slice_price_ratio(profile: MigProfile) -> float:
+    """A slice's part of the price of its board, if the others find their users."""
+    return 1.0 / profile.maximum_count
+
+
+@dataclass(frozen=True, slots=True)
+class SliceNeed:
+    """What a workload needs of a whole board, margins included, 0 to 1."""
+
+    compute_ratio: float
+    memory_ratio: float
+    memory_bandwidth_ratio: float
+    uses_nvlink: bool = False
+
+
+def fitting_slices(board: Board, need: SliceNeed) -> tuple[MigProfile, ...]:
+    """The slices on which the need fits, smallest first.
+
+    Compute goes by a slice's part of the SMs, memory and bandwidth by its part of the memory
+    slices (docs/definitions.md, sources). There is no NVLink inside MIG.
+    """
+    if need.uses_nvlink:
+        return ()
+    fitting = (
+        profile
+        for profile in board.mig_profiles
+        if need.compute_ratio <= profile.compute_share
+        and max(need.memory_ratio, need.memory_bandwidth_ratio) <= profile.memory_share
+        and profile.compute_share < 1.0
+    )
+    return tuple(_by_size(fitting))
+
+
+def _by_size(profiles: Iterable[MigProfile]) -> list[MigProfile]:
+    return sorted(profiles, key=lambda profile: (profile.compute_share, profile.memory_share))

@@ -1,19 +1,79 @@
-"""What a model is made of, as far as its size and speed depend on it."""
+"""Models by what their size and speed depend on: transformers, images, diffusion, recommenders."""
 
+import math
 from dataclasses import dataclass, field
+from typing import Final
 
-from rightsizer.sizing.layer_kind import LayerKind
-from rightsizer.sizing.token_indexer import TokenIndexer
-from rightsizer.sizing.unread_parameters import UnreadParameters
 
-__all__ = [
-    "ConvolutionalNetwork",
-    "Diffusion",
-    "Model",
-    "Recommender",
-    "Transformer",
-    "VisionTransformer",
-]
+@dataclass(frozen=True, slots=True)
+class LayerKind:
+    """Layers that are made of the same parts."""
+
+    layers: int
+    has_attention: bool = False
+    has_feed_forward: bool = True
+    recurrent_inputs: int = 0
+    """Elements of one token that a recurrent mixer projects to; 0 where there is no such mixer."""
+    recurrent_width: int = 0
+    """Elements of one token that the recurrence makes of them."""
+    parts: int = 2
+    """One after the other, each with a norm and a residual; what runs side by side is one."""
+
+    @property
+    def is_recurrent(self) -> bool:
+        """Whether these layers keep a state of a request."""
+        return self.recurrent_inputs > 0
+
+
+_SCALED: Final = 128
+"""Elements of a key in 8 bits that share a scale."""
+_SCALE_BYTES: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class TokenIndexer:
+    """A small attention of its own, of many heads and one key (DeepSeek-V3.2, arXiv:2512.02556)."""
+
+    heads: int
+    head_dim: int
+    tokens: int
+    """That it picks, at most."""
+    layers: int
+    """That have one; the others look at what the layer before them picked."""
+
+    @property
+    def key_bytes(self) -> int:
+        """Of one token in one layer: engines keep it in 8 bits, whatever the format of the cache.
+
+        132 bytes where a key is 128 wide (vLLM, `DeepseekV32IndexerCache`).
+        """
+        return self.head_dim + math.ceil(self.head_dim / _SCALED) * _SCALE_BYTES
+
+    @property
+    def width(self) -> int:
+        """Of all heads together."""
+        return self.heads * self.head_dim
+
+    def parameters(self, hidden: int, query_rank: int) -> int:
+        """Of one layer: queries, the key with its norm, and the weight of each head."""
+        return query_rank * self.width + hidden * (self.head_dim + self.heads) + 2 * self.head_dim
+
+
+@dataclass(frozen=True, slots=True)
+class UnreadParameters:
+    """Parameters beside the layers, all in memory."""
+
+    tables: float = 0.0
+    """Of which a token reads a row, beside the embedding: as quantized checkpoints have that."""
+    towers: float = 0.0
+    """Of what sees or hears, which an image or a sound passes once."""
+    are_towers_quantized: bool = False
+    """Whether quantized weights have those of the towers too; else they stay in 16 bits."""
+
+    @property
+    def total(self) -> float:
+        """All of them."""
+        return self.tables + self.towers
 
 
 @dataclass(frozen=True, slots=True)
@@ -158,7 +218,7 @@ class Diffusion:
 
 
 @dataclass(frozen=True, slots=True)
-class Recommender:
+class RecommenderModel:
     """Embedding tables and a small dense part."""
 
     embedding_rows: float
@@ -169,4 +229,4 @@ class Recommender:
     """Rows that one sample reads."""
 
 
-Model = Transformer | ConvolutionalNetwork | VisionTransformer | Diffusion | Recommender
+Model = Transformer | ConvolutionalNetwork | VisionTransformer | Diffusion | RecommenderModel

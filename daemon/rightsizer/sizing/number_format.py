@@ -5,8 +5,6 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-__all__ = ["BYTES_PER_PARAMETER", "NumberFormat"]
-
 
 class NumberFormat(StrEnum):
     """How weights, caches, activations or gradients are kept."""

@@ -1,9 +1,10 @@
-"""What a framework takes beside the model: context, communication, graphs, fragments."""
+"""Memory beside the model: communication, graphs, headroom; error of a memory estimate."""
 
-from rightsizer.sizing.memory_settings import MemorySettings
-from rightsizer.sizing.requirement import Parallelism, Task
+from typing import Final
 
-__all__ = ["communication_bytes", "graph_bytes", "headroom_bytes", "usable_bytes"]
+from rightsizer.sizing.models import Transformer, VisionTransformer
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
+from rightsizer.sizing.settings import MemorySettings
 
 _PAIR = 2
 _GRAPH_STEP = 8
@@ -31,9 +32,30 @@ def usable_bytes(board_memory_bytes: float, settings: MemorySettings) -> float:
     return max(0.0, board_memory_bytes - settings.driver_reserved_bytes)
 
 
-def headroom_bytes(usable: float, task: Task, settings: MemorySettings) -> float:
+def headroom_bytes(usable: float, task: ModelTask, settings: MemorySettings) -> float:
     """What should stay free of the memory that processes can have."""
-    if task is Task.INFERENCE:
+    if task is ModelTask.INFERENCE:
         return usable * settings.inference_headroom_ratio
     least = min(usable, settings.headroom_minimum_bytes)
     return max(usable * settings.training_headroom_ratio, least)
+
+
+_SERVING: Final = 1.08
+_TRAINING: Final = 1.10
+_ASSUMED_SHAPE: Final = 1.2
+"""Beside that, where layers or widths were taken as is usual."""
+_OTHER_KINDS: Final = 1.4
+"""Of models whose activations go by a rule of thumb."""
+
+
+def memory_error_factor(requirement: Requirement) -> float:
+    """The factor within which a measured peak lies with a probability of 90 %.
+
+    The first two were read off the measured peaks of the evaluation (docs/benchmarks.md), the
+    others are assumed.
+    """
+    known = _TRAINING if requirement.task.trains else _SERVING
+    model = requirement.model
+    if isinstance(model, Transformer):
+        return known * (_ASSUMED_SHAPE if model.assumed else 1.0)
+    return known if isinstance(model, VisionTransformer) else _OTHER_KINDS

@@ -6,19 +6,10 @@ from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
     Model,
-    Recommender,
+    RecommenderModel,
     Transformer,
     VisionTransformer,
 )
-
-__all__ = [
-    "ParameterCount",
-    "attention_parameters",
-    "count_parameters",
-    "ffn_width",
-    "head_dimension",
-    "key_value_heads",
-]
 
 _LATENT_HEAD_DIM = 128
 """Of multi-head latent attention where it is not given (DeepSeek V2 and V3, config.json)."""
@@ -66,7 +57,7 @@ def count_parameters(model: Model) -> ParameterCount:
         case Diffusion():
             total = model.parameters + model.text_encoder_parameters + model.decoder_parameters
             return ParameterCount(total, total)
-        case Recommender():
+        case RecommenderModel():
             table = model.embedding_rows * model.embedding_width
             active = model.lookups * model.embedding_width + model.dense_parameters
             return ParameterCount(table + model.dense_parameters, active, embedding=table)

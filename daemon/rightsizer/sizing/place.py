@@ -1,5 +1,6 @@
-"""Where a workload runs: a whole board, or a MIG slice of one."""
+"""GpuPlace: a whole board or a MIG slice, and the ratios of its resources over another's."""
 
+import math
 import re
 from dataclasses import dataclass
 from typing import Final
@@ -7,12 +8,10 @@ from typing import Final
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.precision import Precision
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.memory_settings import MemorySettings
+from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.mig import slice_capacity, sm_share
 from rightsizer.sizing.overhead import usable_bytes
-
-__all__ = ["Place", "find_place"]
+from rightsizer.sizing.settings import MemorySettings
 
 _SLICE: Final = re.compile(
     r"(?P<board>.+?)(?:\s*:\s*|\s+)(?:MIG[\s-]+)?(?P<profile>\d+[cg]\.[\w.+-]+)", re.IGNORECASE
@@ -23,7 +22,7 @@ _AFTER_COLON: Final = re.compile(r"(?P<board>.+?)\s*:\s*(?P<profile>[^:]*)")
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class GpuPlace:
     """A board or a slice, with what large kernels reach on it."""
 
     board: Board
@@ -112,7 +111,7 @@ class Place:
 
 def find_place(
     catalogue: Catalogue, name: str, memory_settings: MemorySettings = _DEFAULTS
-) -> Place:
+) -> GpuPlace:
     """The place that a request names: a board by key or NVML name, and `:profile` for a slice.
 
     Raises:
@@ -123,11 +122,65 @@ def find_place(
     if named is None and ":" in name:
         named = _AFTER_COLON.fullmatch(name.strip())
     if named is None:
-        return Place(catalogue.get(name), memory_settings=memory_settings)
+        return GpuPlace(catalogue.get(name), memory_settings=memory_settings)
     board, asked = catalogue.get(named["board"]), named["profile"]
     for profile in board.mig_profiles:
         if profile.name.lower() == asked.lower():
-            return Place(board, profile, memory_settings)
+            return GpuPlace(board, profile, memory_settings)
     known = ", ".join(profile.name for profile in board.mig_profiles)
     remedy = f"it has {known}" if known else "it cannot be cut; name the board alone"
     raise RequirementError(f"'{name}': {board.key} has no MIG profile '{asked}'; {remedy}")
+
+
+@dataclass(frozen=True, slots=True)
+class CapacityRatios:
+    """Source over target: how many times as long the same work takes."""
+
+    compute: float
+    vector: float
+    memory_bandwidth: float
+    pcie: float
+    nvlink: float
+    """Traffic between GPUs goes over PCIe where there is no NVLink."""
+
+
+def achieved_ratios(
+    source: GpuPlace, runs: Precision, target: GpuPlace, will_run: Precision, matrix_ratio: float
+) -> CapacityRatios:
+    """Of what large kernels reach where so much of the time goes to matrix products."""
+    return _ratios(
+        source,
+        target,
+        compute=_over(source.achieved(runs, matrix_ratio), target.achieved(will_run, matrix_ratio)),
+        memory_bandwidth=source.achieved_bytes_per_second / target.achieved_bytes_per_second,
+    )
+
+
+def peak_ratios(
+    source: GpuPlace, runs: Precision, target: GpuPlace, will_run: Precision
+) -> CapacityRatios:
+    """Of what the datasheets promise, which is what shares are measured against."""
+    return _ratios(
+        source,
+        target,
+        compute=_over(source.peak(runs), target.peak(will_run)),
+        memory_bandwidth=source.peak_bytes_per_second / target.peak_bytes_per_second,
+    )
+
+
+def _ratios(
+    source: GpuPlace, target: GpuPlace, compute: float, memory_bandwidth: float
+) -> CapacityRatios:
+    pcie = target.board.pcie_bytes_per_second
+    return CapacityRatios(
+        compute=compute,
+        vector=_over(source.peak(Precision.FP32), target.peak(Precision.FP32)),
+        memory_bandwidth=memory_bandwidth,
+        pcie=source.board.pcie_bytes_per_second / pcie,
+        nvlink=source.link_bytes_per_second / (target.link_bytes_per_second or pcie),
+    )
+
+
+def _over(source: float | None, target: float | None) -> float:
+    """1 where either is unknown; a target that cannot compute is refused before."""
+    return 1.0 if source is None or target is None else source / max(target, math.ulp(1.0))

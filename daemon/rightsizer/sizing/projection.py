@@ -1,19 +1,16 @@
-"""How what was measured on one GPU would do on another, on a MIG slice, or in another format."""
+"""Projection of a measured workload to another GPU, slice or format; of two on one GPU."""
 
 import math
 from dataclasses import dataclass, fields
+from enum import StrEnum
 from typing import Final
 
 from rightsizer.catalogue.precision import Precision
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.capacity_ratios import CapacityRatios, achieved_ratios, peak_ratios
-from rightsizer.sizing.estimate import Interval
-from rightsizer.sizing.place import Place
-from rightsizer.sizing.profile import ComputeFormat, Profile, Shares
-from rightsizer.sizing.projected_shares import projected_shares
-from rightsizer.sizing.time_shares import TimeShares, busy_share, split_time
-
-__all__ = ["Projection", "project"]
+from rightsizer.model.errors import RequirementError
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.place import CapacityRatios, GpuPlace, achieved_ratios, peak_ratios
+from rightsizer.sizing.time_shares import TimeShares, busy_share, projected_shares, split_time
+from rightsizer.sizing.workload_profile import ComputeFormat, UsageShares, WorkloadProfile
 
 _WITHIN_CLASS_FACTOR: Final = 1.25
 _ACROSS_CLASSES_FACTOR: Final = 1.35
@@ -36,12 +33,12 @@ faster GPU only waits longer, and a slower one less. Source: the rule `profile_l
 class Projection:
     """A measured workload elsewhere."""
 
-    target: Place
+    target: GpuPlace
     precision: Precision
     """What its tensor cores would compute in there."""
-    time_ratio: Interval
+    time_ratio: EstimateInterval
     """The time that the same work takes, of the time that it took; the host's part unchanged."""
-    shares: Shares
+    shares: UsageShares
     """What would be measured there."""
     fits: bool | None
     """`None` where the memory that it needs is not known."""
@@ -50,7 +47,9 @@ class Projection:
     (launches and small kernels) or `host` (no kernel at all)."""
 
 
-def project(profile: Profile, target: Place, precision: ComputeFormat | None = None) -> Projection:
+def project(
+    profile: WorkloadProfile, target: GpuPlace, precision: ComputeFormat | None = None
+) -> Projection:
     """The profile on another place.
 
     The time-share roofline: the parts of the time scale with what large kernels reach of each
@@ -91,7 +90,9 @@ def project(profile: Profile, target: Place, precision: ComputeFormat | None = N
     )
 
 
-def _target_precision(profile: Profile, target: Place, asked: ComputeFormat | None) -> Precision:
+def _target_precision(
+    profile: WorkloadProfile, target: GpuPlace, asked: ComputeFormat | None
+) -> Precision:
     wanted = profile.precision.precisions if asked is None else asked.required
     for precision in wanted:
         if target.peak(precision) is not None:
@@ -102,13 +103,13 @@ def _target_precision(profile: Profile, target: Place, asked: ComputeFormat | No
     )
 
 
-def _link_times(profile: Profile, speeds: CapacityRatios) -> dict[str, float]:
+def _link_times(profile: WorkloadProfile, speeds: CapacityRatios) -> dict[str, float]:
     """How long copies take on the target by themselves."""
     shares = profile.shares
     return {"pcie": shares.pcie * speeds.pcie, "nvlink": shares.nvlink * speeds.nvlink}
 
 
-def _factor(profile: Profile, target: Place, before: TimeShares) -> float:
+def _factor(profile: WorkloadProfile, target: GpuPlace, before: TimeShares) -> float:
     is_alike = profile.place.memory_class == target.memory_class
     factor = _WITHIN_CLASS_FACTOR if is_alike else _ACROSS_CLASSES_FACTOR
     is_latent = before.latency > _MOST_LATENCY_RATIO * before.busy
@@ -120,14 +121,14 @@ def _factor(profile: Profile, target: Place, before: TimeShares) -> float:
 
 def _interval(
     ratio: float, after: TimeShares, factors: tuple[float, float], width: float
-) -> Interval:
+) -> EstimateInterval:
     """Where the ratio lies: what may be off is the busy time, the host's is known.
 
     Weights of another width may or may not be most of what is read.
     """
     faster, slower = factors
     busy, traffic = ratio - after.host, after.memory_bandwidth * (width - 1.0)
-    return Interval(
+    return EstimateInterval(
         ratio,
         min(ratio, after.host + (busy + min(0.0, traffic)) / faster),
         max(ratio, after.host + (busy + max(0.0, traffic)) * slower),
@@ -135,12 +136,12 @@ def _interval(
 
 
 def _profiled_interval(
-    interval: Interval,
-    profile: Profile,
+    interval: EstimateInterval,
+    profile: WorkloadProfile,
     after: TimeShares,
     speeds: CapacityRatios,
     factors: tuple[float, float],
-) -> Interval:
+) -> EstimateInterval:
     """The interval with what a time line does not tell: what kernels wait for, and what hides."""
     if profile.profiled is None:
         return interval
@@ -155,10 +156,10 @@ def _profiled_interval(
     if time.host_wait > _HOST_BOUND_RATIO:
         hidden = max(1.0, after.total - time.host_wait)
         low, high = min(low, hidden), max(high, hidden, min(1.0, time.launch))
-    return Interval(interval.value, low, high)
+    return EstimateInterval(interval.value, low, high)
 
 
-def _fits(profile: Profile, target: Place) -> bool | None:
+def _fits(profile: WorkloadProfile, target: GpuPlace) -> bool | None:
     is_same = target == profile.place
     talks = profile.shares.nvlink > 0.0
     if profile.profiled is not None:
@@ -177,3 +178,76 @@ def _bottleneck(after: TimeShares, links: dict[str, float]) -> str:
     parts = {part.name: getattr(after, part.name) for part in fields(after)}
     parts["compute"] += parts.pop("vector")
     return max(parts, key=lambda part: parts[part])
+
+
+_ERROR_FACTOR: Final = 1.25
+"""Of the slowdown: that of the time-share roofline within a memory class; contention in caches is
+in no signal, and was not measured."""
+
+
+class Sharing(StrEnum):
+    """How a GPU is shared without cutting it."""
+
+    MPS = "mps"
+    """Kernels of both run side by side."""
+    TIME_SLICE = "time_slice"
+    """Kernels of one at a time."""
+
+
+@dataclass(frozen=True, slots=True)
+class SharedPlacement:
+    """A workload beside another one."""
+
+    time_ratio: EstimateInterval
+    """The time of its work, of that which it takes alone."""
+    fits: bool | None
+    """Whether the memory holds both; `None` where that is not known of both."""
+
+
+def shared_placement(
+    profile: WorkloadProfile, other: WorkloadProfile, sharing: Sharing
+) -> SharedPlacement:
+    """A workload beside another one that is as active as it was measured, at moments of its own.
+
+    Raises:
+        RequirementError: they were not measured on the same place; project one of them first.
+    """
+    if profile.place != other.place:
+        raise RequirementError(
+            f"{profile.place.name} and {other.place.name}: shares add up on one place only; "
+            "project one profile to the place of the other first"
+        )
+    own, beside = split_time(profile), split_time(other)
+    stretched = _side_by_side(own, beside) if sharing is Sharing.MPS else _in_turn(own, beside)
+    return SharedPlacement(
+        time_ratio=EstimateInterval(
+            stretched,
+            # Never faster than alone, and never slower than behind all of the other's work.
+            max(1.0, stretched / _ERROR_FACTOR),
+            max(stretched, min(stretched * _ERROR_FACTOR, 1.0 + own.busy)),
+        ),
+        fits=_fit_beside(profile, other),
+    )
+
+
+def _side_by_side(own: TimeShares, beside: TimeShares) -> float:
+    """Parts are stretched where both want more of a resource than there is."""
+    if own.busy <= 0.0 or beside.busy <= 0.0:
+        return own.total
+    total = own.host + own.latency
+    for resource in ("compute", "vector", "memory_bandwidth", "pcie", "nvlink"):
+        mine: float = getattr(own, resource)
+        wanted = mine / own.busy + getattr(beside, resource) / beside.busy
+        total += mine * (1.0 + beside.busy * max(0.0, wanted - 1.0))
+    return total
+
+
+def _in_turn(own: TimeShares, beside: TimeShares) -> float:
+    """Whoever is busy waits as often as the other one is."""
+    return own.host + own.busy * (1.0 + beside.busy)
+
+
+def _fit_beside(profile: WorkloadProfile, other: WorkloadProfile) -> bool | None:
+    if profile.memory_bytes is None or other.memory_bytes is None:
+        return None
+    return profile.memory_bytes + other.memory_bytes <= profile.place.usable_bytes

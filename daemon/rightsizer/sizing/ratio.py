@@ -1,31 +1,149 @@
-"""How much faster one GPU is than another at a kind of workload, without a measured profile."""
+"""Ratio of throughputs of two GPUs or MIG slices at a kind of workload, without a profile."""
 
 import math
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.ratio_table import RatioFit, RatioTable
-from rightsizer.sizing.estimate import Interval
-from rightsizer.sizing.memory_settings import MemorySettings
-from rightsizer.sizing.ratio_features import board_features
-from rightsizer.sizing.workload_family import Family, Workload
-
-__all__ = ["error_kind", "is_no_worse", "log_score", "throughput_ratio"]
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.llm_capacity import LARGE, SMALL, llm_tokens_per_second
+from rightsizer.sizing.mig import BusyShares, slice_rate
+from rightsizer.sizing.place import GpuPlace
+from rightsizer.sizing.settings import MemorySettings
+from rightsizer.sizing.workload_family import (
+    ComparedWorkload,
+    InferenceScenario,
+    ModelKind,
+    WorkloadActivity,
+)
 
 _DEFAULTS: Final = MemorySettings()
-_ALIKE: Final = Interval(1.0, 1.0, 1.0)
+_PLAIN: Final = (Precision.BF16,)
+_EIGHT_BITS: Final = (Precision.FP8, Precision.BF16)
+_INTEGER: Final = (Precision.INT8, Precision.BF16)
+_NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
+_LARGE_SHARE: Final = 0.75
+"""Of what is served: MLPerf has three benchmarks of a language model that takes several GPUs for
+each of one that does not."""
+_STEP_LIMIT_SECONDS: Final = 0.1
+"""Between answered tokens on average, so that 99 % of requests stay below MLPerf's 0.2 s."""
+_LLM_FORMATS: Final = (_NARROWEST, (Precision.FP4, Precision.FP8, Precision.INT8, Precision.BF16))
+"""Where there is no fp8, some models hold their accuracy in 8-bit integers and others do not."""
+_SMALL_L2_BYTES: Final = 6e6
+"""Of a board whose L2 nobody knows; as most that came before 2020."""
+
+Formats = tuple[tuple[Precision, ...], ...]
+"""The best formats of several ways to run a family, best first; their mean counts."""
+
+_FORMATS: Final[Mapping[tuple[WorkloadActivity, ModelKind], Formats]] = MappingProxyType(
+    {
+        (WorkloadActivity.INFERENCE, ModelKind.CNN): (_INTEGER,),
+        (WorkloadActivity.INFERENCE, ModelKind.DETECTION): (_INTEGER,),
+        (WorkloadActivity.INFERENCE, ModelKind.SEGMENTATION): (_INTEGER,),
+        (WorkloadActivity.INFERENCE, ModelKind.RECOMMENDER): (_INTEGER,),
+        # 8-bit integers hold 99 % of the accuracy, 99.9 % takes fp8 or 16 bits.
+        (WorkloadActivity.INFERENCE, ModelKind.TRANSFORMER_ENCODER): (
+            (Precision.INT8, Precision.BF16),
+            _EIGHT_BITS,
+        ),
+        (WorkloadActivity.INFERENCE, ModelKind.DIFFUSION): (_EIGHT_BITS,),
+        (WorkloadActivity.TRAINING, ModelKind.TRANSFORMER_ENCODER): (_EIGHT_BITS,),
+        # fp4 is young: some train in it where it is offered.
+        (WorkloadActivity.TRAINING, ModelKind.LLM): (_EIGHT_BITS, _NARROWEST),
+    }
+)
+"""What engines and recipes use, without which 16 bits (MLPerf's closed division)."""
+
+
+def board_features(
+    board: Board,
+    workload: ComparedWorkload,
+    precision: Precision | None = None,
+    memory_settings: MemorySettings = _DEFAULTS,
+) -> Mapping[str, float]:
+    """The features of a board, by the names of the fit's exponents.
+
+    Args:
+        board: The board.
+        workload: What runs on it.
+        precision: The format to run in; the best that is usable where it is not given or the
+            board does not compute in it.
+        memory_settings: What of its memory nobody can have.
+    """
+    formats = _formats(board, workload, precision)
+    features = {
+        "power": math.log(board.power_limit_watts),
+        "other_vendor": 0.0 if board.vendor == "NVIDIA" else 1.0,
+    }
+    if workload.activity is WorkloadActivity.INFERENCE and workload.family is ModelKind.LLM:
+        features["llm"] = _llm_capacity(board, workload.scenario, precision, memory_settings)
+        return features
+    features["compute"] = _mean([_achieved(board, each) for each in formats])
+    features["bandwidth"] = math.log(board.memory_bandwidth_bytes_per_second)
+    if workload.activity is WorkloadActivity.TRAINING:
+        link = max(board.link_bytes_per_second, board.pcie_bytes_per_second)
+        features["link"] = math.log(link)
+    else:
+        features["l2"] = math.log(board.l2_bytes or _SMALL_L2_BYTES)
+    return features
+
+
+def _llm_capacity(
+    board: Board,
+    scenario: InferenceScenario | None,
+    precision: Precision | None,
+    memory_settings: MemorySettings,
+) -> float:
+    ways = _LLM_FORMATS if precision is None else ((precision, Precision.BF16),)
+    limits = [
+        None if each is InferenceScenario.OFFLINE else _STEP_LIMIT_SECONDS
+        for each in ((scenario,) if scenario else InferenceScenario)
+    ]
+    served = ((LARGE, _LARGE_SHARE), (SMALL, 1.0 - _LARGE_SHARE))
+    return sum(
+        share
+        * math.log(llm_tokens_per_second(board, way, model, limit, memory_settings))
+        / (len(ways) * len(limits))
+        for model, share in served
+        for limit in limits
+        for way in ways
+    )
+
+
+def _formats(board: Board, workload: ComparedWorkload, precision: Precision | None) -> Formats:
+    if precision is not None and board.achieved(precision):
+        return ((precision,),)
+    return _FORMATS.get((workload.activity, workload.family), (_PLAIN,))
+
+
+def _achieved(board: Board, formats: tuple[Precision, ...]) -> float:
+    """In the fastest of these formats; a board that has fp8 instead of int8 takes that."""
+    wanted = {*formats, *({Precision.FP8} if Precision.INT8 in formats else ())}
+    return math.log(max(board.achieved(each) or 0.0 for each in (*wanted, *_FALLBACK)))
+
+
+_FALLBACK: Final = (Precision.BF16, Precision.FP32)
+
+
+def _mean(values: list[float]) -> float:
+    return sum(values) / len(values)
+
+
+_ALIKE: Final = EstimateInterval(1.0, 1.0, 1.0)
 
 
 def throughput_ratio(  # noqa: PLR0913 - the question, and what a site knows better.
-    workload: Workload,
+    workload: ComparedWorkload,
     board: Board,
     other: Board,
     table: RatioTable,
     precision: Precision | None = None,
     *,
     memory_settings: MemorySettings = _DEFAULTS,
-) -> Interval:
+) -> EstimateInterval:
     """The throughput of the other board over that of the first, at equal count.
 
     Each runs in its best usable format, or in the one given where it can. A board that is no worse
@@ -42,12 +160,12 @@ def throughput_ratio(  # noqa: PLR0913 - the question, and what a site knows bet
         log = max(0.0, log)
     if is_no_worse(board, other):
         log = min(0.0, log)
-    return Interval.around(math.exp(log), math.exp(_error(fit, workload, board, other)))
+    return EstimateInterval.around(math.exp(log), math.exp(_error(fit, workload, board, other)))
 
 
 def log_score(
     fit: RatioFit,
-    workload: Workload,
+    workload: ComparedWorkload,
     board: Board,
     precision: Precision | None = None,
     memory_settings: MemorySettings = _DEFAULTS,
@@ -78,10 +196,10 @@ def is_no_worse(board: Board, other: Board) -> bool:
     )
 
 
-def error_kind(fit: RatioFit, workload: Workload, board: Board, other: Board) -> str:
+def error_kind(fit: RatioFit, workload: ComparedWorkload, board: Board, other: Board) -> str:
     """What is known of a pair, as the table's errors are named."""
     near = "same" if board.architecture == other.architecture else "across"
-    if workload.family is Family.LLM:
+    if workload.family is ModelKind.LLM:
         # A roofline of its own, and single submissions: how much is measured does not tell.
         return f"{near} llm"
     boards = (board.key, other.key)
@@ -90,6 +208,44 @@ def error_kind(fit: RatioFit, workload: Workload, board: Board, other: Board) ->
     return f"{near} {'other family' if all(map(fit.has_measured, boards)) else 'unmeasured'}"
 
 
-def _error(fit: RatioFit, workload: Workload, board: Board, other: Board) -> float:
+def _error(fit: RatioFit, workload: ComparedWorkload, board: Board, other: Board) -> float:
     kind = error_kind(fit, workload, board, other)
     return fit.errors.get(kind, fit.errors["across unmeasured"])
+
+
+def place_ratio(
+    workload: ComparedWorkload,
+    place: GpuPlace,
+    other: GpuPlace,
+    table: RatioTable,
+    precision: Precision | None = None,
+) -> EstimateInterval:
+    """The throughput of the other place over that of the first, neighbors of slices idle.
+
+    Each runs in its best usable format, or in the one given where it can.
+    """
+    boards = throughput_ratio(
+        workload,
+        place.board,
+        other.board,
+        table,
+        precision,
+        memory_settings=place.memory_settings,
+    )
+    if place.name == other.name or (place.slice is None and other.slice is None):
+        return boards
+    rate, other_rate = _rate(workload, place), _rate(workload, other)
+    ratio = boards.value * other_rate.value / rate.value
+    # The three are wrong for reasons of their own.
+    logs = [math.log(each.high / each.value) for each in (boards, rate, other_rate)]
+    return EstimateInterval.around(ratio, math.exp(math.hypot(*logs)))
+
+
+def _rate(workload: ComparedWorkload, place: GpuPlace) -> EstimateInterval:
+    if place.slice is None:
+        return EstimateInterval(1.0, 1.0, 1.0)
+    shares = BusyShares(
+        matrix_ratio=workload.compute_share,
+        is_latency_bound=workload.scenario is InferenceScenario.SERVER,
+    )
+    return slice_rate(place.board, place.slice, shares)

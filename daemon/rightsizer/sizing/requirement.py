@@ -7,21 +7,8 @@ from enum import StrEnum
 from rightsizer.sizing.models import Model
 from rightsizer.sizing.number_format import NumberFormat
 
-__all__ = [
-    "Growth",
-    "Load",
-    "Lora",
-    "Optimizer",
-    "Parallelism",
-    "Precisions",
-    "Recompute",
-    "Requirement",
-    "Task",
-    "Training",
-]
 
-
-class Task(StrEnum):
+class ModelTask(StrEnum):
     """What the model does."""
 
     INFERENCE = "inference"
@@ -32,7 +19,7 @@ class Task(StrEnum):
     @property
     def trains(self) -> bool:
         """Whether there are gradients."""
-        return self is not Task.INFERENCE
+        return self is not ModelTask.INFERENCE
 
 
 class Recompute(StrEnum):
@@ -66,7 +53,7 @@ class Precisions:
 
 
 @dataclass(frozen=True, slots=True)
-class Load:
+class RequestLoad:
     """What is asked of a model that serves."""
 
     input_tokens: float = 1024.0
@@ -124,7 +111,7 @@ class Parallelism:
 
 
 @dataclass(frozen=True, slots=True)
-class Growth:
+class LoadGrowth:
     """How the load grows."""
 
     per_month_ratio: float = 0.0
@@ -141,14 +128,14 @@ class Requirement:
     """Everything that a plan starts from."""
 
     model: Model
-    task: Task = Task.INFERENCE
+    task: ModelTask = ModelTask.INFERENCE
     precision: Precisions = field(default_factory=Precisions)
-    load: Load = field(default_factory=Load)
+    load: RequestLoad = field(default_factory=RequestLoad)
     training: Training = field(default_factory=Training)
     lora: Lora = field(default_factory=Lora)
     parallel: Parallelism | None = None
     """`None` to search for the best."""
-    growth: Growth = field(default_factory=Growth)
+    growth: LoadGrowth = field(default_factory=LoadGrowth)
     gpus: tuple[str, ...] = ()
     """Catalogue keys or NVML names; all that are known where there are none."""
     prices: Mapping[str, float] = field(default_factory=dict)

@@ -9,27 +9,24 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.precision import Precision
-from rightsizer.sizing.collective import all_reduce_seconds
-from rightsizer.sizing.compute_format import compute_format
-from rightsizer.sizing.estimate import Interval
-from rightsizer.sizing.image_activations import (
+from rightsizer.sizing.activations import (
     convolution_training_bytes,
     denoiser_block,
     denoiser_tokens,
 )
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
-    Recommender,
+    RecommenderModel,
     Transformer,
     VisionTransformer,
 )
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.requirement import Parallelism, Requirement, Task
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
+from rightsizer.sizing.roofline import all_reduce_seconds, compute_format
 
-__all__ = ["SampleModel", "SampleRate", "SampleStep", "sample_rate", "sample_step"]
-
-SampleModel = ConvolutionalNetwork | VisionTransformer | Diffusion | Recommender
+SampleModel = ConvolutionalNetwork | VisionTransformer | Diffusion | RecommenderModel
 
 _BACKWARD: Final = 3.0
 """Of a forward pass, with the backward pass that goes with it."""
@@ -66,7 +63,7 @@ _BATCHES: Final[Mapping[type, float]] = {
     ConvolutionalNetwork: 64.0,
     VisionTransformer: 64.0,
     Diffusion: 1.0,
-    Recommender: 65536.0,
+    RecommenderModel: 65536.0,
 }
 """Samples at a time of one GPU where no concurrency is given; enough to fill it."""
 
@@ -84,8 +81,8 @@ class SampleStep:
 class SampleRate:
     """Images or samples that all GPUs of a layout make together."""
 
-    samples_per_second: Interval
-    batch_seconds: Interval
+    samples_per_second: EstimateInterval
+    batch_seconds: EstimateInterval
     """Until a batch of as many as are in flight is done."""
     concurrency: float
 
@@ -105,8 +102,8 @@ def sample_rate(
         concurrency = _BATCHES[type(model)] * layout.data
     step = sample_step(model, requirement, board, layout, samples=concurrency / layout.data)
     return SampleRate(
-        samples_per_second=Interval.around(concurrency / step.seconds, _ERROR_FACTOR),
-        batch_seconds=Interval.around(step.seconds, _ERROR_FACTOR),
+        samples_per_second=EstimateInterval.around(concurrency / step.seconds, _ERROR_FACTOR),
+        batch_seconds=EstimateInterval.around(step.seconds, _ERROR_FACTOR),
         concurrency=concurrency,
     )
 
@@ -126,7 +123,7 @@ def sample_step(  # noqa: PLR0913 - the last two tell serving from training.
     flops = forward_flops(model, trains=trains) * batch
     seconds = _moved_seconds(model, requirement, board, batch, trains=trains)
     if trains:
-        flops *= _BACKWARD if requirement.task is Task.TRAINING else _FROZEN_BACKWARD
+        flops *= _BACKWARD if requirement.task is ModelTask.TRAINING else _FROZEN_BACKWARD
         seconds += _shared_seconds(model, requirement, board, layout)
     passes = model.steps if isinstance(model, Diffusion) and not trains else 1
     seconds += flops / _speed(model, requirement, board)
@@ -148,7 +145,7 @@ def forward_flops(model: SampleModel, *, trains: bool = False) -> float:
             guided = 2.0 if model.guided else 1.0
             text = 2.0 * model.text_encoder_parameters * _PROMPT_TOKENS * guided
             return once * model.steps * guided + model.image**2 * _DECODER_FLOPS + text
-        case Recommender():
+        case RecommenderModel():
             return 2.0 * model.dense_parameters
 
 
@@ -175,7 +172,7 @@ def _speed(model: SampleModel, requirement: Requirement, board: Board) -> float:
     ratio = {
         Diffusion: _DENOISER_RATIO,
         VisionTransformer: _TRANSFORMER_RATIO,
-        Recommender: _DENSE_RATIO,
+        RecommenderModel: _DENSE_RATIO,
     }[type(model)]
     return (achieved or 1.0) * ratio
 
@@ -188,7 +185,7 @@ def _moved_seconds(
     precisions = requirement.precision
     kept = precisions.activations if trains else precisions.weights
     times = _BACKWARD if trains else 1.0
-    if isinstance(model, Recommender):
+    if isinstance(model, RecommenderModel):
         rows = (
             batch * model.lookups * model.embedding_width * precisions.weights.bytes_per_parameter
         )
@@ -215,9 +212,9 @@ def _shared_seconds(
     model: SampleModel, requirement: Requirement, board: Board, layout: Parallelism
 ) -> float:
     """Of one step: what replicas tell each other, and the optimizer."""
-    dense = model.dense_parameters if isinstance(model, Recommender) else None
+    dense = model.dense_parameters if isinstance(model, RecommenderModel) else None
     trained = dense if dense is not None else count_parameters(model).total
-    if requirement.task is not Task.TRAINING:
+    if requirement.task is not ModelTask.TRAINING:
         return 0.0
     told = all_reduce_seconds(board, layout.data, trained * _GRADIENT_BYTES) * _EXPOSED_RATIO
     bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio

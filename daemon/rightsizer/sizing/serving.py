@@ -1,40 +1,124 @@
-"""How fast a language model serves: time to the first token, between tokens, tokens a second.
+"""Serving speed of a language model: TTFT, TPOT, tokens a second, best concurrency, error."""
 
-A decode step reads the weights once and the cache of every request that runs. Meanwhile prompts of
-others take their turns, so that each step carries its share of them. An encoder has no steps: each
-request is one pass.
-"""
-
+import math
+from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
 from rightsizer.catalogue.board import Board
-from rightsizer.domain.errors import RequirementError
-from rightsizer.sizing.estimate import Interval
+from rightsizer.catalogue.origin import OriginKind
+from rightsizer.model.errors import RequirementError
+from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.pass_cost import Bound, PassCost
-from rightsizer.sizing.queueing import Capacity, Running, bunch
 from rightsizer.sizing.requirement import Parallelism, Requirement
-from rightsizer.sizing.serving_error import ServingError, serving_error
+from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory, serving_memory
-from rightsizer.sizing.serving_settings import ServingSettings
+from rightsizer.sizing.settings import ServingModelSettings
 
-__all__ = ["Server", "Serving", "serve"]
+_STEP: Final = 1.3
+"""A decode step of a dense model on a board with measured efficiencies."""
+_PROMPTS: Final = 1.6
+"""Prompts beside it may cost so much less, since engines keep what they have in common."""
+_FIRST_TOKEN: Final = 2.4
+"""Those who measure let prompts arrive together or apart."""
+_ASSUMED_BOARD: Final = 1.15
+"""Beside that, where a board's efficiencies are those of its like; assumed."""
+_FITTED_ARCHITECTURE: Final = "Hopper"
+_OTHER_ARCHITECTURE: Final = 1.15
+"""Beside that, where kernels are others than those that the constants were fitted on; assumed."""
+_EXPERTS: Final = 1.2
+"""Beside that, where tokens choose experts unevenly; assumed."""
+_ASSUMED_SHAPE: Final = 1.1
+"""Beside that, where layers or widths were taken as is usual; assumed."""
 
-_DEFAULTS: Final = ServingSettings()
+
+@dataclass(frozen=True, slots=True)
+class ServingError:
+    """Factors within which what is measured lies with a probability of 90 %."""
+
+    step: float
+    prompts: float
+    first_token: float
+
+
+def serving_error(model: Transformer, board: Board) -> ServingError:
+    """Those of a model on a board; the first three were read off the evaluation's rows."""
+    wider = 1.0
+    if board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED:
+        wider *= _ASSUMED_BOARD
+    if board.architecture != _FITTED_ARCHITECTURE:
+        wider *= _OTHER_ARCHITECTURE
+    if model.experts > 1:
+        wider *= _EXPERTS
+    if model.assumed:
+        wider *= _ASSUMED_SHAPE
+    return ServingError(_STEP * wider, _PROMPTS * wider, _FIRST_TOKEN * wider)
+
+
+@dataclass(frozen=True, slots=True)
+class RunningRequests:
+    """Requests of one replica."""
+
+    asked: float
+    running: float
+    """As many as the KV cache holds; the others wait for one of them to end."""
+
+    def queue_seconds(self, residence_seconds: float) -> float:
+        """What a request waits, by what it takes once it runs (Little's law)."""
+        return max(0.0, self.asked / self.running - 1.0) * residence_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class EngineCapacity:
+    """How many requests the memory of one replica holds; never less than one."""
+
+    requests: float
+
+    @classmethod
+    def of(cls, memory: ServingMemory, available_bytes: float) -> Self:
+        """That of each GPU's memory.
+
+        Engines hand out the cache as tokens come, so that it holds as many requests as are half
+        done on average. Where not even one fits, one is taken to run.
+        """
+        replicas, load = memory.layout.data, memory.requirement.load
+        surely = memory.largest_concurrency(available_bytes) / replicas
+        each = memory.cache.request_bytes(load.input_tokens + load.output_tokens / 2.0)
+        if not surely or not each:
+            return cls(max(1.0, surely))
+        fullest = memory.at(surely * replicas)
+        left = available_bytes - (fullest.total_bytes - fullest.kv_cache_bytes)
+        return cls(max(surely, left / each))
+
+    def share(self, asked: float) -> RunningRequests:
+        """Of so many requests in flight those that run; a replica has at least one."""
+        asked = max(1.0, asked)
+        return RunningRequests(asked, min(asked, self.requests))
+
+
+def bunched_prompts(requests: float, bunching_ratio: float) -> float:
+    """Prompts that one finds before it, its own included.
+
+    Requests that began together end together, and the next ones begin together again; lengths that
+    differ and bursts that end draw them apart, so that a bunch grows with the root of their number.
+    """
+    return 1.0 + bunching_ratio * (math.sqrt(max(1.0, requests)) - 1.0)
+
+
+_DEFAULTS: Final = ServingModelSettings()
 
 
 @dataclass(frozen=True, slots=True)
 class Serving:
     """What those who ask see, with so many requests in flight."""
 
-    ttft_ms: Interval
+    ttft_ms: EstimateInterval
     """To the first token; of an encoder to the answer."""
-    tpot_ms: Interval
+    tpot_ms: EstimateInterval
     """Between two tokens; 0 for an encoder, which has no second."""
-    tokens_per_second: Interval
+    tokens_per_second: EstimateInterval
     """Output tokens of all GPUs together; of an encoder input tokens."""
     bound: Bound
     """What most of the time goes to."""
@@ -49,7 +133,7 @@ def serve(  # noqa: PLR0913 - the planner's question, and two things that a site
     concurrency: float,
     *,
     available_bytes: float | None = None,
-    settings: ServingSettings = _DEFAULTS,
+    settings: ServingModelSettings = _DEFAULTS,
 ) -> Serving:
     """What is seen with exactly so many requests in flight on all GPUs together.
 
@@ -78,8 +162,8 @@ class Server:
     prompt: PassCost
     """One prompt through the model, less what the prefix cache holds of it."""
     available_bytes: float
-    capacity: Capacity
-    settings: ServingSettings
+    capacity: EngineCapacity
+    settings: ServingModelSettings
     error: ServingError
 
     @classmethod
@@ -88,7 +172,7 @@ class Server:
         memory: ServingMemory,
         board: Board,
         available_bytes: float | None = None,
-        settings: ServingSettings = _DEFAULTS,
+        settings: ServingModelSettings = _DEFAULTS,
     ) -> Self:
         """The server whose memory that is.
 
@@ -113,7 +197,7 @@ class Server:
                 load.input_tokens, cached_tokens=cached_ratio * load.input_tokens
             ),
             available_bytes=available_bytes,
-            capacity=Capacity.of(memory, available_bytes),
+            capacity=EngineCapacity.of(memory, available_bytes),
             settings=settings,
             error=serving_error(model, board),
         )
@@ -127,7 +211,7 @@ class Server:
             return self._generating(running, served)
         return self._encoding(running, served)
 
-    def _generating(self, running: Running, served: float) -> Serving:
+    def _generating(self, running: RunningRequests, served: float) -> Serving:
         load, requests = self.memory.requirement.load, running.running
         answer = max(1.0, load.output_tokens)
         step = self.forward.decode(requests, load.input_tokens + answer / 2.0)
@@ -136,28 +220,28 @@ class Server:
         cycle = step.plus(prompt, beside)
         # What the GPUs do for one round of answers, however prompts arrive: that is conserved.
         residence = answer * step.seconds + (1.0 + answer * beside) * prompt.seconds
-        before = max(bunch(running.asked, self.settings.bunching_ratio), 1.0 + beside)
+        before = max(bunched_prompts(running.asked, self.settings.bunching_ratio), 1.0 + beside)
         first = step.seconds + before * prompt.seconds
         rate = served * answer / residence
         between = self._between(step, prompt.seconds * beside)
         return Serving(
             ttft_ms=_milliseconds(first + running.queue_seconds(residence), self.error.first_token),
             tpot_ms=between,
-            tokens_per_second=Interval(
+            tokens_per_second=EstimateInterval(
                 rate, rate * between.value / between.high, rate * between.value / between.low
             ),
             bound=cycle.bound,
             running=served,
         )
 
-    def _between(self, step: PassCost, prompts_seconds: float) -> Interval:
+    def _between(self, step: PassCost, prompts_seconds: float) -> EstimateInterval:
         """Between two tokens; prompts are surer to be cheaper than to be dearer."""
         error = self.error
         low = (step.seconds + prompts_seconds / error.prompts) / error.step
         whole = step.seconds + prompts_seconds
-        return Interval(1e3 * whole, 1e3 * low, 1e3 * whole * error.step)
+        return EstimateInterval(1e3 * whole, 1e3 * low, 1e3 * whole * error.step)
 
-    def _encoding(self, running: Running, served: float) -> Serving:
+    def _encoding(self, running: RunningRequests, served: float) -> Serving:
         tokens = self.memory.requirement.load.input_tokens
         each = max(1.0, running.running / self.memory.layout.pipeline)
         batch = self.forward.prompts(tokens, each)
@@ -165,12 +249,55 @@ class Server:
         seconds = batch.seconds + running.queue_seconds(batch.seconds)
         return Serving(
             ttft_ms=_milliseconds(seconds, self.error.first_token),
-            tpot_ms=Interval(0.0, 0.0, 0.0),
-            tokens_per_second=Interval.around(rate, self.error.step),
+            tpot_ms=EstimateInterval(0.0, 0.0, 0.0),
+            tokens_per_second=EstimateInterval.around(rate, self.error.step),
             bound=batch.bound,
             running=served,
         )
 
 
-def _milliseconds(seconds: float, factor: float) -> Interval:
-    return Interval.around(1e3 * seconds, factor)
+def _milliseconds(seconds: float, factor: float) -> EstimateInterval:
+    return EstimateInterval.around(1e3 * seconds, factor)
+
+
+@dataclass(frozen=True, slots=True)
+class BestConcurrency:
+    """The most requests in flight, and what they see."""
+
+    requests: int
+    """On all GPUs together; 0 where not even one for each replica is within the limits."""
+    serving: Serving | None
+    """`None` where there are no requests."""
+
+
+def best_concurrency(server: Server) -> BestConcurrency:
+    """The most requests in flight within memory and the latencies of the load.
+
+    Throughput grows with every request, so that the same is best where no latency is asked for.
+    """
+    replicas = server.memory.layout.data
+    by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas
+
+    def is_within(requests: int) -> bool:
+        return _is_in_time(server.at(requests * replicas), server)
+
+    best = _largest(min(by_memory, server.settings.requests_maximum), is_within)
+    return BestConcurrency(best * replicas, server.at(best * replicas) if best else None)
+
+
+def _is_in_time(serving: Serving, server: Server) -> bool:
+    load = server.memory.requirement.load
+    is_fluent = load.tpot_ms is None or serving.tpot_ms.value <= load.tpot_ms
+    return is_fluent and (load.ttft_ms is None or serving.ttft_ms.value <= load.ttft_ms)
+
+
+def _largest(most: int, is_within: Callable[[int], bool]) -> int:
+    """The largest count that is within, where all below it are too; 0 where none is."""
+    low, high = 0, most
+    while low < high:
+        middle = (low + high + 1) // 2
+        if is_within(middle):
+            low = middle
+        else:
+            high = middle - 1
+    return low

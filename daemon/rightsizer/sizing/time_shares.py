@@ -1,15 +1,11 @@
-"""Where the time of a measured workload goes: the time-share roofline."""
+"""Time-share roofline: where a measured workload's time goes, and its shares elsewhere."""
 
 import math
 from dataclasses import dataclass, fields
 from typing import Final
 
-from rightsizer.sizing.capacity_ratios import CapacityRatios
-from rightsizer.sizing.place import Place
-from rightsizer.sizing.profile import Profile
-from rightsizer.sizing.profiled_time import ProfiledTime
-
-__all__ = ["TimeShares", "busy_share", "split_time"]
+from rightsizer.sizing.place import CapacityRatios, GpuPlace
+from rightsizer.sizing.workload_profile import ProfiledTime, UsageShares, WorkloadProfile
 
 _VECTOR_RATIO: Final = 0.8
 """What vector kernels reach of the fp32 peak; an assumption."""
@@ -57,7 +53,7 @@ class TimeShares:
         )
 
 
-def busy_share(profile: Profile) -> float:
+def busy_share(profile: WorkloadProfile) -> float:
     """The part of the window with a kernel: at least what any unit was active."""
     shares = profile.shares
     told = 1.0 if profile.profiled is None else profile.profiled.busy
@@ -66,7 +62,7 @@ def busy_share(profile: Profile) -> float:
     return min(1.0, max(stated, *(unit or 0.0 for unit in units)))
 
 
-def split_time(profile: Profile) -> TimeShares:
+def split_time(profile: WorkloadProfile) -> TimeShares:
     """The parts of a profile's window; they sum to 1.
 
     Kernels wait for one resource at a time, each at what large kernels reach of it; what is left
@@ -92,7 +88,7 @@ def split_time(profile: Profile) -> TimeShares:
     )
 
 
-def _work(profile: Profile, busy: float) -> tuple[float, float, float]:
+def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
     """Time that kernels wait for compute, for the vector pipes and for the memory, by counters."""
     shares, clock = profile.shares, profile.shares.sm_clock_ratio or 1.0
     tensor = (shares.tensor_active or 0.0) * clock / _compute_ratio(profile)
@@ -104,7 +100,7 @@ def _work(profile: Profile, busy: float) -> tuple[float, float, float]:
     return work[0] * fitted, work[1] * fitted, work[2] * fitted
 
 
-def _split_profiled(profile: Profile, time: ProfiledTime) -> TimeShares:
+def _split_profiled(profile: WorkloadProfile, time: ProfiledTime) -> TimeShares:
     """The parts by a time line: copies, collectives and waits are measured, not what is left."""
     compute, vector, bandwidth = (
         _work(profile, time.kernels)
@@ -123,12 +119,82 @@ def _split_profiled(profile: Profile, time: ProfiledTime) -> TimeShares:
     )
 
 
-def _compute_ratio(profile: Profile) -> float:
+def _compute_ratio(profile: WorkloadProfile) -> float:
     """What large kernels reach of the peak: in time where the clock is known, else in cycles."""
     place, precision = profile.place, profile.peak_precision()
     ratio = (place.achieved(precision) or 1.0) / (place.peak(precision) or 1.0)
     return ratio if profile.shares.sm_clock_ratio is not None else ratio / place.clock_ratio
 
 
-def _bandwidth_ratio(place: Place) -> float:
+def _bandwidth_ratio(place: GpuPlace) -> float:
     return place.achieved_bytes_per_second / place.peak_bytes_per_second
+
+
+_FILLED_RATIO: Final = 0.5
+"""Kernels that occupy less of the SMs are too small for any GPU, and occupy as many SMs elsewhere.
+Source: the rule of thumb for DCGM's field 1002; checked by no measurement of ours."""
+
+
+def projected_shares(
+    profile: WorkloadProfile,
+    target: GpuPlace,
+    after: TimeShares,
+    ratio: float,
+    peaks: CapacityRatios,
+) -> UsageShares:
+    """The shares on the target: the same operations and bytes, over the time that they take there.
+
+    What was not measured stays unknown.
+
+    Args:
+        profile: What was measured.
+        target: Where it would run.
+        after: Where its time would go there.
+        ratio: The time that it takes there, of that of the window.
+        peaks: What shares are measured against, source over target.
+    """
+    shares = profile.shares
+    # Without a clock, pipe activity is taken to count the cycles of a GPU at its power limit.
+    is_timed = shares.sm_clock_ratio is not None
+    clock = 1.0 if is_timed else profile.place.clock_ratio / target.clock_ratio
+    busy = _busy(profile, after, ratio)
+    return UsageShares(
+        sm_active=_sm_active(profile, target, busy),
+        tensor_active=_moved(shares.tensor_active, peaks.compute * clock, ratio),
+        dram_active=_moved(shares.dram_active, peaks.memory_bandwidth, ratio),
+        gpu_busy=None if shares.gpu_busy is None and profile.profiled is None else busy,
+        pcie_receive=_moved(shares.pcie_receive, peaks.pcie, ratio),
+        pcie_transmit=_moved(shares.pcie_transmit, peaks.pcie, ratio),
+        nvlink_receive=_nvlink(shares.nvlink_receive, target, peaks, ratio),
+        nvlink_transmit=_nvlink(shares.nvlink_transmit, target, peaks, ratio),
+        sm_clock_ratio=shares.sm_clock_ratio,
+        fp32_active=_moved(shares.fp32_active, peaks.vector, ratio),
+    )
+
+
+def _busy(profile: WorkloadProfile, after: TimeShares, ratio: float) -> float:
+    """With a kernel: what waits without one, as before, is not in it."""
+    without = min(1.0 - busy_share(profile), ratio)
+    return 1.0 - without / ratio if ratio > 0.0 else after.busy
+
+
+def _moved(share: float | None, capacity: float, ratio: float) -> float | None:
+    if share is None:
+        return None
+    return min(1.0, share * capacity / ratio) if ratio > 0.0 else 0.0
+
+
+def _nvlink(
+    share: float | None, target: GpuPlace, peaks: CapacityRatios, ratio: float
+) -> float | None:
+    return _moved(share, peaks.nvlink, ratio) if target.link_bytes_per_second else None
+
+
+def _sm_active(profile: WorkloadProfile, target: GpuPlace, busy: float) -> float | None:
+    measured, before = profile.shares.sm_active, busy_share(profile)
+    if measured is None:
+        return None
+    filled = measured / before if before > 0.0 else 0.0
+    fewer = profile.place.sm_count / target.sm_count
+    scale = fewer if filled < _FILLED_RATIO else max(1.0, fewer)
+    return min(busy, filled * scale * busy)

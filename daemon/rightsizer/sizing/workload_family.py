@@ -7,29 +7,17 @@ from types import MappingProxyType
 from typing import Final
 
 from rightsizer.catalogue.precision import Precision
-from rightsizer.domain.errors import RequirementError
-
-__all__ = [
-    "COMPUTE_SHARES",
-    "USUAL_COMPUTE_SHARE",
-    "WORKLOADS",
-    "Activity",
-    "Family",
-    "Scenario",
-    "Workload",
-    "parse_precision",
-    "parse_workload",
-]
+from rightsizer.model.errors import RequirementError
 
 
-class Activity(StrEnum):
+class WorkloadActivity(StrEnum):
     """What is done with a model."""
 
     INFERENCE = "inference"
     TRAINING = "training"
 
 
-class Family(StrEnum):
+class ModelKind(StrEnum):
     """Models that put alike demands on a GPU."""
 
     CNN = "cnn"
@@ -43,7 +31,7 @@ class Family(StrEnum):
     GRAPH = "graph"
 
 
-class Scenario(StrEnum):
+class InferenceScenario(StrEnum):
     """How a language model is served."""
 
     OFFLINE = "offline"
@@ -53,13 +41,13 @@ class Scenario(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Workload:
+class ComparedWorkload:
     """A family at an activity, by the name that it is asked for with."""
 
     name: str
-    activity: Activity
-    family: Family
-    scenario: Scenario | None = None
+    activity: WorkloadActivity
+    family: ModelKind
+    scenario: InferenceScenario | None = None
     """`None` for both alike."""
 
     @property
@@ -69,25 +57,25 @@ class Workload:
 
 
 USUAL_COMPUTE_SHARE: Final = 0.6
-COMPUTE_SHARES: Final[Mapping[Activity, Mapping[Family, float]]] = MappingProxyType(
+COMPUTE_SHARES: Final[Mapping[WorkloadActivity, Mapping[ModelKind, float]]] = MappingProxyType(
     {
-        Activity.INFERENCE: {
-            Family.TRANSFORMER_ENCODER: 0.85,
-            Family.DIFFUSION: 0.9,
-            Family.SPEECH: 0.5,
-            Family.RECOMMENDER: 0.5,
-            Family.GRAPH: 0.3,
+        WorkloadActivity.INFERENCE: {
+            ModelKind.TRANSFORMER_ENCODER: 0.85,
+            ModelKind.DIFFUSION: 0.9,
+            ModelKind.SPEECH: 0.5,
+            ModelKind.RECOMMENDER: 0.5,
+            ModelKind.GRAPH: 0.3,
         },
-        Activity.TRAINING: {
-            Family.CNN: 0.4,
-            Family.DETECTION: 0.4,
-            Family.SEGMENTATION: 0.5,
-            Family.TRANSFORMER_ENCODER: 0.85,
-            Family.LLM: 0.85,
-            Family.DIFFUSION: 0.8,
-            Family.SPEECH: 0.5,
-            Family.RECOMMENDER: 0.3,
-            Family.GRAPH: 0.3,
+        WorkloadActivity.TRAINING: {
+            ModelKind.CNN: 0.4,
+            ModelKind.DETECTION: 0.4,
+            ModelKind.SEGMENTATION: 0.5,
+            ModelKind.TRANSFORMER_ENCODER: 0.85,
+            ModelKind.LLM: 0.85,
+            ModelKind.DIFFUSION: 0.8,
+            ModelKind.SPEECH: 0.5,
+            ModelKind.RECOMMENDER: 0.3,
+            ModelKind.GRAPH: 0.3,
         },
     }
 )
@@ -96,19 +84,19 @@ normalization and embedding tables are read and hardly computed with, training k
 activations; those left out have the usual share."""
 
 
-def _all_workloads() -> Mapping[str, Workload]:
+def _all_workloads() -> Mapping[str, ComparedWorkload]:
     named = {
-        f"{activity}-{family}": Workload(f"{activity}-{family}", activity, family)
-        for activity in Activity
-        for family in Family
+        f"{activity}-{family}": ComparedWorkload(f"{activity}-{family}", activity, family)
+        for activity in WorkloadActivity
+        for family in ModelKind
     }
-    for scenario in Scenario:
-        name = f"{Activity.INFERENCE}-{Family.LLM}-{scenario}"
-        named[name] = Workload(name, Activity.INFERENCE, Family.LLM, scenario)
+    for scenario in InferenceScenario:
+        name = f"{WorkloadActivity.INFERENCE}-{ModelKind.LLM}-{scenario}"
+        named[name] = ComparedWorkload(name, WorkloadActivity.INFERENCE, ModelKind.LLM, scenario)
     return MappingProxyType(named)
 
 
-WORKLOADS: Final[Mapping[str, Workload]] = _all_workloads()
+WORKLOADS: Final[Mapping[str, ComparedWorkload]] = _all_workloads()
 """By name."""
 
 _PRECISIONS: Final[Mapping[str, Precision]] = MappingProxyType(
@@ -122,7 +110,7 @@ _PRECISIONS: Final[Mapping[str, Precision]] = MappingProxyType(
 )
 
 
-def parse_workload(name: str) -> Workload:
+def parse_workload(name: str) -> ComparedWorkload:
     """The workload of a name.
 
     Raises:

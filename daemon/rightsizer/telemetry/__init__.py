@@ -1,1 +1,1 @@
-"""Where readings come from: live, recorded, simulated."""
+"""Telemetry of GPUs: NVML, dcgm-exporter, serving engines, recordings; sources of snapshots."""

@@ -9,26 +9,24 @@ from typing import Any, Final
 import structlog
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.domain.errors import ConfigurationError
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import CollectorOutcome, Down, Snapshot
-from rightsizer.domain.units import Nanoseconds, format_duration, nanoseconds, seconds
-from rightsizer.edge.clock import Clock
-from rightsizer.telemetry.controls import Controls, Held, Release
-from rightsizer.telemetry.neighbor import Neighbor
+from rightsizer.host.topology import TopologyFacts
+from rightsizer.io.clock import Clock
+from rightsizer.io.worker import Worker
+from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
+from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
+from rightsizer.telemetry.host_context import HostContext, HostContextCollector, HostQuery
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
-from rightsizer.telemetry.nvml.connection import Connection
-from rightsizer.telemetry.nvml.events import XidListener
-from rightsizer.telemetry.nvml.roster import Roster
-from rightsizer.telemetry.nvml.session import Round
+from rightsizer.telemetry.nvml.connection import NvmlConnection
+from rightsizer.telemetry.nvml.device_pool import DevicePool
+from rightsizer.telemetry.nvml.device_reader import PollResult
+from rightsizer.telemetry.nvml.device_registry import DeviceRegistry
 from rightsizer.telemetry.nvml.settings import LiveSettings
-from rightsizer.telemetry.nvml.stations import Stations
-from rightsizer.telemetry.surroundings import Look, Question, Surroundings
-from rightsizer.telemetry.topology.told import Told
-from rightsizer.telemetry.worker import Worker
-
-__all__ = ["LiveSettings", "LiveSource", "check_collectors"]
+from rightsizer.telemetry.nvml.xid_listener import XidListener
+from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+from rightsizer.telemetry.source import SecondarySource
 
 _NOTHING: Final = CollectorOutcome(success=True, duration_seconds=0.0)
 
@@ -49,10 +47,10 @@ class LiveSource:
         interval: Nanoseconds,
         settings: LiveSettings,
         catalogue: Catalogue,
-        surroundings: Surroundings,
+        surroundings: HostContextCollector,
         sysfs: Path,
-        neighbors: Sequence[Neighbor] = (),
-        controls: Controls | None = None,
+        neighbors: Sequence[SecondarySource] = (),
+        controls: ReleaseController | None = None,
     ) -> None:
         """Asks nothing before the first `read`.
 
@@ -75,18 +73,18 @@ class LiveSource:
         self._settings = settings
         self._surroundings = surroundings
         self._neighbors = tuple(neighbors)
-        self._controls = controls or Controls(clock)
-        self._connection = Connection(
+        self._controls = controls or ReleaseController(clock)
+        self._connection = NvmlConnection(
             clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs
         )
-        self._stations = Stations(
+        self._stations = DevicePool(
             clock=clock,
             settings=settings,
             sysfs=sysfs,
             counters_are_released=self._counters_are_released,
         )
         self._xids = XidListener(clock=clock, settings=settings)
-        self._roster = Roster(nanoseconds(settings.lost_retention_seconds))
+        self._roster = DeviceRegistry(nanoseconds(settings.lost_retention_seconds))
         self._down: frozenset[str] = frozenset()
         self._faults: dict[str, str] = {}
         self._log = structlog.get_logger(component="live")
@@ -95,7 +93,7 @@ class LiveSource:
         """The node as it is now."""
         started = time.monotonic()
         deadline = started + self._settings.deadline_seconds
-        released = self._obey(self._controls.released(Held.GPUS))
+        released = self._obey(self._controls.released(ReleasableResource.GPUS))
         # The first look at the driver may take half of the time, the readings the rest.
         self._connection.advance(started + self._settings.deadline_seconds / 2)
         inventory = self._connection.inventory
@@ -109,9 +107,9 @@ class LiveSource:
         self._look_at_changes(snapshot.down)
         return self._with_neighbors(snapshot)
 
-    def still_held(self, release: Release) -> str | None:
+    def still_held(self, release: ReleaseRequest) -> str | None:
         """Why a release is not carried out yet, `None` once everything is let go."""
-        if release.held is Held.COUNTERS:
+        if release.held is ReleasableResource.COUNTERS:
             held = self._stations.counters_held + self._stations.abandoned
             return f"threads that still hold profiling counters: {held}" if held else None
         if not self._connection.is_released:
@@ -129,7 +127,9 @@ class LiveSource:
         for neighbor in self._neighbors:
             neighbor.close()
 
-    def _snapshot(self, rounds: Sequence[Round], deadline: float, released: str | None) -> Snapshot:
+    def _snapshot(
+        self, rounds: Sequence[PollResult], deadline: float, released: str | None
+    ) -> Snapshot:
         trouble = self._connection.trouble
         inventory = self._connection.inventory
         self._roster.update(inventory, trouble, self._clock.time(), self._connection.reason)
@@ -161,20 +161,22 @@ class LiveSource:
             trouble=trouble,
         )
 
-    def _look_around(self, readings: Mapping[str, Reading], deadline: float) -> Look:
+    def _look_around(self, readings: Mapping[str, Reading], deadline: float) -> HostContext:
         inventory = self._connection.inventory
-        question = Question(
+        question = HostQuery(
             self._roster.devices,
             {
                 uuid: reading.processes
                 for uuid, reading in readings.items()
                 if reading.processes is not None
             },
-            Told() if inventory is None else inventory.told,
+            TopologyFacts() if inventory is None else inventory.told,
         )
         return self._surroundings.look(question, deadline)
 
-    def _collectors(self, rounds: Iterable[Round], look: Look) -> Mapping[str, CollectorOutcome]:
+    def _collectors(
+        self, rounds: Iterable[PollResult], look: HostContext
+    ) -> Mapping[str, CollectorOutcome]:
         xid = self._xids.outcome
         return {**_outcomes(rounds), **look.collectors, **({} if xid is None else {"xid": xid})}
 
@@ -192,7 +194,7 @@ class LiveSource:
         self._faults = faults
         return snapshot
 
-    def _obey(self, release: Release | None) -> str | None:
+    def _obey(self, release: ReleaseRequest | None) -> str | None:
         """Let NVML go or take it back; what was let go, for a person."""
         if release is None:
             self._connection.resume()
@@ -213,15 +215,15 @@ class LiveSource:
         return self._connection.abandoned + sum(worker.abandoned for worker in self._workers)
 
     def _counters_are_released(self) -> bool:
-        return self._controls.released(Held.COUNTERS) is not None
+        return self._controls.released(ReleasableResource.COUNTERS) is not None
 
     def _released_counters(self) -> str | None:
-        release = self._controls.released(Held.COUNTERS)
+        release = self._controls.released(ReleasableResource.COUNTERS)
         if release is None:
             return None
         return f"the profiling counters were released{_until(release)}"
 
-    def _recover(self, rounds: Iterable[Round]) -> None:
+    def _recover(self, rounds: Iterable[PollResult]) -> None:
         """Open NVML again when it has lost its driver or no longer knows what it says."""
         gone = next((found for found in rounds if found.driver_is_gone), None)
         if gone is not None:
@@ -255,7 +257,7 @@ def _with_host(reading: Reading, values: Mapping[Signal, float] | None) -> Readi
     return replace(reading, values={**reading.values, **values}, origins=origins)
 
 
-def _until(release: Release) -> str:
+def _until(release: ReleaseRequest) -> str:
     if release.until is None:
         return " until 'rightsizer resume'"
     return f" for {format_duration(seconds(max(0, release.until - release.since)))}"
@@ -276,7 +278,7 @@ def check_collectors(settings: LiveSettings) -> None:
             )
 
 
-def _outcomes(rounds: Iterable[Round]) -> Mapping[str, CollectorOutcome]:
+def _outcomes(rounds: Iterable[PollResult]) -> Mapping[str, CollectorOutcome]:
     """Each collector over all devices: successful if it was on each, with the time of all."""
     outcomes: dict[str, CollectorOutcome] = {}
     for found in rounds:

@@ -1,13 +1,11 @@
-"""The one interface of all that gives readings."""
+"""Protocols of sources: snapshots, and secondary sources that enrich them."""
 
 from typing import Protocol
 
-from rightsizer.domain.snapshot import Snapshot
-
-__all__ = ["Source"]
+from rightsizer.model.snapshot import Snapshot
 
 
-class Source(Protocol):
+class SnapshotSource(Protocol):
     """A driver, a recording or a simulation; whoever reads it cannot tell which."""
 
     @property
@@ -23,3 +21,13 @@ class Source(Protocol):
 
     def close(self) -> None:
         """Give back whatever is held: handles, threads, files."""
+
+
+class SecondarySource(Protocol):
+    """Adds what it knows to a snapshot."""
+
+    def supplement(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what stands of its words; waits for nothing."""
+
+    def close(self) -> None:
+        """End its threads; what hangs is left behind."""

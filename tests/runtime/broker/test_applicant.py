@@ -12,8 +12,8 @@ from typing import Any, Final
 
 import pytest
 
-from rightsizer.edge.local import LocalClient
-from rightsizer.runtime.broker.applicant import Applicant, Patience
+from rightsizer.broker.client import LeaseClient, RetryPolicy
+from rightsizer.io.local import LocalClient
 
 WAITS: Final = {
     "is_granted": False,
@@ -65,14 +65,14 @@ def test_an_agent_that_lost_a_ticket_and_is_busy_is_asked_again(tmp_path: Path) 
     slept: list[float] = []
     said: list[str] = []
     with agent(tmp_path / "api.sock", answers) as asked:
-        applicant = Applicant(
+        applicant = LeaseClient(
             LocalClient(tmp_path / "api.sock"),
             {},
             say=said.append,
             time=lambda: sum(slept),
             sleep=slept.append,
         )
-        assert applicant.wait(Patience())["is_granted"]
+        assert applicant.wait(RetryPolicy())["is_granted"]
     assert asked == ["POST", "GET", "POST", "GET", "POST", "GET", "POST", "GET"]
     assert said == ["waits as 1 of 1: no room"]
 
@@ -93,11 +93,11 @@ def test_an_agent_that_is_away_for_days_is_asked_every_few_seconds(tmp_path: Pat
 
     said: list[str] = []
     with agent(path, [ok(WAITS)]):
-        applicant = Applicant(
+        applicant = LeaseClient(
             LocalClient(path), {}, say=said.append, time=lambda: sum(slept), sleep=sleep
         )
         with pytest.raises(EnoughError):
-            applicant.wait(Patience())
+            applicant.wait(RetryPolicy())
     assert max(slept) <= 4.0
     assert sum(slept) > 3600.0
     assert len(said) == 2

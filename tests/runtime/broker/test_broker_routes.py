@@ -22,19 +22,18 @@ from broker_node import World, hgx
 from lending_desk import LentDesk
 from process_files import ProcessFolder
 from readings import SECOND
-from rightsizer.domain.errors import AgentBusyError, UsageError
-from rightsizer.edge.local import LocalClient
-from rightsizer.placement.lease import Client
-from rightsizer.publish.metrics import Exposition
-from rightsizer.publish.web import WebServer
-from rightsizer.publish.web.message import Peer
-from rightsizer.runtime.broker.identity import client_of, why_not_served
-from rightsizer.runtime.broker.paths import closed_routes
-from rightsizer.runtime.broker.process_table import ProcessTable
-from rightsizer.runtime.broker.routes import BrokerRoutes, Office
-from rightsizer.runtime.broker.settings import BrokerSection
+from rightsizer.broker.api import BrokerApi, BrokerApiContext, client_of, why_not_served
+from rightsizer.broker.lease import LeaseOwner
+from rightsizer.broker.place_api import closed_routes
+from rightsizer.broker.settings import BrokerSection
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.host.process_table import ProcessTable
+from rightsizer.io.local import LocalClient
+from rightsizer.model.errors import AgentBusyError, UsageError
+from rightsizer.web.message import SocketPeer
+from rightsizer.web.server import WebServer
 
-ME: Final = Peer(os.getpid(), os.getuid(), os.getgid())
+ME: Final = SocketPeer(os.getpid(), os.getuid(), os.getgid())
 NOBODY: Final = 65534
 
 
@@ -48,12 +47,12 @@ def lent(tmp_path: Path) -> Iterator[LentDesk]:
 
 
 @pytest.fixture
-def stranger() -> Iterator[Peer]:
+def stranger() -> Iterator[SocketPeer]:
     """A process of another user."""
     if os.getuid() != 0:
         pytest.skip("only root can start a process of another user")
     with subprocess.Popen(["sleep", "60"], user=NOBODY) as process:
-        yield Peer(process.pid, NOBODY, NOBODY)
+        yield SocketPeer(process.pid, NOBODY, NOBODY)
         process.kill()
 
 
@@ -95,7 +94,7 @@ def test_what_somebody_has_ended_is_over_for_good(tmp_path: Path) -> None:
     What he gives back himself he can ask for again.
     """
     with subprocess.Popen(["sleep", "60"]) as process, capture_logs():
-        mine = Peer(process.pid, os.getuid(), os.getgid())
+        mine = SocketPeer(process.pid, os.getuid(), os.getgid())
         lent = LentDesk(World(hgx()), tmp_path / "broker.db")
         lent.asked({"id": "leaselease", "gpus": 8}, mine)
         lent.desk.turn()
@@ -120,7 +119,7 @@ def test_what_somebody_has_ended_is_over_for_good(tmp_path: Path) -> None:
     assert f"process {process.pid}" in json.loads(over.body)["message"]
 
 
-def test_what_is_anothers_is_not_to_be_had(lent: LentDesk, stranger: Peer) -> None:
+def test_what_is_anothers_is_not_to_be_had(lent: LentDesk, stranger: SocketPeer) -> None:
     """Neither looked at nor given back, nor asked for again; root may."""
     lent.asked({"id": "ofrootofroot"}, ME)
     lent.desk.turn()
@@ -148,23 +147,25 @@ def test_nobody_is_whom_he_says_he_is(lent: LentDesk, tmp_path: Path) -> None:
     liar = lent.ask("POST", "/api/v1/leases", {"pid": 1, "uid": 0}, ME)
     assert liar.status == HTTPStatus.BAD_REQUEST
     assert b"'pid' is not a field" in liar.body
-    unseen = lent.ask("GET", "/api/v1/broker", peer=Peer(0, 0, 0))
+    unseen = lent.ask("GET", "/api/v1/broker", peer=SocketPeer(0, 0, 0))
     assert b"cannot be seen by the agent" in unseen.body
     assert lent.ask("GET", "/api/v1/broker").status == HTTPStatus.FORBIDDEN
     table = ProcessTable(ProcessFolder(tmp_path / "proc").path)
     processes = ProcessFolder(tmp_path / "proc")
     processes.start(7, started=100)
-    assert client_of(Peer(7, os.getuid(), 0), table).started_ticks == 100
+    assert client_of(SocketPeer(7, os.getuid(), 0), table).started_ticks == 100
     with pytest.raises(UsageError, match="is not the one that has asked"):
-        client_of(Peer(7, os.getuid() + 1, 0), table)
+        client_of(SocketPeer(7, os.getuid() + 1, 0), table)
     user = table.user
     # The number is used again while it is looked at.
     table.user = lambda pid: (user(pid), processes.start(pid, started=200))[0]  # type: ignore[method-assign]  # As another process would.
     with pytest.raises(UsageError, match="is not the one that has asked"):
-        client_of(Peer(7, os.getuid(), 0), table)
+        client_of(SocketPeer(7, os.getuid(), 0), table)
 
 
-def test_whoever_may_not_ask_any_more_can_still_give_back(lent: LentDesk, stranger: Peer) -> None:
+def test_whoever_may_not_ask_any_more_can_still_give_back(
+    lent: LentDesk, stranger: SocketPeer
+) -> None:
     """And look at what he has; nothing new is lent or reserved to him."""
     lent.asked({"id": "ofnobody"}, stranger)
     lent.desk.turn()
@@ -180,19 +181,19 @@ def test_whoever_may_not_ask_any_more_can_still_give_back(lent: LentDesk, strang
 
 def test_operators_say_who_may_ask() -> None:
     """By users and groups; with none, whoever can open the socket."""
-    ada = Client(1000, "ada", 1, 1)
+    ada = LeaseOwner(1000, "ada", 1, 1)
     assert why_not_served(ada, BrokerSection()) is None
     assert why_not_served(ada, BrokerSection(users=("ada",))) is None
     by_group = BrokerSection(groups=("research",))
     assert why_not_served(ada, by_group, lambda _: frozenset({"research"})) is None
     assert "broker.users" in str(why_not_served(ada, by_group, lambda _: frozenset()))
-    assert why_not_served(Client(0, "root", 1, 1), BrokerSection(users=("ada",))) is None
+    assert why_not_served(LeaseOwner(0, "root", 1, 1), BrokerSection(users=("ada",))) is None
     operators = BrokerSection(users=("bo",), operator_groups=("wheel",))
     assert why_not_served(replace(ada, groups=("wheel",)), operators) is None
     assert why_not_served(ada, operators) is not None
 
 
-def test_operators_are_known_by_their_groups(stranger: Peer, tmp_path: Path) -> None:
+def test_operators_are_known_by_their_groups(stranger: SocketPeer, tmp_path: Path) -> None:
     """As the name service has them, and only by those that the settings name.
 
     They end what is not theirs, reserve for others, and go before them; nobody else does.
@@ -230,7 +231,7 @@ def test_only_groups_that_matter_are_looked_up() -> None:
     assert client_of(ME, table, ("wheel", "staff"), groups_of).groups == ("wheel",)
 
 
-def test_groups_that_are_not_named_operate_nothing(lent: LentDesk, stranger: Peer) -> None:
+def test_groups_that_are_not_named_operate_nothing(lent: LentDesk, stranger: SocketPeer) -> None:
     """Not even the one that may open the socket: by default root operates the broker alone."""
     assert BrokerSection().operator_groups == ()
     lent.asked({"id": "ofrootofroot"}, ME)
@@ -311,13 +312,13 @@ def test_any_body_gets_an_answer(
 def served(lent: LentDesk, path: Path) -> WebServer:
     """The routes at a real socket."""
     table = ProcessTable(Path("/proc"))
-    office = Office(lent.desk, table, lent.clock, lambda: lent.settings)
+    office = BrokerApiContext(lent.desk, table, lent.clock, lambda: lent.settings)
     server = WebServer(
         (),
         latest=lambda: None,
-        exposition=Exposition(lambda: None),
+        exposition=MetricsExposition(lambda: None),
         local_socket=str(path),
-        local_routes=BrokerRoutes(office).routes,
+        local_routes=BrokerApi(office).routes,
     )
     server.start()
     return server
@@ -388,10 +389,12 @@ def connected(folder: Path) -> str:
 
 def test_an_agent_that_lends_nothing_says_so_everywhere(lent: LentDesk) -> None:
     """At each path that there would be."""
-    open_paths = {(each.method, each.path) for each in BrokerRoutes(_office(lent)).routes}
+    open_paths = {(each.method, each.path) for each in BrokerApi(_office(lent)).routes}
     assert {(each.method, each.path) for each in closed_routes()} == open_paths
     assert all(each.is_local for each in closed_routes())
 
 
-def _office(lent: LentDesk) -> Office:
-    return Office(lent.desk, ProcessTable(Path("/proc")), lent.clock, lambda: lent.settings)
+def _office(lent: LentDesk) -> BrokerApiContext:
+    return BrokerApiContext(
+        lent.desk, ProcessTable(Path("/proc")), lent.clock, lambda: lent.settings
+    )

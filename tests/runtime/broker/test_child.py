@@ -15,7 +15,7 @@ from typing import Final
 import pytest
 
 from agent_process import eventually
-from rightsizer.runtime.broker.child import CANNOT_RUN, NOT_FOUND, status_of
+from rightsizer.broker.child_process import CANNOT_RUN, NOT_FOUND, status_of
 
 PROGRAM: Final = Path(__file__).parent.parent.parent / "launched_child.py"
 COUNTING: Final = """

@@ -17,14 +17,11 @@ from structlog.testing import capture_logs
 from broker_node import World, client, hgx, ticket
 from lending_desk import LentDesk
 from readings import DAY, HOUR, SECOND
-from rightsizer.domain.errors import RightsizerError
-from rightsizer.placement.broker_event import BrokerEvent, EventKind
-from rightsizer.placement.kin import Kin
-from rightsizer.placement.lease import Reservation
-from rightsizer.placement.request import Request
-from rightsizer.runtime.broker.form import record_from
-from rightsizer.runtime.broker.lease_form import answer_form
-from rightsizer.runtime.broker.notice import notice_of
+from rightsizer.broker.lease import BrokerEvent, EventKind, GpuRequest, LeaseProcesses, Reservation
+from rightsizer.broker.lease_encoder import answer_form
+from rightsizer.broker.service import notice_body
+from rightsizer.broker.state_codec import record_from
+from rightsizer.model.errors import RightsizerError
 
 FULL_DISK = Path(__file__).parent.parent.parent / "full_broker_disk.py"
 
@@ -68,7 +65,7 @@ def test_nothing_is_granted_blindly(lent: LentDesk) -> None:
     assert [each.id for each in standing.state.tickets] == ["a"]
     assert standing.why_waiting("a") == "no GPU has been read yet"
     with pytest.raises(RightsizerError, match="nothing can be reserved before"):
-        lent.desk.reserve(lambda now: Reservation("r", "ada", Request(), now, now + 1), client())
+        lent.desk.reserve(lambda now: Reservation("r", "ada", GpuRequest(), now, now + 1), client())
     lent.trouble = None
     lent.desk.turn()
     assert lent.desk.standing.state.lease("a") is not None
@@ -93,12 +90,12 @@ def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
     lent: LentDesk, tmp_path: Path
 ) -> None:
     """At once after a quiet time, within five seconds otherwise; without a change once a minute."""
-    lent.kin = Kin(((7, 100),))
+    lent.kin = LeaseProcesses(((7, 100),))
     lent.desk.ask(ticket("a"))
     lent.desk.turn()
     disk = sqlite3.connect(tmp_path / "broker.db")
 
-    def written(seconds: int, kin: Callable[[int], Kin]) -> int:
+    def written(seconds: int, kin: Callable[[int], LeaseProcesses]) -> int:
         """In how many of so many looks, one a second."""
         versions = [disk.execute("PRAGMA data_version").fetchone()]
         for second in range(seconds):
@@ -108,11 +105,11 @@ def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
             versions.append(disk.execute("PRAGMA data_version").fetchone())
         return sum(one != two for one, two in pairwise(versions))
 
-    written(6, lambda _: Kin(((7, 100),)))
-    assert written(50, lambda _: Kin(((7, 100),))) == 0
-    assert written(1, lambda _: Kin(((7, 100), (8, 200)))) == 1
-    assert written(60, lambda second: Kin(((7, 100), (second, 300)))) == 12
-    last = Kin(((7, 100),), (7,))
+    written(6, lambda _: LeaseProcesses(((7, 100),)))
+    assert written(50, lambda _: LeaseProcesses(((7, 100),))) == 0
+    assert written(1, lambda _: LeaseProcesses(((7, 100), (8, 200)))) == 1
+    assert written(60, lambda second: LeaseProcesses(((7, 100), (second, 300)))) == 12
+    last = LeaseProcesses(((7, 100),), (7,))
     assert written(5, lambda _: last) == 1
     (form,) = disk.execute("SELECT form FROM item WHERE kind = 'lease'").fetchone()
     disk.close()
@@ -150,7 +147,7 @@ def test_idle_holders_are_told_once_and_keep_what_they_have(lent: LentDesk) -> N
     assert form is not None
     assert form["messages"] == ["nothing has run on the GPUs of lease a for 2 h; give it back"]
     assert form["lease"]["told"] == ["idle"]
-    notice: dict[str, Any] = json.loads(notice_of(idle, 5 * SECOND, "node"))
+    notice: dict[str, Any] = json.loads(notice_body(idle, 5 * SECOND, "node"))
     assert (notice["event"], notice["id"], notice["time"]) == ("broker_idle", "a", 5.0)
     lent.desk.end("a", client())
     assert lent.desk.messages_for("a") == ()
@@ -186,7 +183,7 @@ def test_a_ticket_that_nobody_looks_at_is_asked_after_often_for_a_second(lent: L
     assert pause("a") == 1.0
     root = replace(client(), uid=0)
     starts = lent.clock.now + HOUR
-    wish = Reservation("r", root.user, Request(), starts, starts + HOUR)
+    wish = Reservation("r", root.user, GpuRequest(), starts, starts + HOUR)
     lent.desk.reserve(lambda now: replace(wish, starts=now + HOUR), root)
     lent.desk.ask(ticket("b", reservation="r"))
     lent.desk.turn()

@@ -11,13 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from process_files import ProcessFolder
-from rightsizer.placement.kin import Kin
-from rightsizer.placement.lease import Client
-from rightsizer.runtime.broker.family import Seen
-from rightsizer.runtime.broker.process_table import ProcessTable
-from rightsizer.runtime.broker.watcher import Watcher
+from rightsizer.broker.lease import LeaseOwner, LeaseProcesses
+from rightsizer.broker.process_tracker import ObservedProcesses, ProcessTracker
+from rightsizer.host.process_table import ProcessTable
 
-CLIENT = Client(os.getuid(), "ada", 10, 100)
+CLIENT = LeaseOwner(os.getuid(), "ada", 10, 100)
 
 
 @pytest.fixture
@@ -30,13 +28,15 @@ def processes(tmp_path: Path) -> ProcessFolder:
     return folder
 
 
-def looked(processes: ProcessFolder, kin: Kin | None = None, maximum: int = 1000) -> Seen:
+def looked(
+    processes: ProcessFolder, kin: LeaseProcesses | None = None, maximum: int = 1000
+) -> ObservedProcesses:
     """What somebody sees who has never looked before."""
-    watcher = Watcher(ProcessTable(processes.path), maximum)
+    watcher = ProcessTracker(ProcessTable(processes.path), maximum)
     return watcher.look({"a": CLIENT}, {} if kin is None else {"a": kin})["a"]
 
 
-def orphaned(processes: ProcessFolder) -> Kin:
+def orphaned(processes: ProcessFolder) -> LeaseProcesses:
     """What was known when the client was still there; by now it is gone."""
     kin = looked(processes).kin
     processes.end(10)
@@ -47,11 +47,11 @@ def orphaned(processes: ProcessFolder) -> Kin:
 def test_an_orphan_is_known_to_who_comes_after(processes: ProcessFolder) -> None:
     """Though neither its parent nor its environment tells anything any more."""
     kin = orphaned(processes)
-    assert kin == Kin(((10, 100), (20, 200)), (20,))
+    assert kin == LeaseProcesses(((10, 100), (20, 200)), (20,))
     assert looked(processes).is_alive is False
     seen = looked(processes, kin)
     assert (seen.pids, seen.is_alive) == ({20}, True)
-    assert seen.kin == Kin(((20, 200),), (20,))
+    assert seen.kin == LeaseProcesses(((20, 200),), (20,))
     processes.end(20)
     assert looked(processes, kin).is_alive is False
 
@@ -71,7 +71,7 @@ def test_a_number_that_is_somebody_elses_by_now_is_nobody(processes: ProcessFold
     processes.start(20, parent=1, session=20, started=900)
     processes.start(21, parent=20, session=20, started=901)
     seen = looked(processes, kin)
-    assert (seen.pids, seen.is_alive, seen.kin) == (frozenset(), False, Kin())
+    assert (seen.pids, seen.is_alive, seen.kin) == (frozenset(), False, LeaseProcesses())
 
 
 def test_a_session_is_not_believed_before_somebody_known_is_seen_in_it(
@@ -98,7 +98,7 @@ def test_of_a_crowd_the_oldest_are_kept(processes: ProcessFolder) -> None:
     """As many as are looked at in one look; the others are below them, and found by them."""
     for pid in range(100, 140):
         processes.start(pid, parent=20, session=20, started=pid * 10)
-    watcher = Watcher(ProcessTable(processes.path), 20)
+    watcher = ProcessTracker(ProcessTable(processes.path), 20)
     for _ in range(4):
         seen = watcher.look({"a": CLIENT})["a"]
     assert len(seen.pids) == 42
@@ -159,7 +159,7 @@ def test_who_comes_after_sees_what_was_seen_and_no_stranger(
         machine.processes.start(1, 0, 1, 1)
         machine.processes.start(10, 1, 1, 100)
         machine.family.add(10)
-        watcher = Watcher(ProcessTable(folder), 1000)
+        watcher = ProcessTracker(ProcessTable(folder), 1000)
         seen = watcher.look({"a": CLIENT})["a"]
         for step in steps:
             if step[0] == "look":
@@ -169,7 +169,7 @@ def test_who_comes_after_sees_what_was_seen_and_no_stranger(
         for step in away:
             _lived(machine, step)
             known = {pid for pid in known if pid in machine.family}
-        after = Watcher(ProcessTable(folder), 1000).look({"a": CLIENT}, {"a": seen.kin})["a"]
+        after = ProcessTracker(ProcessTable(folder), 1000).look({"a": CLIENT}, {"a": seen.kin})["a"]
         assert known <= after.pids <= machine.family
         assert after.is_alive is bool(after.pids)
     finally:

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 import pytest
 
-from rightsizer.runtime.broker.launch import Launch, bind, has_mps, launch_of
+from rightsizer.broker.launch import LaunchPlan, bind, has_mps, launch_of
 
 GIBIBYTE: Final = 1 << 30
 LEASE: Final[dict[str, Any]] = {
@@ -79,12 +79,12 @@ def test_a_process_is_bound_to_cpus_and_prefers_a_node() -> None:
     pid = os.fork()
     if pid == 0:
         told: list[str] = []
-        bind(Launch({}, frozenset({cpu}), 0), told.append)
+        bind(LaunchPlan({}, frozenset({cpu}), 0), told.append)
         policy = Path("/proc/self/numa_maps")
         text = policy.read_text() if policy.exists() else "prefer"
         is_near = "prefer" in text or "default" in text
         good = os.sched_getaffinity(0) == {cpu} and not told and is_near
-        bind(Launch({}, frozenset({10**4}), 1000), told.append)
+        bind(LaunchPlan({}, frozenset({10**4}), 1000), told.append)
         os.write(writer, b"well" if good and len(told) == 1 else repr(told).encode() or b"?")
         os._exit(0)
     os.waitpid(pid, 0)

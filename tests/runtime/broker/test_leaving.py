@@ -8,11 +8,11 @@ from collections.abc import Iterator
 
 import pytest
 
-from rightsizer.runtime.broker.leaving import Leaving, leaving_on_signals
+from rightsizer.broker.child_process import ExitSignal, exit_on_signals
 
 PROGRAM = """
 import os, signal
-from rightsizer.runtime.broker.leaving import Leaving, leaving_on_signals
+from rightsizer.broker.child_process import Leaving, leaving_on_signals
 try:
     with leaving_on_signals():
         os.kill(os.getpid(), signal.SIGTERM)
@@ -42,7 +42,7 @@ def test_a_signal_that_ends_a_process_can_be_answered_first() -> None:
 def test_what_is_ignored_stays_so() -> None:
     """As SIGHUP is under nohup(1)."""
     signal.signal(signal.SIGHUP, signal.SIG_IGN)
-    with leaving_on_signals():
+    with exit_on_signals():
         os.kill(os.getpid(), signal.SIGHUP)
     assert signal.getsignal(signal.SIGHUP) is signal.SIG_IGN
 
@@ -50,6 +50,6 @@ def test_what_is_ignored_stays_so() -> None:
 @pytest.mark.parametrize("number", [signal.SIGHUP, signal.SIGTERM])
 def test_afterwards_all_is_as_before(number: signal.Signals) -> None:
     """What is started then inherits nothing of it."""
-    with pytest.raises(Leaving), leaving_on_signals():
+    with pytest.raises(ExitSignal), exit_on_signals():
         os.kill(os.getpid(), number)
     assert signal.getsignal(number) is signal.SIG_DFL

@@ -13,21 +13,20 @@ from lending_desk import ToldClock
 from process_files import ProcessFolder
 from publish_reports import node_report
 from readings import HOUR, SECOND
-from rightsizer.domain.device import Device
-from rightsizer.domain.reading import Process, Reading
-from rightsizer.domain.report import DeviceReport, Report
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import State, Tier
-from rightsizer.domain.xid import XidLog
-from rightsizer.placement.lease import Client, Reservation, Ticket
-from rightsizer.placement.request import Request
-from rightsizer.publish.freshness import FreshnessSettings
-from rightsizer.runtime.broker.lending import Lending
-from rightsizer.runtime.settings import Settings
+from rightsizer.agent.settings import Settings
+from rightsizer.broker.lease import GpuRequest, LeaseOwner, Reservation, Ticket
+from rightsizer.broker.service import BrokerService
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Process, Reading
+from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import State, Tier
+from rightsizer.model.xid import XidLog
+from rightsizer.report.freshness import FreshnessSettings
 
-CLIENT: Final = Client(os.getuid(), "ada", 10, 100)
-ROOT: Final = Client(0, "root", 1, 100)
-WISH: Final = Ticket("a", CLIENT, Request(1), 0)
+CLIENT: Final = LeaseOwner(os.getuid(), "ada", 10, 100)
+ROOT: Final = LeaseOwner(0, "root", 1, 100)
+WISH: Final = Ticket("a", CLIENT, GpuRequest(1), 0)
 
 
 class Node:
@@ -45,7 +44,7 @@ class Node:
             path=replace(settings.path, procfs=str(folder / "proc")),
             broker=replace(settings.broker, path=str(folder / "broker.db"), processes_maximum=10),
         )
-        self.lending = Lending(self.settings, self.report, FreshnessSettings(), self.clock)
+        self.lending = BrokerService(self.settings, self.report, FreshnessSettings(), self.clock)
 
     def report(self) -> Report:
         """The node as it is."""
@@ -119,7 +118,7 @@ def test_processes_of_a_lease_that_is_over_are_outsiders(node: Node) -> None:
     given = node.lending.given()
     assert (set(given.leases), given.pids) == (set(), frozenset())
     node.looks()
-    wish = Reservation("r", "root", Request(1), HOUR, 2 * HOUR)
+    wish = Reservation("r", "root", GpuRequest(1), HOUR, 2 * HOUR)
     step = node.lending.desk.reserve(
         lambda now: replace(wish, starts=now + HOUR, ends=now + 2 * HOUR), ROOT
     )

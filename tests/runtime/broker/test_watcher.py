@@ -10,13 +10,12 @@ from typing import Any
 import pytest
 
 from process_files import ProcessFolder
-from rightsizer.placement.lease import Client
-from rightsizer.runtime.broker.identity import name_of
-from rightsizer.runtime.broker.marker import LEASE, found_leases, marks_of
-from rightsizer.runtime.broker.process_table import ProcessTable
-from rightsizer.runtime.broker.watcher import Watcher
+from rightsizer.broker.environment_tag import LEASE, environment_tags, found_leases
+from rightsizer.broker.lease import LeaseOwner
+from rightsizer.broker.process_tracker import ProcessTracker
+from rightsizer.host.process_table import ProcessTable, user_name
 
-CLIENT = Client(os.getuid(), "ada", 10, 100)
+CLIENT = LeaseOwner(os.getuid(), "ada", 10, 100)
 
 
 @pytest.fixture
@@ -28,9 +27,9 @@ def processes(tmp_path: Path) -> ProcessFolder:
     return folder
 
 
-def watcher_of(processes: ProcessFolder, maximum: int = 1000) -> Watcher:
+def watcher_of(processes: ProcessFolder, maximum: int = 1000) -> ProcessTracker:
     """One that has not looked."""
-    return Watcher(ProcessTable(processes.path), maximum)
+    return ProcessTracker(ProcessTable(processes.path), maximum)
 
 
 def test_a_tree_is_its_clients_descendants_and_nobody_else(processes: ProcessFolder) -> None:
@@ -172,7 +171,7 @@ def test_a_new_process_that_could_not_be_read_is_looked_at_again(
 def test_a_fork_bomb_is_looked_at_in_parts(processes: ProcessFolder) -> None:
     """While not all could be looked at, the lease counts as alive; the work is bounded."""
     table = ProcessTable(processes.path)
-    watcher = Watcher(table, 50)
+    watcher = ProcessTracker(table, 50)
     for pid in range(100, 500):
         processes.start(pid, parent=10)
     looked_at: list[int] = []
@@ -218,22 +217,22 @@ def test_a_lease_that_has_just_begun_takes_in_what_begins_after(processes: Proce
     processes.start(70)
     watcher.look({"a": CLIENT})
     processes.start(71, parent=70)
-    other = Client(CLIENT.uid, "ada", 70, 100)
+    other = LeaseOwner(CLIENT.uid, "ada", 70, 100)
     assert watcher.look({"a": CLIENT, "b": other})["b"].pids == {70, 71}
     assert watcher.look({"b": other}).keys() == {"b"}
 
 
 def test_processes_tell_the_lease_that_they_carry(processes: ProcessFolder) -> None:
     """What makes no sense is passed over."""
-    marks = marks_of(
+    marks = environment_tags(
         "abcdefgh", ("GPU-1", "GPU-2"), (1e9, 2e9), is_shared=True, ends=77, socket="/s"
     )
     processes.start(60, started=5, **marks)
     processes.start(61, **{LEASE: "ijklmnop", "RIGHTSIZER_LEASE_GPUS": "GPU-1=nan"})
     processes.start(62, **{LEASE: "qrstuvwx"})
     processes.start(63, state="Z", **marks)
-    (found,) = found_leases(ProcessTable(processes.path), name_of, "/s")
-    assert not list(found_leases(ProcessTable(processes.path), name_of, "/of/another/agent"))
+    (found,) = found_leases(ProcessTable(processes.path), user_name, "/s")
+    assert not list(found_leases(ProcessTable(processes.path), user_name, "/of/another/agent"))
     assert (found.id, found.uuids, found.memory_bytes) == (
         "abcdefgh",
         ("GPU-1", "GPU-2"),

@@ -6,18 +6,24 @@ from typing import Final
 
 from estate.character import written
 from estate.layout import JOBS, Layout, Machine
-from rightsizer.accounting.accounts import AccountingSettings, Accounts
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.advice.node_recommender import Recommender
+from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.rules import RULES
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.finding import Finding
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.window import Window
-from rightsizer.edge.clock import FastClock
-from rightsizer.runtime.accountant import Accountant
-from rightsizer.runtime.policy import Guidance
-from rightsizer.runtime.recommender_run import Recommender
-from rightsizer.telemetry.simulated.plan import Scenario, Slot, Spot, Task
-from rightsizer.telemetry.simulated.source import SimulatedSource
+from rightsizer.io.clock import FastClock
+from rightsizer.model.finding import Finding
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.simulator.scenario import (
+    BoardSlot,
+    DeviceLocation,
+    SimulatedScenario,
+    SimulatedTask,
+)
+from rightsizer.simulator.source import SimulatedSource
 
 __all__ = ["agent_findings", "whole_jobs"]
 
@@ -52,7 +58,7 @@ def agent_findings(
         if machine.since_hours is not None:
             continue
         accountant = _past(_scenario(machine), days, end, tick_seconds * NANOSECONDS_PER_SECOND)
-        recommender = Recommender(accountant, RULES, Guidance(), FastClock(end))
+        recommender = Recommender(accountant, RULES, PolicySet(), FastClock(end))
         recommender.run(frozenset())
         found[machine.name] = tuple(
             each.finding for each in recommender.judgements if each.finding.is_complaint
@@ -60,17 +66,17 @@ def agent_findings(
     return found
 
 
-def _scenario(machine: Machine) -> Scenario:
+def _scenario(machine: Machine) -> SimulatedScenario:
     """The node on its own, with the characters of its GPUs."""
     characters = written()
     board = next(slot.board for slot in characters.slots if slot.board.key == machine.board)
-    slots = tuple(Slot(index, board) for index in range(len(machine.gpus)))
+    slots = tuple(BoardSlot(index, board) for index in range(len(machine.gpus)))
     return replace(
         characters, name=machine.name, slots=slots, tasks=tuple(_tasks(machine, characters))
     )
 
 
-def _tasks(machine: Machine, characters: Scenario) -> Iterator[Task]:
+def _tasks(machine: Machine, characters: SimulatedScenario) -> Iterator[SimulatedTask]:
     places: dict[str, list[int]] = {}
     for index, text in enumerate(machine.gpus):
         if text != "-":
@@ -82,20 +88,22 @@ def _tasks(machine: Machine, characters: Scenario) -> Iterator[Task]:
         # Ranks do the same at once; replicas have their own load each.
         groups = [indexes] if JOBS[name].is_in_step else [[index] for index in indexes]
         for group in groups:
-            spots = tuple(Spot(index) for index in group)
+            spots = tuple(DeviceLocation(index) for index in group)
             yield replace(task, spots=spots, memory=task.memory * len(spots))
 
 
-def _past(scenario: Scenario, days: int, end: Nanoseconds, tick: Nanoseconds) -> Accountant:
+def _past(
+    scenario: SimulatedScenario, days: int, end: Nanoseconds, tick: Nanoseconds
+) -> AccountingService:
     source = SimulatedSource(
         scenario, built_in(), start=end - _DAY, interval=tick, duration=_DAY + 1
     )
-    accounts, windows = Accounts(), list[Window]()
+    accounts, windows = NodeAccounts(), list[Window]()
     for snapshot in iter(source.read, None):
         accounts.post(snapshot)
         windows += accounts.take_closed()
     known = [replace(each, held_since=end - days * _DAY) for each in accounts.known_devices()]
-    accountant = Accountant(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings(), ())
     accountant.restore(
         known,
         (

@@ -9,24 +9,23 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from estate.layout import JOBS
-from rightsizer.accounting.accounts import Accounts
+from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.domain.device import Device
-from rightsizer.domain.metric import METRICS, MetricKind
-from rightsizer.domain.metric_collector import Collector
-from rightsizer.domain.report import AgentReport, DeviceReport, NodeReport, Report
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.domain.workload import Workload
-from rightsizer.publish.metrics.dcgm.labels import Spelling
-from rightsizer.publish.metrics.dcgm.page import dcgm_page
-from rightsizer.publish.metrics.device import add_device
-from rightsizer.publish.metrics.families import Families
-from rightsizer.publish.metrics.series import Series
-from rightsizer.publish.metrics.settings import DcgmLabels
-from rightsizer.telemetry.simulated.plan import Scenario
-from rightsizer.telemetry.simulated.scenario import load_scenario
-from rightsizer.telemetry.simulated.source import DEFAULT_START, SimulatedSource
+from rightsizer.exposition.dcgm import DcgmLabelEncoder, dcgm_page
+from rightsizer.exposition.device_metrics import add_device
+from rightsizer.exposition.families import Families, MetricSeries
+from rightsizer.exposition.settings import DcgmLabels
+from rightsizer.model.device import Device
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_collector import Collector
+from rightsizer.model.metric_family import MetricKind
+from rightsizer.model.report import AgentReport, DeviceReport, NodeReport, Report
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.workload import Workload
+from rightsizer.simulator.scenario import SimulatedScenario
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = [
     "EMPTY",
@@ -73,7 +72,7 @@ class Character:
     dcgm_gauges: dict[str, Values] = field(default_factory=dict)
 
 
-def written() -> Scenario:
+def written() -> SimulatedScenario:
     """The characters as they are written, each with the workload's key as the agent has it."""
     scenario = load_scenario(str(_FILE), built_in())
     tasks = (
@@ -115,7 +114,7 @@ def characters(tick_seconds: int = 60, variant: int = 0) -> Mapping[str, Charact
     }
 
 
-def _names(scenario: Scenario) -> dict[int, str]:
+def _names(scenario: SimulatedScenario) -> dict[int, str]:
     raw = load_scenario(str(_FILE), built_in())
     names = {slot.index: f"{EMPTY}{slot.board.key}" for slot in scenario.slots}
     return names | {task.spots[0].gpu: task.workload.name for task in raw.tasks}
@@ -126,7 +125,7 @@ _Page = dict[Key, float]
 
 def _pages(snapshots: Iterator[Snapshot]) -> Iterator[dict[str, tuple[_Page, dict[str, float]]]]:
     """What each device exports at the end of each slot, and before the first."""
-    accounts = Accounts()
+    accounts = NodeAccounts()
     for snapshot in snapshots:
         accounts.post(snapshot)
         accounts.take_closed()
@@ -137,7 +136,7 @@ def _pages(snapshots: Iterator[Snapshot]) -> Iterator[dict[str, tuple[_Page, dic
             }
 
 
-def _report(accounts: Accounts, snapshot: Snapshot, device: Device) -> DeviceReport:
+def _report(accounts: NodeAccounts, snapshot: Snapshot, device: Device) -> DeviceReport:
     uuid, entry = device.uuid, accounts.last(device.uuid)
     assert entry is not None
     is_last = snapshot.wall_time == DEFAULT_START + 86400 * NANOSECONDS_PER_SECOND
@@ -162,13 +161,13 @@ def _own(report: DeviceReport) -> _Page:
 
 
 @cache
-def _key(series: Series) -> Key:
+def _key(series: MetricSeries) -> Key:
     return series.name, tuple(item for item in series.labels.items() if item[0] != "uuid")
 
 
 def _dcgm(report: DeviceReport, snapshot: Snapshot) -> dict[str, float]:
     whole = Report(0, snapshot.wall_time, (report,), (), _AGENT, NodeReport())
-    page = dcgm_page(whole, {report.device.uuid}, Spelling(DcgmLabels.CURRENT, "node"))
+    page = dcgm_page(whole, {report.device.uuid}, DcgmLabelEncoder(DcgmLabels.CURRENT, "node"))
     lines = (line for line in page.splitlines() if not line.startswith("#"))
     return {line.partition("{")[0]: float(line.rpartition(" ")[2]) for line in lines}
 

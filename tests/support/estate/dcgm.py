@@ -9,9 +9,9 @@ from estate.layout import Owner
 from estate.life import Gpu, Life, Part
 from estate.own import target_labels
 from estate.series import Counters, Pairs, Piece, Run, pieces, sliced
-from rightsizer.domain.workload import Holding
-from rightsizer.publish.metrics.dcgm.labels import Spelling
-from rightsizer.publish.metrics.settings import DcgmLabels
+from rightsizer.exposition.dcgm import DcgmLabelEncoder
+from rightsizer.exposition.settings import DcgmLabels
+from rightsizer.model.workload import Holding
 
 __all__ = ["dcgm_runs"]
 
@@ -41,7 +41,7 @@ def dcgm_runs(  # noqa: PLR0913 - how exporters differ.
         has_profiling: Whether profiling fields are exported, of boards that have them.
     """
     for gpu in life.gpus:
-        labels = Spelling(spelling, gpu.machine.name, "580.95.05")
+        labels = DcgmLabelEncoder(spelling, gpu.machine.name, "580.95.05")
         target = target_labels(gpu.machine, "dcgm-exporter", 9400)
         own = tuple(labels.device(gpu.device, gpu.device).items())
         found = pieces(life, gpu, first, last)
@@ -62,7 +62,7 @@ def _counted(gpu: Gpu, counters: Counters, piece: Piece, labels: Pairs) -> Itera
             yield Run(name, labels, first, values, before)
 
 
-def _holder(labels: Spelling, part: Part, *, is_exported: bool) -> Pairs:
+def _holder(labels: DcgmLabelEncoder, part: Part, *, is_exported: bool) -> Pairs:
     """The labels of whoever holds the device; other names stand in their way at times."""
     if part.job is None:
         return ()

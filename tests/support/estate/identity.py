@@ -8,7 +8,7 @@ from estate.character import workload
 from estate.layout import Machine
 from estate.life import Gpu, Life, Part
 from estate.series import Pairs, Piece, Run
-from rightsizer.domain.device import Device
+from rightsizer.model.device import Device
 
 __all__ = ["device_identity", "ones", "workload_identity"]
 

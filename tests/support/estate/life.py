@@ -7,7 +7,7 @@ from typing import Final
 
 from estate.character import EMPTY, SLOTS, Character, characters
 from estate.layout import JOBS, Job, Layout, Machine, Owner
-from rightsizer.domain.device import Device
+from rightsizer.model.device import Device
 
 __all__ = ["Gpu", "Life", "Part", "live"]
 

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Any, Final
 
 from estate.layout import JOBS, Layout
-from rightsizer.domain.finding import Reason
+from rightsizer.model.finding import Reason
 
 __all__ = ["PLANTED", "Metrics", "Planted", "Score", "planted_in", "score"]
 

@@ -32,8 +32,6 @@ from rightsizer.advice.rules import (
 )
 from rightsizer.advice.rules.rule import Rule
 
-__all__ = ["RULES"]
-
 RULES: Final[tuple[Rule[Any], ...]] = (
     idle.RULE,
     hidden_stall.RULE,

@@ -1,38 +1,29 @@
-"""What limits a workload while it is at work: the frame of the rules of bottlenecks.
-
-Whether something limits a GPU is a matter of its active time; what it costs is one of all time.
-Where several causes hold, the one that most is lost to is told, and the others stand beside it.
-"""
+"""Frame of the rules of bottlenecks: what limits a workload while it is at work."""
 
 from dataclasses import dataclass, field
 from typing import Protocol
 
 from rightsizer.advice.attribution import hypotheses, lost_share, strongest
-from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.observation import (
+    TimeShare,
+    TimeShareQuery,
+    minimum_known,
+    observe,
+    on_ratio,
+)
+from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import abstain, find_nothing, names_of
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import Case, Finding, Reason
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import State, Tier
-from rightsizer.domain.units import Nanoseconds, format_duration, seconds
-from rightsizer.domain.window import Window
-
-__all__ = [
-    "Bottleneck",
-    "BottleneckSettings",
-    "abstain_inactive",
-    "active_share",
-    "find_bottleneck",
-    "lost_ratio",
-    "minimum_active",
-    "slow_conduct",
-]
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case, Finding, Reason
+from rightsizer.model.settings import setting
+from rightsizer.model.state import State, Tier
+from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.model.window import Window
 
 
-def slow_conduct() -> Conduct:
+def slow_opening_policy() -> OpeningPolicy:
     """That of limits which come and go with the phases of a job: six hours and half an hour."""
-    return Conduct(
+    return OpeningPolicy(
         long_seconds=6 * 3600.0,
         short_seconds=1800.0,
         minimum_known_seconds=3600.0,
@@ -65,7 +56,7 @@ def lost_ratio() -> float:
     return result
 
 
-class Thresholds(Protocol):
+class BottleneckThresholds(Protocol):
     """What the settings of all these rules have."""
 
     @property
@@ -97,7 +88,7 @@ class BottleneckSettings:
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = minimum_active()
     lost_ratio: float = lost_ratio()
-    conduct: Conduct = field(default_factory=slow_conduct)
+    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,11 +121,11 @@ def abstain_inactive(found: Finding, case: Case, minimum_active_seconds: float) 
 
 
 def find_bottleneck(
-    bottleneck: Bottleneck, case: Case, settings: Thresholds
-) -> Observation | Finding:
+    bottleneck: Bottleneck, case: Case, settings: BottleneckThresholds
+) -> TimeShare | Finding:
     """What limited the workload, or the finding that nothing of this kind did."""
     active = {window.uuid: seconds(window.active) for window in case.windows}
-    question = Question(
+    question = TimeShareQuery(
         shares=_shares(bottleneck.state, case, settings),
         on_ratio=settings.on_ratio,
         minimum_known_seconds=settings.minimum_known_seconds,
@@ -155,7 +146,7 @@ def find_bottleneck(
     return seen
 
 
-def _shares(state: State, case: Case, settings: Thresholds) -> dict[str, float]:
+def _shares(state: State, case: Case, settings: BottleneckThresholds) -> dict[str, float]:
     return {
         window.uuid: active_share(
             window, window.states.get(state, 0), settings.minimum_active_seconds
@@ -175,7 +166,7 @@ def _why_not(
     bottleneck: Bottleneck,
     case: Case,
     seen: tuple[Device, ...],
-    settings: Thresholds,
+    settings: BottleneckThresholds,
 ) -> str:
     """Why it is no complaint all the same; empty where it is one."""
     best = strongest(case)

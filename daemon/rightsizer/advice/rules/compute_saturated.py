@@ -6,14 +6,14 @@ A saturated batch job is well used; a saturated service is, too, until somebody 
 from dataclasses import dataclass, field
 from typing import Final
 
+from rightsizer.advice.autoscale_schedule import scaled_object
 from rightsizer.advice.board_options import faster_boards
+from rightsizer.advice.diagnostic_commands import class_of, kind_of
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import Question, minimum_known, observe, on_ratio
-from rightsizer.advice.remedy import class_of, kind_of
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.scaled_object import scaled_object
+from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.domain.finding import (
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -23,13 +23,11 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Resource, Tier
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
-
-__all__ = ["RULE", "ComputeSaturatedSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Resource, Tier
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 NAME: Final = "compute_saturated"
 _COSTS_MORE: Final = Savings(reason="a GPU that is too small saves nothing")
@@ -56,14 +54,14 @@ class ComputeSaturatedSettings:
         maximum=1,
         source="docs/definitions.md, conduct: as for the other limits",
     )
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
 def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Finding:
     """Whether users of a service wait while the SMs of a GPU are at their limit."""
     saturated = {window.uuid: _share(window, saturated=True) for window in case.windows}
     is_service = class_of(case) is WorkloadClass.SERVING
-    question = Question(
+    question = TimeShareQuery(
         shares={
             window.uuid: _share(window, saturated=False) if is_service else 0.0
             for window in case.windows
@@ -102,7 +100,7 @@ def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Fin
     )
 
 
-def conduct(_: Workload | None, settings: ComputeSaturatedSettings) -> Conduct:
+def conduct(_: Workload | None, settings: ComputeSaturatedSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

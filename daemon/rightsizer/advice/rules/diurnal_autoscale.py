@@ -9,28 +9,27 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
+from rightsizer.advice.applicability import is_shared
 from rightsizer.advice.autoscale_schedule import (
-    Outcome,
+    ReplicaSchedule,
+    ScalingOutcome,
     ScalingSettings,
-    Schedule,
     followed,
     schedule,
+    schedule_instructions,
+    spans_of,
 )
 from rightsizer.advice.market import Market
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.savings import released
-from rightsizer.advice.scaled_object import schedule_instructions, spans_of
-from rightsizer.advice.tenants import is_shared
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.domain.block import BLOCK_SPAN
-from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Option, Reason
-from rightsizer.domain.settings import setting
-from rightsizer.domain.units import format_duration, seconds
-from rightsizer.domain.workload import Workload, WorkloadClass
-
-__all__ = ["RULE", "DiurnalAutoscaleSettings"]
+from rightsizer.model.block import BLOCK_SPAN
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
+from rightsizer.model.settings import setting
+from rightsizer.model.units import format_duration, seconds
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NAME: Final = "diurnal_autoscale"
 _DAY_SECONDS: Final = 86400.0
@@ -100,8 +99,8 @@ class DiurnalAutoscaleSettings:
     )
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
-    conduct: Conduct = field(
-        default_factory=lambda: Conduct(
+    conduct: OpeningPolicy = field(
+        default_factory=lambda: OpeningPolicy(
             long_seconds=14 * _DAY_SECONDS,
             short_seconds=3 * _DAY_SECONDS,
             minimum_known_seconds=72000.0,
@@ -113,13 +112,13 @@ class DiurnalAutoscaleSettings:
 @dataclass(frozen=True, slots=True)
 class _Plan:
     load: ReplicaLoad
-    schedule: Schedule
-    followed: Outcome
+    schedule: ReplicaSchedule
+    followed: ScalingOutcome
     is_repeated: bool
     """The cycle was seen more than once."""
 
     @property
-    def best(self) -> Outcome:
+    def best(self) -> ScalingOutcome:
         """One replica has nothing to follow with: it wakes by the clock."""
         return self.schedule.outcome if self.load.size == 1 else self.followed
 
@@ -156,7 +155,7 @@ def judge(case: Case, settings: DiurnalAutoscaleSettings, market: Market) -> Fin
     return complain(NAME, case, _complaint(case, plan, settings, market))
 
 
-def conduct(_: Workload | None, settings: DiurnalAutoscaleSettings) -> Conduct:
+def conduct(_: Workload | None, settings: DiurnalAutoscaleSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
@@ -278,7 +277,7 @@ def _evidence(plan: _Plan) -> dict[str, object]:
     }
 
 
-def _about(outcome: Outcome, load: ReplicaLoad) -> dict[str, object]:
+def _about(outcome: ScalingOutcome, load: ReplicaLoad) -> dict[str, object]:
     saved = outcome.held_seconds - outcome.scaled_seconds
     return {
         "saved_ratio": round(outcome.saved_ratio, 4),

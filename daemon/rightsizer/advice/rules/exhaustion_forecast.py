@@ -9,10 +9,10 @@ from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.domain.block import Measure
-from rightsizer.domain.finding import (
+from rightsizer.model.block import Measure
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -23,12 +23,10 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.pattern import Trend
-from rightsizer.domain.settings import setting
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.domain.workload import Workload, WorkloadClass
-
-__all__ = ["RULE", "ExhaustionForecastSettings"]
+from rightsizer.model.pattern import Trend
+from rightsizer.model.settings import setting
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NAME: Final = "exhaustion_forecast"
 _TAKEN_TOGETHER: Final[Nanoseconds] = nanoseconds(86400.0)
@@ -73,8 +71,8 @@ class ExhaustionForecastSettings:
         maximum=1,
         source="M/G/1: beyond it requests wait for longer than they are served",
     )
-    conduct: Conduct = field(
-        default_factory=lambda: Conduct(
+    conduct: OpeningPolicy = field(
+        default_factory=lambda: OpeningPolicy(
             long_seconds=14 * 86400.0,
             short_seconds=3 * 86400.0,
             minimum_known_seconds=7 * 86400.0,
@@ -119,7 +117,7 @@ def judge(case: Case, settings: ExhaustionForecastSettings, market: Market) -> F
     return find_nothing(NAME, case, summary, {}, _about(case))
 
 
-def conduct(_: Workload | None, settings: ExhaustionForecastSettings) -> Conduct:
+def conduct(_: Workload | None, settings: ExhaustionForecastSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

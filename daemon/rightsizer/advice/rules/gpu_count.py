@@ -12,33 +12,22 @@ from typing import Final
 
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
 from rightsizer.advice.confidence import direct_factors
-from rightsizer.advice.exceedance import group_risks
 from rightsizer.advice.market import Market
-from rightsizer.advice.measured_profile import place_of
+from rightsizer.advice.projection import place_of
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
-from rightsizer.advice.risk import risk_of, worst
+from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.savings import released
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.domain.block import Measure
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Option,
-    Reason,
-)
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Resource
-from rightsizer.domain.units import format_duration
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
-
-__all__ = ["RULE", "GpuCountSettings"]
+from rightsizer.model.block import Measure
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Option, Reason
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Resource
+from rightsizer.model.units import format_duration
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 NAME: Final = "gpu_count"
 _DAY_SECONDS: Final = 86400.0
@@ -98,8 +87,8 @@ class GpuCountSettings:
     )
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)
     scaling: ScalingSettings = field(default_factory=ScalingSettings)
-    conduct: Conduct = field(
-        default_factory=lambda: Conduct(
+    conduct: OpeningPolicy = field(
+        default_factory=lambda: OpeningPolicy(
             long_seconds=14 * _DAY_SECONDS,
             short_seconds=3 * _DAY_SECONDS,
             minimum_known_seconds=_DAY_SECONDS,
@@ -129,7 +118,7 @@ def judge(case: Case, settings: GpuCountSettings, market: Market) -> Finding:
     return _replicas(case, settings, market)
 
 
-def conduct(_: Workload | None, settings: GpuCountSettings) -> Conduct:
+def conduct(_: Workload | None, settings: GpuCountSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

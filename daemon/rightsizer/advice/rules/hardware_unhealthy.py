@@ -8,15 +8,20 @@ from collections.abc import Callable, Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.drain import drain_instructions
-from rightsizer.advice.driver_troubles import driver_troubles
-from rightsizer.advice.link_troubles import link_troubles
+from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid
+from rightsizer.advice.hardware_faults import (
+    HardwareFault,
+    HardwareFaultSettings,
+    InspectedBoard,
+    driver_faults,
+    instruction_for,
+    link_faults,
+    memory_faults,
+)
 from rightsizer.advice.market import Market
-from rightsizer.advice.memory_troubles import memory_troubles
 from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.standing import BoardStanding, board_uuid, standing_of
-from rightsizer.advice.trouble import Board, Trouble, TroubleSettings, instruction_for
+from rightsizer.advice.owner_commands import drain_instructions
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
     Complaint,
     abstain,
@@ -25,8 +30,8 @@ from rightsizer.advice.verdict import (
     find_nothing,
     names_of,
 )
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
+from rightsizer.model.device import Device
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -37,16 +42,16 @@ from rightsizer.domain.finding import (
     Savings,
     Severity,
 )
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.workload import Workload
-
-__all__ = ["RULE", "HardwareUnhealthySettings"]
+from rightsizer.model.reading import Reading
+from rightsizer.model.workload import Workload
 
 NAME: Final = "hardware_unhealthy"
-_CHECKS: Final[tuple[Callable[[Board, TroubleSettings], Iterator[Trouble]], ...]] = (
-    driver_troubles,
-    memory_troubles,
-    link_troubles,
+_CHECKS: Final[
+    tuple[Callable[[InspectedBoard, HardwareFaultSettings], Iterator[HardwareFault]], ...]
+] = (
+    driver_faults,
+    memory_faults,
+    link_faults,
 )
 _ORDER: Final = tuple(Severity)
 _HEALTHY: Final = {"fact": 0.95}
@@ -65,8 +70,8 @@ class HardwareUnhealthySettings:
     minimum_known_seconds: float = minimum_known(
         0.0, "a GPU that has fallen off the bus gives no readings at all"
     )
-    trouble: TroubleSettings = field(default_factory=TroubleSettings)
-    conduct: Conduct = field(default_factory=lambda: Conduct(minimum_known_seconds=0.0))
+    trouble: HardwareFaultSettings = field(default_factory=HardwareFaultSettings)
+    conduct: OpeningPolicy = field(default_factory=lambda: OpeningPolicy(minimum_known_seconds=0.0))
 
 
 def judge(case: Case, settings: HardwareUnhealthySettings, market: Market) -> Finding:
@@ -90,31 +95,31 @@ def judge(case: Case, settings: HardwareUnhealthySettings, market: Market) -> Fi
     return _complaint(case, sick, troubles)
 
 
-def conduct(_: Workload | None, settings: HardwareUnhealthySettings) -> Conduct:
+def conduct(_: Workload | None, settings: HardwareUnhealthySettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
 
-def _board(case: Case, device: Device) -> Board | None:
+def _board(case: Case, device: Device) -> InspectedBoard | None:
     """A GPU that fell off the bus before anything was read of it still has its Xids."""
     node, uuid = case.node, board_uuid(device)
     if node is None:
         return None
-    standing = standing_of(case, device)
+    standing = board_status_of(case, device)
     if standing is None and uuid in node.xids:
-        standing = BoardStanding(device, Reading(uuid, 0, {}), node.xids[uuid])
+        standing = BoardStatus(device, Reading(uuid, 0, {}), node.xids[uuid])
     now = max(window.end for window in case.windows)
-    return None if standing is None else Board(standing, node, now)
+    return None if standing is None else InspectedBoard(standing, node, now)
 
 
-def _troubles(board: Board, settings: TroubleSettings) -> tuple[Trouble, ...]:
+def _troubles(board: InspectedBoard, settings: HardwareFaultSettings) -> tuple[HardwareFault, ...]:
     """All that is wrong, worst first."""
     found = [trouble for check in _CHECKS for trouble in check(board, settings)]
     return tuple(sorted(found, key=lambda each: -_ORDER.index(each.severity)))
 
 
 def _complaint(
-    case: Case, sick: tuple[Device, ...], troubles: Mapping[str, tuple[Trouble, ...]]
+    case: Case, sick: tuple[Device, ...], troubles: Mapping[str, tuple[HardwareFault, ...]]
 ) -> Finding:
     found = [trouble for device in sick for trouble in troubles[device.uuid]]
     severity = max((each.severity for each in found), key=_ORDER.index)
@@ -145,18 +150,18 @@ def _complaint(
     )
 
 
-def _sentence(device: Device, troubles: tuple[Trouble, ...]) -> str:
+def _sentence(device: Device, troubles: tuple[HardwareFault, ...]) -> str:
     worst, *others = troubles
     more = f" (and {', '.join(each.what for each in others)})" if others else ""
     return f"{names_of([device])}: {worst.what}: {worst.means}{more}"
 
 
-def _numbers(troubles: tuple[Trouble, ...]) -> dict[str, object]:
+def _numbers(troubles: tuple[HardwareFault, ...]) -> dict[str, object]:
     return {name: value for each in troubles for name, value in each.evidence.items()}
 
 
 def _instructions(
-    case: Case, sick: tuple[Device, ...], troubles: Mapping[str, tuple[Trouble, ...]]
+    case: Case, sick: tuple[Device, ...], troubles: Mapping[str, tuple[HardwareFault, ...]]
 ) -> tuple[Instruction, ...]:
     """Drain first; then each remedy once for each GPU."""
     remedies = dict.fromkeys(

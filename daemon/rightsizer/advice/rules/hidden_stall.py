@@ -10,7 +10,7 @@ from typing import Final
 from rightsizer.advice.attribution import hypotheses, lost_gpus, saved_at_most
 from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.straggler import follow_up, straggler_group
 from rightsizer.advice.verdict import (
     Complaint,
@@ -21,22 +21,12 @@ from rightsizer.advice.verdict import (
     known_seconds,
     names_of,
 )
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Reason,
-    Risk,
-)
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import State, Tier
-from rightsizer.domain.units import format_duration
-from rightsizer.domain.workload import Workload
-
-__all__ = ["RULE", "HiddenStallSettings"]
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.settings import setting
+from rightsizer.model.state import State, Tier
+from rightsizer.model.units import format_duration
+from rightsizer.model.workload import Workload
 
 NAME: Final = "hidden_stall"
 
@@ -60,7 +50,7 @@ class HiddenStallSettings:
         minimum=0,
         source="one learned idle draw",
     )
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
 def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
@@ -111,7 +101,7 @@ def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
     return replace(found, exclusive_group=straggler_group(case)) if waited_for else found
 
 
-def conduct(_: Workload | None, settings: HiddenStallSettings) -> Conduct:
+def conduct(_: Workload | None, settings: HiddenStallSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

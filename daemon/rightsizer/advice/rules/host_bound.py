@@ -2,11 +2,9 @@
 
 from typing import Final
 
+from rightsizer.advice.applicability import abstain_unobserved
 from rightsizer.advice.attribution import lost_gpus, saved_at_most
-from rightsizer.advice.cpu_list import cpu_list
-from rightsizer.advice.host_signals import abstain_unseen
-from rightsizer.advice.market import Market
-from rightsizer.advice.remedy import (
+from rightsizer.advice.diagnostic_commands import (
     class_of,
     cpus_for_gpu,
     cpus_near,
@@ -14,28 +12,16 @@ from rightsizer.advice.remedy import (
     kind_of,
     show_throttling,
 )
-from rightsizer.advice.rules.bottleneck import (
-    Bottleneck,
-    BottleneckSettings,
-    find_bottleneck,
-)
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.market import Market
+from rightsizer.advice.owner_commands import cpu_list
+from rightsizer.advice.rules.bottleneck import Bottleneck, BottleneckSettings, find_bottleneck
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, complain
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Reason,
-    Risk,
-)
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import State
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
-
-__all__ = ["RULE"]
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import State
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 NAME: Final = "host_bound"
 _HOST: Final = Bottleneck(NAME, State.HOST_BOUND, "held up by the host's CPUs")
@@ -46,7 +32,7 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
     """Whether the CPUs keep a GPU of the workload waiting."""
     seen = find_bottleneck(_HOST, case, settings)
     if isinstance(seen, Finding):
-        return abstain_unseen(seen, case, _SIGNALS)
+        return abstain_unobserved(seen, case, _SIGNALS)
     return complain(
         NAME,
         case,
@@ -66,7 +52,7 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
     )
 
 
-def conduct(_: Workload | None, settings: BottleneckSettings) -> Conduct:
+def conduct(_: Workload | None, settings: BottleneckSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

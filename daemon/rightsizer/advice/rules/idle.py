@@ -10,10 +10,10 @@ from typing import Final
 
 from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.market import Market
-from rightsizer.advice.owner_commands import give_back
+from rightsizer.advice.owner_commands import release_instructions
 from rightsizer.advice.resumption import Resumption, idle_gaps, resumption
 from rightsizer.advice.risk import risk_of, worst
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.savings import released
 from rightsizer.advice.verdict import (
     Complaint,
@@ -23,8 +23,8 @@ from rightsizer.advice.verdict import (
     known_seconds,
     names_of,
 )
-from rightsizer.domain.block import Measure
-from rightsizer.domain.finding import (
+from rightsizer.model.block import Measure
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -34,12 +34,10 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import IDLE_STATES, State
-from rightsizer.domain.units import format_duration, seconds
-from rightsizer.domain.workload import Workload, WorkloadClass
-
-__all__ = ["RULE", "IdleSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.state import IDLE_STATES, State
+from rightsizer.model.units import format_duration, seconds
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NAME: Final = "idle"
 _BLOCK_SECONDS: Final = 300.0
@@ -155,14 +153,14 @@ def judge(case: Case, settings: IdleSettings, market: Market) -> Finding:
     return complain(NAME, case, _complaint(case, settings, market, factors, evidence))
 
 
-def conduct(workload: Workload | None, settings: IdleSettings) -> Conduct:
+def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
     """The class decides how long idleness is tolerated."""
     patience = {
         WorkloadClass.NOTEBOOK: settings.notebook_seconds,
         WorkloadClass.BATCH: settings.batch_seconds,
         WorkloadClass.SERVING: settings.serving_seconds,
     }.get(workload.workload_class if workload else WorkloadClass.UNKNOWN, settings.unknown_seconds)
-    return Conduct(
+    return OpeningPolicy(
         long_seconds=patience,
         short_seconds=min(patience, 1800.0),
         minimum_known_seconds=patience * settings.certain_ratio,
@@ -203,7 +201,7 @@ def _complaint(
         options=(_option(case, risk, savings),),
         savings=savings,
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=give_back(case),
+        instructions=release_instructions(case),
         affected_gpus=share * sum(device.capacity_ratio for device in case.devices),
     )
 

@@ -3,28 +3,14 @@
 from typing import Final
 
 from rightsizer.advice.attribution import lost_gpus, saved_at_most
+from rightsizer.advice.diagnostic_commands import class_of, trace_kernels
 from rightsizer.advice.market import Market
-from rightsizer.advice.remedy import class_of, trace_kernels
-from rightsizer.advice.rules.bottleneck import (
-    Bottleneck,
-    BottleneckSettings,
-    find_bottleneck,
-)
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.bottleneck import Bottleneck, BottleneckSettings, find_bottleneck
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, complain
-from rightsizer.domain.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Reason,
-    Risk,
-)
-from rightsizer.domain.state import State, Tier
-from rightsizer.domain.workload import Workload, WorkloadClass
-
-__all__ = ["RULE"]
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.state import State, Tier
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NAME: Final = "launch_bound"
 _LAUNCHES: Final = Bottleneck(
@@ -60,7 +46,7 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
     )
 
 
-def conduct(_: Workload | None, settings: BottleneckSettings) -> Conduct:
+def conduct(_: Workload | None, settings: BottleneckSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

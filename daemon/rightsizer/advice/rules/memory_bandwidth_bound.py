@@ -7,19 +7,19 @@ It is a complaint only of a service, where a larger batch or smaller weights wou
 from dataclasses import dataclass, field
 from typing import Final
 
+from rightsizer.advice.diagnostic_commands import class_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import (
-    Observation,
-    Question,
+    TimeShare,
+    TimeShareQuery,
     minimum_known,
     observe,
     on_ratio,
 )
-from rightsizer.advice.remedy import class_of
-from rightsizer.advice.rules.bottleneck import slow_conduct
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.bottleneck import slow_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, complain, find_nothing
-from rightsizer.domain.finding import (
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -29,11 +29,9 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Resource, State, Tier
-from rightsizer.domain.workload import Workload, WorkloadClass
-
-__all__ = ["RULE", "MemoryBandwidthBoundSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Resource, State, Tier
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NAME: Final = "memory_bandwidth_bound"
 _NOTHING_FREED: Final = Savings(reason="the same GPUs serve more; none of them is freed by it")
@@ -65,12 +63,12 @@ class MemoryBandwidthBoundSettings:
         maximum=1,
         source="docs/definitions.md, provisioning",
     )
-    conduct: Conduct = field(default_factory=slow_conduct)
+    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
 def judge(case: Case, settings: MemoryBandwidthBoundSettings, market: Market) -> Finding:
     """Whether a service is bound by memory traffic and has compute to spare."""
-    question = Question(
+    question = TimeShareQuery(
         shares={each.uuid: each.share(State.MEMORY_BANDWIDTH_BOUND) for each in case.windows},
         on_ratio=settings.on_ratio,
         minimum_known_seconds=settings.minimum_known_seconds,
@@ -89,7 +87,7 @@ def judge(case: Case, settings: MemoryBandwidthBoundSettings, market: Market) ->
     return complain(NAME, case, _complaint(case, seen, evidence, settings, market))
 
 
-def conduct(_: Workload | None, settings: MemoryBandwidthBoundSettings) -> Conduct:
+def conduct(_: Workload | None, settings: MemoryBandwidthBoundSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
@@ -107,7 +105,7 @@ def _why_not(case: Case, compute: float | None, settings: MemoryBandwidthBoundSe
 
 def _complaint(
     case: Case,
-    seen: Observation,
+    seen: TimeShare,
     evidence: dict[str, object],
     settings: MemoryBandwidthBoundSettings,
     market: Market,

@@ -7,19 +7,17 @@ framework preallocates is not memory needed; the rule abstains.
 from dataclasses import dataclass, field
 from typing import Final
 
+from rightsizer.advice.applicability import is_shared
 from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.tenants import is_shared
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Savings
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Resource
-from rightsizer.domain.units import format_duration
-from rightsizer.domain.workload import Workload, WorkloadClass
-
-__all__ = ["RULE", "MemoryOverprovisionedSettings"]
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Savings
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Resource
+from rightsizer.model.units import format_duration
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NAME: Final = "memory_overprovisioned"
 _NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
@@ -62,8 +60,8 @@ class MemoryOverprovisionedSettings:
         maximum=2,
         source="a starting point: less than a projection can tell apart",
     )
-    conduct: Conduct = field(
-        default_factory=lambda: Conduct(
+    conduct: OpeningPolicy = field(
+        default_factory=lambda: OpeningPolicy(
             long_seconds=14 * 86400.0,
             short_seconds=3 * 86400.0,
             minimum_known_seconds=7 * 86400.0,
@@ -122,7 +120,7 @@ def judge(case: Case, settings: MemoryOverprovisionedSettings, market: Market) -
     )
 
 
-def conduct(_: Workload | None, settings: MemoryOverprovisionedSettings) -> Conduct:
+def conduct(_: Workload | None, settings: MemoryOverprovisionedSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

@@ -9,7 +9,7 @@ from typing import Final
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
     Complaint,
     abstain,
@@ -19,7 +19,7 @@ from rightsizer.advice.verdict import (
     known_seconds,
     names_of,
 )
-from rightsizer.domain.finding import (
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -30,12 +30,10 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Condition, Resource
-from rightsizer.domain.units import format_duration
-from rightsizer.domain.workload import Allocator, Workload, WorkloadClass
-
-__all__ = ["RULE", "NearOutOfMemorySettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Condition, Resource
+from rightsizer.model.units import format_duration
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass
 
 NAME: Final = "near_out_of_memory"
 _INSTRUCTIONS: Final = (
@@ -68,7 +66,7 @@ class NearOutOfMemorySettings:
         minimum=0,
         source="a minute of readings",
     )
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
 def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Finding:
@@ -119,7 +117,7 @@ def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Find
     )
 
 
-def conduct(_: Workload | None, settings: NearOutOfMemorySettings) -> Conduct:
+def conduct(_: Workload | None, settings: NearOutOfMemorySettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

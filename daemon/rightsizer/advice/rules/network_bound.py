@@ -4,27 +4,17 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import Question, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.bottleneck import slow_conduct
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
+from rightsizer.advice.rules.bottleneck import slow_opening_policy
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.savings import released
 from rightsizer.advice.verdict import Complaint, complain
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Reason,
-    Risk,
-)
-from rightsizer.domain.state import Cause, Condition
-from rightsizer.domain.topology import Adapter, AdapterKind, LinkKind
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Workload
-
-__all__ = ["RULE", "NetworkBoundSettings"]
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.state import Cause, Condition
+from rightsizer.model.topology import Adapter, AdapterKind, LinkKind
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Workload
 
 NAME: Final = "network_bound"
 _KINDS: Final = tuple(LinkKind)
@@ -41,13 +31,13 @@ class NetworkBoundSettings:
         "docs/definitions.md, conduct: as for a hidden stall, it keeps all ranks waiting",
     )
     minimum_known_seconds: float = minimum_known()
-    conduct: Conduct = field(default_factory=slow_conduct)
+    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
 def judge(case: Case, settings: NetworkBoundSettings, market: Market) -> Finding:
     """Whether a GPU of the workload waits while the ports next to it are at their rate."""
     shares = {each.uuid: each.condition_share(Condition.NETWORK_BOUND) for each in case.windows}
-    question = Question(
+    question = TimeShareQuery(
         shares=shares,
         on_ratio=settings.on_ratio,
         minimum_known_seconds=settings.minimum_known_seconds,
@@ -80,7 +70,7 @@ def judge(case: Case, settings: NetworkBoundSettings, market: Market) -> Finding
     )
 
 
-def conduct(_: Workload | None, settings: NetworkBoundSettings) -> Conduct:
+def conduct(_: Workload | None, settings: NetworkBoundSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

@@ -4,20 +4,24 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
+from rightsizer.advice.board_status import board_statuses, board_uuid
 from rightsizer.advice.market import Market
-from rightsizer.advice.numa_binding import Home, binding_instructions, home_of
-from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.standing import board_uuid, standings
+from rightsizer.advice.observation import (
+    TimeShare,
+    TimeShareQuery,
+    minimum_known,
+    observe,
+    on_ratio,
+)
+from rightsizer.advice.owner_commands import NumaHome, binding_instructions, home_of
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Risk, Savings
-from rightsizer.domain.settings import setting
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition
-from rightsizer.domain.workload import Workload
-
-__all__ = ["RULE", "NumaMisplacedSettings"]
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk, Savings
+from rightsizer.model.settings import setting
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition
+from rightsizer.model.workload import Workload
 
 NAME: Final = "numa_misplaced"
 _NEEDED: Final = (Signal.CPU_AFFINITY_LOCAL, Signal.HOST_MEMORY_LOCAL)
@@ -41,7 +45,7 @@ class NumaMisplacedSettings:
         maximum=1,
         source="assumed; copies over the link between sockets are slower, kernels are not",
     )
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
 def judge(case: Case, settings: NumaMisplacedSettings, market: Market) -> Finding:
@@ -53,7 +57,7 @@ def judge(case: Case, settings: NumaMisplacedSettings, market: Market) -> Findin
     seen = observe(
         NAME,
         case,
-        Question(
+        TimeShareQuery(
             shares={
                 window.uuid: window.condition_share(Condition.NUMA_MISPLACED)
                 for window in case.windows
@@ -74,14 +78,14 @@ def judge(case: Case, settings: NumaMisplacedSettings, market: Market) -> Findin
     return _complaint(case, seen, homes, settings)
 
 
-def conduct(_: Workload | None, settings: NumaMisplacedSettings) -> Conduct:
+def conduct(_: Workload | None, settings: NumaMisplacedSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
 
 def _why_not(case: Case) -> str | None:
     """What stands in the way of any answer."""
-    if not standings(case):
+    if not board_statuses(case):
         return "only a history is known, not where GPUs and processes are"
     if any(window.conditions.get(Condition.NUMA_MISPLACED) for window in case.windows):
         return None
@@ -102,7 +106,7 @@ def _has_one_node(case: Case) -> bool:
 
 
 def _complaint(
-    case: Case, seen: Observation, homes: Sequence[Home], settings: NumaMisplacedSettings
+    case: Case, seen: TimeShare, homes: Sequence[NumaHome], settings: NumaMisplacedSettings
 ) -> Finding:
     return complain(
         NAME,
@@ -123,7 +127,7 @@ def _complaint(
     )
 
 
-def _belongs(homes: Sequence[Home]) -> str:
+def _belongs(homes: Sequence[NumaHome]) -> str:
     """`GPU 3 belongs to NUMA node 1 (CPUs 28-55)`."""
     parts = []
     for home in homes:
@@ -132,7 +136,7 @@ def _belongs(homes: Sequence[Home]) -> str:
     return ", ".join(parts)
 
 
-def _evidence(case: Case, homes: Sequence[Home]) -> dict[str, object]:
+def _evidence(case: Case, homes: Sequence[NumaHome]) -> dict[str, object]:
     readings = {} if case.node is None else case.node.readings
     found: dict[str, object] = {}
     for home in homes:

@@ -1,22 +1,17 @@
-"""GPUs that are larger than anything that was ever asked of them, and the boards that would do.
+"""Rule: GPUs larger than anything that was ever asked of them, and the boards that would do."""
 
-How to share such a GPU is said by the rule `sharing`, how to have fewer of them by `gpu_count`.
-Never said while any resource is under pressure, never of a batch job (it would only run
-longer), never before the history covers the load's cycle (docs/definitions.md, conduct).
-"""
-
+from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
+from rightsizer.advice.applicability import is_shared, works_on_media
 from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.market import Market
-from rightsizer.advice.media_engines import works_on_media
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.tenants import is_shared
-from rightsizer.advice.unknown_board import unknown_board
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.domain.finding import (
+from rightsizer.model.device import Device
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -26,13 +21,35 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Resource, Tier
-from rightsizer.domain.units import format_duration
-from rightsizer.domain.window import Provisioning
-from rightsizer.domain.workload import Workload, WorkloadClass
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Resource, Tier
+from rightsizer.model.units import format_duration
+from rightsizer.model.window import Provisioning
+from rightsizer.model.workload import Workload, WorkloadClass
 
-__all__ = ["RULE", "OverprovisionedSettings"]
+_GIB = 2.0**30
+
+
+def unknown_board(device: Device) -> str:
+    """Why nothing can be projected from a device; empty where the catalogue knows its board."""
+    if device.board is not None:
+        return ""
+    name = device.name or "the GPU"
+    told = ", ".join(_told(device))
+    says = f" (its driver says: {told})" if told else ""
+    return f"{name} is unknown to the catalogue{says}; describe it in catalogue.boards_file"
+
+
+def _told(device: Device) -> Iterator[str]:
+    if device.architecture is not None:
+        yield device.architecture
+    if device.memory_total_bytes is not None:
+        yield f"{device.memory_total_bytes / _GIB:.1f} GiB"
+    if device.power_limit_watts is not None:
+        yield f"{device.power_limit_watts:.0f} W"
+    if "cores" in device.facts:
+        yield f"{device.facts['cores']} cores"
+
 
 NAME: Final = "overprovisioned"
 NO_TARGET: Final = Savings(reason="no smaller place is known to hold it")
@@ -58,8 +75,8 @@ class OverprovisionedSettings:
         minimum=0,
         source="docs/definitions.md, provisioning",
     )
-    conduct: Conduct = field(
-        default_factory=lambda: Conduct(
+    conduct: OpeningPolicy = field(
+        default_factory=lambda: OpeningPolicy(
             long_seconds=14 * 86400.0,
             short_seconds=3 * 86400.0,
             minimum_known_seconds=7 * 86400.0,
@@ -99,7 +116,7 @@ def judge(case: Case, settings: OverprovisionedSettings, market: Market) -> Find
     return find_nothing(NAME, case, summary, factors, _evidence(case))
 
 
-def conduct(_: Workload | None, settings: OverprovisionedSettings) -> Conduct:
+def conduct(_: Workload | None, settings: OverprovisionedSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

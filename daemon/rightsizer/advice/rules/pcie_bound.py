@@ -4,34 +4,24 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.attribution import lost_gpus, saved_at_most
+from rightsizer.advice.diagnostic_commands import class_of, physical_uuid, trace_kernels
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import Observation, minimum_known, on_ratio
-from rightsizer.advice.remedy import class_of, physical_uuid, trace_kernels
+from rightsizer.advice.observation import TimeShare, minimum_known, on_ratio
 from rightsizer.advice.rules.bottleneck import (
     Bottleneck,
     active_share,
     find_bottleneck,
     lost_ratio,
     minimum_active,
-    slow_conduct,
+    slow_opening_policy,
 )
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, complain, names_of
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Reason,
-    Risk,
-)
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.workload import Workload, WorkloadClass
-
-__all__ = ["RULE", "PcieBoundSettings"]
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Condition, State
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NAME: Final = "pcie_bound"
 _LINK: Final = Bottleneck(NAME, State.PCIE_BOUND, "held up by copies over PCIe")
@@ -57,7 +47,7 @@ class PcieBoundSettings:
         maximum=1,
         source="as for throttling: a tenth of the time is no accident",
     )
-    conduct: Conduct = field(default_factory=slow_conduct)
+    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
 def judge(case: Case, settings: PcieBoundSettings, market: Market) -> Finding:
@@ -87,12 +77,12 @@ def judge(case: Case, settings: PcieBoundSettings, market: Market) -> Finding:
     )
 
 
-def conduct(_: Workload | None, settings: PcieBoundSettings) -> Conduct:
+def conduct(_: Workload | None, settings: PcieBoundSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
 
-def _degraded(case: Case, seen: Observation, settings: PcieBoundSettings) -> tuple[Device, ...]:
+def _degraded(case: Case, seen: TimeShare, settings: PcieBoundSettings) -> tuple[Device, ...]:
     return tuple(
         device
         for device, window in zip(case.devices, case.windows, strict=True)

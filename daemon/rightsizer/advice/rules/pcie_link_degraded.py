@@ -1,21 +1,23 @@
-"""GPUs whose PCIe link is narrower or slower than board and slot allow, while they work.
-
-At rest links train down to save power (NVSentinel#890), so that only time at work counts. A slot
-that allows less than the board is no fault of either.
-"""
+"""Rule: GPUs whose PCIe link is narrower or slower than board and slot allow, while they work."""
 
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.drain import drain_instructions
+from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
-from rightsizer.advice.pcie_link import LinkState, link_state
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.standing import board_uuid
+from rightsizer.advice.observation import (
+    TimeShare,
+    TimeShareQuery,
+    minimum_known,
+    observe,
+    on_ratio,
+)
+from rightsizer.advice.owner_commands import drain_instructions
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.domain.finding import (
+from rightsizer.model.device import Device
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -25,13 +27,126 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import IDLE_STATES, Condition
-from rightsizer.domain.units import seconds
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Workload
+from rightsizer.model.pcie import link_bytes_per_second
+from rightsizer.model.settings import setting
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import IDLE_STATES, Condition
+from rightsizer.model.topology import Bridge, Placement
+from rightsizer.model.units import seconds
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Workload
 
-__all__ = ["RULE", "PcieLinkDegradedSettings"]
+
+@dataclass(frozen=True, slots=True)
+class LinkState:
+    """The link at the last reading, against what board and slot allow together."""
+
+    generation: int
+    width: int
+    generation_maximum: int
+    width_maximum: int
+    placement: Placement | None = None
+    """`None` without topology."""
+
+    @property
+    def is_narrow(self) -> bool:
+        """Whether lanes are missing."""
+        return self.width < self.width_maximum
+
+    @property
+    def lost_ratio(self) -> float:
+        """The part of the possible bandwidth that is gone, 0 to 1."""
+        now = link_bytes_per_second(self.generation, self.width)
+        possible = link_bytes_per_second(self.generation_maximum, self.width_maximum)
+        return 0.0 if now is None or not possible else max(0.0, 1.0 - now / possible)
+
+    @property
+    def narrowed(self) -> tuple[Bridge, ...]:
+        """Bridges above the GPU with fewer lanes than they have; speeds at rest say nothing."""
+        above = () if self.placement is None else self.placement.bridges
+        return tuple(
+            bridge
+            for bridge in above
+            if bridge.width and bridge.width_maximum and bridge.width < bridge.width_maximum
+        )
+
+    @property
+    def limiting(self) -> tuple[Bridge, ...]:
+        """Bridges that allow less than the GPU itself could do: the slot's nature, no fault."""
+        placement = self.placement
+        own = None if placement is None else placement.generation_maximum
+        if placement is None or own is None:
+            return ()
+        return tuple(
+            bridge
+            for bridge in placement.bridges
+            if bridge.generation_maximum and bridge.generation_maximum < own
+        )
+
+    @property
+    def places(self) -> tuple[str, ...]:
+        """The PCI addresses of both ends, then of what else is narrow."""
+        placement = self.placement
+        if placement is None:
+            return ()
+        own = (placement.pci_bus_id,) if placement.pci_bus_id else ()
+        ends = tuple(bridge.pci_bus_id for bridge in placement.bridges[:1])
+        return (*own, *ends, *(bridge.pci_bus_id for bridge in self.narrowed))
+
+    def evidence(self) -> dict[str, object]:
+        """The numbers."""
+        found: dict[str, object] = {
+            "generation": self.generation,
+            "width": self.width,
+            "generation_maximum": self.generation_maximum,
+            "width_maximum": self.width_maximum,
+            "lost_bandwidth_ratio": round(self.lost_ratio, 4),
+        }
+        if self.placement is not None:
+            found["gpu_generation_maximum"] = self.placement.generation_maximum
+            found["narrow_bridges"] = [bridge.pci_bus_id for bridge in self.narrowed]
+            found["limiting_bridges"] = [bridge.pci_bus_id for bridge in self.limiting]
+        return found
+
+    def __str__(self) -> str:
+        """For a person: `x8 instead of x16, at generation 3 instead of 5`."""
+        parts = []
+        if self.is_narrow:
+            parts.append(f"x{self.width} instead of x{self.width_maximum}")
+        if self.generation < self.generation_maximum:
+            parts.append(f"generation {self.generation} instead of {self.generation_maximum}")
+        text = ", ".join(parts) or (
+            f"x{self.width} at generation {self.generation} at the last reading"
+        )
+        if self.narrowed:
+            text += f"; narrow at bridge {self.narrowed[0].pci_bus_id}"
+        if self.limiting:
+            text += (
+                f"; bridge {self.limiting[0].pci_bus_id} allows generation "
+                f"{self.limiting[0].generation_maximum} at most, which is no fault"
+            )
+        return text
+
+
+def link_state(case: Case, device: Device) -> LinkState | None:
+    """The link of a device's GPU; `None` unless both ends of the comparison are known."""
+    standing = board_status_of(case, device)
+    if standing is None:
+        return None
+    now = standing.get(Signal.PCIE_LINK_GENERATION), standing.get(Signal.PCIE_LINK_WIDTH)
+    most = _most(standing)
+    if now[0] is None or now[1] is None or most is None:
+        return None
+    topology = None if case.node is None else case.node.topology
+    placement = None if topology is None else topology.placements.get(board_uuid(device))
+    return LinkState(int(now[0]), int(now[1]), *most, placement)
+
+
+def _most(standing: BoardStatus) -> tuple[int, int] | None:
+    generation = standing.stated("pcie_generation_maximum")
+    width = standing.stated("pcie_width_maximum")
+    return None if generation is None or width is None else (int(generation), int(width))
+
 
 NAME: Final = "pcie_link_degraded"
 
@@ -53,7 +168,7 @@ class PcieLinkDegradedSettings:
         minimum=1,
         source="docs/definitions.md, conditions: a generation is believed after a minute",
     )
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
 def judge(case: Case, settings: PcieLinkDegradedSettings, market: Market) -> Finding:
@@ -75,7 +190,7 @@ def judge(case: Case, settings: PcieLinkDegradedSettings, market: Market) -> Fin
     seen = observe(
         NAME,
         case,
-        Question(
+        TimeShareQuery(
             shares=shares,
             on_ratio=settings.on_ratio,
             minimum_known_seconds=settings.minimum_known_seconds,
@@ -89,7 +204,7 @@ def judge(case: Case, settings: PcieLinkDegradedSettings, market: Market) -> Fin
     return _complaint(case, seen, [known[each.uuid] for each in seen.devices])
 
 
-def conduct(_: Workload | None, settings: PcieLinkDegradedSettings) -> Conduct:
+def conduct(_: Workload | None, settings: PcieLinkDegradedSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
@@ -127,7 +242,7 @@ def _share(window: Window, link: LinkState | None, settings: PcieLinkDegradedSet
     return min(1.0, max(0, degraded) / window.active)
 
 
-def _complaint(case: Case, seen: Observation, links: Sequence[LinkState]) -> Finding:
+def _complaint(case: Case, seen: TimeShare, links: Sequence[LinkState]) -> Finding:
     # The same number of seconds means more where more of the link is gone.
     lost = [link.lost_ratio for link in links]
     return complain(
@@ -158,14 +273,14 @@ def _complaint(case: Case, seen: Observation, links: Sequence[LinkState]) -> Fin
     )
 
 
-def _shortened(seen: Observation) -> str:
+def _shortened(seen: TimeShare) -> str:
     """The share is one of the time at work, not of the window."""
     start, _, _ = seen.summary.partition(" of the last ")
     return f"{start} of the time at work"
 
 
 def _instructions(
-    case: Case, seen: Observation, links: Sequence[LinkState]
+    case: Case, seen: TimeShare, links: Sequence[LinkState]
 ) -> tuple[Instruction, ...]:
     uuids = dict.fromkeys(board_uuid(device) for device in seen.devices)
     fields = "pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"

@@ -8,15 +8,25 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.clock_need import clock_free_ratio
+from rightsizer.advice.board_status import BoardStatus, board_status_of
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
-from rightsizer.advice.power_saving import PowerSaving, PowerSavingSettings, power_saving
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.standing import BoardStanding, standing_of
+from rightsizer.advice.observation import (
+    TimeShare,
+    TimeShareQuery,
+    minimum_known,
+    observe,
+    on_ratio,
+)
+from rightsizer.advice.power_saving import (
+    PowerSaving,
+    PowerSavingSettings,
+    clock_free_ratio,
+    power_saving,
+)
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
+from rightsizer.model.device import Device
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -27,11 +37,9 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Tier
-from rightsizer.domain.workload import Workload, WorkloadClass
-
-__all__ = ["RULE", "PowerCapSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Tier
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NAME: Final = "power_cap"
 _HOURS_PER_MONTH: Final = 730.0
@@ -67,8 +75,8 @@ class PowerCapSettings:
         source="assumed; 21 of 700 W, about what a sensor's error comes to",
     )
     saving: PowerSavingSettings = field(default_factory=PowerSavingSettings)
-    conduct: Conduct = field(
-        default_factory=lambda: Conduct(
+    conduct: OpeningPolicy = field(
+        default_factory=lambda: OpeningPolicy(
             long_seconds=_DAY,
             short_seconds=_DAY / 4,
             minimum_known_seconds=_DAY / 2,
@@ -82,7 +90,7 @@ class _Cap:
     """A GPU with the limit that would do."""
 
     device: Device
-    standing: BoardStanding
+    standing: BoardStatus
     saving: PowerSaving
 
 
@@ -101,7 +109,7 @@ def judge(case: Case, settings: PowerCapSettings, market: Market) -> Finding:
     return _complaint(case, seen, caps, market)
 
 
-def conduct(_: Workload | None, settings: PowerCapSettings) -> Conduct:
+def conduct(_: Workload | None, settings: PowerCapSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
@@ -114,7 +122,7 @@ def _why_not(case: Case) -> str | None:
         return "only a history is known, not the power limits that are enforced now"
     if any(len(case.node.holdings.get(device.uuid, ())) > 1 for device in case.devices):
         return "others share the GPU and would pay for a lower limit"
-    found = [standing_of(case, device) for device in case.devices]
+    found = [board_status_of(case, device) for device in case.devices]
     if not all(each is not None and _knows_limits(each) for each in found):
         return "the power limits, or their allowed range, are not known"
     if all(_is_fixed(each) for each in found if each is not None):
@@ -122,7 +130,7 @@ def _why_not(case: Case) -> str | None:
     return None
 
 
-def _knows_limits(standing: BoardStanding) -> bool:
+def _knows_limits(standing: BoardStatus) -> bool:
     return None not in (
         standing.limit_watts,
         standing.default_limit_watts,
@@ -131,14 +139,14 @@ def _knows_limits(standing: BoardStanding) -> bool:
     )
 
 
-def _is_fixed(standing: BoardStanding) -> bool:
+def _is_fixed(standing: BoardStatus) -> bool:
     return standing.stated("power_limit_minimum_watts") == standing.stated(
         "power_limit_maximum_watts"
     )
 
 
-def _question(case: Case, settings: PowerCapSettings) -> Question:
-    return Question(
+def _question(case: Case, settings: PowerCapSettings) -> TimeShareQuery:
+    return TimeShareQuery(
         shares={
             window.uuid: clock_free_ratio(window, settings.low_pipe_ratio) or 0.0
             for window in case.windows
@@ -152,11 +160,11 @@ def _question(case: Case, settings: PowerCapSettings) -> Question:
     )
 
 
-def _caps(case: Case, seen: Observation, settings: PowerCapSettings) -> list[_Cap]:
+def _caps(case: Case, seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]:
     windows = {window.uuid: window for window in case.windows}
     found = []
     for device in seen.devices:
-        standing = standing_of(case, device)
+        standing = board_status_of(case, device)
         if standing is None:
             continue
         saving = power_saving(windows[device.uuid], standing, settings.saving)
@@ -166,7 +174,7 @@ def _caps(case: Case, seen: Observation, settings: PowerCapSettings) -> list[_Ca
     return found
 
 
-def _complaint(case: Case, seen: Observation, caps: Sequence[_Cap], market: Market) -> Finding:
+def _complaint(case: Case, seen: TimeShare, caps: Sequence[_Cap], market: Market) -> Finding:
     low = sum(cap.saving.watts_low for cap in caps)
     high = sum(cap.saving.watts_high for cap in caps)
     risk = _risk(case.workload)

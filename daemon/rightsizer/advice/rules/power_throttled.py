@@ -8,14 +8,20 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.clock_need import clock_free_ratio
+from rightsizer.advice.board_status import BoardStatus, board_status_of
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.standing import BoardStanding, standing_of
+from rightsizer.advice.observation import (
+    TimeShare,
+    TimeShareQuery,
+    minimum_known,
+    observe,
+    on_ratio,
+)
+from rightsizer.advice.power_saving import clock_free_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
+from rightsizer.model.device import Device
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -26,13 +32,11 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Cause, Condition
-from rightsizer.domain.units import seconds
-from rightsizer.domain.window import Window
-from rightsizer.domain.workload import Workload
-
-__all__ = ["RULE", "PowerThrottledSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Cause, Condition
+from rightsizer.model.units import seconds
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Workload
 
 NAME: Final = "power_throttled"
 
@@ -80,7 +84,7 @@ class PowerThrottledSettings:
         source="docs/definitions.md, states: pipes below .3 count as low",
     )
     # A limit stays until somebody sets it, while the load above it comes and goes.
-    conduct: Conduct = field(default_factory=lambda: Conduct(short_seconds=1800.0))
+    conduct: OpeningPolicy = field(default_factory=lambda: OpeningPolicy(short_seconds=1800.0))
 
 
 @dataclass(frozen=True, slots=True)
@@ -88,7 +92,7 @@ class _Capped:
     """A GPU whose limit is below the one that it came with."""
 
     device: Device
-    standing: BoardStanding
+    standing: BoardStatus
     limit_watts: float
     default_watts: float
 
@@ -105,7 +109,7 @@ def judge(case: Case, settings: PowerThrottledSettings, market: Market) -> Findi
     seen = observe(
         NAME,
         case,
-        Question(
+        TimeShareQuery(
             shares=shares,
             on_ratio=settings.on_ratio,
             minimum_known_seconds=settings.minimum_known_seconds,
@@ -129,14 +133,14 @@ def judge(case: Case, settings: PowerThrottledSettings, market: Market) -> Findi
     return _complaint(case, seen, capped)
 
 
-def conduct(_: Workload | None, settings: PowerThrottledSettings) -> Conduct:
+def conduct(_: Workload | None, settings: PowerThrottledSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
 
-def _known(case: Case, devices: Sequence[Device]) -> list[tuple[Device, BoardStanding]]:
+def _known(case: Case, devices: Sequence[Device]) -> list[tuple[Device, BoardStatus]]:
     """Those whose limits are known, with how their boards stand."""
-    standings = [(device, standing_of(case, device)) for device in devices]
+    standings = [(device, board_status_of(case, device)) for device in devices]
     return [(device, found) for device, found in standings if found and _knows_limits(found)]
 
 
@@ -148,15 +152,15 @@ def _hardly_works_below_its_limit(case: Case, settings: PowerThrottledSettings) 
     )
 
 
-def _knows_limits(standing: BoardStanding) -> bool:
+def _knows_limits(standing: BoardStatus) -> bool:
     return standing.limit_watts is not None and standing.default_limit_watts is not None
 
 
-def _limits(standing: BoardStanding) -> tuple[float, float]:
+def _limits(standing: BoardStatus) -> tuple[float, float]:
     return standing.limit_watts or 0.0, standing.default_limit_watts or 0.0
 
 
-def _is_capped(standing: BoardStanding, settings: PowerThrottledSettings) -> bool:
+def _is_capped(standing: BoardStatus, settings: PowerThrottledSettings) -> bool:
     limit, default = _limits(standing)
     return limit < default * settings.capped_ratio
 
@@ -171,7 +175,7 @@ def _is_clock_free(case: Case, devices: list[Device], settings: PowerThrottledSe
     return min(free) >= settings.clock_free_maximum_ratio
 
 
-def _at_own_limit(case: Case, seen: Observation, standings: list[BoardStanding]) -> Finding:
+def _at_own_limit(case: Case, seen: TimeShare, standings: list[BoardStatus]) -> Finding:
     """A fact and no fault: the board does all that it may."""
     watts = ", ".join(sorted({f"{standing.limit_watts:.0f} W" for standing in standings}))
     summary = (
@@ -182,7 +186,7 @@ def _at_own_limit(case: Case, seen: Observation, standings: list[BoardStanding])
     return find_nothing(NAME, case, summary, seen.factors, evidence)
 
 
-def _complaint(case: Case, seen: Observation, capped: list[_Capped]) -> Finding:
+def _complaint(case: Case, seen: TimeShare, capped: list[_Capped]) -> Finding:
     devices = [each.device for each in capped]
     uuids = {device.uuid for device in devices}
     lost = {w.uuid: round(_lost(w), 4) for w in case.windows if w.uuid in uuids}
@@ -223,7 +227,7 @@ def _lost(window: Window) -> float:
     return window.waste_seconds.get(Cause.THROTTLED, 0.0) / known if known > 0 else 0.0
 
 
-def _power(standings: list[BoardStanding]) -> dict[str, object]:
+def _power(standings: list[BoardStatus]) -> dict[str, object]:
     found: dict[str, object] = {}
     for each in standings:
         clock = each.clock_ratio

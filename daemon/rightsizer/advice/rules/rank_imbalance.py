@@ -8,23 +8,21 @@ from typing import Final
 
 from rightsizer.advice.attribution import lost_gpus
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import Question, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.savings import released
 from rightsizer.advice.straggler import (
-    Oddity,
+    Deviation,
     Straggler,
     follow_up,
     straggler_group,
     straggler_of,
 )
 from rightsizer.advice.verdict import Complaint, complain, find_nothing, names_of
-from rightsizer.domain.finding import Action, Case, Finding, FindingKind, Reason, Risk
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Condition, State
-from rightsizer.domain.workload import Workload
-
-__all__ = ["RULE", "RankImbalanceSettings"]
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Condition, State
+from rightsizer.model.workload import Workload
 
 NAME: Final = "rank_imbalance"
 
@@ -55,7 +53,7 @@ class RankImbalanceSettings:
         maximum=1,
         source="the spread .25 of docs/definitions.md for a bit less than half of the span",
     )
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
 def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Finding:
@@ -63,7 +61,7 @@ def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Findin
     if len(case.devices) == 1:
         return find_nothing(NAME, case, "One GPU cannot be out of balance.", {}, {})
     shares = {each.uuid: each.condition_share(Condition.RANK_IMBALANCE) for each in case.windows}
-    question = Question(
+    question = TimeShareQuery(
         shares=shares,
         on_ratio=settings.on_ratio,
         minimum_known_seconds=settings.minimum_known_seconds,
@@ -95,7 +93,7 @@ def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Findin
     return replace(found, exclusive_group=straggler_group(case))
 
 
-def conduct(_: Workload | None, settings: RankImbalanceSettings) -> Conduct:
+def conduct(_: Workload | None, settings: RankImbalanceSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
@@ -119,15 +117,15 @@ def _who(odd: Straggler) -> str:
     names = names_of(odd.devices) if odd.devices else ""
     is_one = len(odd.devices) == 1
     return {
-        Oddity.AWAITED: f"the others spin while {names} {'works' if is_one else 'work'}",
-        Oddity.ABSENT: (
+        Deviation.AWAITED: f"the others spin while {names} {'works' if is_one else 'work'}",
+        Deviation.ABSENT: (
             f"the others spin while {names} {'rests' if is_one else 'rest'}, so that "
             f"{'its process is' if is_one else 'their processes are'} busy elsewhere, or "
             f"{'hangs' if is_one else 'hang'}"
         ),
-        Oddity.STARVED: f"{names} {'does' if is_one else 'do'} less than the others",
-        Oddity.OVERLOADED: f"{names} {'does' if is_one else 'do'} most of the work",
-        Oddity.UNCLEAR: "which one lags changes, as with inputs of unequal length",
+        Deviation.STARVED: f"{names} {'does' if is_one else 'do'} less than the others",
+        Deviation.OVERLOADED: f"{names} {'does' if is_one else 'do'} most of the work",
+        Deviation.UNCLEAR: "which one lags changes, as with inputs of unequal length",
     }[odd.oddity]
 
 

@@ -1,19 +1,17 @@
-"""What a rule is: its settings, a judgement of one case, and how its advice behaves."""
+"""Rule: its settings, a judgement of one case, and when its verdicts become advice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from rightsizer.advice.market import Market
-from rightsizer.domain.finding import Case, Finding
-from rightsizer.domain.settings import setting
-from rightsizer.domain.workload import Workload
-
-__all__ = ["Conduct", "Rule", "RuleSettings"]
+from rightsizer.model.finding import Case, Finding
+from rightsizer.model.settings import setting
+from rightsizer.model.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
-class Conduct:
+class OpeningPolicy:
     """When a verdict becomes advice, and when advice is withdrawn."""
 
     long_seconds: float = setting(
@@ -74,17 +72,17 @@ class RuleSettings(Protocol):
         """Known time under which the rule abstains."""
 
 
-Settings = TypeVar("Settings", bound=RuleSettings)
+SettingsT = TypeVar("SettingsT", bound=RuleSettings)
 
 
 @dataclass(frozen=True, slots=True)
-class Rule(Generic[Settings]):
+class Rule(Generic[SettingsT]):
     """A rule by its parts."""
 
     name: str
-    settings: Settings
-    judge_with: Callable[[Case, Settings, Market], Finding]
-    conduct_with: Callable[[Workload | None, Settings], Conduct]
+    settings: SettingsT
+    judge_with: Callable[[Case, SettingsT, Market], Finding]
+    conduct_with: Callable[[Workload | None, SettingsT], OpeningPolicy]
     market: Market = field(default_factory=Market)
     """What else there is to run on, and what it costs."""
 
@@ -92,19 +90,19 @@ class Rule(Generic[Settings]):
         """The verdict on one case."""
         return self.judge_with(case, self.settings, self.market)
 
-    def conduct(self, workload: Workload | None) -> Conduct:
+    def conduct(self, workload: Workload | None) -> OpeningPolicy:
         """How advice of this rule behaves for a workload."""
         return self.conduct_with(workload, self.settings)
 
-    def relaxed(self, factor: float) -> "Rule[Settings]":
+    def relaxed(self, factor: float) -> "Rule[SettingsT]":
         """The same rule with a lower threshold: what is still true enough to stay open."""
         lowered: Any = self.settings
         return replace(self, settings=replace(lowered, on_ratio=self.settings.on_ratio * factor))
 
-    def with_settings(self, settings: Settings) -> "Rule[Settings]":
+    def with_settings(self, settings: SettingsT) -> "Rule[SettingsT]":
         """The same rule with an operator's settings."""
         return replace(self, settings=settings)
 
-    def in_market(self, market: Market) -> "Rule[Settings]":
+    def in_market(self, market: Market) -> "Rule[SettingsT]":
         """The same rule with an operator's boards and prices."""
         return replace(self, market=market)

@@ -7,18 +7,20 @@ here. Only a slice keeps workloads of different namespaces apart.
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.colocation import ColocationSettings, Pairing, is_movable, pairings
+from rightsizer.advice.applicability import is_shared, works_on_media
+from rightsizer.advice.colocation import (
+    ColocationSettings,
+    WorkloadPair,
+    is_movable,
+    workload_pairs,
+)
 from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.market import Market
-from rightsizer.advice.media_engines import works_on_media
-from rightsizer.advice.ranking import ranked
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.sharing_commands import sharing_commands
-from rightsizer.advice.sharing_options import shared_gpu
-from rightsizer.advice.slice_options import slice_options
-from rightsizer.advice.tenants import is_shared
+from rightsizer.advice.risk import ranked
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.sharing_options import shared_gpu, sharing_commands, slice_options
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
-from rightsizer.domain.finding import (
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -28,11 +30,9 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.units import format_duration
-from rightsizer.domain.workload import Workload, WorkloadClass
-
-__all__ = ["RULE", "SharingSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.units import format_duration
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NAME: Final = "sharing"
 _REASONS: Final = {
@@ -66,8 +66,8 @@ class SharingSettings:
         3, help="How many workloads of the node are named as partners.", minimum=1, maximum=20
     )
     colocation: ColocationSettings = field(default_factory=ColocationSettings)
-    conduct: Conduct = field(
-        default_factory=lambda: Conduct(
+    conduct: OpeningPolicy = field(
+        default_factory=lambda: OpeningPolicy(
             long_seconds=14 * 86400.0,
             short_seconds=3 * 86400.0,
             minimum_known_seconds=7 * 86400.0,
@@ -87,7 +87,7 @@ def judge(case: Case, settings: SharingSettings, market: Market) -> Finding:
     if free < settings.on_ratio:
         summary = f"{names_of(case.devices)}: the largest need leaves {free:.0%} free."
         return find_nothing(NAME, case, summary, factors, evidence)
-    found = pairings(case, settings.colocation)
+    found = workload_pairs(case, settings.colocation)
     options = _options(case, found, settings, market)
     evidence["partners"] = [_about(each) for each in found[: settings.most_partners]]
     if not options:
@@ -96,7 +96,7 @@ def judge(case: Case, settings: SharingSettings, market: Market) -> Finding:
     return complain(NAME, case, _complaint(case, options, factors, evidence, market))
 
 
-def conduct(_: Workload | None, settings: SharingSettings) -> Conduct:
+def conduct(_: Workload | None, settings: SharingSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
@@ -133,7 +133,7 @@ def _early(case: Case, settings: SharingSettings) -> Finding | None:
 
 
 def _options(
-    case: Case, found: tuple[Pairing, ...], settings: SharingSettings, market: Market
+    case: Case, found: tuple[WorkloadPair, ...], settings: SharingSettings, market: Market
 ) -> tuple[Option, ...]:
     """Slices first where a stranger is all there is to share with; what hurts is left out."""
     near = [each for each in found if each.is_same_owner and each.risk in _ACCEPTABLE]
@@ -190,7 +190,7 @@ def _isolation(evidence: dict[str, object]) -> str:
     )
 
 
-def _about(pairing: Pairing) -> dict[str, object]:
+def _about(pairing: WorkloadPair) -> dict[str, object]:
     return {
         "workload": pairing.partner.key,
         "gpu": pairing.partner.devices[0].uuid,

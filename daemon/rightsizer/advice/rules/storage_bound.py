@@ -3,37 +3,27 @@
 from dataclasses import dataclass, field
 from typing import Final
 
+from rightsizer.advice.applicability import abstain_unobserved
 from rightsizer.advice.attribution import lost_gpus, saved_at_most
-from rightsizer.advice.host_signals import abstain_unseen
+from rightsizer.advice.diagnostic_commands import class_of, dump_stacks
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.remedy import class_of, dump_stacks
 from rightsizer.advice.rules.bottleneck import (
     Bottleneck,
     find_bottleneck,
     lost_ratio,
     minimum_active,
-    slow_conduct,
+    slow_opening_policy,
 )
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, complain
-from rightsizer.domain.block import Measure
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import (
-    Action,
-    Case,
-    Finding,
-    FindingKind,
-    Instruction,
-    Reason,
-    Risk,
-)
-from rightsizer.domain.settings import setting
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import State
-from rightsizer.domain.workload import Workload, WorkloadClass
-
-__all__ = ["RULE", "StorageBoundSettings"]
+from rightsizer.model.block import Measure
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.settings import setting
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import State
+from rightsizer.model.workload import Workload, WorkloadClass
 
 NAME: Final = "storage_bound"
 _STORAGE: Final = Bottleneck(NAME, State.STORAGE_BOUND, "held up by storage")
@@ -70,14 +60,14 @@ class StorageBoundSettings:
         maximum=0.5,
         source="a loader that is too slow is so all the time",
     )
-    conduct: Conduct = field(default_factory=slow_conduct)
+    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
 def judge(case: Case, settings: StorageBoundSettings, market: Market) -> Finding:
     """Whether storage keeps a GPU of the workload waiting, and what it is waited for."""
     seen = find_bottleneck(_STORAGE, case, settings)
     if isinstance(seen, Finding):
-        return abstain_unseen(seen, case, (Signal.IO_PRESSURE,))
+        return abstain_unobserved(seen, case, (Signal.IO_PRESSURE,))
     working = _working_share(case, seen.devices, settings)
     in_bursts = _in_bursts(case, working, settings)
     action = Action.FIX_CHECKPOINTING if in_bursts else Action.FIX_INPUT_PIPELINE
@@ -100,7 +90,7 @@ def judge(case: Case, settings: StorageBoundSettings, market: Market) -> Finding
     )
 
 
-def conduct(_: Workload | None, settings: StorageBoundSettings) -> Conduct:
+def conduct(_: Workload | None, settings: StorageBoundSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

@@ -4,16 +4,16 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import Question, minimum_known, observe, on_ratio
+from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import (
     abstain_inactive,
     active_share,
     minimum_active,
-    slow_conduct,
+    slow_opening_policy,
 )
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, complain
-from rightsizer.domain.finding import (
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -23,11 +23,9 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.state import Condition, Tier
-from rightsizer.domain.units import seconds
-from rightsizer.domain.workload import Workload
-
-__all__ = ["RULE", "TensorCoresUnusedSettings"]
+from rightsizer.model.state import Condition, Tier
+from rightsizer.model.units import seconds
+from rightsizer.model.workload import Workload
 
 NAME: Final = "tensor_cores_unused"
 _WITHOUT_BFLOAT16: Final = frozenset({"volta", "turing"})
@@ -45,7 +43,7 @@ class TensorCoresUnusedSettings:
     )
     minimum_known_seconds: float = minimum_known()
     minimum_active_seconds: float = minimum_active()
-    conduct: Conduct = field(default_factory=slow_conduct)
+    conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
 def judge(case: Case, settings: TensorCoresUnusedSettings, _: Market) -> Finding:
@@ -59,7 +57,7 @@ def judge(case: Case, settings: TensorCoresUnusedSettings, _: Market) -> Finding
         )
         for window in case.windows
     }
-    question = Question(
+    question = TimeShareQuery(
         shares=shares,
         on_ratio=settings.on_ratio,
         minimum_known_seconds=settings.minimum_known_seconds,
@@ -90,7 +88,7 @@ def judge(case: Case, settings: TensorCoresUnusedSettings, _: Market) -> Finding
     )
 
 
-def conduct(_: Workload | None, settings: TensorCoresUnusedSettings) -> Conduct:
+def conduct(_: Workload | None, settings: TensorCoresUnusedSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

@@ -5,14 +5,20 @@ from dataclasses import dataclass, field
 from statistics import median
 from typing import Final
 
-from rightsizer.advice.drain import drain_instructions
+from rightsizer.advice.board_status import BoardStatus, board_status_of, board_statuses
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import Observation, Question, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import Conduct, Rule
-from rightsizer.advice.standing import BoardStanding, standing_of, standings
+from rightsizer.advice.observation import (
+    TimeShare,
+    TimeShareQuery,
+    minimum_known,
+    observe,
+    on_ratio,
+)
+from rightsizer.advice.owner_commands import drain_instructions
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, names_of
-from rightsizer.domain.clock_event import ClockEvent
-from rightsizer.domain.finding import (
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -22,12 +28,10 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition
-from rightsizer.domain.workload import Workload
-
-__all__ = ["RULE", "ThermalThrottledSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition
+from rightsizer.model.workload import Workload
 
 NAME: Final = "thermal_throttled"
 _SENSORS: Final = ("Fan", "Temperature", "'Power Supply'")
@@ -54,7 +58,7 @@ class ThermalThrottledSettings:
         maximum=60,
         source="assumed; GPUs at the rear of a chassis are a few degrees hotter than others",
     )
-    conduct: Conduct = field(default_factory=Conduct)
+    conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
 def judge(case: Case, settings: ThermalThrottledSettings, market: Market) -> Finding:
@@ -70,7 +74,7 @@ def judge(case: Case, settings: ThermalThrottledSettings, market: Market) -> Fin
     seen = observe(
         NAME,
         case,
-        Question(
+        TimeShareQuery(
             shares=shares,
             on_ratio=settings.on_ratio,
             minimum_known_seconds=settings.minimum_known_seconds,
@@ -86,7 +90,7 @@ def judge(case: Case, settings: ThermalThrottledSettings, market: Market) -> Fin
     return _complaint(case, seen, settings)
 
 
-def conduct(_: Workload | None, settings: ThermalThrottledSettings) -> Conduct:
+def conduct(_: Workload | None, settings: ThermalThrottledSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 
@@ -107,12 +111,12 @@ def _by(heat: Mapping[str, float], hardware: Mapping[str, float], least: float) 
 
 def _is_blind(case: Case) -> bool:
     """Whether GPUs are read, and none of them with the reasons of its clocks."""
-    known = standings(case)
+    known = board_statuses(case)
     return bool(known) and all(each.get(Signal.CLOCK_EVENT_REASONS) is None for each in known)
 
 
-def _complaint(case: Case, seen: Observation, settings: ThermalThrottledSettings) -> Finding:
-    found = [standing for device in seen.devices if (standing := standing_of(case, device))]
+def _complaint(case: Case, seen: TimeShare, settings: ThermalThrottledSettings) -> Finding:
+    found = [standing for device in seen.devices if (standing := board_status_of(case, device))]
     neighbors = _neighbors_celsius(case, {each.device.uuid for each in found})
     return complain(
         NAME,
@@ -149,7 +153,7 @@ def _neighbors_celsius(case: Case, hot: set[str]) -> float | None:
 
 
 def _where(
-    found: Sequence[BoardStanding], neighbors: float | None, settings: ThermalThrottledSettings
+    found: Sequence[BoardStatus], neighbors: float | None, settings: ThermalThrottledSettings
 ) -> str:
     if any(_brake_is_on(each) for each in found):
         return "; the power brake is on, which the server's power supply pulls, not heat"
@@ -164,22 +168,22 @@ def _where(
     return f"{now}, its neighbors {neighbors:.0f} °C: look at this GPU's own cooling"
 
 
-def _brake_is_on(standing: BoardStanding) -> bool:
+def _brake_is_on(standing: BoardStatus) -> bool:
     return bool(_reasons(standing) & ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
 
 
-def _is_slowed_by_heat(standing: BoardStanding) -> bool:
+def _is_slowed_by_heat(standing: BoardStatus) -> bool:
     """Now; a temperature of another moment says nothing of where the heat comes from."""
     return bool(
         _reasons(standing) & (ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN)
     )
 
 
-def _reasons(standing: BoardStanding) -> int:
+def _reasons(standing: BoardStatus) -> int:
     return int(standing.get(Signal.CLOCK_EVENT_REASONS) or 0)
 
 
-def _temperatures(standing: BoardStanding) -> dict[str, object]:
+def _temperatures(standing: BoardStatus) -> dict[str, object]:
     clock = standing.clock_ratio
     facts: dict[str, float | None] = {
         "gpu_celsius": standing.get(Signal.TEMPERATURE_CELSIUS),
@@ -193,7 +197,7 @@ def _temperatures(standing: BoardStanding) -> dict[str, object]:
 
 
 def _instructions(
-    case: Case, seen: Observation, found: Sequence[BoardStanding]
+    case: Case, seen: TimeShare, found: Sequence[BoardStatus]
 ) -> tuple[Instruction, ...]:
     uuids = dict.fromkeys(each.device.uuid for each in found) or dict.fromkeys(
         device.uuid for device in seen.devices

@@ -12,7 +12,7 @@ from typing import Final
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import Conduct, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
     Complaint,
     abstain,
@@ -22,7 +22,7 @@ from rightsizer.advice.verdict import (
     known_seconds,
     names_of,
 )
-from rightsizer.domain.finding import (
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -33,12 +33,10 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.state import Resource
-from rightsizer.domain.units import format_duration
-from rightsizer.domain.workload import Workload, WorkloadClass, WorkloadKind
-
-__all__ = ["RULE", "UnderprovisionedSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Resource
+from rightsizer.model.units import format_duration
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 NAME: Final = "underprovisioned"
 _NO_SAVINGS: Final = Savings(reason="a GPU that is too small saves nothing")
@@ -71,8 +69,8 @@ class UnderprovisionedSettings:
         maximum=4,
         source="a step that shows, and no more before it was looked at again",
     )
-    conduct: Conduct = field(
-        default_factory=lambda: Conduct(long_seconds=6 * 3600.0, short_seconds=1800.0)
+    conduct: OpeningPolicy = field(
+        default_factory=lambda: OpeningPolicy(long_seconds=6 * 3600.0, short_seconds=1800.0)
     )
 
 
@@ -109,7 +107,7 @@ def judge(case: Case, settings: UnderprovisionedSettings, market: Market) -> Fin
     return complain(NAME, case, _complaint(case, settings, market, shares, evidence))
 
 
-def conduct(_: Workload | None, settings: UnderprovisionedSettings) -> Conduct:
+def conduct(_: Workload | None, settings: UnderprovisionedSettings) -> OpeningPolicy:
     """The same for every class."""
     return settings.conduct
 

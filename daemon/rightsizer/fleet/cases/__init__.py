@@ -1,1 +1,1 @@
-"""Workloads as cases: read in batches, judged by the node's rules, and added up to a view."""
+"""Workloads as cases: read in batches, evaluated by the node's rules, added up to a fleet view."""

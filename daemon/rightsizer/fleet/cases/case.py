@@ -1,34 +1,103 @@
-"""Cases of an estate from kept days, as the rules judge them."""
+"""Cases of a fleet from cached days, as the node's rules evaluate them.
+
+Windows are summed up on access.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import partial
+from functools import cached_property, partial
 from itertools import chain
 
-from rightsizer.accounting.accounts import AccountingSettings
-from rightsizer.accounting.case_view import allocator_of
-from rightsizer.accounting.provisioning import ProvisioningSettings, provision
-from rightsizer.domain.device import Device
-from rightsizer.domain.finding import Case
-from rightsizer.domain.units import Nanoseconds, nanoseconds
-from rightsizer.domain.window import Provisioning, Window, workload_subject
-from rightsizer.domain.workload import Workload
-from rightsizer.fleet.cases.kept_case import CaseSums, KeptCase
-from rightsizer.fleet.cases.neighbors import Neighbors, Resident
-from rightsizer.fleet.cases.past import KeptPast, SubjectPast
-from rightsizer.fleet.cases.roster import Roster, tenure_of
-from rightsizer.fleet.estate import EstateDevice
-from rightsizer.fleet.kept.combined import Part, combined
-from rightsizer.fleet.kept.day_demands import DemandSettings
-from rightsizer.fleet.kept.days import DayOfSubject, Days
-from rightsizer.fleet.kept.grid import FINE_STEP
-from rightsizer.fleet.kept.sheet import Sheet
-from rightsizer.fleet.kept.shelf import HeldRow
-from rightsizer.fleet.kept.single_days import are_aligned, rows_by_day, sheets_by_day
+from rightsizer.accounting.accounts_snapshot import allocator_of
+from rightsizer.accounting.provisioning import provision
+from rightsizer.accounting.settings import AccountingSettings, ProvisioningSettings
+from rightsizer.fleet.cache.combination import DevicePart, combined
+from rightsizer.fleet.cache.day_cache import HoldingRow
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.grid import FINE_STEP
+from rightsizer.fleet.cache.merged_days import are_aligned, frames_by_day, rows_by_day
+from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.cases.history import CachedHistory, SubjectHistory
+from rightsizer.fleet.cases.occupancy import NodeNeighbors, NodeResident, Occupancy, tenure_of
+from rightsizer.fleet.model import FleetDevice
+from rightsizer.fleet.settings import DemandSettings
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case
+from rightsizer.model.node import Node
+from rightsizer.model.pattern import Past
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.window import Provisioning, Window, workload_subject
+from rightsizer.model.workload import Workload
 
-__all__ = ["Batch", "CaseSettings", "FleetCases"]
+Windows = tuple[Window, ...]
+Provisionings = tuple[Provisioning, ...]
+
+
+class CaseSums:
+    """The windows of a case, each made at most once, however often the case is told anew."""
+
+    def __init__(
+        self, windows: Callable[[], Windows], provisioning: Callable[[Windows], Provisionings]
+    ) -> None:
+        """Nothing is made yet.
+
+        Args:
+            windows: Makes one for each device.
+            provisioning: Makes what follows from them.
+        """
+        self._windows, self._provisioning = windows, provisioning
+
+    @cached_property
+    def windows(self) -> Windows:
+        """One for each device."""
+        return self._windows()
+
+    @cached_property
+    def provisioning(self) -> Provisionings:
+        """One for each device."""
+        return self._provisioning(self.windows)
+
+
+class CachedCase(Case):
+    """A case over a span that most rules never ask about; elsewhere it is as any other."""
+
+    __slots__ = ("_sums",)
+    _sums: CaseSums
+
+    def __init__(  # noqa: PLR0913 # The fields of a case.
+        self,
+        key: str,
+        workload: Workload | None,
+        devices: tuple[Device, ...],
+        sums: CaseSums,
+        past: Past | None,
+        *,
+        node: Node | None = None,
+    ) -> None:
+        """Nothing is summed up yet."""
+        # As a frozen dataclass does it.
+        object.__setattr__(self, "key", key)
+        object.__setattr__(self, "workload", workload)
+        object.__setattr__(self, "devices", devices)
+        object.__setattr__(self, "past", past)
+        object.__setattr__(self, "node", node)
+        object.__setattr__(self, "_sums", sums)
+
+    @property
+    def windows(self) -> Windows:
+        """One for each device, in the same order."""
+        return self._sums.windows
+
+    @property
+    def provisioning(self) -> Provisionings:
+        """One for each device, in the same order."""
+        return self._sums.provisioning
+
+    def on(self, node: Node | None) -> CachedCase:
+        """The same on a node."""
+        return CachedCase(self.key, self.workload, self.devices, self._sums, self.past, node=node)
 
 
 @dataclass(frozen=True, slots=True)
@@ -47,11 +116,11 @@ class CaseSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Held:
+class _CaseDevices:
     """A device of a case."""
 
-    device: EstateDevice
-    days: Days
+    device: FleetDevice
+    days: SubjectDays
     since: Nanoseconds
 
 
@@ -61,8 +130,8 @@ class _Subject:
 
     key: str
     workload: Workload | None
-    devices: tuple[_Held, ...]
-    past: SubjectPast
+    devices: tuple[_CaseDevices, ...]
+    past: SubjectHistory
 
     @property
     def own(self) -> tuple[Device, ...]:
@@ -71,19 +140,19 @@ class _Subject:
 
 
 @dataclass(frozen=True, slots=True)
-class Batch:
+class CaseBatch:
     """Some workloads, and devices that nobody holds, with all that is kept of them."""
 
     keys: tuple[str, ...]
     """Of the roster's."""
-    roster: Roster
-    devices: Mapping[str, EstateDevice]
+    roster: Occupancy
+    devices: Mapping[str, FleetDevice]
     """By uuid, those that are there now."""
     workloads: Mapping[str, Workload]
     """By key."""
-    sheets: Mapping[str, Sequence[Sheet]]
+    sheets: Mapping[str, Sequence[DayFrame]]
     """By uuid, the kept days of the batch's devices, former ones included, oldest first."""
-    rows: Sequence[HeldRow]
+    rows: Sequence[HoldingRow]
     """Who held these devices, by device, oldest first."""
 
 
@@ -91,7 +160,7 @@ class FleetCases:
     """The cases of a batch at one moment."""
 
     def __init__(
-        self, batch: Batch, now: Nanoseconds, settings: CaseSettings | None = None
+        self, batch: CaseBatch, now: Nanoseconds, settings: CaseSettings | None = None
     ) -> None:
         """Nothing is summed up yet.
 
@@ -106,21 +175,21 @@ class FleetCases:
         kept = [sheet.grid for found in batch.sheets.values() for sheet in found]
         self._by_day = not are_aligned(told + kept)
         self._days = {
-            uuid: Days(
-                DayOfSubject(sheet, self.settings.demands)
-                for sheet in (sheets_by_day(found) if self._by_day else found)
+            uuid: SubjectDays(
+                SummedDay(sheet, self.settings.demands)
+                for sheet in (frames_by_day(found) if self._by_day else found)
             )
             for uuid, found in batch.sheets.items()
         }
-        self._rows: dict[str, list[HeldRow]] = {}
+        self._rows: dict[str, list[HoldingRow]] = {}
         for row in self._split(batch.rows):
             self._rows.setdefault(row.uuid, []).append(row)
         present = (self._subject(key) for key in batch.keys)
         self._subjects = {each.key: each for each in present if each.devices}
         residents = (
-            Resident(each.key, each.workload, each.own) for each in self._subjects.values()
+            NodeResident(each.key, each.workload, each.own) for each in self._subjects.values()
         )
-        self._neighbors = Neighbors(residents, self.devices, self.rows)
+        self._neighbors = NodeNeighbors(residents, self.devices, self.rows)
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
         """The cases over the last span of time; `None` for all there is."""
@@ -129,19 +198,19 @@ class FleetCases:
         return tuple(case.on(nodes.get(key)) for key, case in found.items())
 
     @property
-    def devices(self) -> Mapping[str, EstateDevice]:
+    def devices(self) -> Mapping[str, FleetDevice]:
         """Of the estate, those that belong to the batch, whether they are still there or not."""
         return self._batch.devices
 
-    def days(self, uuid: str) -> Days:
+    def days(self, uuid: str) -> SubjectDays:
         """What is kept of a device."""
-        return self._days.get(uuid) or Days(())
+        return self._days.get(uuid) or SubjectDays(())
 
-    def days_of(self, key: str) -> Days:
+    def days_of(self, key: str) -> SubjectDays:
         """What is kept of a case's subject."""
         return self._subjects[key].past.days
 
-    def rows(self, uuid: str) -> Sequence[HeldRow]:
+    def rows(self, uuid: str) -> Sequence[HoldingRow]:
         """Who held a device, oldest first."""
         return self._rows.get(uuid, ())
 
@@ -156,9 +225,9 @@ class FleetCases:
             step if step > FINE_STEP else 0
         )
 
-    def _case(self, subject: _Subject, span: Nanoseconds | None) -> KeptCase:
+    def _case(self, subject: _Subject, span: Nanoseconds | None) -> CachedCase:
         start, end = subject.past.days.over(span, self.now)
-        return KeptCase(
+        return CachedCase(
             key=subject.key,
             workload=subject.workload,
             devices=subject.own,
@@ -166,7 +235,7 @@ class FleetCases:
                 partial(_windows, subject, start, end),
                 partial(_provisioning, subject, self.settings.accounting.provisioning),
             ),
-            past=KeptPast(subject.past, start, end, of_workload=subject.workload is not None),
+            past=CachedHistory(subject.past, start, end, of_workload=subject.workload is not None),
         )
 
     def _subject(self, key: str) -> _Subject:
@@ -178,23 +247,23 @@ class FleetCases:
         )
         settings = self.settings.accounting.past
         if is_held:
-            past = SubjectPast(self._together(key), workload_subject(key), 0, self.now, settings)
+            past = SubjectHistory(self._together(key), workload_subject(key), 0, self.now, settings)
         else:
             since = devices[0].since if devices else 0
-            past = SubjectPast(self.days(key), key, since, self.now, settings)
+            past = SubjectHistory(self.days(key), key, since, self.now, settings)
         return _Subject(key, self._batch.workloads.get(key) if is_held else None, devices, past)
 
-    def _held(self, uuid: str, holder: str | None) -> _Held:
+    def _held(self, uuid: str, holder: str | None) -> _CaseDevices:
         days = self.days(uuid)
         tenure = tenure_of(self.rows(uuid), holder, days, self.settings.gap)
-        return _Held(self._batch.devices[uuid], days, tenure.since)
+        return _CaseDevices(self._batch.devices[uuid], days, tenure.since)
 
-    def _split(self, rows: Sequence[HeldRow]) -> Sequence[HeldRow]:
+    def _split(self, rows: Sequence[HoldingRow]) -> Sequence[HoldingRow]:
         return rows_by_day(rows) if self._by_day else rows
 
-    def _together(self, key: str) -> Days:
+    def _together(self, key: str) -> SubjectDays:
         """The workload's own days, over all the devices that it held."""
-        by_day: dict[int, list[HeldRow]] = {}
+        by_day: dict[int, list[HoldingRow]] = {}
         for row in self._split(self._roster.ever[key]):
             by_day.setdefault(row.grid.day, []).append(row)
         found = [self._day(rows) for _, rows in sorted(by_day.items())]
@@ -202,9 +271,9 @@ class FleetCases:
         alone = self.days(uuid)
         if not others and found == list(alone.days):
             return alone
-        return Days(found)
+        return SubjectDays(found)
 
-    def _day(self, rows: Iterable[HeldRow]) -> DayOfSubject:
+    def _day(self, rows: Iterable[HoldingRow]) -> SummedDay:
         parts, shared = [], None
         for row in rows:
             day = self._kept(row)
@@ -213,14 +282,14 @@ class FleetCases:
             first, last = _place(row, grid.step)
             if day is not None and not any(day.known[last + 1 :]):
                 last = grid.count - 1  # Nothing is known of what comes after it.
-            part = Part(sheet, grid, first, last, row.share_ratio)
+            part = DevicePart(sheet, grid, first, last, row.share_ratio)
             parts.append(part)
             shared = day if part.is_whole else None
         if len(parts) == 1 and shared is not None:
             return shared
-        return DayOfSubject(combined(parts), self.settings.demands)
+        return SummedDay(combined(parts), self.settings.demands)
 
-    def _kept(self, row: HeldRow) -> DayOfSubject | None:
+    def _kept(self, row: HoldingRow) -> SummedDay | None:
         days = self.days(row.uuid).days
         return next((day for day in days if day.sheet.grid.day == row.grid.day), None)
 
@@ -242,7 +311,7 @@ def _provisioning(
     )
 
 
-def _place(row: HeldRow, step: Nanoseconds) -> tuple[int, int]:
+def _place(row: HoldingRow, step: Nanoseconds) -> tuple[int, int]:
     """Which stretches of another step a holding takes."""
     first = (row.start - row.grid.start) // step
     return first, max(first, -(-(row.end - row.grid.start) // step) - 1)

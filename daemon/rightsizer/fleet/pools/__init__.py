@@ -1,1 +1,1 @@
-"""Pools of machines: what is free of them, what could be, and how work would lie on fewer."""
+"""Pools of machines: free capacity, reclaimable capacity, packing and placement of waiting work."""

@@ -3,39 +3,27 @@
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.accounting.sample_size import effective_samples
-from rightsizer.accounting.shape import covers_week, shape_of
-from rightsizer.domain.block import BLOCK_SPAN, Series
-from rightsizer.domain.pattern import Shape
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND
-from rightsizer.fleet.view import Hours
-
-__all__ = [
-    "HOUR",
-    "covers_cycle",
-    "filled",
-    "independent_hours",
-    "known_ratio",
-    "known_values",
-    "series_of",
-    "shape_by_hour",
-]
+from rightsizer.accounting.load_patterns import covers_week, effective_samples, shape_of
+from rightsizer.fleet.model import HourlySeries
+from rightsizer.model.block import BLOCK_SPAN, Series
+from rightsizer.model.pattern import Shape
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _HOUR_SECONDS: Final = 3600.0
 
 
-def known_values(hours: Hours) -> list[float]:
+def known_values(hours: HourlySeries) -> list[float]:
     """What is known, in the order of time."""
     return [value for value in hours.values if value is not None]
 
 
-def known_ratio(hours: Hours) -> float:
+def known_ratio(hours: HourlySeries) -> float:
     """Known hours, of all of them."""
     return len(known_values(hours)) / len(hours.values) if hours.values else 0.0
 
 
-def filled(hours: Hours) -> list[float] | None:
+def filled(hours: HourlySeries) -> list[float] | None:
     """An hour of which nothing is known counts as the worst that is; `None` where none is."""
     known = known_values(hours)
     if not known:
@@ -44,7 +32,7 @@ def filled(hours: Hours) -> list[float] | None:
     return [most if value is None else value for value in hours.values]
 
 
-def series_of(hours: Hours) -> Series:
+def series_of(hours: HourlySeries) -> Series:
     """The known hours, each by the five minutes that it begins with."""
     first, each = hours.start // BLOCK_SPAN, HOUR // BLOCK_SPAN
     places = [at for at, value in enumerate(hours.values) if value is not None]
@@ -54,12 +42,12 @@ def series_of(hours: Hours) -> Series:
     )
 
 
-def shape_by_hour(hours: Hours) -> Shape | None:
+def shape_by_hour(hours: HourlySeries) -> Shape | None:
     """How the figure repeats itself; `None` where nothing is known."""
     return shape_of(series_of(hours))
 
 
-def covers_cycle(hours: Hours) -> bool:
+def covers_cycle(hours: HourlySeries) -> bool:
     """Whether nearly every hour of a week was seen."""
     first = hours.start // HOUR
     return covers_week(

@@ -5,13 +5,16 @@ from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.domain.finding import Action
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.pools.defragmentation import Defragmentation, Resident, room_for
-from rightsizer.fleet.pools.reclaim import Reclaim, disruption_of
-from rightsizer.fleet.view import PoolView, WorkloadView
-
-__all__ = ["Cost", "PoolRoom", "Step", "Way"]
+from rightsizer.fleet.model import FleetPool, FleetWorkload
+from rightsizer.fleet.pools.reclaim import (
+    Defragmentation,
+    MovableResident,
+    Reclaim,
+    disruption_of,
+    room_for,
+)
+from rightsizer.model.finding import Action
+from rightsizer.model.workload import WorkloadClass
 
 _MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 _PLACES: Final = 6
@@ -22,7 +25,7 @@ Cost = tuple[int, int, float, int, str]
 
 
 @dataclass(frozen=True, slots=True)
-class Step:
+class ReclaimStep:
     """One thing to do first."""
 
     action: Action
@@ -36,7 +39,7 @@ class Step:
 
 
 @dataclass(frozen=True, slots=True)
-class Way:
+class RoomOption:
     """How to make room for one part on a node."""
 
     node: str
@@ -49,7 +52,7 @@ class PoolRoom:
     """The rest of a pool while it is promised piece by piece."""
 
     def __init__(
-        self, pool: PoolView, reclaims: Iterable[Reclaim], workloads: Iterable[WorkloadView]
+        self, pool: FleetPool, reclaims: Iterable[Reclaim], workloads: Iterable[FleetWorkload]
     ) -> None:
         """All of a pool.
 
@@ -61,7 +64,7 @@ class PoolRoom:
         self.pool = pool
         self._free = {node: float(gpus) for node, gpus in pool.free_by_node.items()}
         self._freed: dict[str, float] = {}
-        self._steps: dict[str, list[Step]] = {}
+        self._steps: dict[str, list[ReclaimStep]] = {}
         self._reclaims: dict[str, list[Reclaim]] = {}
         for each in sorted(reclaims, key=_rank):
             for node in each.gpus_by_node:
@@ -87,7 +90,7 @@ class PoolRoom:
                 given.append((node, round(here, _PLACES)))
         return given
 
-    def cheapest(self, part: float) -> Way | None:
+    def cheapest(self, part: float) -> RoomOption | None:
         """The way to room for one part that disturbs least; `None` where there is none."""
         wanted = math.ceil(part)
         ways = [
@@ -104,7 +107,9 @@ class PoolRoom:
                 return found
         return best
 
-    def give_after(self, way: Way, part: float, most: float) -> tuple[float, tuple[Step, ...]]:
+    def give_after(
+        self, way: RoomOption, part: float, most: float
+    ) -> tuple[float, tuple[ReclaimStep, ...]]:
         """Take a way, and promise what it makes room for on its node; with all its steps."""
         self._do(way)
         given = 0.0
@@ -133,7 +138,7 @@ class PoolRoom:
         self._free[node] = free - (wanted - math.floor(freed))
         return True
 
-    def _way(self, node: str, wanted: int) -> Way | None:
+    def _way(self, node: str, wanted: int) -> RoomOption | None:
         have = math.floor(self._free.get(node, 0.0)) + math.floor(self._freed.get(node, 0.0))
         chosen: list[Reclaim] = []
         for each in self._reclaims.get(node, ()):
@@ -151,15 +156,15 @@ class PoolRoom:
             len(chosen),
             node,
         )
-        return Way(node, cost, tuple(chosen))
+        return RoomOption(node, cost, tuple(chosen))
 
-    def _by_moves(self, wanted: int) -> Way | None:
+    def _by_moves(self, wanted: int) -> RoomOption | None:
         left = [each for each in self._movable if each.case.key not in self._gone]
         by_key = {each.case.key: each for each in left}
-        residents: dict[str, list[Resident]] = {}
+        residents: dict[str, list[MovableResident]] = {}
         for each in left:
             ((node, gpus),) = each.nodes.items()
-            residents.setdefault(node, []).append(Resident(gpus, each.case.key))
+            residents.setdefault(node, []).append(MovableResident(gpus, each.case.key))
         free = {node: math.floor(gpus) for node, gpus in self._free.items()}
         if sum(free.values()) < wanted:
             return None
@@ -167,22 +172,22 @@ class PoolRoom:
         if found is None:
             return None
         most = max(disruption_of(by_key[move.key]) for move in found.moves)
-        return Way(
+        return RoomOption(
             found.node, (len(found.moves), most, 0.0, len(found.moves), found.node), (), found
         )
 
-    def _do(self, way: Way) -> None:
+    def _do(self, way: RoomOption) -> None:
         for each in way.reclaims:
             self._gone.update(each.workloads)
             frees = tuple(each.gpus_by_node.items())
-            self._note(Step(each.action, each.advice, each.workloads, frees))
+            self._note(ReclaimStep(each.action, each.advice, each.workloads, frees))
         for move in () if way.moves is None else way.moves.moves:
             self._gone.add(move.key)
             self._free[move.target] -= move.gpus
             frees = ((move.source, move.gpus),)
-            self._note(Step(Action.MOVE_GPUS, "", (move.key,), frees, move.target))
+            self._note(ReclaimStep(Action.MOVE_GPUS, "", (move.key,), frees, move.target))
 
-    def _note(self, step: Step) -> None:
+    def _note(self, step: ReclaimStep) -> None:
         for node, gpus in step.frees:
             self._freed[node] = self._freed.get(node, 0.0) + gpus
             self._steps.setdefault(node, []).append(step)
@@ -192,7 +197,7 @@ def _rank(reclaim: Reclaim) -> tuple[int, int, float, Sequence[str]]:
     return reclaim.moves, reclaim.disruption, -reclaim.idle_gpu_hours, reclaim.workloads
 
 
-def _is_movable(view: WorkloadView) -> bool:
+def _is_movable(view: FleetWorkload) -> bool:
     workload = view.case.workload
     return workload is not None and workload.workload_class in _MOVABLE and len(view.nodes) == 1
 

@@ -1,20 +1,104 @@
-"""GPUs that advice would free: by which step, on which nodes, and what the step disturbs."""
+"""GPUs that advice or moves of work would free: step, nodes, and disruption."""
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
+from itertools import combinations, islice
 from typing import Any, Final
 
 from rightsizer.advice.judgement import Judgement
-from rightsizer.domain.finding import Action, Risk
-from rightsizer.domain.state import State
-from rightsizer.domain.units import seconds
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.estate import EstateDevice
-from rightsizer.fleet.view import EstateView, WorkloadView
+from rightsizer.fleet.model import FleetDevice, FleetView, FleetWorkload
+from rightsizer.model.finding import Action, Risk
+from rightsizer.model.state import State
+from rightsizer.model.units import seconds
+from rightsizer.model.workload import WorkloadClass
 
-__all__ = ["Reclaim", "disruption_of", "reclaims_of"]
+_MOST_RESIDENTS: Final = 12
+"""Subsets of twelve are 4096; a node with more is one that packs small work already."""
+_MOST_MOVES: Final = 4
+"""Nobody moves more than that for one job."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class MovableResident:
+    """Work that is on one node alone and may be started elsewhere."""
+
+    gpus: int
+    key: str
+
+
+@dataclass(frozen=True, slots=True)
+class WorkMove:
+    """One piece of work from node to node."""
+
+    key: str
+    gpus: int
+    source: str
+    target: str
+
+
+@dataclass(frozen=True, slots=True)
+class Defragmentation:
+    """Moves that leave a node with enough free GPUs."""
+
+    node: str
+    moves: tuple[WorkMove, ...]
+
+
+def is_fragmented(free: Mapping[str, float], wanted: int) -> bool:
+    """Whether there are enough GPUs, and not on any one node."""
+    return sum(free.values()) >= wanted > max(free.values(), default=0.0)
+
+
+def room_for(
+    wanted: int, free: Mapping[str, int], residents: Mapping[str, Sequence[MovableResident]]
+) -> Defragmentation | None:
+    """The fewest moves, then the fewest GPUs moved, that free so many on one node.
+
+    Args:
+        wanted: GPUs that one job takes on a node.
+        free: By node, what nobody holds.
+        residents: By node, what may be moved off it.
+    """
+    best: tuple[int, int, str] | None = None
+    found: Defragmentation | None = None
+    for node in sorted(free):
+        for chosen in _enough(wanted - free[node], residents.get(node, ())):
+            rank = (len(chosen), sum(each.gpus for each in chosen), node)
+            if best is not None and rank >= best:
+                continue
+            moves = _placed(node, chosen, free)
+            if moves is not None:
+                best, found = rank, Defragmentation(node, moves)
+    return found
+
+
+def _enough(
+    missing: int, residents: Sequence[MovableResident]
+) -> Iterator[tuple[MovableResident, ...]]:
+    """Subsets that free what is missing, the smallest first."""
+    ordered = sorted(residents)[:_MOST_RESIDENTS]
+    for count in range(1, min(_MOST_MOVES, len(ordered)) + 1):
+        for chosen in combinations(ordered, count):
+            if sum(each.gpus for each in chosen) >= missing:
+                yield chosen
+
+
+def _placed(
+    node: str, chosen: Sequence[MovableResident], free: Mapping[str, int]
+) -> tuple[WorkMove, ...] | None:
+    """The largest first, each where it leaves the least; `None` where one finds no place."""
+    left = {other: gpus for other, gpus in free.items() if other != node}
+    moves = []
+    for each in sorted(chosen, reverse=True):
+        fitting = [(gpus, other) for other, gpus in left.items() if gpus >= each.gpus]
+        if not fitting:
+            return None
+        gpus, target = min(fitting)
+        left[target] = gpus - each.gpus
+        moves.append(WorkMove(each.key, each.gpus, node, target))
+    return tuple(moves)
+
 
 _WHOLLY: Final = frozenset({Action.RELEASE, Action.SCALE_TO_ZERO})
 """All that the workload holds."""
@@ -54,13 +138,13 @@ class Reclaim:
     """That were held and not used over the span."""
 
 
-def disruption_of(view: WorkloadView) -> int:
+def disruption_of(view: FleetWorkload) -> int:
     """How much it disturbs to end or move a workload, 0 for the least."""
     workload = view.case.workload
     return _DISRUPTION[WorkloadClass.UNKNOWN if workload is None else workload.workload_class]
 
 
-def reclaims_of(view: EstateView, judgements: Iterable[Judgement]) -> tuple[Reclaim, ...]:
+def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Reclaim, ...]:
     """What the advice would free, each GPU once.
 
     Only advice that holds over both of its spans counts, so that the grace of a class is over, and
@@ -99,8 +183,8 @@ def reclaims_of(view: EstateView, judgements: Iterable[Judgement]) -> tuple[Recl
 class _Holder:
     """A workload, and the whole GPUs that it holds alone."""
 
-    view: WorkloadView
-    devices: tuple[EstateDevice, ...]
+    view: FleetWorkload
+    devices: tuple[FleetDevice, ...]
 
 
 def _order(judgement: Judgement) -> int:
@@ -136,14 +220,14 @@ def _groups(told: Any) -> Iterator[Sequence[str]]:
             yield each["workloads"]
 
 
-def _most_together(devices: Sequence[EstateDevice], count: int) -> list[EstateDevice]:
+def _most_together(devices: Sequence[FleetDevice], count: int) -> list[FleetDevice]:
     on_node = Counter(each.node for each in devices)
     ordered = sorted(devices, key=lambda each: (-on_node[each.node], each.node, each.device.uuid))
     return list(islice(ordered, min(count, max(0, len(devices) - 1))))
 
 
 def _freed(
-    judgement: Judgement, holders: Sequence[_Holder], devices: Sequence[EstateDevice], moves: int
+    judgement: Judgement, holders: Sequence[_Holder], devices: Sequence[FleetDevice], moves: int
 ) -> Iterator[Reclaim]:
     """By pool, which are mostly one."""
     for pool in sorted({each.pool for each in devices}):
@@ -160,6 +244,6 @@ def _freed(
         )
 
 
-def _idle_hours(view: WorkloadView) -> float:
+def _idle_hours(view: FleetWorkload) -> float:
     idle = sum(window.states.get(State.IDLE_HELD, 0) for window in view.case.windows)
     return seconds(idle) / _HOUR_SECONDS

@@ -1,1 +1,1 @@
-"""The store over the HTTP API of Prometheus, Thanos Query, Mimir, Cortex and VictoriaMetrics."""
+"""Store over the HTTP API of Prometheus, Thanos Query, Mimir, Cortex and VictoriaMetrics."""

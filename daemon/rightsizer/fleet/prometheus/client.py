@@ -1,25 +1,117 @@
-"""The store: range and instant queries that are whole, within limits, and matched as told."""
+"""PrometheusStore: complete range and instant queries within the store's limits."""
 
+import json
 import random
 import threading
 import time
+from array import array
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from itertools import chain
 from typing import Final
 
-from rightsizer.domain.errors import StoreError, StoreLimitError
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.fleet.prometheus.answer import Answer, parsed
-from rightsizer.fleet.prometheus.endpoint import Endpoint
-from rightsizer.fleet.prometheus.identity import Identity, identified
-from rightsizer.fleet.prometheus.join import joined
-from rightsizer.fleet.prometheus.limits import Limit, LimitKind
-from rightsizer.fleet.prometheus.matchers import Matchers
-from rightsizer.fleet.prometheus.span import Span
-from rightsizer.fleet.prometheus.use import StoreUse
+from rightsizer.fleet.prometheus.endpoint import Endpoint, LimitKind, StoreLimit
+from rightsizer.fleet.prometheus.response_parser import ParsedResponse, parse_response
+from rightsizer.fleet.prometheus.selector import Matchers
 from rightsizer.fleet.settings import StoreSettings
-from rightsizer.fleet.store import Sampled
+from rightsizer.fleet.store import SampledSeries, StoreUse
+from rightsizer.model.errors import StoreError, StoreLimitError
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
-__all__ = ["PrometheusStore"]
+POINTS_MAXIMUM: Final = 11_000
+"""Prometheus gives no more to a series, and cannot be told to."""
+_GROWS_AFTER: Final = 8
+"""Successes in a row, so that a query in nine is refused where the limit stays."""
+
+
+class QuerySpan:
+    """What was allowed of late, by the step; for many threads."""
+
+    def __init__(self) -> None:
+        self._allowed: dict[Nanoseconds, int] = {}
+        self._successes: dict[Nanoseconds, int] = {}
+        self._lock = threading.Lock()
+
+    def points(self, step: Nanoseconds) -> int:
+        """How many steps to ask for."""
+        return self._allowed.get(step, POINTS_MAXIMUM)
+
+    def succeed(self, step: Nanoseconds, points: int, *, was_refused: bool) -> None:
+        """So much was given, after more had been refused or not.
+
+        What was allowed after a refusal is asked for from then on; after some successes in a row
+        more is tried again, as another query may be lighter.
+        """
+        with self._lock:
+            if was_refused:
+                self._allowed[step] = points
+                self._successes[step] = 0
+            elif step in self._allowed and points >= self._allowed[step]:
+                self._successes[step] += 1
+                if self._successes[step] >= _GROWS_AFTER:
+                    self._successes[step] = 0
+                    self._allowed[step] = min(POINTS_MAXIMUM, 2 * points)
+
+
+def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries]:
+    """One answer, of all times, from several of which each is later than the one before."""
+    if len(answers) == 1:
+        return answers[0]
+    parts: dict[tuple[tuple[str, str], ...], list[SampledSeries]] = {}
+    for series in chain.from_iterable(answers):
+        parts.setdefault(tuple(sorted(series.labels.items())), []).append(series)
+    return [_one(each) for each in parts.values()]
+
+
+def _one(parts: Sequence[SampledSeries]) -> SampledSeries:
+    values = array("d")
+    for part in parts:
+        values.extend(part.values)
+    return SampledSeries(parts[0].labels, _times([part.times for part in parts]), values)
+
+
+def _times(parts: Sequence[Sequence[Nanoseconds]]) -> Sequence[Nanoseconds]:
+    """Still a range where the parts are ranges without a gap between them."""
+    whole = parts[0]
+    for part in parts[1:]:
+        if (
+            isinstance(whole, range)
+            and isinstance(part, range)
+            and whole.step == part.step
+            and whole[-1] + whole.step == part[0]
+        ):
+            whole = range(whole.start, part.stop, whole.step)
+        else:
+            return tuple(chain.from_iterable(parts))
+    return whole
+
+
+@dataclass(frozen=True, slots=True)
+class StoreIdentity:
+    """A store's product and version; empty where it does not tell."""
+
+    product: str = ""
+    version: str = ""
+
+    def __str__(self) -> str:
+        return f"{self.product} {self.version}".strip() or "a store that does not tell its name"
+
+
+def identified(endpoint: Endpoint) -> StoreIdentity:
+    """What a store says of itself; not to tell is no fault, and whether it is up others find."""
+    try:
+        raw = endpoint.ask("/api/v1/status/buildinfo", ())
+        data = {} if isinstance(raw, StoreLimit) else json.loads(raw)["data"]
+        version = str(data.get("version", ""))
+    except (StoreError, ValueError, LookupError, AttributeError, TypeError):
+        return StoreIdentity()
+    if "application" in data:
+        return StoreIdentity(str(data["application"]), version)
+    if data.keys() <= {"version"}:
+        # VictoriaMetrics gives a version of Prometheus for Grafana's sake, or nothing at all.
+        return StoreIdentity("VictoriaMetrics")
+    return StoreIdentity("Thanos" if version.startswith("0.") else "Prometheus", version)
+
 
 _WHOLE: Final = (
     # Thanos: replicas once, and nothing rather than a part.
@@ -60,7 +152,7 @@ class PrometheusStore:
         self._matchers = Matchers.parse(matchers)
         self._clock = clock
         self._endpoint = Endpoint(settings, sleep=sleep, clock=clock, jitter=jitter)
-        self._span = Span()
+        self._span = QuerySpan()
         self._warnings: set[str] = set()
         self._slow = 0
         self._lock = threading.Lock()
@@ -76,7 +168,7 @@ class PrometheusStore:
         with self._lock:
             return tuple(sorted(self._warnings))
 
-    def identity(self) -> Identity:
+    def identity(self) -> StoreIdentity:
         """Which store it is, as far as it tells."""
         return identified(self._endpoint)
 
@@ -86,16 +178,16 @@ class PrometheusStore:
 
     def range(
         self, promql: str, start: Nanoseconds, end: Nanoseconds, step: Nanoseconds
-    ) -> Sequence[Sampled]:
+    ) -> Sequence[SampledSeries]:
         """As in `Store`."""
         query = self._matchers.merge(promql)
-        found: list[Sequence[Sampled]] = []
+        found: list[Sequence[SampledSeries]] = []
         span, was_refused = self._span.points(step), False
         begin, left = start, (end - start) // step + 1
         while left > 0:
             points = min(span, left)
             answer = self._stretch(query, begin, points, step)
-            if isinstance(answer, Limit):
+            if isinstance(answer, StoreLimit):
                 if points == 1:
                     raise self._too_much(answer, query)
                 self._endpoint.meter.add(StoreUse(halvings=1))
@@ -106,17 +198,17 @@ class PrometheusStore:
             begin, left = begin + points * step, left - points
         return joined(found)
 
-    def instant(self, promql: str, time: Nanoseconds) -> Sequence[Sampled]:
+    def instant(self, promql: str, time: Nanoseconds) -> Sequence[SampledSeries]:
         """As in `Store`; a range selector gives the samples as they were scraped."""
         query = self._matchers.merge(promql)
         answer = self._series("/api/v1/query", query, (("time", _seconds(time)),), 0)
-        if isinstance(answer, Limit):
+        if isinstance(answer, StoreLimit):
             raise self._too_much(answer, query)
         return answer
 
     def _stretch(
         self, query: str, begin: Nanoseconds, points: int, step: Nanoseconds
-    ) -> Sequence[Sampled] | Limit:
+    ) -> Sequence[SampledSeries] | StoreLimit:
         times = (
             ("start", _seconds(begin)),
             ("end", _seconds(begin + (points - 1) * step)),
@@ -126,10 +218,10 @@ class PrometheusStore:
 
     def _series(
         self, path: str, query: str, times: Sequence[tuple[str, str]], step: Nanoseconds
-    ) -> Sequence[Sampled] | Limit:
+    ) -> Sequence[SampledSeries] | StoreLimit:
         timeout = ("timeout", f"{self._settings.timeout_seconds:g}s")
         raw = self._endpoint.ask(path, (("query", query), *times, timeout, *_WHOLE))
-        if isinstance(raw, Limit):
+        if isinstance(raw, StoreLimit):
             self._count_slow(raw)
             if raw.kind is LimitKind.TEXT:
                 raise self._too_much(raw, query)
@@ -139,10 +231,10 @@ class PrometheusStore:
         # Whose samples are no numbers has none.
         return [each for each in self._whole(raw, step).series if each.values]
 
-    def _whole(self, raw: bytes, step: Nanoseconds) -> Answer:
+    def _whole(self, raw: bytes, step: Nanoseconds) -> ParsedResponse:
         began = self._clock()
         try:
-            answer = parsed(raw, step)
+            answer = parse_response(raw, step)
         except ValueError as error:
             said = self._endpoint.quoted(str(error))
             raise StoreError(f"{self._endpoint.name} answered with {said}") from None
@@ -162,7 +254,7 @@ class PrometheusStore:
                 self._warnings.update(map(self._endpoint.quoted, answer.warnings))
         return answer
 
-    def _count_slow(self, limit: Limit) -> None:
+    def _count_slow(self, limit: StoreLimit) -> None:
         """Less at a time makes a busy store quicker, and no store that hangs."""
         with self._lock:
             self._slow = self._slow + 1 if limit.kind is LimitKind.TIME else 0
@@ -174,7 +266,7 @@ class PrometheusStore:
                 "fleet.store.timeout"
             )
 
-    def _too_much(self, limit: Limit, query: str) -> StoreLimitError:
+    def _too_much(self, limit: StoreLimit, query: str) -> StoreLimitError:
         name, text = self._endpoint.name, self._endpoint.quoted(limit.text)
         if limit.kind is LimitKind.TIME:
             return StoreLimitError(

@@ -8,8 +8,6 @@ from pathlib import Path
 
 from rightsizer.fleet.settings import StoreSettings
 
-__all__ = ["authorization", "certificate", "check", "token", "untold"]
-
 
 def check(settings: StoreSettings) -> None:
     """See that there is one way to say who asks.

@@ -1,30 +1,106 @@
-"""One question to a store: asked gently, again where that helps, with every fault told."""
+"""HTTP endpoint of a store: requests, retries, limits and errors."""
 
 import json
 import random
+import re
 import threading
 import time
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-from rightsizer.domain.errors import StoreError
-from rightsizer.edge.http import (
-    Excess,
-    Failure,
-    FailureKind,
-    HttpClient,
-    HttpSettings,
-    Response,
-    checked_url,
-)
 from rightsizer.fleet.prometheus import credentials
-from rightsizer.fleet.prometheus.limits import Limit, LimitKind, recognized
-from rightsizer.fleet.prometheus.use import Meter, StoreUse
-from rightsizer.fleet.prometheus.wording import plain
+from rightsizer.fleet.prometheus.response_parser import plain
 from rightsizer.fleet.settings import StoreSettings
+from rightsizer.fleet.store import StoreUse, StoreUseCounter
+from rightsizer.io.http import HttpClient, HttpSettings, checked_url
+from rightsizer.io.http_result import Excess, Failure, FailureKind, Response
+from rightsizer.model.errors import StoreError
 
-__all__ = ["Endpoint"]
+
+class LimitKind(StrEnum):
+    """What is to be done about it."""
+
+    SPAN = "span"
+    """Less time in one query may be allowed."""
+    TEXT = "text"
+    """The query itself is too long: only fewer devices help."""
+    TIME = "time"
+    """It took too long: less time in one query may be quicker, unless the store hangs."""
+    BUSY = "busy"
+    """Others are in the way: the same query later."""
+
+
+@dataclass(frozen=True, slots=True)
+class StoreLimit:
+    """A store's refusal of what is too much for it."""
+
+    kind: LimitKind
+    text: str
+    """In its own words, without the query that some put before them."""
+
+
+_TEXTS: Final = (
+    # VictoriaMetrics: 16 KiB as it is delivered. Mimir has the same for the expression.
+    (r"too long query; got \d+ bytes", LimitKind.TEXT),
+    (r"maxQueryLen", LimitKind.TEXT),
+    (r"err-mimir-max-query-expression-size-bytes", LimitKind.TEXT),
+    # Busy before slow: Prometheus calls both "timed out".
+    (r"query timed out in query queue", LimitKind.BUSY),
+    (r"maxQueueDuration|cannot handle more than \d+ concurrent", LimitKind.BUSY),
+    (r"too many outstanding requests|err-mimir-tenant-max-request-rate", LimitKind.BUSY),
+    # Mimir: a part of it is overloaded, or away for as long as a rollout takes.
+    (r"err-mimir-query-limited|too busy to process queries", LimitKind.BUSY),
+    (r"too many unhealthy instances in the ring", LimitKind.BUSY),
+    (r"err-mimir-store-consistency-check-failed", LimitKind.BUSY),
+    (r"maxQueryDuration|timeout exceeded", LimitKind.TIME),
+    (r"query timed out|query was canceled|context deadline exceeded", LimitKind.TIME),
+    # Prometheus.
+    (r"query processing would load too many samples into memory", LimitKind.SPAN),
+    (r"exceeded maximum resolution of [\d,]+ points per timeseries", LimitKind.SPAN),
+    # Remote read, and the store gateways of Thanos and older Cortex.
+    (r"exceeded (sample|series|chunks?|bytes) limit", LimitKind.SPAN),
+    (r"limit \d+ (violated|exceeded)", LimitKind.SPAN),
+    (r"code = ResourceExhausted|received message larger than max", LimitKind.SPAN),
+    (r"allocate chunk bytes: pool exhausted", LimitKind.SPAN),
+    # Mimir and Cortex.
+    (r"the query exceeded the (maximum|aggregated)", LimitKind.SPAN),
+    (r"the query hit the (max|aggregated)", LimitKind.SPAN),
+    (r"the (total )?query time range exceeds the limit", LimitKind.SPAN),
+    (r"err-mimir-max-", LimitKind.SPAN),
+    # VictoriaMetrics.
+    (r"cannot (select|process|fetch) more than", LimitKind.SPAN),
+    (r"the number of matching (unique )?time ?series exceeds", LimitKind.SPAN),
+    (r"-search\.max\w+", LimitKind.SPAN),
+    (r"too many points for the given step", LimitKind.SPAN),
+    (r"not enough memory for processing", LimitKind.SPAN),
+)
+
+_PATTERNS: Final = tuple((re.compile(text, re.IGNORECASE), kind) for text, kind in _TEXTS)
+
+_SHOWN: Final = 240
+
+_STATUSES: Final = {
+    413: LimitKind.SPAN,
+    414: LimitKind.TEXT,
+    429: LimitKind.BUSY,
+    502: LimitKind.BUSY,
+    503: LimitKind.BUSY,
+    504: LimitKind.TIME,
+}
+"""Where the text tells nothing: what a proxy in between says."""
+
+
+def recognized(status: int | None, text: str) -> StoreLimit | None:
+    """The limit that a refusal tells of, `None` where it is about something else."""
+    for pattern, kind in _PATTERNS:
+        if found := pattern.search(text):
+            return StoreLimit(kind, text[found.start() :][:_SHOWN])
+    by_status = _STATUSES.get(status) if status is not None else None
+    return None if by_status is None else StoreLimit(by_status, text[:_SHOWN])
+
 
 _PATIENCE: Final = 1.25
 """A store is told to give up a little earlier than its client does, so that it says why."""
@@ -78,7 +154,7 @@ class Endpoint:
         self._jitter = jitter
         self._places = threading.BoundedSemaphore(settings.concurrency)
         self._method = "POST"
-        self.meter = Meter()
+        self.meter = StoreUseCounter()
         tenant = dict.fromkeys(_TENANT, settings.tenant) if settings.tenant else {}
         self._http = HttpClient(
             settings.url,
@@ -105,7 +181,7 @@ class Endpoint:
         """What the store said, as a part of a message: on one line, and without secrets."""
         return plain(credentials.untold(self._settings, text))
 
-    def ask(self, path: str, parameters: Sequence[tuple[str, str]]) -> bytes | Limit:
+    def ask(self, path: str, parameters: Sequence[tuple[str, str]]) -> bytes | StoreLimit:
         """The body of an answer, or what was too much for the store.
 
         Raises:
@@ -149,17 +225,17 @@ class Endpoint:
         return self._http.request("GET", path, query=parameters)
 
     @staticmethod
-    def _limit(failure: Failure) -> Limit | None:
+    def _limit(failure: Failure) -> StoreLimit | None:
         if failure.excess is Excess.SIZE:
-            return Limit(LimitKind.SPAN, f"{failure.message}, of fleet.store.response_maximum")
+            return StoreLimit(LimitKind.SPAN, f"{failure.message}, of fleet.store.response_maximum")
         if failure.excess is Excess.TIME:
-            return Limit(LimitKind.TIME, failure.message)
+            return StoreLimit(LimitKind.TIME, failure.message)
         if failure.kind is not FailureKind.REFUSED:
             return None
         return recognized(failure.status, _said(failure))
 
     @staticmethod
-    def _may_repeat(failure: Failure, limit: Limit | None) -> bool:
+    def _may_repeat(failure: Failure, limit: StoreLimit | None) -> bool:
         return limit is not None or failure.kind in (FailureKind.AWAY, FailureKind.INTERRUPTED)
 
     def _pause_seconds(self, attempt: int, failure: Failure) -> float:

@@ -1,11 +1,10 @@
-"""Selectors as PromQL text, with every value escaped."""
+"""PromQL selectors: quoted values, and the operator's label matchers put into every query."""
 
 import re
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from functools import lru_cache
-from typing import Final
-
-__all__ = ["any_of", "quoted", "selector"]
+from typing import Final, Self
 
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """What RE2 takes for more than itself."""
@@ -50,3 +49,94 @@ def _matcher(name: str, values: tuple[str, ...]) -> str:
     return (
         f"{name}={quoted(values[0])}" if len(values) == 1 else f"{name}=~{quoted(any_of(values))}"
     )
+
+
+_STRING: Final = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|`[^`]*`'
+_MATCHER: Final = re.compile(rf"\s*[A-Za-z_][A-Za-z0-9_]*\s*(?:=~|!~|!=|=)\s*(?:{_STRING})\s*")
+_TOKEN: Final = re.compile(
+    rf"(?P<string>{_STRING})"
+    r"|(?P<space>\s+|#[^\n]*)"
+    r"|(?P<window>\[[^\]]*\])"
+    r"|(?P<number>(?:0[xX][0-9a-fA-F]+|\d[\d_]*\.?\d*(?:[eE][+-]?\d+)?|\.\d+(?:[eE][+-]?\d+)?)"
+    r"[a-z0-9]*)"
+    r"|(?P<word>[A-Za-z_:][A-Za-z0-9_:]*)"
+    r"|(?P<sign>.)",
+    re.DOTALL,
+)
+_LABEL_LISTS: Final = frozenset({"by", "without", "on", "ignoring", "group_left", "group_right"})
+_KEYWORDS: Final = _LABEL_LISTS | {"and", "or", "unless", "atan2", "bool", "offset", "inf", "nan"}
+_AGGREGATIONS: Final = frozenset(
+    {
+        *("sum", "min", "max", "avg", "group", "stddev", "stdvar", "count", "count_values"),
+        *("bottomk", "topk", "quantile", "limitk", "limit_ratio"),
+    }
+)
+
+
+@dataclass(frozen=True, slots=True)
+class _Token:
+    kind: str
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class Matchers:
+    """Matchers that every selector gets."""
+
+    text: str = ""
+    """As between braces, without a comma at the end."""
+
+    @classmethod
+    def parse(cls, text: str) -> Self:
+        """The matchers of a setting, in braces or not.
+
+        Raises:
+            ValueError: there is something else in it.
+        """
+        inner = text.strip()
+        if inner.startswith("{") and inner.endswith("}"):
+            inner = inner[1:-1].strip()
+        inner = inner.removesuffix(",").rstrip()
+        at = 0
+        while inner and at <= len(inner):
+            found = _MATCHER.match(inner, at)
+            if found is None or (found.end() < len(inner) and inner[found.end()] != ","):
+                raise ValueError(
+                    f"fleet.matchers: '{text}' has something at '{inner[at:].strip()}' that is no "
+                    'label matcher; write them as in cluster="paris",env=~"production|staging"'
+                )
+            at = found.end() + 1
+        return cls(inner)
+
+    def merge(self, promql: str) -> str:
+        """The query with the matchers in each of its selectors."""
+        return "".join(self._merged(promql)) if self.text else promql
+
+    def _merged(self, promql: str) -> Iterator[str]:
+        tokens = [_Token(str(each.lastgroup), each.group()) for each in _TOKEN.finditer(promql)]
+        is_label_list = is_in_braces = False
+        for index, token in enumerate(tokens):
+            following = _following(tokens, index)
+            yield token.text
+            if token.text == "}":
+                is_in_braces = False
+            elif token.text == "{":
+                is_in_braces = True
+                yield self.text if following == "}" else f"{self.text},"
+            elif token.text == ")":
+                is_label_list = False
+            elif token.kind == "word" and not is_in_braces and not is_label_list:
+                is_label_list = token.text.lower() in _LABEL_LISTS and following == "("
+                if _is_bare_metric(token.text, following):
+                    yield f"{{{self.text}}}"
+
+
+def _following(tokens: list[_Token], index: int) -> str:
+    """The next token that is more than space, in lower case; empty at the end."""
+    return next((each.text.lower() for each in tokens[index + 1 :] if each.kind != "space"), "")
+
+
+def _is_bare_metric(word: str, following: str) -> bool:
+    if following in ("(", "{") or word.lower() in _KEYWORDS:
+        return False
+    return not (word.lower() in _AGGREGATIONS and following in ("by", "without"))

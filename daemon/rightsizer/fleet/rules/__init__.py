@@ -2,7 +2,6 @@
 
 from typing import Any, Final
 
-from rightsizer.fleet.fleet_rule import EstateRule
 from rightsizer.fleet.rules import (
     fragmentation,
     idle_pool,
@@ -14,10 +13,9 @@ from rightsizer.fleet.rules import (
     stragglers,
     wrong_gpu_type,
 )
+from rightsizer.fleet.rules.rule import FleetRule
 
-__all__ = ["ESTATE_RULES"]
-
-ESTATE_RULES: Final[tuple[EstateRule[Any], ...]] = (
+FLEET_RULES: Final[tuple[FleetRule[Any], ...]] = (
     idle_pool.RULE,
     pool_autoscale.RULE,
     pool_exhaustion.RULE,

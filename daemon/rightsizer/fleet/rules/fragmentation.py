@@ -8,11 +8,25 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.beta import probability_above
+from rightsizer.advice.confidence import probability_above
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
-from rightsizer.domain.finding import (
+from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
+from rightsizer.fleet.pools.capacity import SpareSettings, spare_of
+from rightsizer.fleet.pools.commands import pack_tightly
+from rightsizer.fleet.pools.pool import (
+    PoolSubject,
+    kind_of,
+    part_of,
+    pool_key,
+    pool_subject,
+    waiting_for,
+    workloads_in,
+)
+from rightsizer.fleet.pools.reclaim import Defragmentation, MovableResident, is_fragmented, room_for
+from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
+from rightsizer.model.finding import (
     Action,
     Finding,
     FindingKind,
@@ -22,36 +36,16 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pools.defragmentation import (
-    Defragmentation,
-    Resident,
-    is_fragmented,
-    room_for,
-)
-from rightsizer.fleet.pools.pool_commands import pack_tightly
-from rightsizer.fleet.pools.pool_subject import (
-    PoolSubject,
-    kind_of,
-    pool_key,
-    pool_subject,
-    workloads_in,
-)
-from rightsizer.fleet.pools.spare import SpareSettings, spare_of
-from rightsizer.fleet.pools.waiting import part_of, waiting_for
-from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
-
-__all__ = ["RULE", "FragmentationSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "fragmentation"
 _MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 _HOUR_SECONDS: Final = 3600.0
 
 
-def _conduct() -> Conduct:
-    return Conduct(
+def _conduct() -> OpeningPolicy:
+    return OpeningPolicy(
         long_seconds=86400.0,
         short_seconds=6 * _HOUR_SECONDS,
         minimum_known_seconds=12 * _HOUR_SECONDS,
@@ -88,7 +82,7 @@ class FragmentationSettings:
         source="as for a pool that is too large",
     )
     spare: SpareSettings = field(default_factory=SpareSettings)
-    conduct: Conduct = field(default_factory=_conduct)
+    conduct: OpeningPolicy = field(default_factory=_conduct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -103,20 +97,23 @@ class _Scatter:
     threshold_ratio: float
 
 
-def judge(view: EstateView, settings: FragmentationSettings, market: Market) -> tuple[Verdict, ...]:
+def judge(
+    view: FleetView, settings: FragmentationSettings, market: Market
+) -> tuple[FleetVerdict, ...]:
     """Whether a pool's free GPUs lie on too many nodes for the jobs that it is used for."""
     return tuple(
-        Verdict(pool_key(pool.name), _of_pool(view, pool, settings, market)) for pool in view.pools
+        FleetVerdict(pool_key(pool.name), _of_pool(view, pool, settings, market))
+        for pool in view.pools
     )
 
 
-def conduct(settings: FragmentationSettings) -> Conduct:
+def conduct(settings: FragmentationSettings) -> OpeningPolicy:
     """The same for every pool."""
     return settings.conduct
 
 
 def _of_pool(
-    view: EstateView, pool: PoolView, settings: FragmentationSettings, market: Market
+    view: FleetView, pool: FleetPool, settings: FragmentationSettings, market: Market
 ) -> Finding:
     subject = pool_subject(view, pool)
     here = workloads_in(view, pool)
@@ -148,7 +145,7 @@ def _of_pool(
     return complain(NAME, subject.case, complaint)
 
 
-def _wanted(view: EstateView, pool: PoolView, here: Sequence[WorkloadView]) -> tuple[int, bool]:
+def _wanted(view: FleetView, pool: FleetPool, here: Sequence[FleetWorkload]) -> tuple[int, bool]:
     """GPUs on one node that the largest job takes which waits, or else is there."""
     largest = max(pool.size_by_node.values(), default=0)
     waiting = [min(largest, round(part_of(each, pool))) for each in waiting_for(view, pool)]
@@ -162,7 +159,7 @@ def _wanted(view: EstateView, pool: PoolView, here: Sequence[WorkloadView]) -> t
     return min(largest, max(jobs, default=0)), False
 
 
-def _free_hours(pool: PoolView) -> list[dict[str, float]]:
+def _free_hours(pool: FleetPool) -> list[dict[str, float]]:
     """By hour, what was free on each node, where that is known of all of them."""
     nodes = sorted(pool.size_by_node)
     columns = [pool.node_free[node].values for node in nodes if node in pool.node_free]
@@ -176,14 +173,14 @@ def _free_hours(pool: PoolView) -> list[dict[str, float]]:
     return found
 
 
-def _residents(here: Sequence[WorkloadView]) -> dict[str, list[Resident]]:
-    found: dict[str, list[Resident]] = {}
+def _residents(here: Sequence[FleetWorkload]) -> dict[str, list[MovableResident]]:
+    found: dict[str, list[MovableResident]] = {}
     for each in here:
         workload = each.case.workload
         if workload is None or workload.workload_class not in _MOVABLE or len(each.nodes) != 1:
             continue
         ((node, gpus),) = each.nodes.items()
-        found.setdefault(node, []).append(Resident(gpus, each.case.key))
+        found.setdefault(node, []).append(MovableResident(gpus, each.case.key))
     return found
 
 
@@ -194,7 +191,7 @@ def _factors(subject: PoolSubject, scatter: _Scatter) -> dict[str, float]:
     }
 
 
-def _evidence(pool: PoolView, scatter: _Scatter) -> dict[str, object]:
+def _evidence(pool: FleetPool, scatter: _Scatter) -> dict[str, object]:
     return {
         "gpus_wanted_on_one_node": scatter.wanted,
         "is_waited_for": scatter.is_waited_for,
@@ -205,7 +202,7 @@ def _evidence(pool: PoolView, scatter: _Scatter) -> dict[str, object]:
 
 
 def _complaint(
-    view: EstateView,
+    view: FleetView,
     subject: PoolSubject,
     scatter: _Scatter,
     found: Defragmentation | None,
@@ -266,4 +263,4 @@ def _steps(found: Defragmentation | None) -> tuple[Instruction, ...]:
     return (Instruction(f"Make room on {found.node}", "\n".join(lines)),)
 
 
-RULE: Final = EstateRule(NAME, FragmentationSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, FragmentationSettings(), judge, conduct)

@@ -9,27 +9,35 @@ from typing import Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import risk_of
-from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, complain, find_nothing
-from rightsizer.domain.finding import Action, Finding, FindingKind, Option, Reason, Risk
-from rightsizer.domain.settings import setting
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
+from rightsizer.fleet.model import FleetPool, FleetView
+from rightsizer.fleet.pools.capacity import (
+    GrowthSettings,
+    SpareCapacity,
+    SpareSettings,
+    growth_of,
+    spare_of,
+)
+from rightsizer.fleet.pools.commands import take_out
 from rightsizer.fleet.pools.hourly import independent_hours
-from rightsizer.fleet.pools.pool_commands import take_out
-from rightsizer.fleet.pools.pool_growth import GrowthSettings, growth_of
-from rightsizer.fleet.pools.pool_subject import (
+from rightsizer.fleet.pools.pool import (
     PoolSubject,
     kind_of,
+    may_wait_for,
     of_gpus,
     pool_key,
     pool_subject,
 )
-from rightsizer.fleet.pools.spare import Spare, SpareSettings, spare_of
-from rightsizer.fleet.pools.waiting import may_wait_for
-from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
-from rightsizer.fleet.view import EstateView, PoolView
-
-__all__ = ["RULE", "IdlePoolSettings"]
+from rightsizer.fleet.rules.rule import (
+    FleetRule,
+    FleetVerdict,
+    covered,
+    mostly_covered,
+    weekly_conduct,
+)
+from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk
+from rightsizer.model.settings import setting
 
 NAME: Final = "idle_pool"
 _STEPS: Final = 20
@@ -52,23 +60,24 @@ class IdlePoolSettings:
     minimum_coverage_ratio: float = mostly_covered()
     spare: SpareSettings = field(default_factory=SpareSettings)
     growth: GrowthSettings = field(default_factory=GrowthSettings)
-    conduct: Conduct = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
 
 
-def judge(view: EstateView, settings: IdlePoolSettings, market: Market) -> tuple[Verdict, ...]:
+def judge(view: FleetView, settings: IdlePoolSettings, market: Market) -> tuple[FleetVerdict, ...]:
     """Whether a pool has GPUs that nobody needed at any moment."""
     return tuple(
-        Verdict(pool_key(pool.name), _of_pool(view, pool, settings, market)) for pool in view.pools
+        FleetVerdict(pool_key(pool.name), _of_pool(view, pool, settings, market))
+        for pool in view.pools
     )
 
 
-def conduct(settings: IdlePoolSettings) -> Conduct:
+def conduct(settings: IdlePoolSettings) -> OpeningPolicy:
     """The same for every pool."""
     return settings.conduct
 
 
 def _of_pool(
-    view: EstateView, pool: PoolView, settings: IdlePoolSettings, market: Market
+    view: FleetView, pool: FleetPool, settings: IdlePoolSettings, market: Market
 ) -> Finding:
     subject = pool_subject(view, pool)
     too_little = subject.too_little(
@@ -101,9 +110,9 @@ def _of_pool(
 
 
 def _complaint(
-    view: EstateView,
+    view: FleetView,
     subject: PoolSubject,
-    spare: Spare,
+    spare: SpareCapacity,
     market: Market,
     evidence: dict[str, object],
 ) -> Complaint:
@@ -129,7 +138,7 @@ def _complaint(
     )
 
 
-def _summary(subject: PoolSubject, spare: Spare) -> str:
+def _summary(subject: PoolSubject, spare: SpareCapacity) -> str:
     name, size = subject.pool.name, subject.size
     if spare.keep == 0:
         return f"{name}: none of its {size} GPUs was held at any moment."
@@ -145,7 +154,7 @@ def _count(number: int, what: str) -> str:
 
 
 def _options(
-    pool: PoolView, spare: Spare, market: Market, risk: Risk, action: Action
+    pool: FleetPool, spare: SpareCapacity, market: Market, risk: Risk, action: Action
 ) -> tuple[Option, ...]:
     """All that is spare; and whole nodes alone, where those are fewer."""
     of_nodes = sum(pool.size_by_node[node] for node in spare.nodes)
@@ -175,7 +184,7 @@ def _options(
     return tuple(found)
 
 
-def _culprits(subject: PoolSubject, spare: Spare) -> tuple[str, ...]:
+def _culprits(subject: PoolSubject, spare: SpareCapacity) -> tuple[str, ...]:
     named = {device.uuid for device in subject.case.devices}
     found = (
         each.device.uuid
@@ -190,4 +199,4 @@ def _rounded(keep: int, size: int) -> str:
     return str(min(size, -(-keep // step) * step))
 
 
-RULE: Final = EstateRule(NAME, IdlePoolSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, IdlePoolSettings(), judge, conduct)

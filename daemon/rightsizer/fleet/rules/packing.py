@@ -11,37 +11,37 @@ from typing import Final
 from rightsizer.advice.confidence import confidence_of, sizing_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import rank_of, worst
-from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
-from rightsizer.domain.finding import (
-    Action,
-    Finding,
-    FindingKind,
-    Instruction,
-    Option,
-    Reason,
-    Risk,
-)
-from rightsizer.domain.settings import setting
-from rightsizer.domain.workload import WorkloadClass
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pools.packing import PackingLimits
-from rightsizer.fleet.pools.pool_subject import (
+from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
+from rightsizer.fleet.pools.bin_packing import PackingLimits
+from rightsizer.fleet.pools.commands import sharing_fragments
+from rightsizer.fleet.pools.pool import (
     PoolSubject,
     kind_of,
     of_gpus,
     pool_key,
     pool_subject,
+    waiting_gpus,
     workloads_in,
 )
-from rightsizer.fleet.pools.shared_gpus import SharedGpu, SharingPlan, plan_sharing
-from rightsizer.fleet.pools.sharing_fragments import sharing_fragments
-from rightsizer.fleet.pools.small_work import Small, small_work
-from rightsizer.fleet.pools.waiting import waiting_gpus
-from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
-from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
-
-__all__ = ["RULE", "PackingSettings"]
+from rightsizer.fleet.pools.sharing import (
+    SharedGpu,
+    SharingPlan,
+    SmallWorkload,
+    plan_sharing,
+    small_work,
+)
+from rightsizer.fleet.rules.rule import (
+    FleetRule,
+    FleetVerdict,
+    covered,
+    mostly_covered,
+    weekly_conduct,
+)
+from rightsizer.model.finding import Action, Finding, FindingKind, Instruction, Option, Reason, Risk
+from rightsizer.model.settings import setting
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "packing"
 _REASONS: Final = {
@@ -87,23 +87,24 @@ class PackingSettings:
         source="as for two workloads of a node",
     )
     limits: PackingLimits = field(default_factory=PackingLimits)
-    conduct: Conduct = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
 
 
-def judge(view: EstateView, settings: PackingSettings, market: Market) -> tuple[Verdict, ...]:
+def judge(view: FleetView, settings: PackingSettings, market: Market) -> tuple[FleetVerdict, ...]:
     """Whether small workloads of a pool would do with fewer GPUs between them."""
     return tuple(
-        Verdict(pool_key(pool.name), _of_pool(view, pool, settings, market)) for pool in view.pools
+        FleetVerdict(pool_key(pool.name), _of_pool(view, pool, settings, market))
+        for pool in view.pools
     )
 
 
-def conduct(settings: PackingSettings) -> Conduct:
+def conduct(settings: PackingSettings) -> OpeningPolicy:
     """The same for every pool."""
     return settings.conduct
 
 
 def _of_pool(
-    view: EstateView, pool: PoolView, settings: PackingSettings, market: Market
+    view: FleetView, pool: FleetPool, settings: PackingSettings, market: Market
 ) -> Finding:
     subject = pool_subject(view, pool)
     too_little = subject.too_little(
@@ -134,7 +135,7 @@ def _of_pool(
     return complain(NAME, subject.case, found)
 
 
-def _too_few(subject: PoolSubject, here: Sequence[WorkloadView]) -> Finding:
+def _too_few(subject: PoolSubject, here: Sequence[FleetWorkload]) -> Finding:
     classes = {each.case.workload.workload_class for each in here if each.case.workload}
     if classes and classes <= {WorkloadClass.UNKNOWN}:
         why = "the class of its workloads is unknown; state it in a policy"
@@ -143,7 +144,7 @@ def _too_few(subject: PoolSubject, here: Sequence[WorkloadView]) -> Finding:
     return find_nothing(NAME, subject.case, summary, {}, {})
 
 
-def _factors(plan: SharingPlan, small: Sequence[Small], margin: float) -> dict[str, float]:
+def _factors(plan: SharingPlan, small: Sequence[SmallWorkload], margin: float) -> dict[str, float]:
     """Of the workload that least is known of, among those that would share."""
     chosen = {key for gpu in plan.gpus for key in gpu.members}
     found = [
@@ -155,7 +156,7 @@ def _factors(plan: SharingPlan, small: Sequence[Small], margin: float) -> dict[s
 
 
 def _complaint(
-    view: EstateView,
+    view: FleetView,
     subject: PoolSubject,
     plan: SharingPlan,
     factors: dict[str, float],
@@ -186,7 +187,7 @@ def _complaint(
     )
 
 
-def _option(pool: PoolView, gpu: SharedGpu, market: Market) -> Option:
+def _option(pool: FleetPool, gpu: SharedGpu, market: Market) -> Option:
     names = (
         [f"{key} ({profile})" for key, profile in zip(gpu.members, gpu.slices, strict=True)]
         if gpu.slices
@@ -203,7 +204,7 @@ def _option(pool: PoolView, gpu: SharedGpu, market: Market) -> Option:
     )
 
 
-def _instructions(view: EstateView, pool: PoolView, plan: SharingPlan) -> tuple[Instruction, ...]:
+def _instructions(view: FleetView, pool: FleetPool, plan: SharingPlan) -> tuple[Instruction, ...]:
     """One for each way, from the first GPU that goes it."""
     kind = kind_of(view, pool)
     by_way: dict[Action, list[SharedGpu]] = {}
@@ -235,4 +236,4 @@ def _evidence(plan: SharingPlan) -> dict[str, object]:
     }
 
 
-RULE: Final = EstateRule(NAME, PackingSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, PackingSettings(), judge, conduct)

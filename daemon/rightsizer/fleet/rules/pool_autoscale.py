@@ -1,45 +1,98 @@
-"""Pools whose held GPUs follow the day: let nodes come and go with them.
+"""Rule: pools whose held GPUs follow the day; scale their nodes by the hour."""
 
-The need of an hour is the most that was held at once in it, on as few nodes as would do; what
-is saved for certain is only what stood empty as the work was placed. Of a pool that follows the day
-nodes that were never needed are told here too, for a schedule leaves them out at every hour.
-"""
-
+import math
+from collections.abc import Iterable
 from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.autoscale_schedule import (
-    Outcome,
+    ReplicaSchedule,
+    ScalingOutcome,
     ScalingSettings,
-    Schedule,
     followed,
     schedule,
+    spans_of,
 )
 from rightsizer.advice.market import Market
 from rightsizer.advice.replica_load import ReplicaLoad
 from rightsizer.advice.risk import risk_of
-from rightsizer.advice.rules.rule import Conduct
-from rightsizer.advice.scaled_object import spans_of
+from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
-from rightsizer.domain.finding import Action, Finding, FindingKind, Option, Reason
-from rightsizer.domain.pattern import Shape
-from rightsizer.domain.settings import setting
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pools.hourly import independent_hours, shape_by_hour
-from rightsizer.fleet.pools.node_load import NodeLoad, node_load
-from rightsizer.fleet.pools.pool_commands import follow_the_load
-from rightsizer.fleet.pools.pool_subject import (
+from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries
+from rightsizer.fleet.pools.commands import follow_the_load
+from rightsizer.fleet.pools.hourly import HOUR, independent_hours, known_values, shape_by_hour
+from rightsizer.fleet.pools.pool import (
     PoolSubject,
     kind_of,
+    may_wait_for,
     of_gpus,
     pool_key,
     pool_subject,
 )
-from rightsizer.fleet.pools.waiting import may_wait_for
-from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
-from rightsizer.fleet.view import EstateView, PoolView
+from rightsizer.fleet.rules.rule import (
+    FleetRule,
+    FleetVerdict,
+    covered,
+    mostly_covered,
+    weekly_conduct,
+)
+from rightsizer.model.block import BLOCK_SPAN
+from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason
+from rightsizer.model.pattern import Shape
+from rightsizer.model.settings import setting
 
-__all__ = ["RULE", "PoolAutoscaleSettings"]
+_PLACES = 6
+_WHOLE = 1e-6
+
+
+@dataclass(frozen=True, slots=True)
+class NodeLoad:
+    """A pool's load, counted in nodes."""
+
+    load: ReplicaLoad
+    """By five minutes, each as the worst moment of its hour."""
+    empty_ratio: float
+    """Part of the nodes' time in which a whole node was empty as the work was placed."""
+
+
+def node_load(pool: FleetPool) -> NodeLoad | None:
+    """The load of a pool whose nodes are alike; `None` where they are not, or nothing is known."""
+    sizes = {size for size in pool.size_by_node.values() if size}
+    if len(sizes) != 1 or not known_values(pool.held_peak):
+        return None
+    (each,) = sizes
+    nodes = len(pool.size_by_node)
+    starts: list[int] = []
+    held: list[int] = []
+    needed: list[int] = []
+    for at, peak in enumerate(pool.held_peak.values):
+        if peak is None:
+            continue
+        present = pool.present.values[at] if at < len(pool.present.values) else None
+        there = nodes if present is None else min(nodes, _nodes(present, each))
+        blocks = range(pool.held_peak.start + at * HOUR, pool.held_peak.start + (at + 1) * HOUR)
+        starts.extend(blocks[::BLOCK_SPAN])
+        held.extend([there] * (HOUR // BLOCK_SPAN))
+        needed.extend([min(there, _nodes(peak, each))] * (HOUR // BLOCK_SPAN))
+    load = ReplicaLoad(tuple(starts), tuple(held), tuple(needed), nodes, each)
+    return NodeLoad(load, _empty_ratio(pool, each))
+
+
+def _nodes(gpus: float, each: int) -> int:
+    return math.ceil(round(gpus / each, _PLACES))
+
+
+def _empty_ratio(pool: FleetPool, each: int) -> float:
+    """Of all nodes; those of which nothing is known were never empty."""
+    found = [_part(pool.node_free.get(node), each) for node in pool.size_by_node]
+    return sum(found) / len(found)
+
+
+def _part(hours: HourlySeries | None, each: int) -> float:
+    known: Iterable[float] = known_values(hours) if hours else ()
+    empty = [value >= each - _WHOLE for value in known]
+    return sum(empty) / len(empty) if empty else 0.0
+
 
 NAME: Final = "pool_autoscale"
 _HOUR_SECONDS: Final = 3600.0
@@ -76,34 +129,37 @@ class PoolAutoscaleSettings:
         source="as for a service's replicas",
     )
     scaling: ScalingSettings = field(default_factory=_scaling)
-    conduct: Conduct = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
 
 
 @dataclass(frozen=True, slots=True)
 class _Outlook:
     nodes: NodeLoad
-    schedule: Schedule
-    followed: Outcome
+    schedule: ReplicaSchedule
+    followed: ScalingOutcome
 
     @property
     def load(self) -> ReplicaLoad:
         return self.nodes.load
 
 
-def judge(view: EstateView, settings: PoolAutoscaleSettings, market: Market) -> tuple[Verdict, ...]:
+def judge(
+    view: FleetView, settings: PoolAutoscaleSettings, market: Market
+) -> tuple[FleetVerdict, ...]:
     """Whether a pool would do with fewer nodes at some hours of every day."""
     return tuple(
-        Verdict(pool_key(pool.name), _of_pool(view, pool, settings, market)) for pool in view.pools
+        FleetVerdict(pool_key(pool.name), _of_pool(view, pool, settings, market))
+        for pool in view.pools
     )
 
 
-def conduct(settings: PoolAutoscaleSettings) -> Conduct:
+def conduct(settings: PoolAutoscaleSettings) -> OpeningPolicy:
     """The same for every pool."""
     return settings.conduct
 
 
 def _of_pool(
-    view: EstateView, pool: PoolView, settings: PoolAutoscaleSettings, market: Market
+    view: FleetView, pool: FleetPool, settings: PoolAutoscaleSettings, market: Market
 ) -> Finding:
     subject = pool_subject(view, pool)
     early = _early(view, subject, settings)
@@ -133,7 +189,7 @@ def _of_pool(
 
 
 def _early(
-    view: EstateView, subject: PoolSubject, settings: PoolAutoscaleSettings
+    view: FleetView, subject: PoolSubject, settings: PoolAutoscaleSettings
 ) -> Finding | None:
     too_little = subject.too_little(
         NAME, settings.minimum_known_seconds, settings.minimum_coverage_ratio
@@ -160,7 +216,7 @@ def _outlook(
 
 
 def _complaint(
-    view: EstateView,
+    view: FleetView,
     subject: PoolSubject,
     outlook: _Outlook,
     settings: PoolAutoscaleSettings,
@@ -218,7 +274,7 @@ def _evidence(outlook: _Outlook) -> dict[str, object]:
     }
 
 
-def _about(outcome: Outcome, load: ReplicaLoad) -> dict[str, object]:
+def _about(outcome: ScalingOutcome, load: ReplicaLoad) -> dict[str, object]:
     saved = outcome.held_seconds - outcome.scaled_seconds
     return {
         "saved_ratio": round(outcome.saved_ratio, 4),
@@ -228,4 +284,4 @@ def _about(outcome: Outcome, load: ReplicaLoad) -> dict[str, object]:
     }
 
 
-RULE: Final = EstateRule(NAME, PoolAutoscaleSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, PoolAutoscaleSettings(), judge, conduct)

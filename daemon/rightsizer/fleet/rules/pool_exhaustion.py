@@ -8,9 +8,13 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
-from rightsizer.domain.finding import (
+from rightsizer.fleet.model import FleetPool, FleetView
+from rightsizer.fleet.pools.capacity import GrowthSettings, growth_of
+from rightsizer.fleet.pools.pool import PoolSubject, pool_key, pool_subject, waiting_gpus
+from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
+from rightsizer.model.finding import (
     Action,
     Finding,
     FindingKind,
@@ -19,23 +23,16 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.pattern import Trend
-from rightsizer.domain.settings import setting
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pools.pool_growth import GrowthSettings, growth_of
-from rightsizer.fleet.pools.pool_subject import PoolSubject, pool_key, pool_subject
-from rightsizer.fleet.pools.waiting import waiting_gpus
-from rightsizer.fleet.view import EstateView, PoolView
-
-__all__ = ["RULE", "PoolExhaustionSettings"]
+from rightsizer.model.pattern import Trend
+from rightsizer.model.settings import setting
 
 NAME: Final = "pool_exhaustion"
 _DAY_SECONDS: Final = 86400.0
 _DAYS_TO_TELL: Final = 14.0
 
 
-def _conduct() -> Conduct:
-    return Conduct(
+def _conduct() -> OpeningPolicy:
+    return OpeningPolicy(
         long_seconds=14 * _DAY_SECONDS,
         short_seconds=7 * _DAY_SECONDS,
         minimum_known_seconds=6 * _DAY_SECONDS,
@@ -63,25 +60,26 @@ class PoolExhaustionSettings:
         source="a week of days makes a line; a day of it may be missing",
     )
     growth: GrowthSettings = field(default_factory=GrowthSettings)
-    conduct: Conduct = field(default_factory=_conduct)
+    conduct: OpeningPolicy = field(default_factory=_conduct)
 
 
 def judge(
-    view: EstateView, settings: PoolExhaustionSettings, market: Market
-) -> tuple[Verdict, ...]:
+    view: FleetView, settings: PoolExhaustionSettings, market: Market
+) -> tuple[FleetVerdict, ...]:
     """Whether what is held of a pool grows to its size within the horizon."""
     return tuple(
-        Verdict(pool_key(pool.name), _of_pool(view, pool, settings, market)) for pool in view.pools
+        FleetVerdict(pool_key(pool.name), _of_pool(view, pool, settings, market))
+        for pool in view.pools
     )
 
 
-def conduct(settings: PoolExhaustionSettings) -> Conduct:
+def conduct(settings: PoolExhaustionSettings) -> OpeningPolicy:
     """The same for every pool."""
     return settings.conduct
 
 
 def _of_pool(
-    view: EstateView, pool: PoolView, settings: PoolExhaustionSettings, market: Market
+    view: FleetView, pool: FleetPool, settings: PoolExhaustionSettings, market: Market
 ) -> Finding:
     subject = pool_subject(view, pool)
     growth = growth_of(pool, settings.growth, settings.on_ratio)
@@ -157,4 +155,4 @@ def _evidence(subject: PoolSubject, trend: Trend, waiting: float) -> dict[str, o
     }
 
 
-RULE: Final = EstateRule(NAME, PoolExhaustionSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, PoolExhaustionSettings(), judge, conduct)

@@ -1,39 +1,121 @@
-"""Services of one namespace that keep replicas for safety, each with next to nothing to do.
+"""Rule: services of one namespace with several nearly idle replicas; stack them on fewer GPUs."""
 
-Fewer replicas are said by the rule `gpu_count`, which sees one service. Here their number stays:
-replicas of different services lie on the same GPUs, as far as their load of the same hours fits.
-"""
-
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.confidence import confidence_of, sizing_factors
 from rightsizer.advice.market import Market
+from rightsizer.advice.projection import place_of
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.gpu_count import RULE as GPU_COUNT
-from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, complain, find_nothing
-from rightsizer.domain.finding import Action, Finding, FindingKind, Option, Reason
-from rightsizer.domain.settings import setting
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pools.hourly import independent_hours
-from rightsizer.fleet.pools.packing import PackingLimits
-from rightsizer.fleet.pools.pool_subject import (
+from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
+from rightsizer.fleet.pools.bin_packing import HourlyLoad, Packed, PackingLimits, pack
+from rightsizer.fleet.pools.commands import sharing_fragments
+from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
+from rightsizer.fleet.pools.pool import (
     PoolSubject,
     kind_of,
     of_gpus,
     pool_key,
     pool_subject,
+    waiting_gpus,
     workloads_in,
 )
-from rightsizer.fleet.pools.replica_stacks import Replicated, freed_by, replicated, stacks
-from rightsizer.fleet.pools.sharing_fragments import sharing_fragments
-from rightsizer.fleet.pools.waiting import waiting_gpus
-from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
-from rightsizer.fleet.view import EstateView, PoolView
+from rightsizer.fleet.rules.rule import (
+    FleetRule,
+    FleetVerdict,
+    covered,
+    mostly_covered,
+    weekly_conduct,
+)
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
+from rightsizer.model.settings import setting
+from rightsizer.model.state import Resource
+from rightsizer.model.workload import Allocator, WorkloadClass
 
-__all__ = ["RULE", "ReplicaConsolidationSettings"]
+_NOISE_RATIO: Final = 0.01
+_SEVERAL: Final = 2
+
+
+@dataclass(frozen=True, slots=True)
+class Replicated:
+    """A service of several replicas with a GPU each."""
+
+    view: FleetWorkload
+    replicas: int
+    each: HourlyLoad
+    """Of its busiest replica."""
+
+
+def replicated(
+    view: FleetWorkload, minimum_coverage_ratio: float, market: Market
+) -> Replicated | None:
+    """A service whose replicas may have others beside them; `None` where it is none.
+
+    Its replicas share its load as their needs do, and each is taken for the busiest.
+    """
+    case, count = view.case, sum(view.nodes.values())
+    workload = case.workload
+    if workload is None or workload.workload_class is not WorkloadClass.SERVING:
+        return None
+    if count < _SEVERAL or workload.allocator is Allocator.PREALLOCATING:
+        return None
+    if not case.devices or not _is_apart(case, market):
+        return None
+    if any(fit.is_underprovisioned or fit.memory_is_preallocated for fit in case.provisioning):
+        return None
+    memory = _largest(case, Resource.MEMORY)
+    compute = filled(view.compute)
+    if memory is None or compute is None or known_ratio(view.compute) < minimum_coverage_ratio:
+        return None
+    uneven = _unevenness(case) / count
+    load = HourlyLoad(case.key, [each * uneven for each in compute], [memory] * len(compute))
+    return Replicated(view, count, load)
+
+
+def stacks(given: Iterable[Replicated], limits: PackingLimits) -> Packed:
+    """Which services would put one replica each on the same GPUs."""
+    return pack((each.each for each in given), limits)
+
+
+def freed_by(keys: Iterable[str], given: Mapping[str, Replicated]) -> int:
+    """GPUs that are free where replicas of some services lie on one another."""
+    counts = [given[key].replicas for key in keys]
+    return sum(counts) - max(counts)
+
+
+def _is_apart(case: Case, market: Market) -> bool:
+    """Whether no device has anything to say to another: what is unmeasured may be much."""
+    for device, fit in zip(case.devices, case.provisioning, strict=True):
+        if device.mig is not None:
+            return False
+        link, place = fit.resources.get(Resource.NVLINK), place_of(device, market)
+        is_silent = link is not None and link.need is not None and link.need <= _NOISE_RATIO
+        has_none = place is not None and place.link_bytes_per_second == 0.0
+        if not is_silent and not has_none:
+            return False
+    return True
+
+
+def _largest(case: Case, resource: Resource) -> float | None:
+    """The largest need of a replica, with its margin; `None` where one's is unknown."""
+    needs = [fit.resources[resource].need for fit in case.provisioning if resource in fit.resources]
+    known = [need for need in needs if need is not None]
+    return max(known) if known and len(known) == len(case.provisioning) else None
+
+
+def _unevenness(case: Case) -> float:
+    """Need of the busiest replica over that of the mean one."""
+    needs = [
+        fit.resources[Resource.COMPUTE].need or 0.0
+        for fit in case.provisioning
+        if Resource.COMPUTE in fit.resources
+    ]
+    return max(needs) * len(needs) / sum(needs) if needs and sum(needs) > 0.0 else 1.0
+
 
 NAME: Final = "replica_consolidation"
 
@@ -53,7 +135,7 @@ class ReplicaConsolidationSettings:
     minimum_known_seconds: float = covered()
     minimum_coverage_ratio: float = mostly_covered()
     limits: PackingLimits = field(default_factory=PackingLimits)
-    conduct: Conduct = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -71,21 +153,22 @@ class _Stacks:
 
 
 def judge(
-    view: EstateView, settings: ReplicaConsolidationSettings, market: Market
-) -> tuple[Verdict, ...]:
+    view: FleetView, settings: ReplicaConsolidationSettings, market: Market
+) -> tuple[FleetVerdict, ...]:
     """Whether replicas of a pool's services would fit on one another's GPUs."""
     return tuple(
-        Verdict(pool_key(pool.name), _of_pool(view, pool, settings, market)) for pool in view.pools
+        FleetVerdict(pool_key(pool.name), _of_pool(view, pool, settings, market))
+        for pool in view.pools
     )
 
 
-def conduct(settings: ReplicaConsolidationSettings) -> Conduct:
+def conduct(settings: ReplicaConsolidationSettings) -> OpeningPolicy:
     """The same for every pool."""
     return settings.conduct
 
 
 def _of_pool(
-    view: EstateView, pool: PoolView, settings: ReplicaConsolidationSettings, market: Market
+    view: FleetView, pool: FleetPool, settings: ReplicaConsolidationSettings, market: Market
 ) -> Finding:
     subject = pool_subject(view, pool)
     too_little = subject.too_little(
@@ -105,7 +188,7 @@ def _of_pool(
 
 
 def _stacks(
-    view: EstateView, pool: PoolView, settings: ReplicaConsolidationSettings, market: Market
+    view: FleetView, pool: FleetPool, settings: ReplicaConsolidationSettings, market: Market
 ) -> _Stacks:
     by_namespace: dict[str, list[Replicated]] = {}
     lengths = len(pool.held_peak.values)
@@ -128,7 +211,7 @@ def _stacks(
 
 
 def _complaint(
-    view: EstateView, subject: PoolSubject, found: _Stacks, margin: float, market: Market
+    view: FleetView, subject: PoolSubject, found: _Stacks, margin: float, market: Market
 ) -> Complaint:
     pool = subject.pool
     chosen = [found.given[key] for group in found.groups for key in group]
@@ -175,4 +258,4 @@ def _most(groups: Sequence[Sequence[str]]) -> int:
     return max(map(len, groups))
 
 
-RULE: Final = EstateRule(NAME, ReplicaConsolidationSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, ReplicaConsolidationSettings(), judge, conduct)

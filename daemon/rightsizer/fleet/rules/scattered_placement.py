@@ -11,15 +11,12 @@ from typing import Final
 from rightsizer.advice.confidence import direct_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known
-from rightsizer.advice.rules.rule import Conduct
-from rightsizer.advice.verdict import (
-    Complaint,
-    abstain,
-    abstain_early,
-    complain,
-    find_nothing,
-)
-from rightsizer.domain.finding import (
+from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.verdict import Complaint, abstain, abstain_early, complain, find_nothing
+from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
+from rightsizer.fleet.pools.commands import pack_tightly
+from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -30,13 +27,8 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pools.pool_commands import pack_tightly
-from rightsizer.fleet.view import EstateView, PoolView, WorkloadView
-
-__all__ = ["RULE", "ScatteredPlacementSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 NAME: Final = "scattered_placement"
 
@@ -62,32 +54,32 @@ class ScatteredPlacementSettings:
         maximum=1,
         source="as for GPUs of one node that talk over the host",
     )
-    conduct: Conduct = field(
-        default_factory=lambda: Conduct(
+    conduct: OpeningPolicy = field(
+        default_factory=lambda: OpeningPolicy(
             long_seconds=86400.0, short_seconds=21600.0, minimum_known_seconds=3600.0
         )
     )
 
 
 def judge(
-    view: EstateView, settings: ScatteredPlacementSettings, market: Market
-) -> tuple[Verdict, ...]:
+    view: FleetView, settings: ScatteredPlacementSettings, market: Market
+) -> tuple[FleetVerdict, ...]:
     """Whether a job lies on more nodes than it needs while fewer have room for it."""
     pools = {pool.name: pool for pool in view.pools}
     return tuple(
-        Verdict(each.case.key, _of_workload(each, pools.get(each.pool), settings, market))
+        FleetVerdict(each.case.key, _of_workload(each, pools.get(each.pool), settings, market))
         for each in view.workloads
     )
 
 
-def conduct(settings: ScatteredPlacementSettings) -> Conduct:
+def conduct(settings: ScatteredPlacementSettings) -> OpeningPolicy:
     """The same for every workload."""
     return settings.conduct
 
 
 def _of_workload(
-    view: WorkloadView,
-    pool: PoolView | None,
+    view: FleetWorkload,
+    pool: FleetPool | None,
     settings: ScatteredPlacementSettings,
     market: Market,
 ) -> Finding:
@@ -120,7 +112,7 @@ def _of_workload(
     return complain(NAME, case, _complaint(case, nodes, then, factors, market))
 
 
-def _fewest(gpus: int, pool: PoolView | None) -> int | None:
+def _fewest(gpus: int, pool: FleetPool | None) -> int | None:
     """Nodes that so many GPUs take at least; `None` where the pool is not known."""
     if pool is None:
         return None
@@ -132,7 +124,7 @@ def _fewest(gpus: int, pool: PoolView | None) -> int | None:
     return count if gpus <= 0 else None
 
 
-def _place(nodes: Mapping[str, int], pool: PoolView) -> tuple[str, ...]:
+def _place(nodes: Mapping[str, int], pool: FleetPool) -> tuple[str, ...]:
     """The fewest nodes with room for the job, its own GPUs counted as free; stays where it can."""
     room = {node: pool.free_by_node.get(node, 0) + nodes.get(node, 0) for node in pool.size_by_node}
     left, chosen = sum(nodes.values()), []
@@ -189,4 +181,4 @@ def _instructions(case: Case, gpus: int, then: tuple[str, ...]) -> tuple[Instruc
     return (Instruction("Ask for more GPUs a pod", text, "yaml"), *pack_tightly(kind))
 
 
-RULE: Final = EstateRule(NAME, ScatteredPlacementSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, ScatteredPlacementSettings(), judge, conduct)

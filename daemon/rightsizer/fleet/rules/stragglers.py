@@ -12,9 +12,12 @@ from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
-from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
-from rightsizer.domain.finding import (
+from rightsizer.fleet.model import FleetPool, FleetView
+from rightsizer.fleet.pools.pool import pool_key, pool_subject, workloads_in
+from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
+from rightsizer.model.finding import (
     Action,
     Finding,
     FindingKind,
@@ -23,12 +26,7 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pools.pool_subject import pool_key, pool_subject, workloads_in
-from rightsizer.fleet.view import EstateView, PoolView
-
-__all__ = ["RULE", "StragglersSettings"]
+from rightsizer.model.settings import setting
 
 NAME: Final = "stragglers"
 _MOST_DEVICES: Final = 64
@@ -51,8 +49,8 @@ class StragglersSettings:
         maximum=100,
         source="one job's odd rank is that job's affair",
     )
-    conduct: Conduct = field(
-        default_factory=lambda: Conduct(
+    conduct: OpeningPolicy = field(
+        default_factory=lambda: OpeningPolicy(
             long_seconds=86400.0,
             short_seconds=21600.0,
             minimum_known_seconds=21600.0,
@@ -69,20 +67,23 @@ class _Slow:
     """Of the job that is least sure."""
 
 
-def judge(view: EstateView, settings: StragglersSettings, market: Market) -> tuple[Verdict, ...]:
+def judge(
+    view: FleetView, settings: StragglersSettings, market: Market
+) -> tuple[FleetVerdict, ...]:
     """Whether a node of a pool is the slow one of several jobs."""
     return tuple(
-        Verdict(pool_key(pool.name), _of_pool(view, pool, settings, market)) for pool in view.pools
+        FleetVerdict(pool_key(pool.name), _of_pool(view, pool, settings, market))
+        for pool in view.pools
     )
 
 
-def conduct(settings: StragglersSettings) -> Conduct:
+def conduct(settings: StragglersSettings) -> OpeningPolicy:
     """The same for every pool."""
     return settings.conduct
 
 
 def _of_pool(
-    view: EstateView, pool: PoolView, settings: StragglersSettings, market: Market
+    view: FleetView, pool: FleetPool, settings: StragglersSettings, market: Market
 ) -> Finding:
     case = pool_subject(view, pool).case
     nodes = {each.device.uuid: each.node for each in pool.devices}
@@ -101,7 +102,7 @@ def _of_pool(
 
 
 def _odd(
-    view: EstateView, pool: PoolView, nodes: Mapping[str, str], settings: StragglersSettings
+    view: FleetView, pool: FleetPool, nodes: Mapping[str, str], settings: StragglersSettings
 ) -> dict[str, _Slow]:
     """By node, the jobs in which all that is odd lies on it, and others of the job do not."""
     rule = RANK_IMBALANCE.with_settings(
@@ -133,7 +134,7 @@ def _slow(judged: list[tuple[str, Finding]]) -> _Slow:
 
 
 def _complaint(
-    pool: PoolView, slow: Mapping[str, _Slow], evidence: Mapping[str, object], market: Market
+    pool: FleetPool, slow: Mapping[str, _Slow], evidence: Mapping[str, object], market: Market
 ) -> Complaint:
     names = sorted(slow)
     jobs = sum(len(each.jobs) for each in slow.values())
@@ -171,4 +172,4 @@ def _compare(node: str) -> Instruction:
     return Instruction(f"Compare {node} with another node", text, "sh")
 
 
-RULE: Final = EstateRule(NAME, StragglersSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, StragglersSettings(), judge, conduct)

@@ -10,9 +10,19 @@ from typing import Final
 from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.overprovisioned import RULE as OVERPROVISIONED
-from rightsizer.advice.rules.rule import Conduct
+from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
-from rightsizer.domain.finding import (
+from rightsizer.fleet.model import FleetView, FleetWorkload
+from rightsizer.fleet.pools.capacity import GrowthSettings, SpareSettings, growth_of, spare_of
+from rightsizer.fleet.pools.pool import may_wait_for, pool_subject
+from rightsizer.fleet.rules.rule import (
+    FleetRule,
+    FleetVerdict,
+    covered,
+    mostly_covered,
+    weekly_conduct,
+)
+from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
@@ -23,17 +33,8 @@ from rightsizer.domain.finding import (
     Risk,
     Savings,
 )
-from rightsizer.domain.settings import setting
-from rightsizer.domain.workload import WorkloadClass, WorkloadKind
-from rightsizer.fleet.fleet_rule import EstateRule, Verdict
-from rightsizer.fleet.pools.pool_growth import GrowthSettings, growth_of
-from rightsizer.fleet.pools.pool_subject import pool_subject
-from rightsizer.fleet.pools.spare import SpareSettings, spare_of
-from rightsizer.fleet.pools.waiting import may_wait_for
-from rightsizer.fleet.rules.span import covered, mostly_covered, weekly_conduct
-from rightsizer.fleet.view import EstateView, WorkloadView
-
-__all__ = ["RULE", "WrongGpuTypeSettings"]
+from rightsizer.model.settings import setting
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 NAME: Final = "wrong_gpu_type"
 _RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
@@ -56,7 +57,7 @@ class WrongGpuTypeSettings:
     minimum_coverage_ratio: float = mostly_covered()
     spare: SpareSettings = field(default_factory=SpareSettings)
     growth: GrowthSettings = field(default_factory=GrowthSettings)
-    conduct: Conduct = field(default_factory=weekly_conduct)
+    conduct: OpeningPolicy = field(default_factory=weekly_conduct)
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +69,12 @@ class _Room:
     gpus: int
 
 
-def judge(view: EstateView, settings: WrongGpuTypeSettings, market: Market) -> tuple[Verdict, ...]:
+def judge(
+    view: FleetView, settings: WrongGpuTypeSettings, market: Market
+) -> tuple[FleetVerdict, ...]:
     """Whether a workload would fit a cheaper board of which some stand empty."""
     room = _room(view, settings)
-    wanted: list[tuple[WorkloadView, Finding, tuple[Option, ...]]] = []
+    wanted: list[tuple[FleetWorkload, Finding, tuple[Option, ...]]] = []
     verdicts: dict[str, Finding] = {}
     for each in sorted(view.workloads, key=lambda each: each.case.key):
         boards = _boards(each, room)
@@ -85,15 +88,15 @@ def judge(view: EstateView, settings: WrongGpuTypeSettings, market: Market) -> t
     left = {each: each.gpus for each in room}
     for each, sized, options in wanted:
         verdicts[each.case.key] = _given(each, sized, options, left, market)
-    return tuple(Verdict(each.case.key, verdicts[each.case.key]) for each in view.workloads)
+    return tuple(FleetVerdict(each.case.key, verdicts[each.case.key]) for each in view.workloads)
 
 
-def conduct(settings: WrongGpuTypeSettings) -> Conduct:
+def conduct(settings: WrongGpuTypeSettings) -> OpeningPolicy:
     """The same for every workload."""
     return settings.conduct
 
 
-def _room(view: EstateView, settings: WrongGpuTypeSettings) -> tuple[_Room, ...]:
+def _room(view: FleetView, settings: WrongGpuTypeSettings) -> tuple[_Room, ...]:
     found = []
     for pool in sorted(view.pools, key=lambda pool: pool.name):
         if pool.board is None or may_wait_for(view, pool) > 0:
@@ -109,7 +112,7 @@ def _room(view: EstateView, settings: WrongGpuTypeSettings) -> tuple[_Room, ...]
     return tuple(found)
 
 
-def _boards(view: WorkloadView, room: tuple[_Room, ...]) -> tuple[str, ...]:
+def _boards(view: FleetWorkload, room: tuple[_Room, ...]) -> tuple[str, ...]:
     """Other boards of which a pool has enough for all of the workload's GPUs."""
     needed = sum(view.nodes.values())
     own = {device.board for device in view.case.devices}
@@ -133,7 +136,7 @@ def _sized(
     return rule.with_settings(replace(rule.settings, on_ratio=settings.on_ratio)).judge(case)
 
 
-def _options(view: WorkloadView, boards: tuple[str, ...], market: Market) -> tuple[Option, ...]:
+def _options(view: FleetWorkload, boards: tuple[str, ...], market: Market) -> tuple[Option, ...]:
     """Those that hold its need for less, best first."""
     of_estate = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
     options = smaller_boards(view.case, replace(market, settings=of_estate))
@@ -155,7 +158,7 @@ def _no(case: Case, sized: Finding) -> Finding:
 
 
 def _given(
-    view: WorkloadView,
+    view: FleetWorkload,
     sized: Finding,
     options: tuple[Option, ...],
     left: dict[_Room, int],
@@ -173,7 +176,7 @@ def _given(
 
 
 def _complaint(
-    view: WorkloadView, sized: Finding, option: Option, room: _Room, market: Market
+    view: FleetWorkload, sized: Finding, option: Option, room: _Room, market: Market
 ) -> Complaint:
     case, needed = view.case, sum(view.nodes.values())
     name = case.workload.name if case.workload else case.key
@@ -219,4 +222,4 @@ def _instructions(case: Case, room: _Room, market: Market) -> tuple[Instruction,
     return (Instruction("Start it on the other pool", text, "yaml"),)
 
 
-RULE: Final = EstateRule(NAME, WrongGpuTypeSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, WrongGpuTypeSettings(), judge, conduct)

@@ -1,1 +1,4 @@
-"""Ways to read an estate out of a store: by our agents' own metrics, or by what others export."""
+"""Readers of a fleet from a store.
+
+The agents' own metrics, dcgm-exporter, Kubernetes, Slurm, serving engines.
+"""

@@ -3,20 +3,18 @@
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.workload import Workload
-from rightsizer.fleet.estate import Estate, EstateDevice
+from rightsizer.fleet.model import FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.source import Source, SourceReport
+from rightsizer.fleet.source import FleetSource, SourceReport
 from rightsizer.fleet.sources.kubernetes import KubernetesState
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState
-from rightsizer.fleet.store import Store
+from rightsizer.fleet.store import MetricStore
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Workload
 
-__all__ = ["Composite"]
 
-
-class Composite:
+class CompositeSource:
     """Sources in the order in which they are believed, and what others know of their devices.
 
     Where an agent and a dcgm-exporter watch one device, the agent's word counts: it sees every
@@ -25,7 +23,7 @@ class Composite:
 
     def __init__(
         self,
-        sources: Sequence[Source],
+        sources: Sequence[FleetSource],
         settings: FleetSettings | None = None,
         *,
         kubernetes: KubernetesState | None = None,
@@ -52,7 +50,7 @@ class Composite:
         }
 
     def probe(
-        self, store: Store, now: Nanoseconds, lookback: Nanoseconds
+        self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
     ) -> tuple[SourceReport, ...]:
         """A report of each that is wanted; one of no devices and no metrics found nothing."""
         others = (
@@ -64,13 +62,13 @@ class Composite:
 
     def estate(
         self,
-        store: Store,
+        store: MetricStore,
         reports: Sequence[SourceReport],
         now: Nanoseconds,
         lookback: Nanoseconds,
-    ) -> Estate:
+    ) -> FleetInventory:
         """All devices, each with the name of the first source that knows it."""
-        found = Estate()
+        found = FleetInventory()
         by_name = _by_name(reports)
         for source in self._sources:
             report = by_name.get(source.name)
@@ -82,7 +80,9 @@ class Composite:
             found = self._slurm.enrich(store, found, now, lookback)
         return found
 
-    def readers(self, reports: Sequence[SourceReport]) -> dict[str, tuple[Source, SourceReport]]:
+    def readers(
+        self, reports: Sequence[SourceReport]
+    ) -> dict[str, tuple[FleetSource, SourceReport]]:
         """Who reads the devices of each source, by its name, with what its probe found."""
         by_name = _by_name(reports)
         return {
@@ -100,7 +100,7 @@ def _has(reports: Mapping[str, SourceReport], name: str) -> bool:
     return name in reports and bool(reports[name].metrics)
 
 
-def _merged(better: Estate, name: str, other: Estate) -> Estate:
+def _merged(better: FleetInventory, name: str, other: FleetInventory) -> FleetInventory:
     """With the devices that only the other knows."""
     known = {*better.devices, *(_slot(each) for each in better.devices.values())}
     added = {
@@ -119,7 +119,7 @@ def _merged(better: Estate, name: str, other: Estate) -> Estate:
     )
 
 
-def _slot(device: EstateDevice) -> str:
+def _slot(device: FleetDevice) -> str:
     """What a MIG instance is whatever it is called: exporters know no uuid of it."""
     mig = device.device.mig
     return device.device.uuid if mig is None else f"{mig.parent_uuid}/gi{mig.gpu_instance_id}"

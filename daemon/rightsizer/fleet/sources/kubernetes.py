@@ -1,29 +1,105 @@
-"""What kube-state-metrics tells of an estate: pools of nodes, teams, and pods that wait."""
+"""KubernetesState: node pools, teams and pending pods from kube-state-metrics."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.workload import Workload, WorkloadKind
-from rightsizer.fleet.estate import Estate, EstateDevice
+from rightsizer.fleet.model import FleetDevice, FleetInventory, WaitingWork
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.sources.kubernetes_owners import KubernetesOwners
-from rightsizer.fleet.sources.kubernetes_series import (
+from rightsizer.fleet.sources.kubernetes_pods import (
     NAMESPACE_LABELS,
     NODE_LABELS,
     POD_LABELS,
+    LookbackSpan,
     Pod,
-    Span,
+    PodOwners,
     namespace_in,
     told,
+    workload_of,
 )
-from rightsizer.fleet.sources.kubernetes_waiting import waiting_pods
-from rightsizer.fleet.sources.labels import first_label, one_of
-from rightsizer.fleet.store import Store
+from rightsizer.fleet.sources.series import first_label, one_of
+from rightsizer.fleet.store import MetricStore
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.workload import Workload, WorkloadKind
 
-__all__ = ["KubernetesState"]
+_POD: Final = ", ".join((*POD_LABELS, *NAMESPACE_LABELS))
+_REQUESTED: Final = (
+    f"max by ({_POD}, container, exported_container, resource)"
+    ' (kube_pod_container_resource_requests{resource=~"nvidia_com_(gpu.*|mig_.+)"})'
+)
+# A pod is pending too while its images are pulled, on a node whose GPUs it holds already.
+_PENDING: Final = (
+    f'max by ({_POD}) (kube_pod_status_phase{{phase="Pending"}}) == 1 unless on ({_POD})'
+    f' (max by ({_POD}) (kube_pod_status_scheduled{{condition="true"}}) == 1)'
+)
+_SLICE: Final = re.compile(r"nvidia_com_mig_(\d)g")
+_SLICES: Final = 7
+"""Of a whole GPU, on the boards that have MIG."""
+_HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
+
+
+def waiting_pods(
+    store: MetricStore, owners: PodOwners, selectors: Sequence[str], now: Nanoseconds
+) -> tuple[WaitingWork, ...]:
+    """What waits now, by workload: pending pods that have no node yet.
+
+    Args:
+        store: Whom to ask.
+        owners: Who made the pods.
+        selectors: Labels of `kube_pod_nodeselectors` that name a pool, the first that is there.
+        now: Wall time.
+    """
+    found = store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now)
+    gpus: dict[Pod, float] = {}
+    for series in found:
+        pod = Pod.of(series.labels)
+        count = series.values[0] * _part_of_a_gpu(series.labels.get("resource", ""))
+        gpus[pod] = gpus.get(pod, 0.0) + count
+    if not gpus:
+        return ()
+    since = _created(store, now)
+    made_by = owners.of(store, gpus, LookbackSpan(now, _HOUR))
+    pools = _selected(store, selectors, now)
+    pods: dict[str, list[Pod]] = {}
+    for pod in sorted(gpus):
+        pods.setdefault(workload_of(pod, made_by[pod]).key, []).append(pod)
+    return tuple(
+        WaitingWork(
+            key=key,
+            pool=next((pools[pod] for pod in some if pod in pools), ""),
+            gpus=sum(gpus[pod] for pod in some),
+            since_seconds=max(
+                (seconds(now) - since[pod] for pod in some if pod in since), default=None
+            ),
+            gpus_each=max(gpus[pod] for pod in some),
+            namespace=some[0].namespace,
+        )
+        for key, some in sorted(pods.items())
+    )
+
+
+def _selected(store: MetricStore, selectors: Sequence[str], now: Nanoseconds) -> Mapping[Pod, str]:
+    """The pools that pods ask for by name, where kube-state-metrics is told to tell."""
+    if not selectors:
+        return {}
+    by = ", ".join((_POD, *selectors))
+    query = f"group by ({by}) (kube_pod_nodeselectors) and on ({_POD}) ({_PENDING})"
+    found = store.instant(query, now)
+    named = {Pod.of(each.labels): first_label(each.labels, selectors) for each in found}
+    return {pod: pool for pod, pool in named.items() if pool}
+
+
+def _created(store: MetricStore, now: Nanoseconds) -> Mapping[Pod, float]:
+    query = f"max by ({_POD}) (kube_pod_created) and on ({_POD}) ({_PENDING})"
+    return {Pod.of(series.labels): series.values[0] for series in store.instant(query, now)}
+
+
+def _part_of_a_gpu(resource: str) -> float:
+    found = _SLICE.match(resource)
+    return int(found[1]) / _SLICES if found else 1.0
+
 
 _NAMES: Final = (
     "kube_pod_owner",
@@ -66,13 +142,13 @@ class KubernetesState:
     name: Final = "kube-state-metrics"
 
     def __init__(
-        self, settings: FleetSettings | None = None, owners: KubernetesOwners | None = None
+        self, settings: FleetSettings | None = None, owners: PodOwners | None = None
     ) -> None:
         """Asks nobody yet."""
         self._settings = settings or FleetSettings()
-        self._owners = owners or KubernetesOwners()
+        self._owners = owners or PodOwners()
 
-    def probe(self, store: Store, now: Nanoseconds) -> SourceReport:
+    def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Which of its metrics are there, and what follows."""
         found = store.instant(f"count by (__name__) ({{{one_of('__name__', _NAMES)}}})", now)
         metrics = frozenset(series.labels["__name__"] for series in found)
@@ -86,7 +162,9 @@ class KubernetesState:
             warnings=tuple(self._warnings(store, metrics, now)),
         )
 
-    def enrich(self, store: Store, estate: Estate, now: Nanoseconds) -> Estate:
+    def enrich(
+        self, store: MetricStore, estate: FleetInventory, now: Nanoseconds
+    ) -> FleetInventory:
         """The estate with pools of nodes, teams, and what waits."""
         pools = self._pools(store, now)
         devices = {
@@ -103,7 +181,9 @@ class KubernetesState:
         labels = (each for each in self._settings.pool_labels if each.startswith(_NODE_LABEL))
         return tuple(f"nodeselector_{each.removeprefix(_NODE_LABEL)}" for each in labels)
 
-    def _warnings(self, store: Store, metrics: frozenset[str], now: Nanoseconds) -> Iterable[str]:
+    def _warnings(
+        self, store: MetricStore, metrics: frozenset[str], now: Nanoseconds
+    ) -> Iterable[str]:
         for objects, metric, labels in (
             ("nodes", "kube_node_labels", self._settings.pool_labels),
             ("pods", "kube_pod_labels", self._settings.team_labels),
@@ -114,7 +194,7 @@ class KubernetesState:
             if some and not store.instant(f"count({some})", now):
                 yield _NO_LABELS.format(objects=objects, labels=", ".join(labels))
 
-    def _pools(self, store: Store, now: Nanoseconds) -> Mapping[str, str]:
+    def _pools(self, store: MetricStore, now: Nanoseconds) -> Mapping[str, str]:
         """By the name of each node, with its domain and without; empty where no label tells."""
         labels = self._settings.pool_labels
         by = ", ".join((*NODE_LABELS, *labels))
@@ -128,13 +208,13 @@ class KubernetesState:
         return {**{_host(node): pool for node, pool in pools.items()}, **pools}
 
     def _teams(
-        self, store: Store, workloads: Iterable[Workload], now: Nanoseconds
+        self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds
     ) -> Mapping[str, str]:
         """By workload: what its pod says, else its namespace; else the namespace's name."""
         mine = [each for each in workloads if each.kind is WorkloadKind.KUBERNETES]
         if not mine:
             return {}
-        labels, span = self._settings.team_labels, Span(now, _SPAN)
+        labels, span = self._settings.team_labels, LookbackSpan(now, _SPAN)
         pods = {each.pod for each in mine if each.pod}
         of_pods = {
             Pod.of(found): first_label(found, labels)
@@ -155,7 +235,7 @@ class KubernetesState:
         }
 
 
-def _placed(device: EstateDevice, pool: str | None) -> EstateDevice:
+def _placed(device: FleetDevice, pool: str | None) -> FleetDevice:
     """On a node of a pool; `None` for a node that Kubernetes does not know."""
     if pool is None:
         return device

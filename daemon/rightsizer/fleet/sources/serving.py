@@ -1,25 +1,103 @@
-"""What serving engines tell of being short of GPU, by the pods that they run in."""
+"""ServingMetrics: pressure on serving engines, by pod, from their own metrics."""
 
 from __future__ import annotations
 
 import math
 from array import array
 from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias
 
-from rightsizer.domain.signal_name import Signal
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.fleet.kept.grid import FINE_STEP, Grid
+from rightsizer.fleet.cache.grid import FINE_STEP, Grid
 from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.sources.kubernetes_series import Pod
-from rightsizer.fleet.sources.labels import first_label, one_of, selector
-from rightsizer.fleet.sources.serving_measures import MEASURES, Measure
-from rightsizer.fleet.store import Sampled, Store
+from rightsizer.fleet.sources.kubernetes_pods import Pod
+from rightsizer.fleet.sources.series import first_label, one_of, selector
+from rightsizer.fleet.store import MetricStore, SampledSeries
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
-__all__ = ["ServingMetrics", "Told"]
 
-Told: TypeAlias = "Mapping[Signal, array[float]]"
+@dataclass(frozen=True, slots=True)
+class ServingMeasure:
+    """One metric of one engine."""
+
+    metric: str
+    """As an engine writes it; relays, and SGLang of 2026, write `_` for `:`."""
+    signal: Signal
+    together: str = "sum"
+    """How an engine's models and replicas add up: `sum`, or `max` for the fullest."""
+    is_counter: bool = False
+    factor_per_second: float = 0.0
+    """For a counter of time that requests spent inside: leads to how many were inside."""
+    matcher: str = ""
+    """Where a label tells which of its series is meant."""
+
+    @property
+    def function(self) -> str:
+        """What makes a stretch's value of its samples."""
+        return "increase" if self.is_counter else "avg_over_time"
+
+
+_WAITING: Final = Signal.REQUESTS_WAITING
+_RUNNING: Final = Signal.REQUESTS_RUNNING
+_CACHE: Final = Signal.KV_CACHE_USED
+
+
+def _sglang(
+    name: str, signal: Signal, together: str = "sum"
+) -> tuple[ServingMeasure, ServingMeasure]:
+    return (
+        ServingMeasure(f"sglang:{name}", signal, together),
+        ServingMeasure(f"sglang_{name}", signal, together),
+    )
+
+
+def _request_type(state: str) -> str:
+    return f'request_type="{state}"'
+
+
+MEASURES: Final = (
+    ServingMeasure("vllm:num_requests_waiting", _WAITING),
+    # Until 0.9, requests whose cache was moved to the host waited in a queue of their own.
+    ServingMeasure("vllm:num_requests_swapped", _WAITING),
+    ServingMeasure("tgi_queue_size", _WAITING),
+    *_sglang("num_queue_reqs", _WAITING),
+    # Prefill and decode on engines of their own queue for the other's cache memory too.
+    *_sglang("num_prefill_bootstrap_queue_reqs", _WAITING),
+    *_sglang("num_prefill_prealloc_queue_reqs", _WAITING),
+    *_sglang("num_decode_prealloc_queue_reqs", _WAITING),
+    ServingMeasure("nv_trt_llm_request_metrics", _WAITING, matcher=_request_type("waiting")),
+    ServingMeasure("trtllm_num_requests_waiting", _WAITING),
+    ServingMeasure("nv_inference_pending_request_count", _WAITING),
+    # Triton before 23.10 has no count of what waits, but the time it took.
+    ServingMeasure(
+        "nv_inference_queue_duration_us", _WAITING, is_counter=True, factor_per_second=1e-6
+    ),
+    ServingMeasure("vllm:num_requests_running", _RUNNING),
+    ServingMeasure("tgi_batch_current_size", _RUNNING),
+    *_sglang("num_running_reqs", _RUNNING),
+    ServingMeasure("nv_trt_llm_request_metrics", _RUNNING, matcher=_request_type("scheduled")),
+    ServingMeasure("trtllm_num_requests_running", _RUNNING),
+    ServingMeasure("vllm:kv_cache_usage_perc", _CACHE, "max"),
+    ServingMeasure("vllm:gpu_cache_usage_perc", _CACHE, "max"),
+    *_sglang("token_usage", _CACHE, "max"),
+    ServingMeasure(
+        "nv_trt_llm_kv_cache_block_metrics",
+        _CACHE,
+        "max",
+        matcher='kv_cache_block_type="fraction"',
+    ),
+    ServingMeasure("trtllm_kv_cache_utilization", _CACHE, "max"),
+    ServingMeasure("vllm:num_preemptions_total", Signal.PREEMPTIONS, is_counter=True),
+    # A retraction: a running request gives up its cache and queues again.
+    ServingMeasure("sglang:num_retracted_requests_total", Signal.PREEMPTIONS, is_counter=True),
+    ServingMeasure("sglang_num_retracted_requests_total", Signal.PREEMPTIONS, is_counter=True),
+)
+"""Those of one engine for one signal add up, but for the last of Triton's two."""
+
+
+ServingSignals: TypeAlias = "Mapping[Signal, array[float]]"
 """By signal, a value for each stretch; `nan` where nobody told. Preemptions are counted on."""
 
 _POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
@@ -39,9 +117,9 @@ class ServingMetrics:
 
     def __init__(self) -> None:
         """Looks for every engine until a probe says which are there."""
-        self._measures: tuple[Measure, ...] | None = None
+        self._measures: tuple[ServingMeasure, ...] | None = None
 
-    def probe(self, store: Store, now: Nanoseconds) -> SourceReport:
+    def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Which engines' metrics are there, and whether they can be joined to GPUs."""
         measures = self._found(store, now)
         metrics = frozenset(measure.metric for measure in measures)
@@ -60,7 +138,9 @@ class ServingMetrics:
         without = "Pressure on devices whose engines are not scraped."
         return SourceReport(self.name, metrics=metrics, can=(can,), cannot=(without,))
 
-    def signals(self, store: Store, pods: Collection[Pod], grid: Grid) -> Mapping[Pod, Told]:
+    def signals(
+        self, store: MetricStore, pods: Collection[Pod], grid: Grid
+    ) -> Mapping[Pod, ServingSignals]:
         """What the engines in some pods tell of a day."""
         if self._measures is None:
             self._measures = self._found(store, grid.end)
@@ -79,7 +159,7 @@ class ServingMetrics:
                 told[Signal.PREEMPTIONS] = _counted_on(told[Signal.PREEMPTIONS])
         return found
 
-    def _found(self, store: Store, now: Nanoseconds) -> tuple[Measure, ...]:
+    def _found(self, store: MetricStore, now: Nanoseconds) -> tuple[ServingMeasure, ...]:
         names = one_of("__name__", dict.fromkeys(measure.metric for measure in MEASURES))
         there = {
             series.labels["__name__"]
@@ -90,7 +170,9 @@ class ServingMetrics:
         return self._measures
 
 
-def _asked(store: Store, measure: Measure, pods: Sequence[Pod], grid: Grid) -> Sequence[Sampled]:
+def _asked(
+    store: MetricStore, measure: ServingMeasure, pods: Sequence[Pod], grid: Grid
+) -> Sequence[SampledSeries]:
     names = [pod.name for pod in pods]
     span = f"[{grid.step // NANOSECONDS_PER_SECOND}s]"
     parts = " or ".join(
@@ -107,7 +189,9 @@ def _pod_in(labels: Mapping[str, str]) -> Pod:
     return Pod(first_label(labels, _NAMESPACE_LABELS), first_label(labels, _POD_LABELS))
 
 
-def _add(told: dict[Signal, array[float]], measure: Measure, series: Sampled, grid: Grid) -> None:
+def _add(
+    told: dict[Signal, array[float]], measure: ServingMeasure, series: SampledSeries, grid: Grid
+) -> None:
     column = told.setdefault(measure.signal, array("d", [math.nan]) * grid.count)
     factor = measure.factor_per_second / seconds(grid.step) if measure.factor_per_second else 1.0
     for time, value in zip(series.times, series.values, strict=True):

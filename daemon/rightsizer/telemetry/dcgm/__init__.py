@@ -1,1 +1,1 @@
-"""What a dcgm-exporter says, read from its text; our own gauges are read the same way."""
+"""Readings of a dcgm-exporter, parsed from its text."""

@@ -1,25 +1,130 @@
-"""A dcgm-exporter that is looked at now and then, on a thread of its own."""
+"""Poller of a dcgm-exporter on a thread of its own: current view, stalled collection, Xids."""
 
 from collections.abc import Mapping
-from typing import Final
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.domain.dcgm_names import DCGM_FIELDS
-from rightsizer.domain.device import Device
-from rightsizer.domain.errors import DriverError
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.snapshot import Down
-from rightsizer.domain.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.edge.clock import Clock
-from rightsizer.edge.http import Failure, HttpClient
-from rightsizer.telemetry.background import Background, Fetched
-from rightsizer.telemetry.dcgm.exposition import Exposition, ExpositionReader
+from rightsizer.io.clock import Clock
+from rightsizer.io.http import HttpClient
+from rightsizer.io.http_result import Failure
+from rightsizer.io.polling import FetchResult, PollingThread
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.device import Device
+from rightsizer.model.errors import DriverError
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import CollectorOutcome, Down
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.workload import Holding
+from rightsizer.model.xid import XidLog
+from rightsizer.telemetry.dcgm.exposition import DcgmExpositionParser, ExporterPage
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
-from rightsizer.telemetry.dcgm.stillness import Stillness
-from rightsizer.telemetry.dcgm.view import Told, View
-from rightsizer.telemetry.dcgm.xid_watch import XidWatch
 
-__all__ = ["DcgmEndpoint"]
+
+@dataclass(frozen=True, slots=True)
+class ExporterDevice:
+    """What the exporter says of one device."""
+
+    values: Mapping[Signal, float]
+    missing: Mapping[Signal, Missing]
+    profiled: frozenset[Signal]
+    """Signals that come from the hardware's own counters."""
+    holdings: tuple[Holding, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterView:
+    """Everything that stands; nothing in it is older than it may be."""
+
+    outcome: CollectorOutcome
+    error: str | None = None
+    """Why the last look failed."""
+    devices: tuple[Device, ...] = ()
+    """All that were listed, those that are down too."""
+    down: Mapping[str, Down] = field(default_factory=dict)
+    told: Mapping[str, ExporterDevice] = field(default_factory=dict)
+    """By the exporter's own name of a device."""
+    instances: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Of each MIG instance, the GPU that it is a part of and its GPU instance id."""
+    xids: Mapping[str, XidLog] = field(default_factory=dict)
+    driver_version: str | None = None
+
+
+_Evidence: TypeAlias = Mapping[Signal, float]
+_ALWAYS_GROWS: Final = Signal.ENERGY_JOULES
+_ALWAYS_JITTERS: Final = Signal.POWER_WATTS
+
+
+class StalledCollectionDetector:
+    """Finds devices whose values repeat for longer than a running GPU's can.
+
+    A GPU that draws power uses energy, so its counter grows with every collection. Where the
+    exporter leaves energy out, all values of the GPU must repeat, the power draw among them.
+    Whatever has neither follows the GPU that it is a part of, or else all the others.
+    """
+
+    def __init__(self, longest_age: Nanoseconds) -> None:
+        """Nothing was seen yet."""
+        self._longest_age = longest_age
+        self._seen: dict[str, tuple[_Evidence, Nanoseconds]] = {}
+
+    def see(self, page: ExporterPage, now: Nanoseconds) -> frozenset[str]:
+        """The devices of a page that stand still.
+
+        Args:
+            page: The newest one.
+            now: When it was fetched, on the steady clock.
+        """
+        seen: dict[str, tuple[_Evidence, Nanoseconds]] = {}
+        for device, values in page.values.items():
+            evidence = _evidence(values)
+            if evidence is None:
+                continue
+            before = self._seen.get(device)
+            is_same = before is not None and before[0] == evidence
+            seen[device] = before if before is not None and is_same else (evidence, now)
+        self._seen = seen
+        still = {device for device, (_, since) in seen.items() if now - since > self._longest_age}
+        is_all_still = bool(still) and len(still) == len(seen)
+        for device in page.values.keys() - seen.keys():
+            parent, _ = page.instances.get(device, ("", 0))
+            if parent in still or (parent not in seen and is_all_still):
+                still.add(device)
+        return frozenset(still)
+
+
+def _evidence(values: Mapping[Signal, float]) -> _Evidence | None:
+    """What cannot stay the same; `None` where everything may."""
+    energy = values.get(_ALWAYS_GROWS)
+    if energy:
+        return {_ALWAYS_GROWS: energy}
+    return values if values.get(_ALWAYS_JITTERS) else None
+
+
+class XidGaugeTracker:
+    """Counts changes of the gauge. What stood there at first may be from long ago."""
+
+    def __init__(self) -> None:
+        """Nothing was seen yet."""
+        self._last: dict[str, int] | None = None
+        self.logs: dict[str, XidLog] = {}
+        """By uuid; the same code twice in a row cannot be told from one."""
+
+    def see(self, xids: Mapping[str, int], wall_time: Nanoseconds) -> None:
+        """Take in what the newest page says."""
+        for uuid in xids.keys() - self.logs.keys():
+            self.logs[uuid] = XidLog({})
+        if self._last is not None:
+            for uuid, code in xids.items():
+                if self._last.get(uuid) != code:
+                    log = self.logs[uuid]
+                    counts = {**log.counts, code: log.counts.get(code, 0) + 1}
+                    self.logs[uuid] = replace(
+                        log, counts=counts, last=code, last_wall_time=wall_time
+                    )
+        self._last = {**(self._last or {}), **xids}
+
 
 _ACCEPT: Final = "text/plain;version=0.0.4"
 _OURS: Final = "rightsizer_"
@@ -42,25 +147,25 @@ class DcgmEndpoint:
         """
         self._settings = settings
         self._clock = clock
-        self._reader = ExpositionReader(catalogue)
+        self._reader = DcgmExpositionParser(catalogue)
         self._client = HttpClient(
             settings.address, settings.http, accept=_ACCEPT, token=settings.token
         )
-        self._background = Background(
+        self._background = PollingThread(
             self.name,
             self._fetch,
             interval_seconds=settings.interval_seconds,
             hold_seconds=2 * settings.interval_seconds,
             now=lambda: seconds(clock.time()),
         )
-        self._stillness = Stillness(nanoseconds(settings.longest_age_seconds))
-        self._xids = XidWatch()
+        self._stillness = StalledCollectionDetector(nanoseconds(settings.longest_age_seconds))
+        self._xids = XidGaugeTracker()
         self._listed: dict[str, tuple[Device, Nanoseconds]] = {}
-        self._judged: Fetched[Exposition] | None = None
+        self._judged: FetchResult[ExporterPage] | None = None
         self._still: frozenset[str] = frozenset()
-        self._view = View(Fetched(None, "nothing was fetched yet").outcome)
+        self._view = ExporterView(FetchResult(None, "nothing was fetched yet").outcome)
 
-    def view(self, wait_seconds: float = 0.0) -> View:
+    def view(self, wait_seconds: float = 0.0) -> ExporterView:
         """What stands now; starts the next look when it is due, and waits for none by default."""
         fetched = self._background.latest(wait_seconds)
         if fetched is not self._judged:
@@ -75,7 +180,7 @@ class DcgmEndpoint:
         """Let the thread end; one that hangs is left behind."""
         self._background.close()
 
-    def _fetch(self) -> Exposition:
+    def _fetch(self) -> ExporterPage:
         answer = self._client.request("GET", "")
         if isinstance(answer, Failure):
             raise DriverError(answer.message)
@@ -91,7 +196,7 @@ class DcgmEndpoint:
             raise DriverError("the page is empty: dcgm-exporter has collected nothing yet")
         return page
 
-    def _see(self, page: Exposition) -> None:
+    def _see(self, page: ExporterPage) -> None:
         now = self._clock.time()
         self._still = self._stillness.see(page, now)
         self._xids.see(page.xids, self._clock.wall_time())
@@ -103,16 +208,18 @@ class DcgmEndpoint:
             if uuid not in page.values and (is_dissolved or now - seen > retention):
                 del self._listed[uuid]
 
-    def _viewed(self, fetched: Fetched[Exposition]) -> View:
+    def _viewed(self, fetched: FetchResult[ExporterPage]) -> ExporterView:
         devices = tuple(device for device, _ in self._listed.values())
         page = fetched.value
         if page is None:
             away = Down(Missing.STALE, f"dcgm-exporter: {fetched.error}")
             down = {device.uuid: away for device in devices}
-            return View(fetched.outcome, fetched.error, devices, down, xids=dict(self._xids.logs))
+            return ExporterView(
+                fetched.outcome, fetched.error, devices, down, xids=dict(self._xids.logs)
+            )
         down = {device.uuid: _LOST for device in devices if device.uuid not in page.values}
         down.update(dict.fromkeys(self._still, _STANDS_STILL))
-        return View(
+        return ExporterView(
             outcome=fetched.outcome,
             error=fetched.error,
             devices=devices,
@@ -124,19 +231,19 @@ class DcgmEndpoint:
         )
 
 
-def _told(page: Exposition, still: frozenset[str]) -> Mapping[str, Told]:
-    told: dict[str, Told] = {}
+def _told(page: ExporterPage, still: frozenset[str]) -> Mapping[str, ExporterDevice]:
+    told: dict[str, ExporterDevice] = {}
     for device, values in page.values.items():
         missing = page.missing.get(device, {})
         holdings = page.holdings.get(device, ())
         if device in still:
             stale = dict.fromkeys(values, Missing.STALE)
-            told[device] = Told({}, {**missing, **stale}, frozenset(), holdings)
+            told[device] = ExporterDevice({}, {**missing, **stale}, frozenset(), holdings)
             continue
         profiled = frozenset(
             signal
             for signal, name in page.fields[device].items()
             if name in DCGM_FIELDS and DCGM_FIELDS[name].is_profiling
         )
-        told[device] = Told(values, missing, profiled, holdings)
+        told[device] = ExporterDevice(values, missing, profiled, holdings)
     return told

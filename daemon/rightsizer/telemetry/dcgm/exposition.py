@@ -1,4 +1,4 @@
-"""One page of a dcgm-exporter: its devices, what was read of each, and who holds them."""
+"""Parser of one page of a dcgm-exporter: devices, values, holders; blanks as missing."""
 
 import re
 from collections.abc import Mapping, Sequence
@@ -6,20 +6,46 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias, TypeGuard
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.domain.device import Device
-from rightsizer.domain.errors import DriverError
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.domain.workload import Holding, Workload
-from rightsizer.telemetry.dcgm.blanks import blank
-from rightsizer.telemetry.dcgm.labels import holdings_of
-from rightsizer.telemetry.dcgm.series import XID_METRIC, Series, Unused, interpret, wanted
-from rightsizer.telemetry.recorded.devices import build_devices
-from rightsizer.telemetry.recorded.row import Facts
-from rightsizer.telemetry.recorded.timestamps import parse_epoch
+from rightsizer.model.device import Device
+from rightsizer.model.errors import DriverError
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Holding, Workload
+from rightsizer.telemetry.dcgm.series import (
+    XID_METRIC,
+    DcgmSeries,
+    UnusedSeries,
+    holdings_of,
+    interpret,
+    wanted,
+)
+from rightsizer.telemetry.recordings.devices import build_devices
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts
+from rightsizer.telemetry.recordings.timestamps import parse_epoch
 
-__all__ = ["Exposition", "ExpositionReader", "parse_exposition"]
+_REASONS: Final = (
+    Missing.NO_SAMPLE,
+    Missing.NOT_SUPPORTED,  # Not found.
+    Missing.NOT_SUPPORTED,
+    Missing.NO_PERMISSION,
+)
+_FIRST: Final = (0x7FFFFFFFFFFFFFF0, 1 << 47)
+"""Of whole numbers and of fractions; the 32-bit ones could be the energy of a quiet hour."""
+
+_BLANKS: Final = {first + step: reason for first in _FIRST for step, reason in enumerate(_REASONS)}
+
+
+def blank(number: str) -> Missing | None:
+    """Why a number as it is written is no value, `None` where it is one.
+
+    The last digits tell the reasons apart, so that they must not go through a float first.
+    """
+    whole, _, fraction = number.partition(".")
+    if not whole.isdecimal() or fraction.strip("0"):
+        return None
+    return _BLANKS.get(int(whole))
+
 
 _SAMPLE: Final = re.compile(
     r"(?P<head>[a-zA-Z_:][\w:]*(?:\{.*\})?)\s+(?P<value>\S+)\s*(?P<time>\S*)"
@@ -28,11 +54,11 @@ _REMEMBERED: Final = 100_000
 _XID_MAXIMUM: Final = 0xFFFF
 
 
-_Sample: TypeAlias = tuple[Series | Unused, float | Missing, Nanoseconds | None]
+_Sample: TypeAlias = tuple[DcgmSeries | UnusedSeries, float | Missing, Nanoseconds | None]
 
 
 @dataclass(frozen=True, slots=True)
-class Exposition:
+class ExporterPage:
     """One scrape: the devices, and what was read of each, by uuid."""
 
     devices: tuple[Device, ...]
@@ -50,24 +76,24 @@ class Exposition:
     """Lines that are torn or no samples at all."""
 
 
-def parse_exposition(text: str, catalogue: Catalogue) -> Exposition:
+def parse_exposition(text: str, catalogue: Catalogue) -> ExporterPage:
     """One scrape of a dcgm-exporter, samples with or without times.
 
     Raises:
         DriverError: the text is not an exposition.
     """
-    return ExpositionReader(catalogue).read(text)
+    return DcgmExpositionParser(catalogue).read(text)
 
 
-class ExpositionReader:
+class DcgmExpositionParser:
     """Reads pages; what a line's name and labels mean is worked out once."""
 
     def __init__(self, catalogue: Catalogue) -> None:
         """Nothing is known yet; the catalogue completes boards that are named."""
         self._catalogue = catalogue
-        self._known: dict[str, Series | Unused] = {}
+        self._known: dict[str, DcgmSeries | UnusedSeries] = {}
 
-    def read(self, text: str, *, oldest: Nanoseconds | None = None) -> Exposition:
+    def read(self, text: str, *, oldest: Nanoseconds | None = None) -> ExporterPage:
         """One page.
 
         Args:
@@ -77,7 +103,7 @@ class ExpositionReader:
         Raises:
             DriverError: the text is not an exposition of a dcgm-exporter.
         """
-        page = _Page()
+        page = _PageParser()
         readable = unreadable = 0
         for line in text.split("\n"):
             if not wanted(line):
@@ -88,7 +114,7 @@ class ExpositionReader:
                 continue
             readable += 1
             series, value, time = found
-            if isinstance(series, Series):
+            if isinstance(series, DcgmSeries):
                 is_stale = time is not None and oldest is not None and time < oldest
                 page.add(series, value, is_stale=is_stale)
         if not readable and _says_something(text):
@@ -122,26 +148,26 @@ def _says_something(text: str) -> bool:
 
 
 @dataclass(frozen=True, slots=True)
-class _Candidate:
+class _SampleCandidate:
     """What one field says of a signal."""
 
-    series: Series
+    series: DcgmSeries
     value: float
 
 
-class _Page:
+class _PageParser:
     """A page in the making: of each device and signal, what each field says."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, Signal], dict[str, _Candidate]] = {}
+        self._found: dict[tuple[str, Signal], dict[str, _SampleCandidate]] = {}
         self._missing: dict[str, dict[Signal, Missing]] = {}
-        self._facts: dict[str, Facts] = {}
+        self._facts: dict[str, RecordingDeviceFacts] = {}
         self._holders: dict[str, set[Workload]] = {}
         self._xids: dict[str, int] = {}
         self._driver_version: str | None = None
 
-    def add(self, series: Series, number: float | Missing, *, is_stale: bool) -> None:
-        facts = self._facts.setdefault(series.device, Facts())
+    def add(self, series: DcgmSeries, number: float | Missing, *, is_stale: bool) -> None:
+        facts = self._facts.setdefault(series.device, RecordingDeviceFacts())
         facts.learn(series.facts if isinstance(number, Missing) else series.learned(number))
         self._driver_version = self._driver_version or series.driver_version
         if series.holder is not None:
@@ -159,9 +185,9 @@ class _Page:
         else:
             # By name: a GPU that pods share is written once for each of them.
             of_signal = self._found.setdefault((series.device, signal), {})
-            of_signal[series.metric] = _Candidate(series, value)
+            of_signal[series.metric] = _SampleCandidate(series, value)
 
-    def exposition(self, catalogue: Catalogue, unreadable: int) -> Exposition:
+    def exposition(self, catalogue: Catalogue, unreadable: int) -> ExporterPage:
         values: dict[str, dict[Signal, float]] = {device: {} for device in self._facts}
         fields: dict[str, dict[Signal, str]] = {device: {} for device in self._facts}
         for (device, signal), candidates in self._found.items():
@@ -174,7 +200,7 @@ class _Page:
             }
             for device, there in values.items()
         }
-        return Exposition(
+        return ExporterPage(
             devices=build_devices(self._facts, catalogue),
             values=values,
             missing=missing,
@@ -195,7 +221,7 @@ def _is_xid(number: float | Missing) -> TypeGuard[float]:
     return not isinstance(number, Missing) and 0 < number <= _XID_MAXIMUM
 
 
-def _chosen(candidates: Sequence[_Candidate]) -> tuple[str, float]:
+def _chosen(candidates: Sequence[_SampleCandidate]) -> tuple[str, float]:
     """The field that is believed and what it says, or the sum of a signal's parts."""
     best = max(candidates, key=lambda each: each.series.rank)
     if best.series.part_of is not None:

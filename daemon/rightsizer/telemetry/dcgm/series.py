@@ -1,7 +1,4 @@
-"""One line of an exposition: what its name and labels mean.
-
-Imports prometheus_client for its parser alone.
-"""
+"""One line of an exposition: meaning of its name and labels, and its row."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, replace
@@ -9,17 +6,38 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rightsizer.domain.dcgm_labels import entity_of, holder_of, why_no_gpu
-from rightsizer.domain.dcgm_names import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
-from rightsizer.domain.plausible import plausible, scaled
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import SIGNALS, Signal
-from rightsizer.domain.units import Unit, convert
-from rightsizer.domain.workload import Workload
-from rightsizer.telemetry.dcgm.labels import facts_of
-from rightsizer.telemetry.recorded.row import Facts
+from rightsizer.model.dcgm_field import DcgmField
+from rightsizer.model.dcgm_former_names import FORMER_DCGM_NAMES
+from rightsizer.model.dcgm_labels import Entity, entity_of, holder_of, why_no_gpu
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.plausible import plausible, scaled
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal import SIGNALS
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds, Unit, convert
+from rightsizer.model.workload import Holding, Workload
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow
 
-__all__ = ["XID_METRIC", "Series", "Unused", "interpret", "parse_sample", "series_of", "wanted"]
+
+def facts_of(labels: Mapping[str, str], entity: Entity) -> RecordingDeviceFacts:
+    """What the labels say of the device."""
+    index, node = labels.get("gpu"), labels.get("numa_node")
+    return RecordingDeviceFacts(
+        index=int(index) if index and index.isdigit() else None,
+        name=labels.get("modelName") or labels.get("model") or None,
+        pci_bus_id=labels.get("pci_bus_id") or None,
+        numa_node=int(node) if node and node.isdigit() else None,
+        parent_uuid=entity.whole if entity.is_instance else labels.get("parent_uuid") or None,
+        mig_profile=labels.get("GPU_I_PROFILE") or labels.get("mig_profile") or None,
+        gpu_instance_id=entity.gpu_instance_id,
+    )
+
+
+def holdings_of(holders: set[Workload]) -> tuple[Holding, ...]:
+    """Equal parts: an exporter says who shares a device, never how much each takes."""
+    ordered = sorted(holders, key=lambda workload: (workload.key, workload.pod, workload.container))
+    return tuple(Holding(workload, 1 / len(ordered)) for workload in ordered)
+
 
 XID_METRIC: Final = "DCGM_FI_DEV_XID_ERRORS"
 
@@ -43,7 +61,7 @@ _DESCRIBING: Final = frozenset({f"{_OURS}device_info", XID_METRIC})
 
 
 @dataclass(frozen=True, slots=True)
-class Series:
+class DcgmSeries:
     """One line of an exposition without its value: whose reading it is, and of what."""
 
     metric: str
@@ -54,7 +72,7 @@ class Series:
     factor: float
     rank: int
     holder: Workload | None
-    facts: Facts
+    facts: RecordingDeviceFacts
     """What the labels say of the device."""
     part_of: Signal | None = None
     """The signal that several such series sum up to; `signal` is `None` then."""
@@ -73,7 +91,7 @@ class Series:
             return Missing.NOT_READ
         return plausible(signal, scaled(value, self.factor))
 
-    def learned(self, value: float) -> Facts:
+    def learned(self, value: float) -> RecordingDeviceFacts:
         """What labels and value say of the device: a part of its memory, for one."""
         part = _MEMORY_PARTS.get(self.metric)
         if part is None:
@@ -86,7 +104,7 @@ class Series:
 
 
 @dataclass(frozen=True, slots=True)
-class Unused:
+class UnusedSeries:
     """A line that says nothing here."""
 
     metric: str
@@ -98,7 +116,7 @@ def wanted(line: str) -> bool:
     return line.startswith(_PREFIXES)
 
 
-def interpret(text: str) -> Series | Unused:
+def interpret(text: str) -> DcgmSeries | UnusedSeries:
     """What the name and labels of a line, `name{label="value"}`, mean, or why nothing.
 
     Raises:
@@ -115,20 +133,20 @@ def interpret(text: str) -> Series | Unused:
     raise ValueError(f"'{text}' is not a sample")
 
 
-def series_of(name: str, labels: Mapping[str, str]) -> Series | None:
+def series_of(name: str, labels: Mapping[str, str]) -> DcgmSeries | None:
     """What a name and labels mean; `None` where they say nothing here."""
     found = _interpret(_name_of_today(name), labels)
-    return found if isinstance(found, Series) else None
+    return found if isinstance(found, DcgmSeries) else None
 
 
-def parse_sample(text: str) -> Series | None:
+def parse_sample(text: str) -> DcgmSeries | None:
     """What the name and labels of a line mean; `None` where they say nothing here.
 
     Raises:
         ValueError: the text is not of the form `name{label="value"}`.
     """
     found = interpret(text)
-    return found if isinstance(found, Series) else None
+    return found if isinstance(found, DcgmSeries) else None
 
 
 def _name_of_today(name: str) -> str:
@@ -139,22 +157,22 @@ def _name_of_today(name: str) -> str:
     return name.removesuffix("_total")
 
 
-def _interpret(name: str, labels: Mapping[str, str]) -> Series | Unused:
+def _interpret(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
     field = DCGM_FIELDS.get(name)
     signal = field.signal if field is not None else _OUR_SIGNALS.get(name)
     if signal is None and name not in _DESCRIBING:
         known = "" if field is None else field.unused_because
-        return Unused(name, known or "nobody here knows the field")
+        return UnusedSeries(name, known or "nobody here knows the field")
     elsewhere = why_no_gpu(labels)
     if elsewhere is not None:
-        return Unused(name, elsewhere)
+        return UnusedSeries(name, elsewhere)
     entity = entity_of(labels)
     if entity is None:
-        return Unused(name, "its labels name no GPU")
+        return UnusedSeries(name, "its labels name no GPU")
     if entity.is_instance and field is not None and field.is_of_card:
-        return Unused(name, "it tells of the whole card and is labelled with one instance")
+        return UnusedSeries(name, "it tells of the whole card and is labelled with one instance")
     is_part = field is not None and field.is_part
-    return Series(
+    return DcgmSeries(
         metric=name,
         device=entity.device,
         signal=None if is_part else signal,
@@ -169,3 +187,19 @@ def _interpret(name: str, labels: Mapping[str, str]) -> Series | Unused:
 
 def _factor(field: DcgmField | None) -> float:
     return 1.0 if field is None else convert(field.unit)[1]
+
+
+def sample_row(
+    series: DcgmSeries, signal: Signal, time: Nanoseconds, number: float, file: str
+) -> RecordingRow:
+    """The row of a sample: each metric of a file is a stream, as its times are its own."""
+    value = series.read(number)
+    values: dict[Signal, float] = {}
+    missing: dict[Signal, Missing] = {}
+    if isinstance(value, Missing):
+        missing[signal] = value
+    else:
+        values[signal] = value
+    holdings = () if series.holder is None else holdings_of({series.holder})
+    stream = f"{file}:{series.metric}"
+    return RecordingRow(time, series.device, values, missing, stream, series.rank, holdings)

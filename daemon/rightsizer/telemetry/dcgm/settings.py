@@ -4,10 +4,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rightsizer.domain.settings import setting
-from rightsizer.edge.http import HttpSettings, checked_url
-
-__all__ = ["DcgmSettings"]
+from rightsizer.io.http import HttpSettings, checked_url
+from rightsizer.model.settings import setting
 
 _OUR_PATH = "/metrics/dcgm"
 

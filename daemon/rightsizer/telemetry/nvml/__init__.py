@@ -1,1 +1,1 @@
-"""NVML through the nvidia-ml-py bindings; no other package knows of pynvml."""
+"""NVML through the nvidia-ml-py bindings; the only importer of pynvml."""

@@ -1,4 +1,4 @@
-"""Keeps NVML open and knows what is behind it; every driver call is made on its own worker."""
+"""Connection to NVML: keeps it open, reopens with back-off, calls on a worker of its own."""
 
 import itertools
 import time
@@ -8,18 +8,35 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.units import nanoseconds
-from rightsizer.edge.clock import Clock
-from rightsizer.telemetry.nvml.back_off import BackOff
-from rightsizer.telemetry.nvml.driver import Driver, explain
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.impasses import Impasses
-from rightsizer.telemetry.nvml.inventory import Inventory
+from rightsizer.io.clock import Clock
+from rightsizer.io.worker import Crashed, Stuck, Worker
+from rightsizer.model.reading import Missing
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.telemetry.nvml.driver import NvmlDriver, explain
+from rightsizer.telemetry.nvml.inventory import Inventory, StuckProbes
+from rightsizer.telemetry.nvml.library import NvmlFailure
 from rightsizer.telemetry.nvml.settings import LiveSettings
-from rightsizer.telemetry.worker import Crashed, Stuck, Worker
 
-__all__ = ["Connection"]
+
+class ReopenBackOff:
+    """Waits that double up to a longest one."""
+
+    def __init__(self, first_seconds: float, longest_seconds: float) -> None:
+        """Starts with the first."""
+        self._first = first_seconds
+        self._longest = longest_seconds
+        self._next = first_seconds
+
+    def next(self) -> Nanoseconds:
+        """The next wait."""
+        wait = min(self._next, self._longest)
+        self._next = wait * 2
+        return nanoseconds(wait)
+
+    def reset(self) -> None:
+        """Start over with the first."""
+        self._next = self._first
+
 
 _OPENING: Final = "NVML is being opened"
 
@@ -33,19 +50,19 @@ class _Release(Enum):
     DONE = auto()
 
 
-class Connection:
+class NvmlConnection:
     """The driver as the coordinator sees it: what it offers now, or why nothing."""
 
     def __init__(
         self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path
     ) -> None:
         """Nothing is asked of the driver before the first `advance`."""
-        generations, impasses = itertools.count(), Impasses()
+        generations, impasses = itertools.count(), StuckProbes()
         self._clock = clock
         self._settings = settings
-        self._worker: Worker[Driver, Inventory | Failure] = Worker(
+        self._worker: Worker[NvmlDriver, Inventory | NvmlFailure] = Worker(
             "nvml",
-            lambda: Driver(
+            lambda: NvmlDriver(
                 generations,
                 catalogue,
                 sysfs,
@@ -56,8 +73,8 @@ class Connection:
             abandoned_maximum=settings.abandoned_threads_maximum,
             moved_at=lambda driver: driver.library.asked_at,
         )
-        self._back_off = BackOff(settings.retry_first_seconds, settings.retry_longest_seconds)
-        self._unopened_back_off = BackOff(
+        self._back_off = ReopenBackOff(settings.retry_first_seconds, settings.retry_longest_seconds)
+        self._unopened_back_off = ReopenBackOff(
             settings.retry_first_seconds, settings.retry_longest_seconds
         )
         self._due = clock.time()
@@ -175,7 +192,7 @@ class Connection:
             retired, wait = self._retired, self._settings.deadline_seconds
             asked = self._worker.ask(lambda driver: _reopen(driver, retired, wait))
         else:
-            asked = self._worker.ask(Driver.look)
+            asked = self._worker.ask(NvmlDriver.look)
         if asked:
             self._is_waiting = True
 
@@ -191,12 +208,12 @@ class Connection:
         self._is_waiting = False
         if isinstance(answer, Inventory):
             self._accept(answer)
-        elif isinstance(answer, Failure) and answer.reason is Missing.RELEASED:
+        elif isinstance(answer, NvmlFailure) and answer.reason is Missing.RELEASED:
             self._begin()  # It was taken back while it was being let go.
         else:
             self._refuse(answer)
 
-    def _tell(self, stuck: Stuck[Driver]) -> None:
+    def _tell(self, stuck: Stuck[NvmlDriver]) -> None:
         """Say where the thread is while nothing is known: slow, or in a call that hangs."""
         if self.inventory is not None:
             return
@@ -220,9 +237,9 @@ class Connection:
         self.trouble = None if offers else "the NVIDIA driver offers no GPU on this node"
         self._due = self._clock.time() + interval
 
-    def _refuse(self, answer: Failure | Crashed) -> None:
+    def _refuse(self, answer: NvmlFailure | Crashed) -> None:
         if isinstance(answer, Crashed):
-            answer = Failure(Missing.FAILED, "enumeration", repr(answer.error))
+            answer = NvmlFailure(Missing.FAILED, "enumeration", repr(answer.error))
         if answer.driver_is_gone or self.inventory is None:
             self.inventory = None
             self.trouble = explain(answer)
@@ -231,14 +248,14 @@ class Connection:
         self._due = self._clock.time() + self._back_off.next()
 
 
-def _close(driver: Driver, retired: Sequence[Worker[Any, Any]], wait_seconds: float) -> Any:
+def _close(driver: NvmlDriver, retired: Sequence[Worker[Any, Any]], wait_seconds: float) -> Any:
     deadline = time.monotonic() + wait_seconds
     for worker in retired:
         worker.join(deadline)
     driver.close()
-    return Failure(Missing.RELEASED, "nvmlShutdown", "released")
+    return NvmlFailure(Missing.RELEASED, "nvmlShutdown", "released")
 
 
-def _reopen(driver: Driver, retired: Sequence[Worker[Any, Any]], wait_seconds: float) -> Any:
+def _reopen(driver: NvmlDriver, retired: Sequence[Worker[Any, Any]], wait_seconds: float) -> Any:
     _close(driver, retired, wait_seconds)
     return driver.look()

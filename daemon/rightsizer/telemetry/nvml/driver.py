@@ -1,26 +1,200 @@
-"""NVML opened and closed, and what an operator is told when it will not open."""
+"""NVML opened and closed, remedies where it does not open, and facts of the paths between GPUs."""
 
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import replace
+import itertools
+from collections import Counter
+from collections.abc import Callable, Hashable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field, replace
 from pathlib import Path
 from types import MappingProxyType
-from typing import Final, Self
+from typing import Any, Final, Self
 
 import pynvml
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.domain.reading import Missing
-from rightsizer.telemetry.nvml.facts import Facts
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.impasses import PEERS, Impasses
-from rightsizer.telemetry.nvml.inventory import Inventory, take_inventory
-from rightsizer.telemetry.nvml.library import Library
-from rightsizer.telemetry.nvml.peers import PeerReader
-from rightsizer.telemetry.nvml.wiring import WiringSurvey
-from rightsizer.telemetry.topology.bus import BusGpu, expected_gpus
-from rightsizer.telemetry.topology.told import Told
+from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
+from rightsizer.host.topology import GpuPairFacts, GpuPlacementFacts, TopologyFacts
+from rightsizer.model.reading import Missing
+from rightsizer.model.topology import LinkKind
+from rightsizer.telemetry.nvml.device_facts import DeviceFactsReader
+from rightsizer.telemetry.nvml.inventory import (
+    PEERS,
+    DeviceTarget,
+    Inventory,
+    StuckProbes,
+    take_inventory,
+)
+from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id
+from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiringReader, link_is_up
 
-__all__ = ["Driver", "explain"]
+_KINDS: Final[Mapping[int, LinkKind]] = MappingProxyType(
+    {
+        # Two GPUs of one board stand behind the switch on it.
+        pynvml.NVML_TOPOLOGY_INTERNAL: LinkKind.PIX,
+        pynvml.NVML_TOPOLOGY_SINGLE: LinkKind.PIX,
+        pynvml.NVML_TOPOLOGY_MULTIPLE: LinkKind.PXB,
+        pynvml.NVML_TOPOLOGY_HOSTBRIDGE: LinkKind.PHB,
+        pynvml.NVML_TOPOLOGY_NODE: LinkKind.NODE,
+        pynvml.NVML_TOPOLOGY_SYSTEM: LinkKind.SYSTEM,
+    }
+)
+# The bindings' own constant for reading is a tuple by mistake.
+_READ: Final = 0
+_NVLINK: Final = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
+_LINKS: Final = range(pynvml.NVML_NVLINK_MAX_LINKS)
+_WORD_BITS: Final = 64
+_CPU_WORDS: Final = 128
+_NODE_WORDS: Final = 16
+_SCOPE_NODE: Final = 0
+_NO_ADDRESS: Final = "ffffffff:ff:ff.0"
+
+
+class PeerReader:
+    """Asks how GPUs reach each other; what cannot change is asked once for the same GPUs."""
+
+    def __init__(self, library: NvmlLibrary) -> None:
+        """A reader for the thread that owns the library."""
+        self._library = library
+        self._known: dict[Hashable, Any] = {}
+        self._asked_of: Hashable = None
+
+    def read(self, inventory: Inventory) -> TopologyFacts:
+        """What the driver says of the GPUs of an inventory; never raises."""
+        asked_of = inventory.generation, inventory.gpus
+        if asked_of != self._asked_of:
+            self._asked_of = asked_of
+            self._known.clear()
+        targets = [gpu.whole for gpu in inventory.gpus]
+        ends = [(target, self._ends(target)) for target in targets]
+        return TopologyFacts(
+            peers={
+                (one.device.uuid, other.device.uuid): self._peer(one, mine, other, others)
+                for (one, mine), (other, others) in itertools.combinations(ends, 2)
+            },
+            seats={target.device.uuid: self._seat(target) for target in targets},
+        )
+
+    def _peer(
+        self, one: DeviceTarget, mine: "_GpuPair", other: DeviceTarget, others: "_GpuPair"
+    ) -> GpuPairFacts:
+        pair = other.device.uuid, other.handle
+        level = self._ask_once(one, "nvmlDeviceGetTopologyCommonAncestor", peer=pair)
+        nvlinks: int | None = _nvlinks(one, mine, other, others)
+        if not nvlinks and mine.untold and others.untold and self._may(one, pair, _NVLINK):
+            nvlinks = None
+        return GpuPairFacts(
+            pcie_kind=LinkKind.UNKNOWN if level is None else _KINDS.get(level, LinkKind.UNKNOWN),
+            nvlinks=nvlinks,
+            can_read=self._may(one, pair, _READ),
+        )
+
+    def _may(self, one: DeviceTarget, peer: tuple[str, Any], what: int) -> bool | None:
+        status = self._ask_once(one, "nvmlDeviceGetP2PStatus", what, peer=peer)
+        if status is None or status == pynvml.NVML_P2P_STATUS_UNKNOWN:
+            return None
+        return bool(status == pynvml.NVML_P2P_STATUS_OK)
+
+    def _ends(self, target: DeviceTarget) -> "_GpuPair":
+        """Where the links of a GPU lead that are up now."""
+        ends = _GpuPair()
+        for link in self._links_up(target):
+            info = self._ask_once(target, "nvmlDeviceGetNvLinkRemotePciInfo", link)
+            kind = self._ask_once(target, "nvmlDeviceGetNvLinkRemoteDeviceType", link)
+            address = None if info is None else kernel_address(bus_id(info))
+            # A switch may hide its address; drivers that do not know of kinds hide nothing else.
+            is_hidden = info is not None and address == _NO_ADDRESS
+            if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH or (kind is None and is_hidden):
+                ends.switched += 1
+            elif address is not None and not is_hidden:
+                ends.direct[address] += 1
+            else:
+                ends.untold += 1
+        return ends
+
+    def _links_up(self, target: DeviceTarget) -> Iterable[int]:
+        if target.wiring.count is not None:
+            return target.wiring.up
+        # An inventory that could not count the links leaves them to be tried one by one.
+        states = {link: self._ask(target, "nvmlDeviceGetNvLinkState", link) for link in _LINKS}
+        return [link for link, state in states.items() if state and link_is_up(state)]
+
+    def _seat(self, target: DeviceTarget) -> GpuPlacementFacts:
+        memory_node = self._ask_once(target, "nvmlDeviceGetNumaNodeId")
+        nodes = _bits(
+            self._ask_once(target, "nvmlDeviceGetMemoryAffinity", _NODE_WORDS, _SCOPE_NODE)
+        )
+        return GpuPlacementFacts(
+            numa_node=nodes[0] if len(nodes) == 1 else None,
+            memory_numa_node=memory_node if memory_node is not None and memory_node >= 0 else None,
+            cpus=_bits(self._ask_once(target, "nvmlDeviceGetCpuAffinity", _CPU_WORDS)),
+            generation=self._ask(target, "nvmlDeviceGetCurrPcieLinkGeneration") or None,
+            width=self._ask(target, "nvmlDeviceGetCurrPcieLinkWidth") or None,
+        )
+
+    def _ask(self, target: DeviceTarget, name: str, *arguments: Hashable) -> Any:
+        """An answer that may change, `None` for a failure; what is not supported is kept."""
+        key = target.device.uuid, name, arguments
+        if key in self._known:
+            return None
+        answer = self._library.ask(name, target.handle, *arguments)
+        if not isinstance(answer, NvmlFailure):
+            return answer
+        if _is_final(answer):
+            self._known[key] = None
+        return None
+
+    def _ask_once(
+        self,
+        target: DeviceTarget,
+        name: str,
+        *arguments: Hashable,
+        peer: tuple[str, Any] | None = None,
+    ) -> Any:
+        """An answer that cannot change, `None` for a failure."""
+        key = target.device.uuid, name, arguments, None if peer is None else peer[0]
+        if key in self._known:
+            return self._known[key]
+        handles = (target.handle,) if peer is None else (target.handle, peer[1])
+        answer = self._library.ask(name, *handles, *arguments)
+        if not isinstance(answer, NvmlFailure):
+            self._known[key] = answer
+            return answer
+        if _is_final(answer):
+            self._known[key] = None
+        return None
+
+
+@dataclass(slots=True)
+class _GpuPair:
+    """Where a GPU's links lead, as far as they are up."""
+
+    direct: Counter[str] = field(default_factory=Counter)
+    """By the PCI address at the other end."""
+    switched: int = 0
+    untold: int = 0
+
+
+def _nvlinks(one: DeviceTarget, mine: _GpuPair, other: DeviceTarget, others: _GpuPair) -> int:
+    """Links between two GPUs: direct ones, else those to the switches, which join all alike."""
+    there = kernel_address(other.device.pci_bus_id) or ""
+    here = kernel_address(one.device.pci_bus_id) or ""
+    direct = max(mine.direct[there], others.direct[here])
+    return direct or min(mine.switched, others.switched)
+
+
+def _is_final(failure: NvmlFailure) -> bool:
+    # Drivers refuse a link that the board does not have in one way or the other.
+    return failure.is_unsupported or failure.code == pynvml.NVML_ERROR_INVALID_ARGUMENT
+
+
+def _bits(words: Sequence[int] | None) -> tuple[int, ...]:
+    """The numbers of the bits that are set."""
+    return tuple(_set_bits(enumerate(words))) if words is not None else ()
+
+
+def _set_bits(words: Iterable[tuple[int, int]]) -> Iterable[int]:
+    for place, word in words:
+        yield from (place * _WORD_BITS + bit for bit in range(_WORD_BITS) if word >> bit & 1)
+
 
 _REMEDIES: Final[Mapping[int | None, str]] = MappingProxyType(
     {
@@ -36,19 +210,19 @@ _REMEDIES: Final[Mapping[int | None, str]] = MappingProxyType(
 )
 
 
-_ALL_ASLEEP: Final = Failure(
+_ALL_ASLEEP: Final = NvmlFailure(
     Missing.SUSPENDED, "the PCI bus", "all GPUs are asleep, and asking would wake them"
 )
 
 
-def explain(failure: Failure) -> str:
+def explain(failure: NvmlFailure) -> str:
     """Why there is no driver, and what to do about it."""
     if failure.reason is Missing.SUSPENDED:
         return failure.detail
     return _REMEDIES.get(failure.code, f"NVML does not answer: {failure}")
 
 
-class Driver:
+class NvmlDriver:
     """NVML as one thread opens and closes it for all the others."""
 
     def __init__(
@@ -57,7 +231,7 @@ class Driver:
         catalogue: Catalogue,
         sysfs: Path,
         *,
-        impasses: Impasses | None = None,
+        impasses: StuckProbes | None = None,
         standing: Callable[[], Inventory | None] = lambda: None,
     ) -> None:
         """Closed.
@@ -69,23 +243,25 @@ class Driver:
             impasses: Where threads hang that looked before this one.
             standing: What such a thread found before; NVML is open for it still.
         """
-        self._impasses = impasses or Impasses()
+        self._impasses = impasses or StuckProbes()
         self._standing = standing
-        self.library = Library()
+        self.library = NvmlLibrary()
         self._generations = generations
-        self._facts = Facts(self.library, catalogue, sysfs, WiringSurvey(self.library))
+        self._facts = DeviceFactsReader(
+            self.library, catalogue, sysfs, NvlinkWiringReader(self.library)
+        )
         self._generation: int | None = None
         self._known: Inventory | None = None
         self._peers = PeerReader(self.library)
         self.versions: Mapping[str, str] = MappingProxyType({})
         """Of what was opened last: `driver_version`, `cuda_version`, `nvml_version`."""
 
-    def look(self) -> Inventory | Failure:
+    def look(self) -> Inventory | NvmlFailure:
         """All devices; opens NVML where it is closed."""
         bus = expected_gpus(self._facts.sysfs)
         if self._generation is None:
             opened = self._open(bus)
-            if isinstance(opened, Failure):
+            if isinstance(opened, NvmlFailure):
                 return opened
             self._generation = opened
         found = take_inventory(
@@ -93,13 +269,13 @@ class Driver:
         )
         if isinstance(found, Inventory):
             with self._impasses.at(PEERS, self.library) as impasse:
-                told = self._peers.read(found) if impasse is None else Told()
+                told = self._peers.read(found) if impasse is None else TopologyFacts()
             found = self._known = replace(found, versions=self.versions, told=told)
         elif found.driver_is_gone:
             self.close()
         return found
 
-    def _open(self, bus: Sequence[BusGpu]) -> int | Failure:
+    def _open(self, bus: Sequence[BusGpu]) -> int | NvmlFailure:
         """Open NVML, without attaching it to all GPUs where some are asleep; its generation."""
         if bus and all(gpu.is_asleep for gpu in bus):
             return _ALL_ASLEEP
@@ -107,7 +283,7 @@ class Driver:
             opened = self.library.ask("nvmlInitWithFlags", pynvml.NVML_INIT_FLAG_NO_ATTACH)
         else:
             opened = self.library.ask("nvmlInit")
-        if isinstance(opened, Failure):
+        if isinstance(opened, NvmlFailure):
             return opened
         self.versions = MappingProxyType(_versions(self.library))
         return next(self._generations)
@@ -125,19 +301,21 @@ class Driver:
         self.close()
 
 
-def _versions(library: Library) -> dict[str, str]:
+def _versions(library: NvmlLibrary) -> dict[str, str]:
     """What the driver says of itself; a version that it does not tell is left out."""
     cuda = library.ask("nvmlSystemGetCudaDriverVersion_v2")
-    if isinstance(cuda, Failure):
+    if isinstance(cuda, NvmlFailure):
         cuda = library.ask("nvmlSystemGetCudaDriverVersion")
     versions = {
         "driver_version": library.ask("nvmlSystemGetDriverVersion"),
         # 12040 is CUDA 12.4.
         "cuda_version": cuda
-        if isinstance(cuda, Failure)
+        if isinstance(cuda, NvmlFailure)
         else (f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda > 0 else ""),
         "nvml_version": library.ask("nvmlSystemGetNVMLVersion"),
     }
     return {
-        name: str(told) for name, told in versions.items() if not isinstance(told, Failure) and told
+        name: str(told)
+        for name, told in versions.items()
+        if not isinstance(told, NvmlFailure) and told
     }

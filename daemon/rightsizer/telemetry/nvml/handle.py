@@ -6,46 +6,43 @@ from typing import Any, Final, Protocol, TypeVar
 
 import pynvml
 
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.units import Nanoseconds
-from rightsizer.edge.clock import Clock
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.inventory import Target
-from rightsizer.telemetry.nvml.library import FieldKey, Library
+from rightsizer.io.clock import Clock
+from rightsizer.model.reading import Missing
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.nvml.inventory import DeviceTarget
+from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure, NvmlLibrary
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
-__all__ = ["Handle"]
 
-
-class Held(Protocol):
+class DriverResource(Protocol):
     """Something of the driver's that must be given back."""
 
     def close(self) -> None:
         """Give it back."""
 
 
-H = TypeVar("H", bound=Held)
+H = TypeVar("H", bound=DriverResource)
 _FIELD: Final = "field"
-_NOT_FETCHED: Final = Failure(
+_NOT_FETCHED: Final = NvmlFailure(
     Missing.NOT_READ, "nvmlDeviceGetFieldValues", "the field was not asked for"
 )
 _REFUSAL: Final = pynvml.NVML_ERROR_INVALID_ARGUMENT
 
 
-class Handle:
+class DeviceHandle:
     """A GPU or MIG instance, with everything that the driver lent for it."""
 
     def __init__(
-        self, target: Target, *, library: Library, clock: Clock, settings: LiveSettings
+        self, target: DeviceTarget, *, library: NvmlLibrary, clock: Clock, settings: LiveSettings
     ) -> None:
         """A handle for the thread that owns the library."""
         self.target = target
         self.library = library
         self.clock = clock
         self.settings = settings
-        self._unsupported: dict[Hashable, Failure] = {}
+        self._unsupported: dict[Hashable, NvmlFailure] = {}
         self._constant: dict[Hashable, Any] = {}
-        self._held: dict[Hashable, Held] = {}
+        self._held: dict[Hashable, DriverResource] = {}
         self._fields: Mapping[FieldKey, Any] = {}
         self.fields_time: Nanoseconds = 0
         """When the fields of this round were asked for, on the steady clock."""
@@ -72,7 +69,7 @@ class Handle:
     def ask_fields(self, keys: Sequence[FieldKey]) -> Mapping[FieldKey, Any]:
         """Numbered fields in a call of their own, each a value or a `Failure`; none is kept."""
         answers = self.library.ask_fields(self.target.handle, keys) if keys else {}
-        return self._one_by_one(keys, answers) if isinstance(answers, Failure) else answers
+        return self._one_by_one(keys, answers) if isinstance(answers, NvmlFailure) else answers
 
     def field(self, key: FieldKey) -> Any:
         """The value of a numbered field that was fetched for this round, or a `Failure`."""
@@ -82,11 +79,11 @@ class Handle:
     def field_or_ask(self, key: FieldKey, name: str, *arguments: Hashable) -> Any:
         """The value of a field, or what a function says where there is no such field."""
         answer = self.field(key)
-        if isinstance(answer, Failure) and answer.reason is Missing.NOT_SUPPORTED:
+        if isinstance(answer, NvmlFailure) and answer.reason is Missing.NOT_SUPPORTED:
             return self.ask(name, *arguments)
         return answer
 
-    def _one_by_one(self, keys: Sequence[FieldKey], failure: Failure) -> dict[FieldKey, Any]:
+    def _one_by_one(self, keys: Sequence[FieldKey], failure: NvmlFailure) -> dict[FieldKey, Any]:
         """Each field alone, where a driver refuses them all for the sake of one."""
         if failure.code != _REFUSAL:
             return dict.fromkeys(keys, failure)
@@ -102,7 +99,7 @@ class Handle:
         answer: Any = None
         for call in calls:
             answer = self.ask(*call)
-            if not isinstance(answer, Failure) or answer.reason is not Missing.NOT_SUPPORTED:
+            if not isinstance(answer, NvmlFailure) or answer.reason is not Missing.NOT_SUPPORTED:
                 return answer
         return answer
 
@@ -112,11 +109,11 @@ class Handle:
         if key in self._constant:
             return self._constant[key]
         answer = self.ask(name, *arguments)
-        if not isinstance(answer, Failure):
+        if not isinstance(answer, NvmlFailure):
             self._constant[key] = answer
         return answer
 
-    def hold(self, make: Callable[["Handle"], H]) -> H:
+    def hold(self, make: Callable[["DeviceHandle"], H]) -> H:
         """What `make` makes for this handle, made once and closed with it."""
         held = self._held.get(make)
         if held is None:
@@ -130,6 +127,6 @@ class Handle:
         self._held.clear()
 
     def _remember(self, key: Hashable, answer: Any) -> Any:
-        if isinstance(answer, Failure) and answer.reason is Missing.NOT_SUPPORTED:
+        if isinstance(answer, NvmlFailure) and answer.reason is Missing.NOT_SUPPORTED:
             self._unsupported[key] = answer
         return answer

@@ -1,29 +1,62 @@
-"""What is behind the driver: its GPUs and their MIG instances, with the handles to ask them."""
+"""Inventory of the GPUs and MIG instances behind the driver, and the probes that are stuck."""
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pynvml
 
-from rightsizer.domain.device import Device
-from rightsizer.domain.reading import Missing
-from rightsizer.telemetry.nvml.blank import is_blank
-from rightsizer.telemetry.nvml.facts import Facts, describe_gpu, with_modes
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.impasses import Impasses
-from rightsizer.telemetry.nvml.mig import Parent, describe_instance
-from rightsizer.telemetry.nvml.wiring import UNKNOWN_WIRING, Wiring
-from rightsizer.telemetry.topology.address import kernel_address
-from rightsizer.telemetry.topology.bus import BusGpu
-from rightsizer.telemetry.topology.told import Told
+from rightsizer.host.pcie import BusGpu, kernel_address
+from rightsizer.host.topology import TopologyFacts
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Missing
+from rightsizer.telemetry.nvml.device_facts import DeviceFactsReader, describe_gpu, with_modes
+from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
+from rightsizer.telemetry.nvml.mig import MigParent, describe_instance
+from rightsizer.telemetry.nvml.nvlink_wiring import UNKNOWN_WIRING, NvlinkWiring
 
-__all__ = ["Gpu", "Inventory", "Target", "take_inventory"]
+PEERS: Final = "peers"
+"""The place where the ways between GPUs are asked for."""
 
-_NOTHING_TOLD: Final = Told()
+
+class StuckProbes:
+    """Which thread is at which place of its look; one that comes back opens the place again.
+
+    Threads that look come one after another: whoever else is at a place was given up there.
+    """
+
+    def __init__(self) -> None:
+        """No thread is anywhere."""
+        self._places: dict[NvmlLibrary, Hashable] = {}
+
+    @contextmanager
+    def at(self, place: Hashable, library: NvmlLibrary) -> Iterator[NvmlFailure | None]:
+        """Be at a place; why it has to be passed by, `None` where nobody hangs there.
+
+        Args:
+            place: The index or the address of a GPU, or `PEERS`.
+            library: Of the thread that looks.
+        """
+        # Asked by the thread that looks, while one that was given up may come back.
+        for other, held in tuple(self._places.items()):
+            if other is not library and held == place:
+                call = other.asking or "the driver"
+                yield NvmlFailure(Missing.TIMED_OUT, call, "the look for devices hangs in it")
+                return
+        self._places[library] = place
+        try:
+            yield None
+        finally:
+            del self._places[library]
+
+
+_NOTHING_TOLD: Final = TopologyFacts()
 _DRIVER: Final = "nvidia"
-_ASLEEP: Final = Failure(Missing.SUSPENDED, "the PCI bus", "the kernel has put the GPU to sleep")
-_NOT_OFFERED: Final = Failure(
+_ASLEEP: Final = NvmlFailure(
+    Missing.SUSPENDED, "the PCI bus", "the kernel has put the GPU to sleep"
+)
+_NOT_OFFERED: Final = NvmlFailure(
     Missing.LOST, "the PCI bus", "the GPU is there, and the driver does not offer it"
 )
 
@@ -32,13 +65,13 @@ _NO_INSTANCE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_
 
 
 @dataclass(frozen=True, slots=True)
-class Target:
+class DeviceTarget:
     """A device and how the driver knows it."""
 
     device: Device
     handle: Any = field(compare=False)
     parent_handle: Any = field(compare=False, default=None)
-    wiring: Wiring = UNKNOWN_WIRING
+    wiring: NvlinkWiring = UNKNOWN_WIRING
     """Its NVLinks; a change makes it another target, whose links are asked afresh."""
 
     @property
@@ -51,13 +84,13 @@ class Target:
 class Gpu:
     """A physical GPU with its MIG instances: what hangs together when the driver hangs."""
 
-    whole: Target
-    instances: tuple[Target, ...] = ()
+    whole: DeviceTarget
+    instances: tuple[DeviceTarget, ...] = ()
     is_persistent: bool = True
     """Whether the driver keeps it awake while nobody asks; true where it does not say."""
 
     @property
-    def targets(self) -> tuple[Target, ...]:
+    def targets(self) -> tuple[DeviceTarget, ...]:
         """The GPU itself, then its instances."""
         return (self.whole, *self.instances)
 
@@ -69,23 +102,23 @@ class Inventory:
     generation: int
     """Which opening: handles of another are worth nothing."""
     gpus: tuple[Gpu, ...]
-    unopened: Mapping[int, Failure] = field(default_factory=dict)
+    unopened: Mapping[int, NvmlFailure] = field(default_factory=dict)
     """GPUs that the driver counts and does not give a handle for, by index."""
-    hidden: Mapping[str, Failure] = field(default_factory=dict)
+    hidden: Mapping[str, NvmlFailure] = field(default_factory=dict)
     """GPUs that are on the bus and not among these, by PCI address: asleep, or not offered."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of the driver: `driver_version`, `cuda_version`, `nvml_version`."""
-    told: Told = _NOTHING_TOLD
+    told: TopologyFacts = _NOTHING_TOLD
     """Of the GPUs' places and the ways between them."""
 
 
 def take_inventory(
-    facts: Facts,
+    facts: DeviceFactsReader,
     generation: int,
     known: Inventory | None = None,
     bus: Sequence[BusGpu] = (),
-    impasses: Impasses | None = None,
-) -> Inventory | Failure:
+    impasses: StuckProbes | None = None,
+) -> Inventory | NvmlFailure:
     """Ask the driver for all of its devices.
 
     Args:
@@ -95,17 +128,17 @@ def take_inventory(
         bus: The GPUs that the kernel sees; those asleep are not asked, for that would wake them.
         impasses: Where other looks hang; what is known of a GPU there stands.
     """
-    impasses = impasses or Impasses()
+    impasses = impasses or StuckProbes()
     before = {} if known is None else {gpu.whole.device.uuid: gpu for gpu in known.gpus}
     if any(gpu.is_asleep for gpu in bus):
         return _take_awake(facts, generation, before, bus, impasses)
     count = facts.library.ask("nvmlDeviceGetCount")
-    if isinstance(count, Failure):
+    if isinstance(count, NvmlFailure):
         return count
     if is_blank(count):
-        return Failure(Missing.INVALID, "nvmlDeviceGetCount", f"the driver answered {count}")
+        return NvmlFailure(Missing.INVALID, "nvmlDeviceGetCount", f"the driver answered {count}")
     gpus: list[Gpu] = []
-    unopened: dict[int, Failure] = {}
+    unopened: dict[int, NvmlFailure] = {}
     for index in range(count):
         with impasses.at(index, facts.library) as impasse:
             found = (
@@ -113,7 +146,7 @@ def take_inventory(
                 if impasse is not None
                 else _by_number(facts, index, before, is_alone=count == 1)
             )
-        if not isinstance(found, Failure):
+        if not isinstance(found, NvmlFailure):
             gpus.append(found)
         elif found.driver_is_gone:
             return found
@@ -123,12 +156,12 @@ def take_inventory(
 
 
 def _take_awake(
-    facts: Facts,
+    facts: DeviceFactsReader,
     generation: int,
     before: Mapping[str, Gpu],
     bus: Sequence[BusGpu],
-    impasses: Impasses,
-) -> Inventory | Failure:
+    impasses: StuckProbes,
+) -> Inventory | NvmlFailure:
     """The GPUs that are awake, each by its address: counting them would wake the others."""
     gpus: list[Gpu] = []
     for found in bus:
@@ -139,7 +172,7 @@ def _take_awake(
                 gpus.extend(_at_address(before, found.pci_bus_id))
                 continue
             handle = facts.library.ask("nvmlDeviceGetHandleByPciBusId", found.pci_bus_id.encode())
-            if not isinstance(handle, Failure):
+            if not isinstance(handle, NvmlFailure):
                 index = facts.ask("nvmlDeviceGetIndex", handle)
                 place = len(gpus) if index is None else index
                 gpus.append(_gpu(facts, handle, place, before, is_alone=len(bus) == 1))
@@ -148,7 +181,7 @@ def _take_awake(
     return Inventory(generation, tuple(gpus), hidden=_hidden(bus, gpus))
 
 
-def _standing(before: Mapping[str, Gpu], index: int, impasse: Failure) -> Gpu | Failure:
+def _standing(before: Mapping[str, Gpu], index: int, impasse: NvmlFailure) -> Gpu | NvmlFailure:
     """What is known of a GPU that cannot be looked at; its own thread says whether it answers."""
     return _known(before, None, index) or impasse
 
@@ -161,15 +194,15 @@ def _at_address(before: Mapping[str, Gpu], pci_bus_id: str) -> Iterator[Gpu]:
 
 
 def _by_number(
-    facts: Facts, index: int, before: Mapping[str, Gpu], *, is_alone: bool
-) -> Gpu | Failure:
+    facts: DeviceFactsReader, index: int, before: Mapping[str, Gpu], *, is_alone: bool
+) -> Gpu | NvmlFailure:
     handle = facts.library.ask("nvmlDeviceGetHandleByIndex", index)
-    if isinstance(handle, Failure):
+    if isinstance(handle, NvmlFailure):
         return handle
     return _identified(facts, handle, index, before, is_alone=is_alone)
 
 
-def _hidden(bus: Sequence[BusGpu], gpus: Sequence[Gpu]) -> Mapping[str, Failure]:
+def _hidden(bus: Sequence[BusGpu], gpus: Sequence[Gpu]) -> Mapping[str, NvmlFailure]:
     offered = {kernel_address(gpu.whole.device.pci_bus_id) for gpu in gpus}
     return {
         found.pci_bus_id: _ASLEEP if found.is_asleep else _NOT_OFFERED
@@ -211,8 +244,8 @@ def _by_index(gpu: Gpu) -> Gpu:
 
 
 def _identified(
-    facts: Facts, handle: Any, index: int, before: Mapping[str, Gpu], *, is_alone: bool
-) -> Gpu | Failure:
+    facts: DeviceFactsReader, handle: Any, index: int, before: Mapping[str, Gpu], *, is_alone: bool
+) -> Gpu | NvmlFailure:
     """A GPU, or why it cannot be told now which one it is.
 
     A known GPU under another name would be one more, and the known one lost.
@@ -220,15 +253,15 @@ def _identified(
     try:
         gpu = _gpu(facts, handle, index, before, is_alone=is_alone)
     except Exception as error:  # noqa: BLE001 - what one GPU answers costs no other.
-        return Failure(Missing.FAILED, "enumeration", repr(error))
+        return NvmlFailure(Missing.FAILED, "enumeration", repr(error))
     if gpu.whole.device.uuid != f"index:{index}" or index not in facts.identified:
         return gpu
     told = facts.library.ask("nvmlDeviceGetUUID", handle)
-    return told if isinstance(told, Failure) and not told.is_unsupported else gpu
+    return told if isinstance(told, NvmlFailure) and not told.is_unsupported else gpu
 
 
 def _gpu(
-    facts: Facts, handle: Any, index: int, before: Mapping[str, Gpu], *, is_alone: bool
+    facts: DeviceFactsReader, handle: Any, index: int, before: Mapping[str, Gpu], *, is_alone: bool
 ) -> Gpu:
     mode = facts.library.ask("nvmlDeviceGetMigMode", handle)
     known = _known(before, facts.ask("nvmlDeviceGetUUID", handle), index)
@@ -238,19 +271,19 @@ def _gpu(
         device = describe_gpu(facts, handle, index)
     # What is there stays there while nobody tells. In MIG mode without an instance the GPU itself
     # is idle, and its books are kept.
-    listed: tuple[Target, ...] | Failure = ()
+    listed: tuple[DeviceTarget, ...] | NvmlFailure = ()
     is_cut = known is not None and known.whole.device.has_mig_instances
-    if isinstance(mode, Failure):
+    if isinstance(mode, NvmlFailure):
         listed = () if mode.is_unsupported else mode
     elif mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
         listed, is_cut = _instances(facts, device, handle), True
-    if isinstance(listed, Failure):
+    if isinstance(listed, NvmlFailure):
         instances = () if known is None else known.instances
     else:
         instances, is_cut = listed, bool(listed)
     device = replace(device, has_mig_instances=is_cut)
     wiring = facts.wiring(handle, device, is_alone=is_alone)
-    whole = Target(with_modes(facts, handle, device, wiring), handle, wiring=wiring)
+    whole = DeviceTarget(with_modes(facts, handle, device, wiring), handle, wiring=wiring)
     return Gpu(
         whole,
         instances,
@@ -265,20 +298,22 @@ def _known(before: Mapping[str, Gpu], uuid: str | None, index: int) -> Gpu | Non
     return next((gpu for gpu in before.values() if gpu.whole.device.index == index), None)
 
 
-def _instances(facts: Facts, whole: Device, whole_handle: Any) -> tuple[Target, ...] | Failure:
+def _instances(
+    facts: DeviceFactsReader, whole: Device, whole_handle: Any
+) -> tuple[DeviceTarget, ...] | NvmlFailure:
     """All of a GPU in MIG mode, or why nobody knows them now."""
     slices = facts.library.ask("nvmlDeviceGetMaxMigDeviceCount", whole_handle)
-    if isinstance(slices, Failure):
+    if isinstance(slices, NvmlFailure):
         return slices
     if is_blank(slices):
-        return Failure(Missing.INVALID, "nvmlDeviceGetMaxMigDeviceCount", f"{slices}")
-    parent = Parent(whole, whole_handle, slices)
-    found: list[Target] = []
+        return NvmlFailure(Missing.INVALID, "nvmlDeviceGetMaxMigDeviceCount", f"{slices}")
+    parent = MigParent(whole, whole_handle, slices)
+    found: list[DeviceTarget] = []
     for place in range(slices):
         handle = facts.library.ask("nvmlDeviceGetMigDeviceHandleByIndex", whole_handle, place)
-        if not isinstance(handle, Failure):
+        if not isinstance(handle, NvmlFailure):
             device = describe_instance(facts, handle, parent, place)
-            found.append(Target(device, handle, whole_handle))
+            found.append(DeviceTarget(device, handle, whole_handle))
         elif handle.code not in _NO_INSTANCE:
             return handle
     return tuple(found)

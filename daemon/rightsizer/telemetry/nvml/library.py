@@ -1,16 +1,156 @@
-"""The thin edge over the bindings: the library below them, and calls that never raise."""
+"""NVML calls that never raise: library below the bindings, failures, blank and typed values."""
 
+import math
 import time
-from collections.abc import Sequence
-from typing import Any
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Any, Final
 
 import pynvml
 
-from rightsizer.domain.reading import Missing
-from rightsizer.telemetry.nvml.failure import Failure, failure_of
-from rightsizer.telemetry.nvml.typed_value import value_of
+from rightsizer.model.reading import Missing
 
-__all__ = ["FieldKey", "Library", "use_library"]
+
+@dataclass(frozen=True, slots=True)
+class NvmlFailure:
+    """A call that gave nothing."""
+
+    reason: Missing
+    call: str
+    """The binding's function."""
+    detail: str
+    """What the driver said, for a person."""
+    code: int | None = None
+    """NVML's own number; `None` where the call never reached the driver."""
+
+    @property
+    def driver_is_gone(self) -> bool:
+        """Whether no device can be asked any more until NVML is opened again."""
+        return self.code in _DRIVER_GONE
+
+    @property
+    def is_unsupported(self) -> bool:
+        """Whether asking again is of no use."""
+        return self.reason is Missing.NOT_SUPPORTED
+
+    @property
+    def is_unknown(self) -> bool:
+        """Whether the driver does not know either; when repeated, only opening it again helps."""
+        return bool(self.code == pynvml.NVML_ERROR_UNKNOWN)
+
+    def __str__(self) -> str:
+        return f"{self.call}: {self.detail}"
+
+
+_DRIVER_GONE: Final = frozenset(
+    {
+        pynvml.NVML_ERROR_UNINITIALIZED,
+        pynvml.NVML_ERROR_DRIVER_NOT_LOADED,
+        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND,
+        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH,
+    }
+)
+
+_REASONS: Final[Mapping[int, Missing]] = MappingProxyType(
+    {
+        # Process utilization reports "no samples" as success that the bindings raise.
+        pynvml.NVML_SUCCESS: Missing.NO_SAMPLE,
+        pynvml.NVML_ERROR_NOT_FOUND: Missing.NO_SAMPLE,
+        pynvml.NVML_ERROR_NO_DATA: Missing.NO_SAMPLE,
+        pynvml.NVML_ERROR_NOT_READY: Missing.NO_SAMPLE,
+        pynvml.NVML_ERROR_NOT_SUPPORTED: Missing.NOT_SUPPORTED,
+        pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Missing.NOT_SUPPORTED,
+        pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Missing.NOT_SUPPORTED,
+        pynvml.NVML_ERROR_DEPRECATED: Missing.NOT_SUPPORTED,
+        pynvml.NVML_ERROR_NO_PERMISSION: Missing.NO_PERMISSION,
+        pynvml.NVML_ERROR_OPERATING_SYSTEM: Missing.NO_PERMISSION,
+        pynvml.NVML_ERROR_TIMEOUT: Missing.TIMED_OUT,
+        pynvml.NVML_ERROR_GPU_IS_LOST: Missing.LOST,
+        pynvml.NVML_ERROR_GPU_NOT_FOUND: Missing.LOST,
+        pynvml.NVML_ERROR_RESET_REQUIRED: Missing.LOST,
+        **dict.fromkeys(_DRIVER_GONE, Missing.LOST),
+    }
+)
+
+
+def failure_of(error: Exception, call: str) -> NvmlFailure:
+    """The failure that an exception of the bindings stands for.
+
+    `NVMLLibraryMismatchError` is no `NVMLError`: the bindings raise it where an old driver lacks
+    the version of a function that they call.
+    """
+    if isinstance(error, pynvml.NVMLLibraryMismatchError):
+        return NvmlFailure(Missing.NOT_SUPPORTED, call, "the driver is too old for this call")
+    if isinstance(error, pynvml.NVMLError):
+        code = int(error.value)
+        return NvmlFailure(_REASONS.get(code, Missing.FAILED), call, _text(error, code), code)
+    return NvmlFailure(Missing.FAILED, call, f"{type(error).__name__}: {error}")
+
+
+def _text(error: Exception, code: int) -> str:
+    try:
+        # The bindings ask the library for the words of a code they do not know.
+        return str(error)
+    except Exception:  # noqa: BLE001 - a library without words for its codes is no reason to fail.
+        return f"NVML error {code}"
+
+
+_WORD: Final = 2**32 - 1
+_LOWEST: Final = 0x7FFFFFFFFFFFFFF0
+"""DCGM's blanks, which leak through, and above them 64 ones; nothing that is counted gets here."""
+
+
+def is_blank(answer: float) -> bool:
+    """Whether a number of the driver's means that there is none."""
+    return answer == _WORD or answer >= _LOWEST
+
+
+_MEMBERS: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+        pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+        pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+        pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+        pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+        pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+        pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
+    }
+)
+
+
+def value_of(kind: int, value: Any) -> float | None:
+    """The number, whole where it can be; `None` for an unknown type and for no number.
+
+    Args:
+        kind: NVML's number of the type.
+        value: The bindings' union of all types.
+    """
+    member = _MEMBERS.get(kind)
+    if member is None:
+        return None
+    found: float = getattr(value, member)
+    if isinstance(found, int):
+        return found
+    if not math.isfinite(found):
+        return None
+    # Counts and states are compared and counted up to, which takes a whole number.
+    return int(found) if found.is_integer() else found
+
+
+def bus_id(info: Any) -> str | None:
+    """The address in lower case; `None` where the driver filled in nothing that is one.
+
+    Args:
+        info: The bindings' structure, or `None` for no answer.
+    """
+    try:
+        text = "" if info is None else info.busId
+    except UnicodeDecodeError:  # The bindings decode a field when it is asked for.
+        return None
+    decoded = text.decode("ascii", "replace") if isinstance(text, bytes) else str(text)
+    return decoded.lower() or None
+
 
 FieldKey = int | tuple[int, int]
 """A numbered field, or one with its scope: a link's number, or all ones for all links."""
@@ -29,7 +169,7 @@ def use_library(library: object | None) -> None:
         pynvml._nvmlGetFunctionPointer_cache.clear()  # noqa: SLF001
 
 
-class Library:
+class NvmlLibrary:
     """One thread's way to the driver: every call gives a value or a failure."""
 
     __slots__ = ("asked_at", "asking")
@@ -46,7 +186,9 @@ class Library:
         """What a function of the bindings returns, or a `Failure`."""
         function = getattr(pynvml, name, None)
         if function is None:
-            return Failure(Missing.NOT_SUPPORTED, name, "the bindings are too old for this call")
+            return NvmlFailure(
+                Missing.NOT_SUPPORTED, name, "the bindings are too old for this call"
+            )
         self.asking = name
         self.asked_at = time.monotonic()
         try:
@@ -56,13 +198,15 @@ class Library:
         finally:
             self.asking = None
 
-    def ask_fields(self, device: Any, keys: Sequence[FieldKey]) -> dict[FieldKey, Any] | Failure:
+    def ask_fields(
+        self, device: Any, keys: Sequence[FieldKey]
+    ) -> dict[FieldKey, Any] | NvmlFailure:
         """The values of NVML's numbered fields in one call, each a value or a `Failure`.
 
         A field has a code of its own inside a call that succeeds; the whole call may fail too.
         """
         answer = self.ask("nvmlDeviceGetFieldValues", device, keys)
-        if isinstance(answer, Failure):
+        if isinstance(answer, NvmlFailure):
             return answer
         return {key: _value(key, field) for key, field in zip(keys, answer, strict=True)}
 
@@ -71,13 +215,15 @@ def _value(key: FieldKey, field: Any) -> Any:
     code = field.nvmlReturn
     if code == pynvml.NVML_SUCCESS:
         if _is_untouched(field):
-            return Failure(Missing.NOT_SUPPORTED, _call(key), "the driver left the field as it was")
+            return NvmlFailure(
+                Missing.NOT_SUPPORTED, _call(key), "the driver left the field as it was"
+            )
         value = value_of(field.valueType, field.value)
         if value is not None:
             return value
-        return Failure(Missing.INVALID, _call(key), f"no number of type {field.valueType}")
+        return NvmlFailure(Missing.INVALID, _call(key), f"no number of type {field.valueType}")
     if code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
-        return Failure(Missing.NOT_SUPPORTED, _call(key), "the driver does not know this field")
+        return NvmlFailure(Missing.NOT_SUPPORTED, _call(key), "the driver does not know this field")
     return failure_of(pynvml.NVMLError(code), _call(key))
 
 

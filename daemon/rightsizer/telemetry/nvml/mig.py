@@ -7,10 +7,8 @@ from typing import Any, Final
 import pynvml
 
 from rightsizer.catalogue.board import MigProfile
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.telemetry.nvml.facts import Facts
-
-__all__ = ["Parent", "describe_instance"]
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.telemetry.nvml.device_facts import DeviceFactsReader
 
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")
 _COMPUTE_INSTANCE: Final = re.compile(r"^\d+c\.")
@@ -18,7 +16,7 @@ _PROFILE_COUNT: Final = pynvml.NVML_GPU_INSTANCE_PROFILE_COUNT
 
 
 @dataclass(frozen=True, slots=True)
-class Parent:
+class MigParent:
     """A GPU that is cut into instances."""
 
     device: Device
@@ -27,7 +25,9 @@ class Parent:
     """How many of the smallest instances it holds at most."""
 
 
-def describe_instance(facts: Facts, handle: Any, parent: Parent, place: int) -> Device:
+def describe_instance(
+    facts: DeviceFactsReader, handle: Any, parent: MigParent, place: int
+) -> Device:
     """A MIG instance; what belongs to the whole board (power, PCIe, NVLink) stays unknown.
 
     Args:
@@ -54,7 +54,9 @@ def describe_instance(facts: Facts, handle: Any, parent: Parent, place: int) -> 
     )
 
 
-def _part(facts: Facts, handle: Any, parent: Parent, name: str, place: int) -> MigInstance:
+def _part(
+    facts: DeviceFactsReader, handle: Any, parent: MigParent, name: str, place: int
+) -> MigInstance:
     told_id = facts.ask("nvmlDeviceGetGpuInstanceId", handle)
     attributes = facts.ask("nvmlDeviceGetAttributes_v2", handle)
     match = _PROFILE.search(name)
@@ -76,7 +78,9 @@ def _part(facts: Facts, handle: Any, parent: Parent, name: str, place: int) -> M
     )
 
 
-def _profile(facts: Facts, parent: Parent, gpu_instance_id: int | None, attributes: Any) -> str:
+def _profile(
+    facts: DeviceFactsReader, parent: MigParent, gpu_instance_id: int | None, attributes: Any
+) -> str:
     """The profile's name as its GPU lists it, where the device's name does not tell.
 
     Asking an instance for its profile takes privileges; without them its size says which it is.
@@ -121,7 +125,7 @@ def _fits(profile: Any, attributes: Any) -> bool:
     )
 
 
-def _catalogue_profile(facts: Facts, parent: Device, profile: str) -> MigProfile | None:
+def _catalogue_profile(facts: DeviceFactsReader, parent: Device, profile: str) -> MigProfile | None:
     board = facts.board(parent)
     if board is None:
         return None
@@ -130,7 +134,7 @@ def _catalogue_profile(facts: Facts, parent: Device, profile: str) -> MigProfile
     return next((known for known in board.mig_profiles if known.name == name), None)
 
 
-def _memory_share(facts: Facts, handle: Any, parent: Device, otherwise: float) -> float:
+def _memory_share(facts: DeviceFactsReader, handle: Any, parent: Device, otherwise: float) -> float:
     mine = facts.memory_total_bytes(handle)
     if not mine or not parent.memory_total_bytes:
         return otherwise

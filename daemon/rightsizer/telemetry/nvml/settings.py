@@ -2,9 +2,7 @@
 
 from dataclasses import dataclass
 
-from rightsizer.domain.settings import setting
-
-__all__ = ["LiveSettings"]
+from rightsizer.model.settings import setting
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,1 +1,1 @@
-"""What serving engines say of themselves, tied to the GPUs that they run on."""
+"""Metrics of serving engines, tied to the GPUs they run on."""

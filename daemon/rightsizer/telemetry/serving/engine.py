@@ -4,24 +4,11 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.domain.signal import Signal
+from rightsizer.model.signal_name import Signal
 from rightsizer.telemetry.serving.settings import EngineName
 
-__all__ = [
-    "MODEL_LABELS",
-    "Engine",
-    "Kind",
-    "Measure",
-    "Part",
-    "canonical",
-    "largest",
-    "mean",
-    "occupancy",
-    "total",
-]
 
-
-class Kind(StrEnum):
+class MeasureKind(StrEnum):
     """How the series of a page become one number."""
 
     TOTAL = "total"
@@ -36,7 +23,7 @@ class Kind(StrEnum):
 
 
 @dataclass(frozen=True, slots=True)
-class Part:
+class MeasurePart:
     """The series of one metric, or those with certain labels."""
 
     name: str
@@ -46,14 +33,14 @@ class Part:
 
 
 @dataclass(frozen=True, slots=True)
-class Measure:
+class EngineMeasure:
     """One way to read a signal."""
 
     signal: Signal
-    kind: Kind
-    parts: tuple[Part, ...]
+    kind: MeasureKind
+    parts: tuple[MeasurePart, ...]
     """Those that a page has add up."""
-    counts: tuple[Part, ...] = ()
+    counts: tuple[MeasurePart, ...] = ()
     """What a mean is divided by."""
 
     @property
@@ -63,13 +50,13 @@ class Measure:
 
 
 @dataclass(frozen=True, slots=True)
-class Engine:
+class EngineDefinition:
     """One engine's metrics; names are written with `_` where a page may have `:`."""
 
     name: EngineName
     prefixes: tuple[str, ...]
     """What the names of its own metrics start with."""
-    measures: tuple[Measure, ...]
+    measures: tuple[EngineMeasure, ...]
     """In order: of several for one signal, the first that a page can answer is taken."""
     copies: frozenset[str] = frozenset()
     """Labels that tell apart ranks which all count the same requests."""
@@ -94,27 +81,27 @@ def canonical(name: str) -> str:
     return name.replace(":", "_")
 
 
-def total(signal: Signal, *parts: str | Part) -> Measure:
+def total(signal: Signal, *parts: str | MeasurePart) -> EngineMeasure:
     """The sum of all series."""
-    return Measure(signal, Kind.TOTAL, _parts(parts))
+    return EngineMeasure(signal, MeasureKind.TOTAL, _parts(parts))
 
 
-def largest(signal: Signal, *parts: str | Part) -> Measure:
+def largest(signal: Signal, *parts: str | MeasurePart) -> EngineMeasure:
     """The largest of all series."""
-    return Measure(signal, Kind.LARGEST, _parts(parts))
+    return EngineMeasure(signal, MeasureKind.LARGEST, _parts(parts))
 
 
-def mean(signal: Signal, histogram: str, factor: float = 1.0) -> Measure:
+def mean(signal: Signal, histogram: str, factor: float = 1.0) -> EngineMeasure:
     """The mean of what a histogram or summary took in."""
     name = canonical(histogram)
-    parts = (Part(f"{name}_sum", factor=factor),)
-    return Measure(signal, Kind.MEAN, parts, (Part(f"{name}_count"),))
+    parts = (MeasurePart(f"{name}_sum", factor=factor),)
+    return EngineMeasure(signal, MeasureKind.MEAN, parts, (MeasurePart(f"{name}_count"),))
 
 
-def occupancy(signal: Signal, *parts: Part) -> Measure:
+def occupancy(signal: Signal, *parts: MeasurePart) -> EngineMeasure:
     """How many were inside on average, by the seconds that they spent."""
-    return Measure(signal, Kind.OCCUPANCY, parts)
+    return EngineMeasure(signal, MeasureKind.OCCUPANCY, parts)
 
 
-def _parts(parts: tuple[str | Part, ...]) -> tuple[Part, ...]:
-    return tuple(Part(canonical(part)) if isinstance(part, str) else part for part in parts)
+def _parts(parts: tuple[str | MeasurePart, ...]) -> tuple[MeasurePart, ...]:
+    return tuple(MeasurePart(canonical(part)) if isinstance(part, str) else part for part in parts)

@@ -1,4 +1,4 @@
-"""One page of metrics: what an engine counted and holds at one moment."""
+"""Parser of one page of engine metrics, and signals from two pages."""
 
 import sys
 from collections.abc import Iterator, Mapping
@@ -7,12 +7,20 @@ from typing import Final, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rightsizer.domain.errors import DriverError
-from rightsizer.telemetry.serving.engine import MODEL_LABELS, Engine, Part, canonical
+from rightsizer.model.errors import DriverError
+from rightsizer.model.plausible import plausible
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.serving.engine import (
+    MODEL_LABELS,
+    EngineDefinition,
+    EngineMeasure,
+    MeasureKind,
+    MeasurePart,
+    canonical,
+)
 from rightsizer.telemetry.serving.engines import ENGINES
 from rightsizer.telemetry.serving.settings import EngineName
-
-__all__ = ["Labels", "ServingPage", "read_page"]
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
 """The labels of a series, by name."""
@@ -21,14 +29,14 @@ _NOTHING: Final[Mapping[Labels, float]] = {}
 
 
 @dataclass(frozen=True, slots=True)
-class ServingPage:
+class EngineMetricsPage:
     """What an engine says, by metric and series; nothing is summed yet, since each may restart."""
 
-    engine: Engine
+    engine: EngineDefinition
     models: tuple[str, ...]
     series: Mapping[str, Mapping[Labels, float]]
 
-    def of(self, part: Part) -> Mapping[Labels, float]:
+    def of(self, part: MeasurePart) -> Mapping[Labels, float]:
         """The series that a part is about, as they are on the page."""
         found = self.series.get(part.name, _NOTHING)
         if not part.labels:
@@ -37,7 +45,7 @@ class ServingPage:
         return {labels: value for labels, value in found.items() if wanted <= set(labels)}
 
 
-def read_page(text: str, expected: EngineName = EngineName.AUTO) -> ServingPage:
+def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetricsPage:
     """What a page in Prometheus's text format says.
 
     Args:
@@ -61,10 +69,10 @@ def read_page(text: str, expected: EngineName = EngineName.AUTO) -> ServingPage:
         of_name = series.setdefault(name, {})
         # Copies of one count: whoever is furthest has seen the most.
         of_name[key] = max(value, of_name.get(key, 0.0))
-    return ServingPage(engine, tuple(sorted(models)), series)
+    return EngineMetricsPage(engine, tuple(sorted(models)), series)
 
 
-def _engine(names: frozenset[str], expected: EngineName, *, is_empty: bool) -> Engine:
+def _engine(names: frozenset[str], expected: EngineName, *, is_empty: bool) -> EngineDefinition:
     present = [
         engine for engine in ENGINES if any(name.startswith(engine.prefixes) for name in names)
     ]
@@ -100,6 +108,93 @@ def _model(labels: Mapping[str, str]) -> tuple[str, ...]:
     return next(((labels[label],) for label in MODEL_LABELS if labels.get(label)), ())
 
 
-def _key(labels: Mapping[str, str], engine: Engine) -> Labels:
+def _key(labels: Mapping[str, str], engine: EngineDefinition) -> Labels:
     dropped = engine.copies | engine.breakdowns
     return tuple(sorted(item for item in labels.items() if item[0] not in dropped))
+
+
+_NOT_BEFORE: Final = 0.0
+"""Histograms without a series on the page before took their first value since."""
+
+
+def values_of(
+    page: EngineMetricsPage, before: EngineMetricsPage | None = None, elapsed_seconds: float = 0.0
+) -> Mapping[Signal, float]:
+    """The signals that a page gives.
+
+    Args:
+        page: The engine as it is.
+        before: The engine as it was; without it, or where it was another engine, there are no
+            means.
+        elapsed_seconds: Between the two pages.
+    """
+    former = before if before is not None and before.engine is page.engine else None
+    values: dict[Signal, float] = {}
+    for measure in page.engine.measures:
+        if measure.signal in values:
+            continue
+        value = _measured(measure, page, former, elapsed_seconds)
+        if value is None:
+            continue
+        believed = plausible(measure.signal, value)
+        if not isinstance(believed, Missing):
+            values[measure.signal] = believed
+    return values
+
+
+def _measured(
+    measure: EngineMeasure,
+    page: EngineMetricsPage,
+    former: EngineMetricsPage | None,
+    elapsed_seconds: float,
+) -> float | None:
+    if measure.kind in (MeasureKind.TOTAL, MeasureKind.LARGEST):
+        found = [value * part.factor for part in measure.parts for value in page.of(part).values()]
+        if not found:
+            return None
+        return sum(found) if measure.kind is MeasureKind.TOTAL else max(found)
+    if former is None:
+        return None
+    if measure.kind is MeasureKind.MEAN:
+        return _mean(measure, page, former)
+    return _occupancy(measure, page, former, elapsed_seconds)
+
+
+def _mean(
+    measure: EngineMeasure, page: EngineMetricsPage, former: EngineMetricsPage
+) -> float | None:
+    """Sum and count of a series belong together: where one has begun anew, so has the other."""
+    (of_sum,), (of_count,) = measure.parts, measure.counts
+    sums, counts = page.of(of_sum), page.of(of_count)
+    sums_before, counts_before = former.of(of_sum), former.of(of_count)
+    added = happened = 0.0
+    for labels in sums.keys() & counts.keys():
+        sum_before = sums_before.get(labels, _NOT_BEFORE)
+        count_before = counts_before.get(labels, _NOT_BEFORE)
+        if sums[labels] < sum_before or counts[labels] < count_before:
+            sum_before = count_before = _NOT_BEFORE
+        added += sums[labels] - sum_before
+        happened += counts[labels] - count_before
+    return added * of_sum.factor / happened if happened > 0 else None
+
+
+def _occupancy(
+    measure: EngineMeasure,
+    page: EngineMetricsPage,
+    former: EngineMetricsPage,
+    elapsed_seconds: float,
+) -> float | None:
+    if elapsed_seconds <= 0 or not all(page.of(part) for part in measure.parts):
+        return None
+    spent = sum(_growth(page.of(part), former.of(part)) * part.factor for part in measure.parts)
+    # What is taken away may have been counted earlier than what it is a part of.
+    return max(0.0, spent) / elapsed_seconds
+
+
+def _growth(now: Mapping[Labels, float], before: Mapping[Labels, float]) -> float:
+    """What counters have gained, each of which may have begun anew, since there is a former."""
+    return sum(
+        value if value < before[labels] else value - before[labels]
+        for labels, value in now.items()
+        if labels in before
+    )

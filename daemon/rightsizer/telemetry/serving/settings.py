@@ -7,10 +7,8 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-from rightsizer.domain.settings import setting
-from rightsizer.edge.http import checked_url
-
-__all__ = ["EngineName", "ServingEndpoint", "ServingSettings"]
+from rightsizer.io.http import checked_url
+from rightsizer.model.settings import setting
 
 _USUAL_PATH: Final = "/metrics"
 _PLAIN: Final = re.compile("[!-~]+")
@@ -83,7 +81,7 @@ class ServingEndpoint:
 
 
 @dataclass(frozen=True, slots=True)
-class ServingSettings:
+class ServingTelemetrySettings:
     """Serving engines whose queue, cache and latency are read; none unless listed.
 
     Raises:

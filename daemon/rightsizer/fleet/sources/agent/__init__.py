@@ -1,1 +1,1 @@
-"""What our own agents export, read back from a store."""
+"""Fleet source: metrics of rightsizer agents, read back from a store."""

@@ -10,14 +10,12 @@ from itertools import accumulate
 from math import ceil
 from typing import Final
 
-from rightsizer.domain.block import Measure
-from rightsizer.domain.histogram import BINS, Histogram
-from rightsizer.domain.state import Resource
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, nanoseconds
-from rightsizer.fleet.sources.agent.form import FIGURE
-from rightsizer.fleet.store import Sampled
-
-__all__ = ["Buckets", "buckets_of", "demands_of"]
+from rightsizer.fleet.sources.agent.metrics import FIGURE
+from rightsizer.fleet.store import SampledSeries
+from rightsizer.model.block import Measure
+from rightsizer.model.histogram import BINS, Histogram
+from rightsizer.model.state import Resource
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds
 
 _ALL: Final = BINS - 1
 _ROUNDING: Final = 1e-9
@@ -28,7 +26,7 @@ Buckets = Mapping[str, Mapping[float, float]]
 """By figure, the seconds up to each edge."""
 
 
-def buckets_of(answer: Iterable[Sampled]) -> dict[str, dict[str, dict[float, float]]]:
+def buckets_of(answer: Iterable[SampledSeries]) -> dict[str, dict[str, dict[float, float]]]:
     """The buckets of an answer, all its days together, by uuid, figure and edge."""
     found: dict[str, dict[str, dict[float, float]]] = {}
     for series in answer:

@@ -1,18 +1,22 @@
-"""Devices of an estate, by what their agents export of them and what the catalogue knows."""
+"""Devices and workloads of a fleet from the agents' info metrics and the catalogue."""
 
-from collections.abc import Iterable, Mapping
+import re
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.completion import completed, mig_instance
-from rightsizer.domain.device import Device, MigInstance
-from rightsizer.fleet.estate import EstateDevice
+from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.sources.labels import first_label, node_of
-
-__all__ = ["DEVICE_LABELS", "NODE_LABELS", "Capacities", "estate_devices"]
+from rightsizer.fleet.sources.agent.metrics import AgentMetric, MetricForm
+from rightsizer.fleet.sources.series import first_label, node_of, word_of
+from rightsizer.fleet.store import SampledSeries
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 
 DEVICE_LABELS: Final = (
     *("uuid", "gpu", "pci_bus_id", "model", "architecture"),
@@ -38,7 +42,7 @@ def estate_devices(
     capacities: Capacities,
     catalogue: Catalogue,
     settings: FleetSettings,
-) -> dict[str, EstateDevice]:
+) -> dict[str, FleetDevice]:
     """The devices by uuid.
 
     Args:
@@ -56,7 +60,7 @@ def estate_devices(
     for uuid, labels in latest.items():
         board = catalogue.find(labels.get("model", ""))
         device = _device(uuid, labels, board, capacities)
-        found[uuid] = EstateDevice(
+        found[uuid] = FleetDevice(
             device=replace(device, has_mig_instances=uuid in parents),
             node=node_of(labels),
             pool=first_label(labels, settings.pool_labels)
@@ -97,3 +101,93 @@ def _instance(
 
 def _whole(text: str | None) -> int | None:
     return int(text) if text and text.isdigit() else None
+
+
+WORKLOAD_LABELS: Final = (
+    *("workload", "kind", "class", "name"),
+    *("exported_namespace", "namespace", "exported_pod", "pod"),
+    *("exported_container", "container", "allocator"),
+)
+"""Where the scrape sets `namespace`, `pod` and `container` of the agent itself, ours arrive as
+`exported_*`."""
+_KEY: Final = re.compile(r"([a-z]+)[:/](.+)", re.DOTALL)
+_BATCH: Final = WorkloadClass.BATCH
+
+_INFO: Final = AgentMetric(
+    "workload",
+    (
+        MetricForm("workload:rightsizer_workload_info:last5m", "last_over_time"),
+        MetricForm("rightsizer_workload_info", "last_over_time"),
+    ),
+)
+_LASTING: Final = (
+    *("workload", "kind", "class", "name", "exported_namespace", "namespace", "allocator"),
+)
+"""Without what changes from pod to pod."""
+
+
+def workload_query(names: AbstractSet[str], keys: Sequence[str], span: Nanoseconds) -> str | None:
+    """Who some workloads were over a span; `None` where that is not kept."""
+    form = _INFO.form(names)
+    if form is None:
+        return None
+    return f"max by ({', '.join(_LASTING)}) ({form.promql({'workload': tuple(keys)}, span)})"
+
+
+def workload_of(labels: Mapping[str, str]) -> Workload | None:
+    """The workload of a series of `rightsizer_workload_info`; `None` where it has no key."""
+    key = labels.get("workload")
+    if not key:
+        return None
+    usual = workload_by_key(key)
+    return Workload(
+        key=key,
+        kind=word_of(WorkloadKind, labels.get("kind", "")) or usual.kind,
+        name=labels.get("name") or usual.name,
+        workload_class=word_of(WorkloadClass, labels.get("class", "")) or usual.workload_class,
+        allocator=word_of(Allocator, labels.get("allocator", "")) or usual.allocator,
+        namespace=_own(labels, "namespace") or usual.namespace,
+        pod=_own(labels, "pod"),
+        container=_own(labels, "container"),
+    )
+
+
+def workload_by_key(key: str) -> Workload:
+    """What a key says by itself: `kubernetes:NAMESPACE/NAME`, `slurm:JOB`."""
+    parts = _KEY.fullmatch(key)
+    kind = (parts and word_of(WorkloadKind, parts[1])) or WorkloadKind.OTHER
+    rest = parts[2] if parts else key
+    namespace, slash, name = rest.partition("/")
+    has_namespace = kind is WorkloadKind.KUBERNETES and bool(slash)
+    return Workload(
+        key=key,
+        kind=kind,
+        name=name if has_namespace else rest,
+        workload_class=_BATCH if kind is WorkloadKind.SLURM else WorkloadClass.UNKNOWN,
+        namespace=namespace if has_namespace else "",
+    )
+
+
+def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:
+    """The workloads of an answer by key; of many pods the same one each time."""
+    found = (workload_of(series.labels) for series in answer)
+    known = sorted(
+        (workload for workload in found if workload is not None),
+        key=lambda workload: (
+            workload.key,
+            # How a workload takes memory is seen a while after it has begun.
+            workload.allocator is Allocator.UNKNOWN,
+            *(workload.namespace, workload.pod, workload.container),
+        ),
+    )
+    return {workload.key: workload for workload in reversed(known)}
+
+
+def team_of(labels: Mapping[str, str], team_labels: Iterable[str]) -> str:
+    """Who answers for a workload: a label that says it, else its namespace; else nobody."""
+    return first_label(labels, team_labels) or _own(labels, "namespace")
+
+
+def _own(labels: Mapping[str, str], name: str) -> str:
+    exported = f"exported_{name}"
+    return labels[exported] if exported in labels else labels.get(name, "")

@@ -13,15 +13,13 @@ from dataclasses import dataclass
 from operator import gt, lt, sub
 from typing import Final, TypeAlias
 
-from rightsizer.accounting.usage import UsageSettings
-from rightsizer.domain.block import Measure
-from rightsizer.domain.device import Device
-from rightsizer.domain.pcie import link_bytes_per_second
-from rightsizer.domain.state import Tier
-from rightsizer.fleet.kept.column import Column
-from rightsizer.fleet.sources.agent.time_columns import Presence
-
-__all__ = ["Columns", "Figures", "measure_columns", "needs_power"]
+from rightsizer.accounting.classification_settings import UsageSettings
+from rightsizer.fleet.cache.day_frame import DayColumn
+from rightsizer.fleet.sources.agent.time_columns import TimePresence
+from rightsizer.model.block import Measure
+from rightsizer.model.device import Device
+from rightsizer.model.pcie import link_bytes_per_second
+from rightsizer.model.state import Tier
 
 _PLAIN: Final = (
     (Measure.BUSY, "busy"),
@@ -30,15 +28,15 @@ _PLAIN: Final = (
 )
 
 _NOTHING: Final = 0.0
-_MEANS: Final = {measure: Column.mean(measure) for measure in Measure}
-_PEAKS: Final = {measure: Column.peak(measure) for measure in Measure}
+_MEANS: Final = {measure: DayColumn.mean(measure) for measure in Measure}
+_PEAKS: Final = {measure: DayColumn.peak(measure) for measure in Measure}
 
 Values: TypeAlias = "Sequence[float]"
 Columns: TypeAlias = "Mapping[str, Values]"
 
 
 @dataclass(frozen=True, slots=True)
-class Figures:
+class MeasureInputs:
     """What a store said of one device's day, by the names of the figures."""
 
     means: Columns
@@ -70,8 +68,8 @@ def needs_power(means: Columns) -> bool:
 
 
 def measure_columns(
-    figures: Figures, presence: Presence, device: Device, settings: UsageSettings
-) -> dict[Column, array[float]]:
+    figures: MeasureInputs, presence: TimePresence, device: Device, settings: UsageSettings
+) -> dict[DayColumn, array[float]]:
     """Means and peaks of the measures, and the seconds that each tier of telemetry was there.
 
     Args:
@@ -89,7 +87,7 @@ def measure_columns(
     if _lacks_work(figures.peaks):
         stand_in = _stand_in_peak(figures.peaks.get("busy"), power.get("power_peak"), settings)
     peaks = _measures(figures.peaks, figures, "peak", device, _Bounds(stand_in, None))
-    found: dict[Column, array[float]] = {}
+    found: dict[DayColumn, array[float]] = {}
     for measure, values in means.items():
         found[_MEANS[measure]] = presence.masked(values)
         if measure in peaks:
@@ -106,7 +104,7 @@ def _lacks_work(columns: Columns) -> bool:
 
 def _measures(
     columns: Columns,
-    figures: Figures,
+    figures: MeasureInputs,
     part: str,
     device: Device,
     bounds: _Bounds,
@@ -209,7 +207,7 @@ def _links(links: Columns, part: str, device: Device) -> dict[Measure, Values]:
     return found
 
 
-def _tier_columns(figures: Figures, known: Values) -> dict[Column, array[float]]:
+def _tier_columns(figures: MeasureInputs, known: Values) -> dict[DayColumn, array[float]]:
     """The tier is told by what there is, as the agent tells it too."""
     means, power = figures.means, figures.power.get("power")
     ladder = (
@@ -219,13 +217,13 @@ def _tier_columns(figures: Figures, known: Values) -> dict[Column, array[float]]
         (Tier.NONE, known),
     )
     left = known
-    found: dict[Column, array[float]] = {}
+    found: dict[DayColumn, array[float]] = {}
     for tier, told in ladder:
         if told is None or not any(map(_NOTHING.__lt__, left)):
             continue
         taken = left if _is_whole(told) else list(map(_where_known, left, told))
         if any(map(_NOTHING.__lt__, taken)):
-            found[Column.tier(tier)] = array("f", taken)
+            found[DayColumn.tier(tier)] = array("f", taken)
         if taken is left:
             break
         left = list(map(sub, left, taken))

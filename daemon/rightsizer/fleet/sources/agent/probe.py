@@ -1,22 +1,203 @@
-"""What a store has of our agents, and what can be concluded from it."""
+"""Probe of a store for agents' metrics: how far back, what can be concluded, and warnings."""
 
-from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.domain.state import Tier
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
-from rightsizer.fleet.kept.grid import DAY
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.selector import selector
+from rightsizer.fleet.settings import AgentSourceSettings
 from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.sources.agent.reach import UP, Reach, names_at, reach, some_devices
-from rightsizer.fleet.sources.agent.settings import AgentSourceSettings
-from rightsizer.fleet.sources.agent.warnings import warnings_of
-from rightsizer.fleet.sources.density import seconds_by_day
-from rightsizer.fleet.sources.labels import word_of
-from rightsizer.fleet.store import Store
+from rightsizer.fleet.sources.series import seconds_by_day, word_of
+from rightsizer.fleet.store import MetricStore
+from rightsizer.model.state import Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
 
-__all__ = ["NAME", "STATES", "probe"]
+UP: Final = "rightsizer_device_up"
+_USED: Final = 'rightsizer_state_seconds_total{state="unknown"}'
+_TIER: Final = "rightsizer_device_telemetry_info"
+_INFO: Final = "rightsizer_device_info"
+_RECORDED_INFO: Final = "uuid:rightsizer_device_info:last5m"
+_RECORDED: Final = "uuid:rightsizer_used_seconds:increase5m"
+_OTHER_NAMES: Final = (
+    *("rightsizer_workload_info", "workload:rightsizer_workload_info:last5m"),
+    *("rightsizer_advice_info", "rightsizer_build_info"),
+)
+_LOOK: Final[Nanoseconds] = 600 * NANOSECONDS_PER_SECOND
+_SPAN: Final = "10m"
+"""Recorded samples are five minutes apart, so that a look at one moment might miss them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Lookback:
+    """What was found of the past."""
+
+    oldest: Nanoseconds | None = None
+    """To ten minutes."""
+    names_by_day: Mapping[int, frozenset[str]] = field(default_factory=dict)
+    """Of each UTC day that began with samples."""
+
+
+def reach(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> Lookback:
+    """What there was when each day of the lookback began: a few cheap looks a day."""
+    start = now - lookback
+    names, uuids = {}, some_devices(store, now)
+    for day in range(now // DAY, start // DAY - 1, -1):
+        # A sample at a day's very beginning belongs to the one before.
+        moment = max(day * DAY, start) + _LOOK
+        if moment > now:
+            continue
+        found = names_at(store, uuids, moment)
+        if not found and _is_there(store, moment):
+            uuids = some_devices(store, moment) or uuids
+            found = names_at(store, uuids, moment)
+        if found:
+            names[day] = found
+    oldest = _oldest(store, min(names, default=now // DAY), start, now)
+    return Lookback(oldest, names)
+
+
+def some_devices(store: MetricStore, moment: Nanoseconds) -> tuple[str, ...]:
+    """A few devices that have states of their own, of each tier and model."""
+    picks = [
+        f"topk(2, max by (uuid) ({_latest(UP)}))",
+        f"topk by (tier) (2, max by (uuid, tier) ({_latest(_TIER)}))",
+    ]
+    for used, info in ((_USED, _INFO), (_RECORDED, _RECORDED_INFO)):
+        # Whoever has no time of its own, such as a GPU that is divided, stands for nobody.
+        model = f"max by (uuid, model) ({_latest(info)}) and on (uuid) {_latest(used)}"
+        picks += [f"topk(2, max by (uuid) ({_latest(used)}))", f"topk by (model) (2, {model})"]
+    found = {
+        series.labels.get("uuid", "") for pick in picks for series in store.instant(pick, moment)
+    }
+    return tuple(sorted(found - {""}))
+
+
+def names_at(store: MetricStore, uuids: Sequence[str], moment: Nanoseconds) -> frozenset[str]:
+    """The names of these devices' series at a moment, and of what is no device's."""
+    if not uuids:
+        return frozenset()
+    of_devices = frozenset(_names(store, selector("", {"uuid": uuids}), moment))
+    if not of_devices:
+        return of_devices
+    others = selector("", {"__name__": _OTHER_NAMES})
+    return of_devices.union(_names(store, others, moment))
+
+
+def _names(store: MetricStore, chosen: str, moment: Nanoseconds) -> Iterator[str]:
+    query = f"count by (__name__) ({_latest(chosen)})"
+    return (series.labels.get("__name__", "") for series in store.instant(query, moment))
+
+
+def _oldest(
+    store: MetricStore, first_day: int, start: Nanoseconds, now: Nanoseconds
+) -> Nanoseconds | None:
+    """When samples begin, within the first day that has any or the one before."""
+    low, high = max(start, (first_day - 1) * DAY), max(start, first_day * DAY)
+    if not _is_there(store, min(now, high + COARSE_STEP)):
+        low, high = max(start, first_day * DAY), now
+        if not _is_there(store, now):
+            return None
+    while high - low > _LOOK:
+        middle = (low + high) // 2
+        if _is_there(store, middle):
+            high = middle
+        else:
+            low = middle
+    return low if _is_there(store, low + _LOOK) else high
+
+
+def _is_there(store: MetricStore, moment: Nanoseconds) -> bool:
+    return any(store.instant(f"count({_latest(name)})", moment) for name in (UP, _RECORDED))
+
+
+def _latest(name: str) -> str:
+    return f"last_over_time({name}[{_SPAN}])"
+
+
+_TIME: Final = "rightsizer_device_last_sample_timestamp_seconds"
+_VERSIONS_SHOWN: Final = 5
+
+
+def warnings_of(
+    store: MetricStore, now: Nanoseconds, settings: AgentSourceSettings
+) -> tuple[str, ...]:
+    """A sentence each, with what to do."""
+    checks: tuple[Callable[[MetricStore, Nanoseconds, AgentSourceSettings], Iterator[str]], ...] = (
+        _duplicates,
+        _clocks,
+        _silent,
+        _versions,
+    )
+    return tuple(warning for check in checks for warning in check(store, now, settings))
+
+
+def _duplicates(
+    store: MetricStore, now: Nanoseconds, _settings: AgentSourceSettings
+) -> Iterator[str]:
+    twice = store.instant("topk(1, count by (uuid) (rightsizer_device_up) > 1)", now)
+    if not twice:
+        return
+    count = _number(store, "count(count by (uuid) (rightsizer_device_up) > 1)", now)
+    uuid = twice[0].labels.get("uuid", "")
+    series = store.instant(selector("rightsizer_device_up", {"uuid": uuid}), now)
+    names = sorted({name for each in series for name in each.labels})
+    differing = {
+        name: values
+        for name in names
+        if len(values := sorted({each.labels.get(name, "") for each in series})) > 1
+    }
+    how = "; ".join(f"`{name}` is {' and '.join(map(repr, it))}" for name, it in differing.items())
+    yield (
+        f"{count:.0f} devices are scraped more than once ({uuid}: {how}): each is counted once, "
+        "but the store keeps all of it; scrape each agent from one job, or deduplicate replicas"
+    )
+
+
+def _clocks(store: MetricStore, now: Nanoseconds, settings: AgentSourceSettings) -> Iterator[str]:
+    limit = settings.clock_skew_seconds
+    # An old reading of a device that is down, or an agent that stalls, is no matter of clocks.
+    ahead = _number(store, f"count({_TIME} - timestamp({_TIME}) > {limit:g})", now)
+    if ahead:
+        most = _number(store, f"max({_TIME} - timestamp({_TIME}))", now)
+        yield (
+            f"the clocks of the nodes of {ahead:.0f} devices are ahead of the store's by up to "
+            f"{format_duration(most)}: advice's times are off by that; see to their time service"
+        )
+
+
+def _silent(store: MetricStore, now: Nanoseconds, settings: AgentSourceSettings) -> Iterator[str]:
+    down = _number(store, "count(max by (uuid) (rightsizer_device_up) == 0)", now)
+    if down:
+        yield f"{down:.0f} devices do not answer their agents: their last hours are unknown"
+    limit = settings.stale_seconds
+    age = f"(timestamp({_TIME}) - {_TIME} > {limit:g})"
+    stale = _number(store, f"count({age} and on (uuid) rightsizer_device_up == 1)", now)
+    if stale:
+        most = _number(store, f"max({age} and on (uuid) rightsizer_device_up == 1)", now)
+        yield (
+            f"the last readings of {stale:.0f} devices are up to {format_duration(most)} older "
+            "than their scrapes: their agents stall, or the clocks of their nodes are behind"
+        )
+
+
+def _versions(
+    store: MetricStore, now: Nanoseconds, _settings: AgentSourceSettings
+) -> Iterator[str]:
+    counts = {
+        series.labels.get("version", ""): series.values[-1]
+        for series in store.instant("count by (version) (rightsizer_build_info)", now)
+    }
+    if len(counts) > 1:
+        ordered = sorted(counts, key=lambda version: (-counts[version], version))
+        shown = ", ".join(f"{each} ({counts[each]:.0f})" for each in ordered[:_VERSIONS_SHOWN])
+        yield f"agents of {len(counts)} versions run: {shown}; later ones may know more causes"
+
+
+def _number(store: MetricStore, query: str, now: Nanoseconds) -> float:
+    """The one value of an answer, 0 where there is none."""
+    return next((series.values[-1] for series in store.instant(query, now)), 0.0)
+
 
 NAME: Final = "rightsizer"
 STATES: Final = "rightsizer_state_seconds_total"
@@ -35,11 +216,11 @@ shards."""
 
 
 @dataclass(frozen=True, slots=True)
-class _Found:
+class _ProbedMetrics:
     """What the sentences are made of."""
 
     names: frozenset[str]
-    past: Reach
+    past: Lookback
     tiers: Mapping[Tier, int]
     resolution_seconds: float | None
     reach_seconds: float
@@ -48,7 +229,7 @@ class _Found:
 
 
 def probe(
-    store: Store, now: Nanoseconds, lookback: Nanoseconds, settings: AgentSourceSettings
+    store: MetricStore, now: Nanoseconds, lookback: Nanoseconds, settings: AgentSourceSettings
 ) -> SourceReport:
     """What there is now, how far back, how dense, and what follows."""
     few = some_devices(store, now)
@@ -63,7 +244,7 @@ def probe(
         for series in store.instant(_TIERS, now)
         if (tier := word_of(Tier, series.labels.get("tier", ""))) is not None
     }
-    found = _Found(
+    found = _ProbedMetrics(
         names=names,
         past=past,
         tiers=tiers,
@@ -87,7 +268,7 @@ def probe(
     )
 
 
-def _can(found: _Found) -> Iterator[str]:
+def _can(found: _ProbedMetrics) -> Iterator[str]:
     if STATES in found.names:
         yield "where each device's time went, by state, condition and cause of waste"
     if "rightsizer_sm_work_ratio" in found.names:
@@ -100,7 +281,7 @@ def _can(found: _Found) -> Iterator[str]:
         yield "long spans at little cost to the store, from recording rules"
 
 
-def _cannot(found: _Found, settings: AgentSourceSettings) -> Iterator[str]:
+def _cannot(found: _ProbedMetrics, settings: AgentSourceSettings) -> Iterator[str]:
     if STATES not in found.names:
         yield (
             f"no `{STATES}` now: nothing can be said of the time since they ended; see that the "
@@ -115,7 +296,7 @@ def _cannot(found: _Found, settings: AgentSourceSettings) -> Iterator[str]:
     yield from _cannot_finely(found, settings)
 
 
-def _cannot_cheaply(found: _Found) -> Iterator[str]:
+def _cannot_cheaply(found: _ProbedMetrics) -> Iterator[str]:
     with_rules = sum(_RULES in names for names in found.past.names_by_day.values())
     days = len(found.past.names_by_day)
     if _RULES not in found.names:
@@ -130,7 +311,7 @@ def _cannot_cheaply(found: _Found) -> Iterator[str]:
         )
 
 
-def _cannot_finely(found: _Found, settings: AgentSourceSettings) -> Iterator[str]:
+def _cannot_finely(found: _ProbedMetrics, settings: AgentSourceSettings) -> Iterator[str]:
     resolution = found.resolution_seconds
     if resolution is not None and resolution > settings.fine_resolution_seconds:
         yield (

@@ -1,1 +1,1 @@
-"""Estates that a dcgm-exporter watches, where no agent is installed."""
+"""Fleet source: metrics of dcgm-exporter, where no agent is installed."""

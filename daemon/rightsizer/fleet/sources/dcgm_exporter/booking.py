@@ -1,4 +1,4 @@
-"""A day's readings through the node agent's own books: the same code, the same thresholds."""
+"""Runs a day's readings through the node agent's accounting: same code, same thresholds."""
 
 from __future__ import annotations
 
@@ -9,20 +9,23 @@ from dataclasses import dataclass, replace
 from itertools import accumulate
 from typing import Final
 
-from rightsizer.accounting.books import Books, BooksSettings
-from rightsizer.accounting.power import Draws, LearnedPower, PowerRange
-from rightsizer.domain.device import Device
-from rightsizer.domain.entry import Entry
-from rightsizer.domain.reading import Reading
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.snapshot import Snapshot
-from rightsizer.domain.units import Nanoseconds, seconds
-from rightsizer.domain.workload import Holding
-from rightsizer.fleet.estate import Held
-from rightsizer.fleet.kept.grid import Grid
+from rightsizer.accounting.entry_builder import EntryBuilder
+from rightsizer.accounting.power import LearnedPower, PowerLevels, PowerRange
+from rightsizer.accounting.settings import EntrySettings
+from rightsizer.accounting.signals import derive_signals
+from rightsizer.accounting.usage import usage
+from rightsizer.accounting.window_builder import measures_of
+from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceDay
-
-__all__ = ["Booked", "DayBooks"]
+from rightsizer.model.block import Measure
+from rightsizer.model.device import Device
+from rightsizer.model.entry import Entry
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.workload import Holding
 
 _TORN: Final = (0.8, 1.25)
 """Energy by the counter of that by power, outside of which the counter's series was torn when a
@@ -32,7 +35,7 @@ _RARE: Final = 0.02
 
 
 @dataclass(frozen=True, slots=True)
-class Booked:
+class AccountedStep:
     """One stretch of a device: what the books say, and the largest of what was read."""
 
     stretch: int
@@ -40,19 +43,19 @@ class Booked:
     peaks: Mapping[Signal, float]
 
 
-class DayBooks:
+class DayAccounting:
     """Books of some devices over a day. A stretch is read as one reading at its end."""
 
-    def __init__(self, grid: Grid, settings: BooksSettings | None = None) -> None:
+    def __init__(self, grid: Grid, settings: EntrySettings | None = None) -> None:
         """Nothing is booked yet."""
         self._grid = grid
         # A stretch accounts for itself alone: one that was not read stays unknown.
-        base = settings or BooksSettings()
+        base = settings or EntrySettings()
         self.settings = replace(base, gap_minimum_seconds=0.0, gap_intervals=1.0)
-        self._books = Books(self.settings)
+        self._books = EntryBuilder(self.settings)
         self._readings: dict[str, _Readings] = {}
 
-    def draws(self, device: Device) -> Draws:
+    def draws(self, device: Device) -> PowerLevels:
         """The range of a device's draw, as the day has taught it."""
         known = PowerRange(self.settings.power)
         learned = self._books.learned_power(device.uuid)
@@ -65,8 +68,8 @@ class DayBooks:
         devices: Sequence[Device],
         read: Mapping[str, DeviceDay],
         known: Mapping[str, Sequence[float]],
-        held: Mapping[str, Sequence[Held]],
-    ) -> Iterator[tuple[str, Booked]]:
+        held: Mapping[str, Sequence[DeviceHolding]],
+    ) -> Iterator[tuple[str, AccountedStep]]:
         """Every known stretch of every device, in the order of time.
 
         Args:
@@ -91,7 +94,7 @@ class DayBooks:
             holdings = {uuid: found[stretch] for uuid, found in holders.items() if found[stretch]}
             for entry in self._books.post(self._snapshot(there, end, readings, holdings)):
                 if entry.end == end and entry.uuid in readings:
-                    yield entry.uuid, Booked(stretch, entry, rows[entry.uuid].most(stretch))
+                    yield entry.uuid, AccountedStep(stretch, entry, rows[entry.uuid].most(stretch))
 
     def _snapshot(
         self,
@@ -205,10 +208,37 @@ def _energy(read: DeviceDay, grid: Grid) -> list[float]:
     return list(accumulate(0.0 if math.isnan(step) else step for step in steps))
 
 
-def _by_stretch(runs: Sequence[Held], grid: Grid) -> list[tuple[Holding, ...]]:
+def _by_stretch(runs: Sequence[DeviceHolding], grid: Grid) -> list[tuple[Holding, ...]]:
     found: list[tuple[Holding, ...]] = [()] * grid.count
     for run in runs:
         holding = Holding(run.workload, run.share_ratio)
         for stretch in range(run.first, run.last + 1):
             found[stretch] = (*found[stretch], holding)
     return found
+
+
+class Peaks:
+    """Of one device over a day."""
+
+    def __init__(self, device: Device, books: DayAccounting) -> None:
+        """Asks the books for the range of the device's draw when the first stretch is there."""
+        self._device = device
+        self._books = books
+        self._draws: PowerLevels | None = None
+
+    def of(self, booked: AccountedStep) -> Mapping[Measure, float]:
+        """Upper bounds: utilization, power and clocks may peak at different moments."""
+        if self._draws is None:
+            self._draws = self._books.draws(self._device)
+        entry, device, settings = booked.entry, self._device, self._books.settings
+        were_dead = Signal.SM_ACTIVE in booked.peaks and Signal.SM_ACTIVE not in entry.signals
+        signals = derive_signals(
+            Reading(device.uuid, entry.end, booked.peaks),
+            device,
+            {},
+            self._draws,
+            settings.signals,
+            counters_were_dead=were_dead,
+        )
+        most = usage(signals, device, settings.usage)
+        return measures_of(signals, most.shares, most.compute_at_least)

@@ -1,26 +1,16 @@
-"""Which of DCGM's fields are asked for, and under which names a store may have them."""
+"""DCGM fields asked for, their metric names, and the labels of dcgm-exporter over all versions."""
 
 from collections.abc import Iterable, Mapping
 from typing import Final
 
-from rightsizer.domain.dcgm_names import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
-from rightsizer.domain.signal import PIPES, Signal
-from rightsizer.domain.state import Tier
-
-__all__ = [
-    "DIVIDED_NAMES",
-    "ENERGY",
-    "FIGURES",
-    "MEASURED",
-    "PEAKED",
-    "POWER_VIOLATION",
-    "REASONS",
-    "THERMAL_VIOLATION",
-    "XID",
-    "presence_names",
-    "spellings",
-    "tier_of_metrics",
-]
+from rightsizer.fleet.sources.series import node_of as plain_node
+from rightsizer.model.dcgm_field import DcgmField
+from rightsizer.model.dcgm_former_names import FORMER_DCGM_NAMES
+from rightsizer.model.dcgm_labels import Entity, entity_of, why_no_gpu
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.signal import PIPES
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Tier
 
 _LOAD: Final = (
     "DCGM_FI_DEV_GPU_UTIL",
@@ -125,3 +115,61 @@ def tier_of_metrics(metrics: Iterable[str]) -> Tier:
     if not found & _BUSY:
         return Tier.NONE
     return Tier.POWER if found & _POWER else Tier.BASIC
+
+
+UUID_LABELS: Final = ("UUID", "uuid")
+DEVICE_LABELS: Final = (*UUID_LABELS, "GPU_I_ID", "dra_mig_device_uuid")
+"""Those that tell one device from another."""
+SCRAPER_LABELS: Final = ("instance", "job", "prometheus", "prometheus_replica", "replica")
+"""Those that tell one scrape of a device from another."""
+HOLDER_LABELS: Final = (
+    "pod",
+    "namespace",
+    "container",
+    "exported_pod",
+    "exported_namespace",
+    "exported_container",
+    "pod_name",
+    "pod_namespace",
+    "container_name",
+    "hpc_job",
+    # Which scrape it is tells what `pod` means.
+    "job",
+)
+_NODE_LABELS: Final = (
+    "Hostname",
+    "hostname",
+    "exported_node",
+    "node",
+    "kubernetes_node",
+    "nodename",
+)
+FACT_LABELS: Final = (
+    *DEVICE_LABELS,
+    "gpu",
+    "modelName",
+    "model",
+    "pci_bus_id",
+    "GPU_I_PROFILE",
+    "mig_profile",
+    "parent_uuid",
+    *_NODE_LABELS,
+    "instance",
+)
+EXPORTER: Final = "dcgm-exporter"
+
+
+def device_of(labels: Mapping[str, str]) -> Entity | None:
+    """The device that a series is about; `None` where it has no name of its own in an estate."""
+    if why_no_gpu(labels) is not None or not (labels.get("UUID") or labels.get("uuid")):
+        return None
+    return entity_of(labels)
+
+
+def node_of(labels: Mapping[str, str], node_of_pod: Mapping[str, str]) -> str:
+    """The host: as the exporter calls it, unless it calls itself by its own pod's name."""
+    names = [labels[label] for label in _NODE_LABELS if labels.get(label)]
+    hosts = (name for name in names if EXPORTER not in name)
+    known = (node_of_pod[name] for name in names if name in node_of_pod)
+    instance = plain_node({"instance": labels.get("instance", "")})
+    return next(hosts, "") or next(known, "") or instance

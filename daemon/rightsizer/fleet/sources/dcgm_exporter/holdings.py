@@ -1,4 +1,4 @@
-"""Who held each device when, and how much of each stretch is known."""
+"""Pods and jobs named by dcgm-exporter's labels, and which device each held when."""
 
 from __future__ import annotations
 
@@ -6,17 +6,70 @@ import math
 from array import array
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
+from typing import Final, NamedTuple, Self
 
-from rightsizer.domain.units import seconds
-from rightsizer.domain.workload import Workload
-from rightsizer.fleet.estate import Held
-from rightsizer.fleet.kept.grid import Grid
-from rightsizer.fleet.sources.dcgm_exporter.holders import Holder, HolderNames
-from rightsizer.fleet.sources.dcgm_exporter.labels import device_of
-from rightsizer.fleet.sources.placing import placed
-from rightsizer.fleet.store import Sampled
+from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.model import DeviceHolding
+from rightsizer.fleet.sources.dcgm_exporter.fields import device_of
+from rightsizer.fleet.sources.kubernetes_pods import LookbackSpan, Pod, PodOwners, workload_of
+from rightsizer.fleet.sources.series import placed
+from rightsizer.fleet.sources.slurm import workload_of_job
+from rightsizer.fleet.store import MetricStore, SampledSeries
+from rightsizer.model.dcgm_labels import holder_of
+from rightsizer.model.units import seconds
+from rightsizer.model.workload import Workload, WorkloadKind
 
-__all__ = ["Presence", "held_runs", "presences"]
+_OWN: Final = ("pod", "namespace", "container")
+
+
+class DeviceHolder(NamedTuple):
+    """A pod's container, or a job."""
+
+    namespace: str = ""
+    pod: str = ""
+    container: str = ""
+    job: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class HolderNames:
+    """How an estate's series name who holds a device."""
+
+    exported_jobs: frozenset[str] = frozenset()
+    """Scrapes that write their target's `pod`, the exporter's; the holder's is `exported_pod`."""
+
+    @classmethod
+    def seen_in(cls, series: Iterable[Mapping[str, str]]) -> Self:
+        """By the labels of an estate's series, `job` among them."""
+        return cls(
+            frozenset(labels.get("job", "") for labels in series if labels.get("exported_pod"))
+        )
+
+    def holder(self, labels: Mapping[str, str]) -> DeviceHolder | None:
+        """Who held the device; `None` for nobody."""
+        if labels.get("job", "") in self.exported_jobs:
+            labels = {name: value for name, value in labels.items() if name not in _OWN}
+        found = holder_of(labels)
+        if found is None:
+            return None
+        if found.kind is WorkloadKind.SLURM:
+            return DeviceHolder(job=found.name)
+        return DeviceHolder(found.namespace, found.pod, found.container)
+
+
+def workloads_of(
+    store: MetricStore, owners: PodOwners, holders: Iterable[DeviceHolder], span: LookbackSpan
+) -> dict[DeviceHolder, Workload]:
+    """The workload that each holder is a part of, under the key that its successors have."""
+    named = set(holders)
+    pods = {holder: Pod(holder.namespace, holder.pod) for holder in named if holder.pod}
+    made_by = owners.of(store, pods.values(), span)
+    found = {
+        holder: workload_of(pod, made_by[pod], holder.container) for holder, pod in pods.items()
+    }
+    jobs = {holder: workload_of_job(holder.job) for holder in named - found.keys()}
+    return {**found, **jobs}
+
 
 _WHOLE = 0.9
 """Of the expected samples of a stretch, from which on it is known wholly: scrapes drift."""
@@ -29,10 +82,10 @@ _TWICE = 1.5
 
 
 @dataclass(slots=True)
-class Presence:
+class ExporterPresence:
     """Of one device, how many samples there were in each stretch, by holder."""
 
-    counts: dict[Holder | None, array[float]] = field(default_factory=dict)
+    counts: dict[DeviceHolder | None, array[float]] = field(default_factory=dict)
     """`None` for the time in which nobody held it."""
     usual_samples: float = 0.0
     """Of a stretch, at the estate's usual interval."""
@@ -88,19 +141,19 @@ class Presence:
 
 
 def presences(
-    answer: Iterable[Sampled],
+    answer: Iterable[SampledSeries],
     grid: Grid,
     names: HolderNames,
     resolution_seconds: float = math.inf,
-) -> dict[str, Presence]:
+) -> dict[str, ExporterPresence]:
     """The samples of each device, by holder. Of two scrapes of the same, the larger counts."""
     usual = seconds(grid.step) / resolution_seconds
-    found: dict[str, Presence] = {}
+    found: dict[str, ExporterPresence] = {}
     for series in answer:
         entity = device_of(series.labels)
         if entity is None:
             continue
-        counts = found.setdefault(entity.device, Presence(usual_samples=usual)).counts
+        counts = found.setdefault(entity.device, ExporterPresence(usual_samples=usual)).counts
         holder, column = names.holder(series.labels), placed(series, grid)
         former = counts.get(holder)
         if former is not None:
@@ -111,8 +164,8 @@ def presences(
 
 
 def held_runs(
-    presence: Presence, workloads: Mapping[Holder, Workload], grid: Grid
-) -> tuple[Held, ...]:
+    presence: ExporterPresence, workloads: Mapping[DeviceHolder, Workload], grid: Grid
+) -> tuple[DeviceHolding, ...]:
     """Each workload's part of the device, as runs of stretches with the same share.
 
     Pods of one workload that follow each other are one workload. Of holders that share a
@@ -139,7 +192,7 @@ def held_runs(
     return tuple(run for key in sorted(shares) for run in _runs(known[key], shares[key]))
 
 
-def _runs(workload: Workload, shares: Collection[float]) -> Iterable[Held]:
+def _runs(workload: Workload, shares: Collection[float]) -> Iterable[DeviceHolding]:
     first, share = 0, 0.0
     for at, each in enumerate((*shares, 0.0)):
         # Rounded down, so that the parts of a stretch are never more than all of it.
@@ -147,7 +200,7 @@ def _runs(workload: Workload, shares: Collection[float]) -> Iterable[Held]:
         if now == share:
             continue
         if share > 0.0:
-            yield Held(workload, first, at - 1, share)
+            yield DeviceHolding(workload, first, at - 1, share)
         first, share = at, now
 
 

@@ -3,33 +3,28 @@
 from collections.abc import Collection, Iterator
 from typing import Final
 
-from rightsizer.domain.state import Tier
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
-from rightsizer.domain.xid import CRITICAL_XIDS, XID_MEANINGS
-from rightsizer.fleet.kept.grid import FINE_STEP
+from rightsizer.fleet.cache.grid import FINE_STEP
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.fields import (
+    DEVICE_LABELS,
     ENERGY,
     FIGURES,
     MEASURED,
     POWER_VIOLATION,
     REASONS,
+    SCRAPER_LABELS,
     THERMAL_VIOLATION,
+    UUID_LABELS,
     XID,
     presence_names,
     spellings,
     tier_of_metrics,
 )
-from rightsizer.fleet.sources.dcgm_exporter.labels import (
-    DEVICE_LABELS,
-    SCRAPER_LABELS,
-    UUID_LABELS,
-)
-from rightsizer.fleet.sources.density import seconds_by_day
-from rightsizer.fleet.sources.labels import one_of, selector
-from rightsizer.fleet.store import Store
-
-__all__ = ["NAME", "probe"]
+from rightsizer.fleet.sources.series import one_of, seconds_by_day, selector
+from rightsizer.fleet.store import MetricStore
+from rightsizer.model.state import Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
+from rightsizer.model.xid import CRITICAL_XIDS, XID_MEANINGS
 
 NAME: Final = "dcgm-exporter"
 _ASKED: Final = (*MEASURED, ENERGY, *REASONS, POWER_VIOLATION, THERMAL_VIOLATION, XID, *FIGURES)
@@ -78,7 +73,7 @@ _BY_TIER: Final = {
 }
 
 
-def probe(store: Store, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
+def probe(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
     """What there is; a report of no devices where there is nothing."""
     metrics = _metrics(store, now)
     names = presence_names(metrics)
@@ -107,7 +102,7 @@ def probe(store: Store, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport
     )
 
 
-def _metrics(store: Store, now: Nanoseconds) -> frozenset[str]:
+def _metrics(store: MetricStore, now: Nanoseconds) -> frozenset[str]:
     names = [name for field in dict.fromkeys(_ASKED) for name in spellings(field)]
     found: set[str] = set()
     for first in range(0, len(names), _AT_ONCE):
@@ -118,20 +113,20 @@ def _metrics(store: Store, now: Nanoseconds) -> frozenset[str]:
 
 
 def _oldest(
-    store: Store, series: str, now: Nanoseconds, lookback: Nanoseconds
+    store: MetricStore, series: str, now: Nanoseconds, lookback: Nanoseconds
 ) -> Nanoseconds | None:
     found = store.range(f"count({series})", now - lookback, now, _HOUR)
     return min((each.times[0] for each in found if each.times), default=None)
 
 
-def _resolution(store: Store, name: str, now: Nanoseconds) -> float | None:
+def _resolution(store: MetricStore, name: str, now: Nanoseconds) -> float | None:
     """A median; scrapes of each device are counted for themselves."""
     query = f"quantile(0.5, count_over_time({name}[{_MINUTES}m]))"
     count = _number(store, query, now)
     return None if count is None or count < 1 else _MINUTES * 60.0 / count
 
 
-def _few(store: Store, name: str, now: Nanoseconds) -> str:
+def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
     """A selector of the series of some GPUs."""
     found = store.instant(f"topk({_FEW}, {name})", now)
     label, uuids = "", list[str]()
@@ -171,7 +166,7 @@ def _clocks(metrics: Collection[str]) -> bool:
     return any(name in metrics for field in fields for name in spellings(field))
 
 
-def _cannot_own(store: Store, series: str, now: Nanoseconds) -> Iterator[str]:
+def _cannot_own(store: MetricStore, series: str, now: Nanoseconds) -> Iterator[str]:
     inside = series.strip("{}")
     held = " or ".join(
         f'{{{inside},{label}!=""}}' for label in ("exported_pod", "pod", "pod_name", "hpc_job")
@@ -184,7 +179,7 @@ def _cannot_own(store: Store, series: str, now: Nanoseconds) -> Iterator[str]:
 
 
 def _warnings(
-    store: Store, series: str, metrics: Collection[str], now: Nanoseconds
+    store: MetricStore, series: str, metrics: Collection[str], now: Nanoseconds
 ) -> Iterator[str]:
     scraped = ", ".join((*DEVICE_LABELS, *SCRAPER_LABELS))
     each = f"count by ({_DEVICE}) (group by ({scraped}) ({series}))"
@@ -207,6 +202,6 @@ def _warnings(
                 yield f"Last Xid {xid} on {found.values[0]:.0f} of the GPUs: {XID_MEANINGS[xid]}."
 
 
-def _number(store: Store, query: str, now: Nanoseconds) -> float | None:
+def _number(store: MetricStore, query: str, now: Nanoseconds) -> float | None:
     found = store.instant(query, now)
     return found[0].values[0] if found else None

@@ -1,4 +1,4 @@
-"""A day of some devices as it was read: signals by stretch, before anything is made of them."""
+"""Readings of some devices over a day: queries, and their answers as columns by step."""
 
 from __future__ import annotations
 
@@ -8,35 +8,183 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from rightsizer.domain.clock_event import ClockEvent
-from rightsizer.domain.dcgm_names import DcgmField
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.state import Condition
-from rightsizer.domain.units import seconds
-from rightsizer.fleet.sources.dcgm_exporter.columns import Columns, believed, by_device, joined
+from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.sources.dcgm_exporter.fields import (
+    DEVICE_LABELS,
     ENERGY,
+    EXPORTER,
+    HOLDER_LABELS,
     MEASURED,
     PEAKED,
     POWER_VIOLATION,
     REASONS,
+    SCRAPER_LABELS,
     THERMAL_VIOLATION,
+    device_of,
     spellings,
 )
-from rightsizer.fleet.sources.dcgm_exporter.queries import DayQueries
-from rightsizer.fleet.store import Sampled
+from rightsizer.fleet.sources.series import one_of, placed, selector
+from rightsizer.fleet.store import MetricStore, SampledSeries
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.dcgm_field import DcgmField
+from rightsizer.model.device import Device
+from rightsizer.model.plausible import plausible
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, convert, seconds
 
-__all__ = ["VIOLATIONS", "DeviceDay", "Reasons", "read_devices"]
+_DEVICE: Final = ", ".join(DEVICE_LABELS)
+_SCRAPED: Final = ", ".join((*DEVICE_LABELS, *SCRAPER_LABELS))
+_HELD: Final = ", ".join((*DEVICE_LABELS, *HOLDER_LABELS))
+# A scrape may write the exporter's own pod where the holder's would be.
+_NOBODY: Final = f'exported_pod="",pod_name="",pod=~"|.*{EXPORTER}.*"'
+
+
+@dataclass(frozen=True, slots=True)
+class DayQueries:
+    """Asks of each metric what a stretch came to, by device.
+
+    A device's series end and begin with its holders, so that sums and counts of all of them
+    make the mean; of several scrapes of one device, the largest counts.
+    """
+
+    store: MetricStore
+    grid: Grid
+    uuids: tuple[str, ...]
+    """Of whole GPUs, which the series of their instances have too."""
+    uuid_labels: tuple[str, ...]
+    divided: frozenset[str] = frozenset()
+    """Metrics of which each holder's series has its own part."""
+
+    def mean(self, metrics: Iterable[str]) -> list[SampledSeries]:
+        """Of a gauge, over the samples of each stretch.
+
+        Where holders' series have parts of the value and the device's own has all of it, that
+        is beside it, and larger.
+        """
+        asked = tuple(metrics)
+        divided = [metric for metric in asked if metric in self.divided]
+        return self._each(
+            asked,
+            f"max by ({_DEVICE}) (sum by ({_SCRAPED}) (sum_over_time({{0}}))"
+            f" / sum by ({_SCRAPED}) (count_over_time({{0}})))",
+        ) + self._each(divided, f"max by ({_DEVICE}) (avg_over_time({{0}}))", _NOBODY)
+
+    def peak(self, metrics: Iterable[str]) -> list[SampledSeries]:
+        """The largest sample of each stretch."""
+        return self._each(metrics, f"max by ({_DEVICE}) (max_over_time({{0}}))")
+
+    def lowest(self, metrics: Iterable[str]) -> list[SampledSeries]:
+        """The smallest sample of each stretch."""
+        return self._each(metrics, f"min by ({_DEVICE}) (min_over_time({{0}}))")
+
+    def gained(self, metrics: Iterable[str]) -> list[SampledSeries]:
+        """What a counter gained in each stretch."""
+        return self._each(metrics, f"max by ({_DEVICE}) (sum by ({_SCRAPED}) (increase({{0}})))")
+
+    def counted(self, metrics: Iterable[str]) -> list[SampledSeries]:
+        """How many samples there are of each stretch, by holder."""
+        return self._each(metrics, f"max by ({_HELD}) (count_over_time({{0}}))")
+
+    def _each(self, metrics: Iterable[str], form: str, *matchers: str) -> list[SampledSeries]:
+        grid = self.grid
+        found: list[SampledSeries] = []
+        span = f"[{grid.step // NANOSECONDS_PER_SECOND}s]"
+        for metric in metrics:
+            for label in self.uuid_labels:
+                chosen = selector(metric, one_of(label, self.uuids), *matchers) + span
+                query = form.format(chosen)
+                found += self.store.range(query, grid.start + grid.step, grid.end, grid.step)
+        return found
+
+
+def whole_uuids(devices: Iterable[Device]) -> tuple[str, ...]:
+    """The GPUs that some devices are, or are parts of."""
+    wholes = (each.uuid if each.mig is None else each.mig.parent_uuid for each in devices)
+    return tuple(sorted(set(wholes)))
+
+
+_AT_WORK: Final = 0.5
+"""Of another reading of the same thing, from which on a 0 is not believed."""
+
+SignalColumns: TypeAlias = "dict[str, array[float]]"
+"""By device; `nan` where nothing is known."""
+
+
+def by_device(
+    answer: Iterable[SampledSeries], grid: Grid, *, is_of_card: bool = False
+) -> SignalColumns:
+    """The columns of an answer; of several series of one device, the largest value.
+
+    Args:
+        answer: Series with the labels that tell devices apart.
+        grid: The stretches.
+        is_of_card: Whether it tells of the whole GPU even where a MIG instance's labels are on it.
+    """
+    found: SignalColumns = {}
+    for series in answer:
+        entity = device_of(series.labels)
+        if entity is None or (is_of_card and entity.is_instance):
+            continue
+        column = placed(series, grid)
+        former = found.get(entity.device)
+        found[entity.device] = column if former is None else _largest(former, column)
+    return found
+
+
+def believed(columns: SignalColumns, field: DcgmField, signal: Signal) -> SignalColumns:
+    """The columns in base units, without what cannot be true: DCGM's blanks among the samples."""
+    _, factor = convert(field.unit)
+    return {
+        device: array("d", (_believed(signal, value * factor) for value in column))
+        for device, column in columns.items()
+    }
+
+
+def joined(preferred: SignalColumns, other: SignalColumns) -> SignalColumns:
+    """One for each device: the preferred value where it is known and can be.
+
+    A profiling counter may die and read 0 for good, while the driver's own figure goes on
+    (dcgm-exporter#662).
+    """
+    found = dict(other)
+    for device, column in preferred.items():
+        former = found.get(device)
+        if former is not None:
+            pairs = zip(column, former, strict=True)
+            column = array("d", (b if _is_out(a, b) else a for a, b in pairs))  # noqa: PLW2901
+        found[device] = column
+    return found
+
+
+def _is_out(value: float, other: float) -> bool:
+    return math.isnan(value) or (value == 0.0 and other >= _AT_WORK)
+
+
+def _believed(signal: Signal, value: float) -> float:
+    if math.isnan(value):
+        return value
+    found = plausible(signal, value)
+    return math.nan if isinstance(found, Missing) else found
+
+
+def _largest(one: array[float], other: array[float]) -> array[float]:
+    return array(
+        "d",
+        (b if math.isnan(a) or b > a else a for a, b in zip(one, other, strict=True)),
+    )
+
 
 VIOLATIONS: Final = (
     (POWER_VIOLATION, Condition.POWER_THROTTLED, ClockEvent.SW_POWER_CAP),
     (THERMAL_VIOLATION, Condition.THERMAL_THROTTLED, ClockEvent.SW_THERMAL_SLOWDOWN),
 )
-_Ask: TypeAlias = Callable[[Iterable[str]], Sequence[Sampled]]
+_Ask: TypeAlias = Callable[[Iterable[str]], Sequence[SampledSeries]]
 
 
 @dataclass(frozen=True, slots=True)
-class Reasons:
+class ThrottleReasons:
     """Why the clocks were low, by stretch: masks of `ClockEvent`."""
 
     mean: array[float]
@@ -65,7 +213,7 @@ class DeviceDay:
     peaks: dict[Signal, array[float]] = field(default_factory=dict)
     energy_joules: array[float] | None = None
     """By stretch."""
-    reasons: Reasons | None = None
+    reasons: ThrottleReasons | None = None
     violations: dict[Condition, array[float]] = field(default_factory=dict)
     """For how much of a stretch a limit held the clocks down."""
 
@@ -96,9 +244,9 @@ def read_devices(queries: DayQueries, metrics: Collection[str]) -> dict[str, Dev
 
 def _signals(
     queries: DayQueries, ask: _Ask, fields: Iterable[DcgmField], metrics: Collection[str]
-) -> dict[Signal, Columns]:
+) -> dict[Signal, SignalColumns]:
     """Of several fields for one signal, the highest rank is believed."""
-    found: dict[Signal, Columns] = {}
+    found: dict[Signal, SignalColumns] = {}
     for each in sorted(fields, key=lambda known: known.rank):
         if each.signal is not None:
             columns = _columns(queries, ask, each, metrics)
@@ -106,7 +254,7 @@ def _signals(
     return found
 
 
-def _reasons(queries: DayQueries, metrics: Collection[str]) -> dict[str, Reasons]:
+def _reasons(queries: DayQueries, metrics: Collection[str]) -> dict[str, ThrottleReasons]:
     for each in REASONS:
         if any(name in metrics for name in spellings(each)):
             mean, most, least = (
@@ -114,11 +262,16 @@ def _reasons(queries: DayQueries, metrics: Collection[str]) -> dict[str, Reasons
                 for ask in (queries.mean, queries.peak, queries.lowest)
             )
             there = mean.keys() & most.keys() & least.keys()
-            return {device: Reasons(mean[device], most[device], least[device]) for device in there}
+            return {
+                device: ThrottleReasons(mean[device], most[device], least[device])
+                for device in there
+            }
     return {}
 
 
-def _columns(queries: DayQueries, ask: _Ask, each: DcgmField, metrics: Collection[str]) -> Columns:
+def _columns(
+    queries: DayQueries, ask: _Ask, each: DcgmField, metrics: Collection[str]
+) -> SignalColumns:
     names = tuple(name for name in spellings(each) if name in metrics)
     if not names or each.signal is None:
         return {}

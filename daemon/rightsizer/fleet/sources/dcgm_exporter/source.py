@@ -1,36 +1,83 @@
-"""An estate by what its dcgm-exporters export, where no agent is installed."""
+"""DcgmExporterSource: a fleet as dcgm-exporter describes it, with pressure from serving engines."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+import math
+from array import array
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Final
 
-from rightsizer.accounting.books import BooksSettings
+from rightsizer.accounting.settings import EntrySettings
 from rightsizer.catalogue.catalogue import Catalogue, built_in
-from rightsizer.domain.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.domain.workload import Allocator
-from rightsizer.fleet.estate import Day, Estate, EstateDevice, Held
-from rightsizer.fleet.kept.grid import Grid
+from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.sources.dcgm_exporter.census import holder_names, take_census
-from rightsizer.fleet.sources.dcgm_exporter.day_tracks import DayTracks
-from rightsizer.fleet.sources.dcgm_exporter.fields import DIVIDED_NAMES, presence_names
-from rightsizer.fleet.sources.dcgm_exporter.holders import HolderNames, workloads_of
-from rightsizer.fleet.sources.dcgm_exporter.holdings import Presence, held_runs, presences
-from rightsizer.fleet.sources.dcgm_exporter.labels import UUID_LABELS
-from rightsizer.fleet.sources.dcgm_exporter.pressure import give_pressure, pods_of
+from rightsizer.fleet.sources.dcgm_exporter.fields import DIVIDED_NAMES, UUID_LABELS, presence_names
+from rightsizer.fleet.sources.dcgm_exporter.holdings import (
+    DeviceHolder,
+    ExporterPresence,
+    HolderNames,
+    held_runs,
+    presences,
+    workloads_of,
+)
+from rightsizer.fleet.sources.dcgm_exporter.inventory import holder_names, read_inventory
 from rightsizer.fleet.sources.dcgm_exporter.probe import NAME, probe
-from rightsizer.fleet.sources.dcgm_exporter.queries import DayQueries, whole_uuids
-from rightsizer.fleet.sources.dcgm_exporter.readings import DeviceDay, read_devices
-from rightsizer.fleet.sources.kubernetes_owners import KubernetesOwners
-from rightsizer.fleet.sources.kubernetes_series import Pod, Span
-from rightsizer.fleet.sources.labels import one_of
-from rightsizer.fleet.sources.serving import ServingMetrics
-from rightsizer.fleet.store import Store
+from rightsizer.fleet.sources.dcgm_exporter.readings import (
+    DayQueries,
+    DeviceDay,
+    read_devices,
+    whole_uuids,
+)
+from rightsizer.fleet.sources.dcgm_exporter.tracks import DayBuilder
+from rightsizer.fleet.sources.kubernetes_pods import LookbackSpan, Pod, PodOwners
+from rightsizer.fleet.sources.series import one_of
+from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
+from rightsizer.fleet.store import MetricStore
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.workload import Allocator
 
-__all__ = ["DcgmExporterSource"]
+_WORST: Final = frozenset({Signal.KV_CACHE_USED})
+"""Of several engines on one device the fullest counts; of all else they add up."""
+
+
+def pods_of(holders: Collection[DeviceHolder | None]) -> frozenset[Pod]:
+    """The pods among some holders."""
+    return frozenset(Pod(each.namespace, each.pod) for each in holders if each and each.pod)
+
+
+def give_pressure(
+    days: Mapping[str, DeviceDay],
+    presences: Mapping[str, ExporterPresence],
+    told: Mapping[Pod, ServingSignals],
+) -> None:
+    """Add to each device what the engines on it tell.
+
+    The pressure is the application's: each GPU of an engine on several has the same.
+    """
+    for device, day in days.items():
+        presence = presences.get(device)
+        if presence is None:
+            continue
+        for pod in sorted(pods_of(presence.counts.keys())):
+            for signal, column in told.get(pod, {}).items():
+                former = day.means.get(signal)
+                day.means[signal] = column if former is None else _together(signal, former, column)
+
+
+def _together(signal: Signal, one: array[float], other: array[float]) -> array[float]:
+    is_worst = signal in _WORST
+
+    def both(a: float, b: float) -> float:
+        if math.isnan(a) or math.isnan(b):
+            return b if math.isnan(a) else a
+        return max(a, b) if is_worst else a + b
+
+    return array("d", map(both, one, other))
+
 
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
 """Between two collections of a dcgm-exporter, unless it is told otherwise."""
@@ -38,7 +85,7 @@ _DAY_SPAN: Final[Nanoseconds] = 86400 * NANOSECONDS_PER_SECOND
 
 
 @dataclass(frozen=True, slots=True)
-class _Spelling:
+class _ExporterSpelling:
     """How an estate writes what several versions write differently."""
 
     uuid_labels: tuple[str, ...]
@@ -58,9 +105,9 @@ class DcgmExporterSource:
         self,
         settings: FleetSettings | None = None,
         *,
-        books: BooksSettings | None = None,
+        books: EntrySettings | None = None,
         catalogue: Catalogue | None = None,
-        owners: KubernetesOwners | None = None,
+        owners: PodOwners | None = None,
         serving: ServingMetrics | None = None,
     ) -> None:
         """Asks nobody yet.
@@ -75,43 +122,43 @@ class DcgmExporterSource:
         self._settings = settings or FleetSettings()
         self._books = books
         self._catalogue = catalogue or built_in()
-        self._owners = owners or KubernetesOwners()
+        self._owners = owners or PodOwners()
         self._serving = serving or ServingMetrics()
-        self._spelling: _Spelling | None = None
+        self._spelling: _ExporterSpelling | None = None
 
-    def probe(self, store: Store, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
+    def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
         """What there is, how far back and at which resolution."""
         return probe(store, now, lookback)
 
     def estate(
-        self, store: Store, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
-    ) -> Estate:
+        self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
+    ) -> FleetInventory:
         """The devices that had samples within the lookback, and who holds them now."""
         if not presence_names(report.metrics):
-            return Estate()
-        census = take_census(
+            return FleetInventory()
+        census = read_inventory(
             store,
             report,
-            Span(now, lookback),
+            LookbackSpan(now, lookback),
             self._catalogue,
             self._settings,
         )
         holders = {each for held in census.holders.values() for each in held}
-        span = Span(now, min(lookback, _DAY_SPAN))
+        span = LookbackSpan(now, min(lookback, _DAY_SPAN))
         found = workloads_of(store, self._owners, holders, span)
-        return Estate(
+        return FleetInventory(
             devices=census.devices,
             workloads={workload.key: workload for workload in found.values()},
         )
 
     def day(
-        self, store: Store, report: SourceReport, devices: Sequence[EstateDevice], grid: Grid
-    ) -> Day:
+        self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
+    ) -> FleetDay:
         """One day of some devices, duplicates of a scrape taken once."""
         names = presence_names(report.metrics)
         chosen = [each.device for each in devices if not each.device.has_mig_instances]
         if not names or not chosen:
-            return Day({})
+            return FleetDay({})
         spelling = self._spelled(store, names, grid.end)
         queries = DayQueries(store, grid, whole_uuids(chosen), spelling.uuid_labels)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
@@ -124,28 +171,30 @@ class DcgmExporterSource:
         known = {
             device.uuid: present[device.uuid].known_seconds(grid, resolution) for device in watched
         }
-        tracks = DayTracks(grid, self._books).of(watched, read, known, held)
-        return Day(tracks, {uuid: held[uuid] for uuid in tracks if held.get(uuid)})
+        tracks = DayBuilder(grid, self._books).of(watched, read, known, held)
+        return FleetDay(tracks, {uuid: held[uuid] for uuid in tracks if held.get(uuid)})
 
     def _held(
         self,
-        store: Store,
+        store: MetricStore,
         grid: Grid,
-        present: Mapping[str, Presence],
+        present: Mapping[str, ExporterPresence],
         read: Mapping[str, DeviceDay],
-    ) -> dict[str, tuple[Held, ...]]:
+    ) -> dict[str, tuple[DeviceHolding, ...]]:
         """Who held each device; what their engines tell is given to the devices on the way."""
         holders = {each for one in present.values() for each in one.counts if each is not None}
         told = self._serving.signals(store, pods_of(holders), grid)
         give_pressure(read, present, told)
-        found = workloads_of(store, self._owners, holders, Span(grid.end, _DAY_SPAN))
+        found = workloads_of(store, self._owners, holders, LookbackSpan(grid.end, _DAY_SPAN))
         for holder, workload in found.items():
             if Pod(holder.namespace, holder.pod) in told:
                 # Engines take their memory at the start, so that full says nothing.
                 found[holder] = replace(workload, allocator=Allocator.PREALLOCATING)
         return {uuid: held_runs(one, found, grid) for uuid, one in present.items()}
 
-    def _spelled(self, store: Store, names: Sequence[str], at: Nanoseconds) -> _Spelling:
+    def _spelled(
+        self, store: MetricStore, names: Sequence[str], at: Nanoseconds
+    ) -> _ExporterSpelling:
         """Found out once, by the newest day that is asked for."""
         if self._spelling is None:
             series = one_of("__name__", names)
@@ -155,6 +204,6 @@ class DcgmExporterSource:
                 if store.instant(f'count({{{series},{label}!=""}})', at)
             )
             if not labels:
-                return _Spelling(UUID_LABELS, holder_names(store, names, at))
-            self._spelling = _Spelling(labels, holder_names(store, names, at))
+                return _ExporterSpelling(UUID_LABELS, holder_names(store, names, at))
+            self._spelling = _ExporterSpelling(labels, holder_names(store, names, at))
         return self._spelling

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rightsizer.telemetry.nvml.collector import Collector
+from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.collectors.bar1 import BAR1
 from rightsizer.telemetry.nvml.collectors.clock_events import CLOCK_EVENTS
 from rightsizer.telemetry.nvml.collectors.clocks import CLOCK_LIMITS, CLOCKS
@@ -30,9 +30,7 @@ from rightsizer.telemetry.nvml.collectors.temperature import TEMPERATURE, TEMPER
 from rightsizer.telemetry.nvml.collectors.utilization import ENGINES, UTILIZATION
 from rightsizer.telemetry.nvml.collectors.violations import VIOLATIONS
 
-__all__ = ["COLLECTORS"]
-
-COLLECTORS: Final[tuple[Collector, ...]] = (
+COLLECTORS: Final[tuple[NvmlCollector, ...]] = (
     GPM,
     UTILIZATION,
     MEMORY,

@@ -2,23 +2,21 @@
 
 from typing import Final
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["BAR1"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _PARTS: Final = ((Signal.BAR1_USED_BYTES, "bar1Used"), (Signal.BAR1_TOTAL_BYTES, "bar1Total"))
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     answer = handle.ask("nvmlDeviceGetBAR1MemoryInfo")
     for signal, part in _PARTS:
-        draft.put(signal, answer if isinstance(answer, Failure) else getattr(answer, part))
+        draft.put(signal, answer if isinstance(answer, NvmlFailure) else getattr(answer, part))
 
 
-BAR1: Final = Collector(
+BAR1: Final = NvmlCollector(
     "bar1", tuple(signal for signal, _ in _PARTS), _read, is_slow=True, part_of="memory"
 )

@@ -2,12 +2,10 @@
 
 from typing import Final
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["CLOCK_EVENTS"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 # Drivers before R535 know the same mask by the second name.
 _FORMS: Final = (
@@ -16,10 +14,10 @@ _FORMS: Final = (
 )
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     draft.put(Signal.CLOCK_EVENT_REASONS, handle.ask_first(*_FORMS))
 
 
-CLOCK_EVENTS: Final = Collector(
+CLOCK_EVENTS: Final = NvmlCollector(
     "clock_events", (Signal.CLOCK_EVENT_REASONS,), _read, part_of="clocks"
 )

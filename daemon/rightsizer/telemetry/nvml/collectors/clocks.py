@@ -4,12 +4,10 @@ from typing import Final
 
 import pynvml
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["CLOCKS", "CLOCK_LIMITS"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _MEGAHERTZ: Final = 1e6
 _CURRENT: Final = (
@@ -27,12 +25,12 @@ _APPLICATION: Final = (
 )
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     for signal, clock in _CURRENT:
         draft.put(signal, handle.ask("nvmlDeviceGetClockInfo", clock), _MEGAHERTZ)
 
 
-def _read_limits(handle: Handle, draft: Draft) -> None:
+def _read_limits(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     for signal, clock in _MAXIMUM:
         draft.put(signal, handle.ask_once("nvmlDeviceGetMaxClockInfo", clock), _MEGAHERTZ)
     for signal, clock in _APPLICATION:
@@ -41,8 +39,8 @@ def _read_limits(handle: Handle, draft: Draft) -> None:
     draft.put(Signal.VIDEO_CLOCK_HERTZ, video, _MEGAHERTZ)
 
 
-CLOCKS: Final = Collector("clocks", tuple(signal for signal, _ in _CURRENT), _read)
-CLOCK_LIMITS: Final = Collector(
+CLOCKS: Final = NvmlCollector("clocks", tuple(signal for signal, _ in _CURRENT), _read)
+CLOCK_LIMITS: Final = NvmlCollector(
     "clock_limits",
     (*(signal for signal, _ in (*_MAXIMUM, *_APPLICATION)), Signal.VIDEO_CLOCK_HERTZ),
     _read_limits,

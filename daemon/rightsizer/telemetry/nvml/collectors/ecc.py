@@ -5,19 +5,17 @@ from typing import Final
 
 import pynvml
 
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["ECC"]
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _CALL: Final = "nvmlDeviceGetTotalEccErrors"
 _MODE: Final = pynvml.NVML_FI_DEV_ECC_CURRENT
-_OFF: Final = Failure(Missing.NOT_SUPPORTED, _CALL, "ECC is switched off")
-_NOT_OF_INSTANCE: Final = Failure(
+_OFF: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "ECC is switched off")
+_NOT_OF_INSTANCE: Final = NvmlFailure(
     Missing.NOT_SUPPORTED, _CALL, "the driver counts this for whole GPUs only"
 )
 
@@ -60,14 +58,14 @@ _COUNTS: Final = (
 _SIGNALS: Final = tuple(count.signal for count in _COUNTS)
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     if handle.target.device.mig is None:
         _read_gpu(handle, draft)
     else:
         _read_instance(handle, draft)
 
 
-def _read_gpu(handle: Handle, draft: Draft) -> None:
+def _read_gpu(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     if handle.field(_MODE) == 0:
         for count in _COUNTS:
             draft.fail(count.signal, _OFF)
@@ -77,7 +75,7 @@ def _read_gpu(handle: Handle, draft: Draft) -> None:
         draft.put(count.signal, answer)
 
 
-def _read_instance(handle: Handle, draft: Draft) -> None:
+def _read_instance(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     """What the driver counts for instances: errors outside the memory chips, while it runs."""
     answer = handle.ask(
         "nvmlDeviceGetMemoryErrorCounter", _UNCORRECTED, _VOLATILE, pynvml.NVML_MEMORY_LOCATION_SRAM
@@ -88,7 +86,7 @@ def _read_instance(handle: Handle, draft: Draft) -> None:
             draft.fail(signal, _NOT_OF_INSTANCE)
 
 
-ECC: Final = Collector(
+ECC: Final = NvmlCollector(
     "ecc",
     _SIGNALS,
     _read,

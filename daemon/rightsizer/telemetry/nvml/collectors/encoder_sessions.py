@@ -2,23 +2,21 @@
 
 from typing import Final
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["ENCODER_SESSIONS"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     statistics = handle.ask("nvmlDeviceGetEncoderStats")
     # Beside the count: frames per second and latency, means over the sessions.
-    count = statistics if isinstance(statistics, Failure) else statistics[0]
+    count = statistics if isinstance(statistics, NvmlFailure) else statistics[0]
     draft.put(Signal.ENCODER_SESSIONS, count)
 
 
-ENCODER_SESSIONS: Final = Collector(
+ENCODER_SESSIONS: Final = NvmlCollector(
     "encoder_sessions",
     (Signal.ENCODER_SESSIONS,),
     _read,

@@ -5,14 +5,12 @@ from typing import Final
 
 import pynvml
 
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["FABRIC"]
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _CALL: Final = "nvmlDeviceGetGpuFabricInfoV"
 _FORMER_CALL: Final = "nvmlDeviceGetGpuFabricInfo"
@@ -37,25 +35,25 @@ class _FormerInfo(Structure):
     _fields_ = _REGISTRATION
 
 
-_NO_FABRIC: Final = Failure(Missing.NOT_SUPPORTED, _CALL, "the GPU is in no fabric")
+_NO_FABRIC: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "the GPU is in no fabric")
 
 
 class _Registration:
     """The structures that the driver fills in, made once for each device."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
         info, former = _Info(version=2 << 24 | sizeof(_Info)), _FormerInfo()
         self._forms = ((_CALL, info, byref(info)), (_FORMER_CALL, former, byref(former)))
-        self._absent: Failure | None = None
+        self._absent: NvmlFailure | None = None
 
-    def state(self) -> int | Failure:
+    def state(self) -> int | NvmlFailure:
         """NVML's number of the state."""
         if self._absent is not None:
             return self._absent
         for call, info, reference in self._forms:
             answer = self._handle.ask(call, reference)
-            if not isinstance(answer, Failure):
+            if not isinstance(answer, NvmlFailure):
                 return self._judge(info.state, info.status)
             if not answer.is_unsupported:
                 return answer
@@ -65,18 +63,22 @@ class _Registration:
     def close(self) -> None:
         """Nothing of the driver's is held."""
 
-    def _judge(self, state: int, status: int) -> int | Failure:
+    def _judge(self, state: int, status: int) -> int | NvmlFailure:
         if state == pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
             self._absent = _NO_FABRIC
             return _NO_FABRIC
         # A registration that failed is completed too, and only its status says so.
         if state == pynvml.NVML_GPU_FABRIC_STATE_COMPLETED and status != pynvml.NVML_SUCCESS:
-            return Failure(Missing.FAILED, _CALL, f"joining the fabric failed with code {status}")
+            return NvmlFailure(
+                Missing.FAILED, _CALL, f"joining the fabric failed with code {status}"
+            )
         return state
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     draft.put(Signal.FABRIC_STATE, handle.hold(_Registration).state())
 
 
-FABRIC: Final = Collector("fabric", (Signal.FABRIC_STATE,), _read, is_slow=True, part_of="nvlink")
+FABRIC: Final = NvmlCollector(
+    "fabric", (Signal.FABRIC_STATE,), _read, is_slow=True, part_of="nvlink"
+)

@@ -5,15 +5,13 @@ from typing import Any, Final
 
 import pynvml
 
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.domain.units import seconds
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure, failure_of
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["GPM"]
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import seconds
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure, failure_of
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _PERCENT: Final = (
     (Signal.GPU_BUSY, pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL),
@@ -35,11 +33,11 @@ _MEBIBYTES_PER_SECOND: Final = (
 _METRICS: Final = (*_PERCENT, *_MEBIBYTES_PER_SECOND)
 _RATES: Final = frozenset(signal for signal, _ in _MEBIBYTES_PER_SECOND)
 _MEBIBYTE: Final = 2.0**20
-_FIRST: Final = Failure(Missing.NO_SAMPLE, "nvmlGpmSampleGet", "the first of two samples")
-_UNSUPPORTED: Final = Failure(
+_FIRST: Final = NvmlFailure(Missing.NO_SAMPLE, "nvmlGpmSampleGet", "the first of two samples")
+_UNSUPPORTED: Final = NvmlFailure(
     Missing.NOT_SUPPORTED, "nvmlGpmQueryDeviceSupport", "the device has no GPM"
 )
-_RELEASED: Final = Failure(
+_RELEASED: Final = NvmlFailure(
     Missing.RELEASED, "nvmlGpmSampleGet", "the counters were released for a profiler"
 )
 
@@ -50,19 +48,19 @@ class _Sampler:
     Buffers shared between threads have crashed hosts.
     """
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
         self._query = pynvml.c_nvmlGpmMetricsGet_t()
         self._query.version = pynvml.NVML_GPM_METRICS_GET_VERSION
         self._metrics: list[tuple[Signal, Any]] = []
-        self._absent: dict[Signal, Failure] = {}
+        self._absent: dict[Signal, NvmlFailure] = {}
         self._want(_METRICS)
         self._buffers: list[Any] = []
         self._sampled_at: int | None = None
         self._is_supported = False
-        self._refused: Failure | None = None
+        self._refused: NvmlFailure | None = None
 
-    def sample(self) -> Failure | None:
+    def sample(self) -> NvmlFailure | None:
         """Take a sample and the metrics since the one before; `None` when they are there."""
         failure = self._why_not() or self._allocate()
         if failure is not None:
@@ -71,7 +69,7 @@ class _Sampler:
         if self._sampled_at is not None:
             apart = seconds(now - self._sampled_at)
             if apart < self._handle.settings.gpm_shortest_seconds:
-                return Failure(
+                return NvmlFailure(
                     Missing.NO_SAMPLE, "nvmlGpmSampleGet", f"{apart:.3f} s after the one before"
                 )
         failure = self._fill(self._buffers[1])
@@ -83,7 +81,7 @@ class _Sampler:
         self._buffers.reverse()
         return failure
 
-    def put(self, draft: Draft) -> None:
+    def put(self, draft: ReadingBuilder) -> None:
         """Put the metrics of the last evaluation into the draft."""
         overshoot = self._handle.settings.gpm_overshoot_ratio
         for signal, metric in self._metrics:
@@ -101,7 +99,7 @@ class _Sampler:
         for signal, failure in self._absent.items():
             draft.fail(signal, failure)
 
-    def release(self, draft: Draft) -> None:
+    def release(self, draft: ReadingBuilder) -> None:
         """Free the buffers for as long as a profiler needs the counters."""
         self.close()
         failure = self._why_not() or _RELEASED
@@ -124,21 +122,21 @@ class _Sampler:
             metric.metricId = metric_id
             self._metrics.append((signal, metric))
 
-    def _refuse(self, signal: Signal, failure: Failure, draft: Draft) -> None:
+    def _refuse(self, signal: Signal, failure: NvmlFailure, draft: ReadingBuilder) -> None:
         """Note a metric that gave nothing; one that is not supported is not asked for again."""
         if failure.reason is Missing.NOT_SUPPORTED:
             self._absent[signal] = failure
         else:
             draft.fail(signal, failure)
 
-    def _why_not(self) -> Failure | None:
+    def _why_not(self) -> NvmlFailure | None:
         """Why the device gives no samples; asked until the driver has told."""
         if self._is_supported or self._refused is not None:
             return self._refused
         support = self._handle.library.ask(
             "nvmlGpmQueryDeviceSupport", self._handle.target.sampled_handle
         )
-        if not isinstance(support, Failure):
+        if not isinstance(support, NvmlFailure):
             self._is_supported = bool(support.isSupportedDevice)
             self._refused = None if self._is_supported else _UNSUPPORTED
             return self._refused
@@ -146,16 +144,16 @@ class _Sampler:
             self._refused = support
         return support
 
-    def _allocate(self) -> Failure | None:
+    def _allocate(self) -> NvmlFailure | None:
         for _ in range(2 - len(self._buffers)):
             buffer = self._handle.library.ask("nvmlGpmSampleAlloc")
-            if isinstance(buffer, Failure):
+            if isinstance(buffer, NvmlFailure):
                 self.close()
                 return self._give_up(buffer)
             self._buffers.append(buffer)
         return None
 
-    def _fill(self, buffer: Any) -> Failure | None:
+    def _fill(self, buffer: Any) -> NvmlFailure | None:
         target = self._handle.target
         mig = target.device.mig
         answer = (
@@ -165,14 +163,14 @@ class _Sampler:
                 "nvmlGpmMigSampleGet", target.sampled_handle, mig.gpu_instance_id, buffer
             )
         )
-        return self._give_up(answer) if isinstance(answer, Failure) else None
+        return self._give_up(answer) if isinstance(answer, NvmlFailure) else None
 
-    def _evaluate(self) -> Failure | None:
+    def _evaluate(self) -> NvmlFailure | None:
         self._query.sample1, self._query.sample2 = self._buffers
         answer = self._handle.library.ask("nvmlGpmMetricsGet", self._query)
-        return self._give_up(answer) if isinstance(answer, Failure) else None
+        return self._give_up(answer) if isinstance(answer, NvmlFailure) else None
 
-    def _give_up(self, failure: Failure) -> Failure:
+    def _give_up(self, failure: NvmlFailure) -> NvmlFailure:
         """The failure; one that will not pass leaves nothing held and nothing asked."""
         if failure.is_unsupported:
             self._refused = failure
@@ -180,7 +178,7 @@ class _Sampler:
         return failure
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     sampler = handle.hold(_Sampler)
     failure = sampler.sample()
     if failure is None:
@@ -190,7 +188,7 @@ def _read(handle: Handle, draft: Draft) -> None:
         draft.fail(signal, failure)
 
 
-GPM: Final = Collector(
+GPM: Final = NvmlCollector(
     "gpm",
     tuple(signal for signal, _ in _METRICS),
     _read,

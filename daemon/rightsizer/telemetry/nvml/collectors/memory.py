@@ -4,15 +4,12 @@ from typing import Any, Final
 
 import pynvml
 
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.blank import is_blank
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["MEMORY"]
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _PARTS: Final = (
     (Signal.MEMORY_USED_BYTES, "used"),
@@ -25,21 +22,23 @@ _FORMS: Final = (
     ("nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2),
     ("nvmlDeviceGetMemoryInfo",),
 )
-_OLD: Final = Failure(
+_OLD: Final = NvmlFailure(
     Missing.NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo", "the driver tells no reserved memory"
 )
 
-_CONTRADICTION: Final = Failure(
+_CONTRADICTION: Final = NvmlFailure(
     Missing.INVALID, "nvmlDeviceGetMemoryInfo", "more is in use than there is, or there is none"
 )
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     answer = handle.ask_first(*_FORMS)
-    if not isinstance(answer, Failure) and _is_contradiction(answer):
+    if not isinstance(answer, NvmlFailure) and _is_contradiction(answer):
         answer = _CONTRADICTION
     for signal, part in _PARTS:
-        draft.put(signal, answer if isinstance(answer, Failure) else getattr(answer, part, _OLD))
+        draft.put(
+            signal, answer if isinstance(answer, NvmlFailure) else getattr(answer, part, _OLD)
+        )
 
 
 def _is_contradiction(memory: Any) -> bool:
@@ -47,7 +46,7 @@ def _is_contradiction(memory: Any) -> bool:
     return not memory.total or (not is_blank(memory.used) and memory.used > memory.total)
 
 
-MEMORY: Final = Collector(
+MEMORY: Final = NvmlCollector(
     "memory",
     tuple(signal for signal, _ in _PARTS),
     _read,

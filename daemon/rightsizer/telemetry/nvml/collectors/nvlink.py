@@ -1,29 +1,166 @@
-"""The NVLinks one by one: which are up, how fast, where they lead, and how they fare."""
+"""The NVLinks one by one: state, speed, peer, errors; numbered fields over driver generations."""
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from enum import Enum, auto
 from types import MappingProxyType
 from typing import Any, Final
 
 import pynvml
 
-from rightsizer.domain.nvlink import Nvlink
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-from rightsizer.telemetry.nvml.library import FieldKey
-from rightsizer.telemetry.nvml.nvlink_fields import LINK_FACTS, Fact, Way
-from rightsizer.telemetry.nvml.wiring import link_is_up
+from rightsizer.model.nvlink import Nvlink
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
+from rightsizer.telemetry.nvml.nvlink_wiring import link_is_up
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
-__all__ = ["NVLINK"]
+KeyOf = Callable[[int], FieldKey | None]
+"""The field of a link by its number; `None` where there is none for it."""
+
+
+class NvlinkFact(Enum):
+    """What is told of a link."""
+
+    STATE = auto()
+    SPEED = auto()
+    RECEIVED = auto()
+    TRANSMITTED = auto()
+    CRC_ERRORS = auto()
+    REPLAY_ERRORS = auto()
+    RECOVERY_ERRORS = auto()
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkFieldScheme:
+    """One way to learn a fact."""
+
+    keys: tuple[KeyOf, ...]
+    """The fact is the sum of these fields."""
+    scale: float = 1.0
+    """To base units."""
+
+    def keys_of(self, link: int) -> list[FieldKey]:
+        """The fields to ask for."""
+        return [key for key_of in self.keys if (key := key_of(link)) is not None]
+
+    def value(self, link: int, answers: Mapping[FieldKey, Any]) -> float | None:
+        """The fact in base units, `None` where it is not told."""
+        told = [answers[key] for key in self.keys_of(link)]
+        if not told or any(isinstance(answer, NvmlFailure) or answer in _BLANKS for answer in told):
+            return None
+        return float(sum(told)) * self.scale
+
+    def is_refused(self, link: int, answers: Mapping[FieldKey, Any]) -> bool:
+        """Whether it is of no use to ask this way again."""
+        told = [answers[key] for key in self.keys_of(link)]
+        return not told or any(
+            isinstance(answer, NvmlFailure) and answer.is_unsupported for answer in told
+        )
+
+
+def _by_scope(field: int) -> KeyOf:
+    """A field that takes the link's number as its scope."""
+    return lambda link: (field, link)
+
+
+def _by_number(first_row: int, second_row: int) -> KeyOf:
+    """An older field, which has a number for each of the first twelve links, in two rows."""
+
+    def key(link: int) -> FieldKey | None:
+        if link < _ROW:
+            return first_row + link
+        return second_row + link - _ROW if link < 2 * _ROW else None
+
+    return key
+
+
+_ROW: Final = 6
+_MEGABYTE: Final = 1e6
+_KIBIBYTE: Final = 2.0**10
+_BLANKS: Final = frozenset({2**32 - 1, 2**64 - 1})
+# Fields of NVLink 5, which the oldest bindings allowed do not name: _COUNT_XMIT_BYTES, _RCV_BYTES,
+# _RCV_ERRORS (packets that came damaged) and _LINK_RECOVERY_EVENTS.
+_TRANSMITTED_BYTES, _RECEIVED_BYTES, _DAMAGED, _RECOVERIES = 202, 204, 208, 215
+
+LINK_FACTS: Final[Mapping[NvlinkFact, tuple[NvlinkFieldScheme, ...]]] = MappingProxyType(
+    {
+        NvlinkFact.STATE: (NvlinkFieldScheme((_by_scope(pynvml.NVML_FI_DEV_NVLINK_GET_STATE),)),),
+        NvlinkFact.SPEED: (
+            NvlinkFieldScheme((_by_scope(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED),), _MEGABYTE),
+            NvlinkFieldScheme(
+                (
+                    _by_number(
+                        pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_L0,
+                        pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_L6,
+                    ),
+                ),
+                _MEGABYTE,
+            ),
+        ),
+        NvlinkFact.RECEIVED: (
+            NvlinkFieldScheme(
+                (_by_scope(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX),), _KIBIBYTE
+            ),
+            NvlinkFieldScheme((_by_scope(_RECEIVED_BYTES),)),
+        ),
+        NvlinkFact.TRANSMITTED: (
+            NvlinkFieldScheme(
+                (_by_scope(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX),), _KIBIBYTE
+            ),
+            NvlinkFieldScheme((_by_scope(_TRANSMITTED_BYTES),)),
+        ),
+        NvlinkFact.CRC_ERRORS: (
+            NvlinkFieldScheme((_by_scope(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC),)),
+            NvlinkFieldScheme((_by_scope(_DAMAGED),)),
+            NvlinkFieldScheme(
+                (
+                    _by_number(
+                        pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0,
+                        pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6,
+                    ),
+                    _by_number(
+                        pynvml.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L0,
+                        pynvml.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L6,
+                    ),
+                )
+            ),
+        ),
+        NvlinkFact.REPLAY_ERRORS: (
+            NvlinkFieldScheme((_by_scope(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY),)),
+            NvlinkFieldScheme(
+                (
+                    _by_number(
+                        pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L0,
+                        pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L6,
+                    ),
+                )
+            ),
+        ),
+        NvlinkFact.RECOVERY_ERRORS: (
+            NvlinkFieldScheme((_by_scope(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY),)),
+            NvlinkFieldScheme((_by_scope(_RECOVERIES),)),
+            NvlinkFieldScheme(
+                (
+                    _by_number(
+                        pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L0,
+                        pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L6,
+                    ),
+                )
+            ),
+        ),
+    }
+)
+"""Each fact with the ways to learn it, best first."""
+
 
 _SIGNALS: Final = (Signal.NVLINK_LINKS, Signal.NVLINK_LINKS_UP, Signal.NVLINK_ERRORS)
 _CALL: Final = "nvmlDeviceGetFieldValues"
-_NO_LINK: Final = Failure(Missing.NOT_SUPPORTED, _CALL, "no NVLink leads anywhere")
-_NO_ERRORS: Final = Failure(Missing.NOT_SUPPORTED, _CALL, "errors of NVLinks are not counted")
-_ERRORS: Final = (Fact.CRC_ERRORS, Fact.REPLAY_ERRORS, Fact.RECOVERY_ERRORS)
+_NO_LINK: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "no NVLink leads anywhere")
+_NO_ERRORS: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "errors of NVLinks are not counted")
+_ERRORS: Final = (NvlinkFact.CRC_ERRORS, NvlinkFact.REPLAY_ERRORS, NvlinkFact.RECOVERY_ERRORS)
 _NO_ADDRESS: Final = "ffffffff:"
 _GENERATIONS: Final[Mapping[int, int]] = MappingProxyType(
     # The driver counts its versions: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, 6.0.
@@ -34,19 +171,19 @@ _GENERATIONS: Final[Mapping[int, int]] = MappingProxyType(
 class _Links:
     """The links of one device, and which way the driver tells each fact of them."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
-        self._ways: dict[Fact, tuple[Way, ...]] = dict(LINK_FACTS)
+        self._ways: dict[NvlinkFact, tuple[NvlinkFieldScheme, ...]] = dict(LINK_FACTS)
         self._errors: dict[int, float] = {}
 
-    def read(self) -> tuple[Nvlink, ...] | Failure:
+    def read(self) -> tuple[Nvlink, ...] | NvmlFailure:
         """All links that lead somewhere."""
         numbers = self._handle.target.wiring.links
         answers = self._handle.ask_fields(self._keys(numbers))
         up: dict[int, bool] = {}
         for number in numbers:
             state = self._state(number, answers)
-            if isinstance(state, Failure):
+            if isinstance(state, NvmlFailure):
                 return state
             up[number] = link_is_up(state)
         self._narrow([number for number in numbers if up[number]], answers)
@@ -65,7 +202,7 @@ class _Links:
         return [key for number in numbers for way in ways for key in way.keys_of(number)]
 
     def _state(self, number: int, answers: Mapping[FieldKey, Any]) -> Any:
-        for way in self._ways[Fact.STATE]:
+        for way in self._ways[NvlinkFact.STATE]:
             state = way.value(number, answers)
             if state is not None:
                 return int(state)
@@ -103,19 +240,19 @@ class _Links:
             number,
             is_up=True,
             generation=self._generation(number),
-            bytes_per_second=told[Fact.SPEED] or None,
+            bytes_per_second=told[NvlinkFact.SPEED] or None,
             remote_pci_bus_id=address,
             leads_to_switch=leads_to_switch,
-            receive_bytes=told[Fact.RECEIVED],
-            transmit_bytes=told[Fact.TRANSMITTED],
-            crc_errors=_whole(told[Fact.CRC_ERRORS]),
-            replay_errors=_whole(told[Fact.REPLAY_ERRORS]),
-            recovery_errors=_whole(told[Fact.RECOVERY_ERRORS]),
+            receive_bytes=told[NvlinkFact.RECEIVED],
+            transmit_bytes=told[NvlinkFact.TRANSMITTED],
+            crc_errors=_whole(told[NvlinkFact.CRC_ERRORS]),
+            replay_errors=_whole(told[NvlinkFact.REPLAY_ERRORS]),
+            recovery_errors=_whole(told[NvlinkFact.RECOVERY_ERRORS]),
         )
 
     def _generation(self, number: int) -> int | None:
         version = self._handle.ask_once("nvmlDeviceGetNvLinkVersion", number)
-        return None if isinstance(version, Failure) else _GENERATIONS.get(version)
+        return None if isinstance(version, NvmlFailure) else _GENERATIONS.get(version)
 
     def _remote(self, number: int) -> tuple[str | None, bool]:
         """The PCI address at the other end, and whether a switch is there."""
@@ -123,7 +260,7 @@ class _Links:
         if kind == pynvml.NVML_NVLINK_DEVICE_TYPE_SWITCH:
             return None, True
         info = self._handle.ask_once("nvmlDeviceGetNvLinkRemotePciInfo", number)
-        if isinstance(info, Failure):
+        if isinstance(info, NvmlFailure):
             return None, False
         address = str(info.busId).lower()
         return (None, True) if address.startswith(_NO_ADDRESS) else (address, False)
@@ -133,13 +270,13 @@ def _whole(count: float | None) -> int | None:
     return None if count is None else int(count)
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     if not handle.target.wiring.links:
-        found: tuple[Nvlink, ...] | Failure = _NO_LINK
+        found: tuple[Nvlink, ...] | NvmlFailure = _NO_LINK
     else:
         links = handle.hold(_Links)
         found = links.read()
-    if isinstance(found, Failure):
+    if isinstance(found, NvmlFailure):
         for signal in _SIGNALS:
             draft.fail(signal, found)
         return
@@ -149,4 +286,4 @@ def _read(handle: Handle, draft: Draft) -> None:
     draft.put(Signal.NVLINK_ERRORS, _NO_ERRORS if links.errors is None else links.errors)
 
 
-NVLINK: Final = Collector("nvlink", _SIGNALS, _read, tells=("nvlinks",), is_slow=True)
+NVLINK: Final = NvmlCollector("nvlink", _SIGNALS, _read, tells=("nvlinks",), is_slow=True)

@@ -4,15 +4,12 @@ from typing import Final
 
 import pynvml
 
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.counter_rates import CounterRates
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["NVLINK_THROUGHPUT"]
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import CounterRates, NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _ALL_LINKS: Final = 0xFFFFFFFF
 _COUNTERS: Final = (
@@ -27,14 +24,14 @@ _COUNTERS: Final = (
 )
 _KIBIBYTE: Final = 2.0**10
 _CALL: Final = "nvmlDeviceGetFieldValues"
-_NO_LINK: Final = Failure(Missing.NOT_SUPPORTED, _CALL, "no NVLink leads anywhere")
+_NO_LINK: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "no NVLink leads anywhere")
 
 
-def _rates(handle: Handle) -> CounterRates:
+def _rates(handle: DeviceHandle) -> CounterRates:
     return CounterRates(handle, _COUNTERS, _KIBIBYTE)
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     wiring = handle.target.wiring
     if wiring.count is not None and not wiring.links:
         for signal, _ in _COUNTERS:
@@ -43,7 +40,7 @@ def _read(handle: Handle, draft: Draft) -> None:
     handle.hold(_rates).put(draft)
 
 
-NVLINK_THROUGHPUT: Final = Collector(
+NVLINK_THROUGHPUT: Final = NvmlCollector(
     "nvlink_throughput",
     tuple(signal for signal, _ in _COUNTERS),
     _read,

@@ -2,17 +2,15 @@
 
 from typing import Final
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["PCIE"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     draft.put(Signal.PCIE_LINK_GENERATION, handle.ask("nvmlDeviceGetCurrPcieLinkGeneration"))
     draft.put(Signal.PCIE_LINK_WIDTH, handle.ask("nvmlDeviceGetCurrPcieLinkWidth"))
 
 
-PCIE: Final = Collector("pcie", (Signal.PCIE_LINK_GENERATION, Signal.PCIE_LINK_WIDTH), _read)
+PCIE: Final = NvmlCollector("pcie", (Signal.PCIE_LINK_GENERATION, Signal.PCIE_LINK_WIDTH), _read)

@@ -2,13 +2,10 @@
 
 from typing import Final
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.counter_rates import CounterRates
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["PCIE_COUNTERS"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import CounterRates, NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 # NVML_FI_DEV_PCIE_COUNT_TX_BYTES and _RX_BYTES, which the oldest bindings allowed do not name.
 _COUNTERS: Final = (
@@ -17,15 +14,15 @@ _COUNTERS: Final = (
 )
 
 
-def _rates(handle: Handle) -> CounterRates:
+def _rates(handle: DeviceHandle) -> CounterRates:
     return CounterRates(handle, _COUNTERS)
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     handle.hold(_rates).put(draft)
 
 
-PCIE_COUNTERS: Final = Collector(
+PCIE_COUNTERS: Final = NvmlCollector(
     "pcie_counters",
     tuple(signal for signal, _ in _COUNTERS),
     _read,

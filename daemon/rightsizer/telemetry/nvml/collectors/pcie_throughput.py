@@ -4,12 +4,10 @@ from typing import Final
 
 import pynvml
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["PCIE_THROUGHPUT"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _CALL: Final = "nvmlDeviceGetPcieThroughput"
 _COUNTERS: Final = (
@@ -19,12 +17,12 @@ _COUNTERS: Final = (
 _KIBIBYTE: Final = 2.0**10
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     for signal, counter in _COUNTERS:
         if signal not in draft.values:
             draft.put(signal, handle.ask(_CALL, counter), _KIBIBYTE)
 
 
-PCIE_THROUGHPUT: Final = Collector(
+PCIE_THROUGHPUT: Final = NvmlCollector(
     "pcie_throughput", tuple(signal for signal, _ in _COUNTERS), _read, part_of="pcie"
 )

@@ -2,20 +2,18 @@
 
 from typing import Final
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["POWER_LIMIT"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _FORMS: Final = (("nvmlDeviceGetEnforcedPowerLimit",), ("nvmlDeviceGetPowerManagementLimit",))
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     draft.put(Signal.POWER_LIMIT_WATTS, handle.ask_first(*_FORMS), 1e-3)
 
 
-POWER_LIMIT: Final = Collector(
+POWER_LIMIT: Final = NvmlCollector(
     "power_limit", (Signal.POWER_LIMIT_WATTS,), _read, is_slow=True, part_of="power"
 )

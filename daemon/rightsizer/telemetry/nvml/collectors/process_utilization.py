@@ -2,12 +2,10 @@
 
 from typing import Any, Final
 
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["PROCESS_UTILIZATION"]
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 # The older call answers 0 on Blackwell (HAMi-core#218); drivers before R550 lack the newer.
 _CALLS: Final = ("nvmlDeviceGetProcessesUtilizationInfo", "nvmlDeviceGetProcessUtilization")
@@ -17,7 +15,7 @@ _PERCENT: Final = 100
 class _Samples:
     """The driver's buffer of samples by process, each taken into account once."""
 
-    def __init__(self, handle: Handle) -> None:
+    def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
         self._calls = list(_CALLS)
         self._seen = 0
@@ -25,7 +23,7 @@ class _Samples:
     def means(self) -> dict[int, float]:
         """The mean share of each process since the last time; none where there are no samples."""
         answer = self._ask()
-        if isinstance(answer, Failure):
+        if isinstance(answer, NvmlFailure):
             return {}
         # More than the whole is seen in the wild, and means that there is no value.
         fresh = [
@@ -47,17 +45,17 @@ class _Samples:
             answer = self._handle.library.ask(
                 self._calls[0], self._handle.target.handle, self._seen
             )
-            if not isinstance(answer, Failure) or not answer.is_unsupported:
+            if not isinstance(answer, NvmlFailure) or not answer.is_unsupported:
                 return answer
             self._calls.pop(0)
         return answer if answer is not None else ()
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     draft.process_shares = handle.hold(_Samples).means()
 
 
-PROCESS_UTILIZATION: Final = Collector(
+PROCESS_UTILIZATION: Final = NvmlCollector(
     "process_utilization",
     (),
     _read,

@@ -2,14 +2,12 @@
 
 from typing import Any, Final
 
-from rightsizer.domain.reading import Process, ProcessKind
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["OTHER_PROCESSES", "PROCESSES"]
+from rightsizer.model.reading import Process, ProcessKind
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 # The bindings' own name asks for the third form of a list, which drivers before R510 lack.
 _COMPUTE: Final = (
@@ -30,9 +28,9 @@ _OTHERS: Final = (
 )
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     answer = handle.ask_first(*_COMPUTE)
-    if isinstance(answer, Failure):
+    if isinstance(answer, NvmlFailure):
         draft.fail(Signal.PROCESS_COUNT, answer)
         return
     draft.processes = _processes(answer, ProcessKind.COMPUTE, handle)
@@ -40,16 +38,16 @@ def _read(handle: Handle, draft: Draft) -> None:
     draft.put(Signal.PROCESS_COUNT, len(draft.processes))
 
 
-def _read_others(handle: Handle, draft: Draft) -> None:
+def _read_others(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     for kind, *forms in _OTHERS:
         answer = handle.ask_first(*forms)
-        if isinstance(answer, Failure):
+        if isinstance(answer, NvmlFailure):
             draft.fail(Signal.PROCESS_COUNT, answer)
         else:
             draft.other_processes += _processes(answer, kind, handle)
 
 
-def _processes(answer: Any, kind: ProcessKind, handle: Handle) -> tuple[Process, ...]:
+def _processes(answer: Any, kind: ProcessKind, handle: DeviceHandle) -> tuple[Process, ...]:
     total = handle.target.device.memory_total_bytes
     return tuple(
         Process(found.pid, _plausible(found.usedGpuMemory, total), kind) for found in answer
@@ -63,7 +61,7 @@ def _plausible(used: int | None, total: float | None) -> int | None:
     return used
 
 
-PROCESSES: Final = Collector(
+PROCESSES: Final = NvmlCollector(
     "processes",
     (Signal.PROCESS_COUNT,),
     _read,
@@ -71,7 +69,7 @@ PROCESSES: Final = Collector(
     on_mig_parent=False,
     on_mig_instance=True,
 )
-OTHER_PROCESSES: Final = Collector(
+OTHER_PROCESSES: Final = NvmlCollector(
     "other_processes",
     (Signal.PROCESS_COUNT,),
     _read_others,

@@ -2,21 +2,19 @@
 
 from typing import Final
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["RECOVERY"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 # NVML_FI_DEV_GET_GPU_RECOVERY_ACTION; the oldest bindings that are allowed do not name it yet.
 _ACTION: Final = 230
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     draft.put(Signal.RECOVERY_ACTION, handle.field(_ACTION))
 
 
-RECOVERY: Final = Collector(
+RECOVERY: Final = NvmlCollector(
     "recovery", (Signal.RECOVERY_ACTION,), _read, fields=(_ACTION,), is_slow=True, part_of="health"
 )

@@ -4,12 +4,10 @@ from typing import Final
 
 import pynvml
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["REMAPPED_ROWS"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _FIELDS: Final = (
     (Signal.REMAPPED_ROWS_CORRECTABLE, pynvml.NVML_FI_DEV_REMAPPED_COR),
@@ -20,13 +18,13 @@ _FIELDS: Final = (
 """In the order in which the function gives them."""
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     for place, (signal, field) in enumerate(_FIELDS):
         answer = handle.field_or_ask(field, "nvmlDeviceGetRemappedRows")
         draft.put(signal, answer[place] if isinstance(answer, tuple) else answer)
 
 
-REMAPPED_ROWS: Final = Collector(
+REMAPPED_ROWS: Final = NvmlCollector(
     "remapped_rows",
     tuple(signal for signal, _ in _FIELDS),
     _read,

@@ -4,13 +4,11 @@ from typing import Final
 
 import pynvml
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["RETIRED_PAGES"]
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _CAUSES: Final = (
     (
@@ -27,18 +25,18 @@ _CAUSES: Final = (
 _PENDING: Final = pynvml.NVML_FI_DEV_RETIRED_PENDING
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     for signal, field, cause in _CAUSES:
         answer = handle.field_or_ask(field, "nvmlDeviceGetRetiredPages", cause)
         # The function lists the pages' addresses.
         draft.put(signal, len(answer) if isinstance(answer, list) else answer)
     pending = handle.field_or_ask(_PENDING, "nvmlDeviceGetRetiredPagesPendingStatus")
     draft.put(
-        Signal.RETIRED_PAGES_PENDING, pending if isinstance(pending, Failure) else bool(pending)
+        Signal.RETIRED_PAGES_PENDING, pending if isinstance(pending, NvmlFailure) else bool(pending)
     )
 
 
-RETIRED_PAGES: Final = Collector(
+RETIRED_PAGES: Final = NvmlCollector(
     "retired_pages",
     (*(signal for signal, _, _ in _CAUSES), Signal.RETIRED_PAGES_PENDING),
     _read,

@@ -1,17 +1,64 @@
-"""How busy the engines are: a share of time with something resident, never a load."""
+"""How busy the engines are, from the driver's sample buffer: share of time resident, no load."""
 
 from typing import Any, Final
 
 import pynvml
 
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-from rightsizer.telemetry.nvml.sample_buffer import SampleBuffer
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure, value_of
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
-__all__ = ["ENGINES", "UTILIZATION"]
+_SAMPLES_CALL: Final = "nvmlDeviceGetSamples"
+_PERCENT: Final = 100
+
+
+class SampleBuffer:
+    """One kind of sample of one device, each taken into account once.
+
+    The driver takes about six samples a second and keeps some seconds of them (NVML API
+    reference, nvmlDeviceGetSamples).
+    """
+
+    def __init__(self, handle: DeviceHandle, kind: int) -> None:
+        """Samples of a kind, from the first call on."""
+        self._handle = handle
+        self._kind = kind
+        self._seen: int | None = None
+        self._refused = False
+
+    def mean(self) -> float | None:
+        """The mean percentage since the last call; `None` where there is no new sample.
+
+        The first call gives nothing: the buffer reaches back to before anybody looked.
+        """
+        if self._refused:
+            return None
+        # The time of the last sample changes with each call, so the handle cannot remember this.
+        answer = self._handle.library.ask(
+            _SAMPLES_CALL, self._handle.target.handle, self._kind, self._seen or 0
+        )
+        if isinstance(answer, NvmlFailure):
+            self._refused = answer.is_unsupported
+            return None
+        is_first = self._seen is None
+        kind, samples = answer
+        fresh = [found for found in samples if found.timeStamp > (self._seen or 0)]
+        if not fresh:
+            return None
+        self._seen = max(found.timeStamp for found in fresh)
+        values = [value for found in fresh if (value := _percent(kind, found)) is not None]
+        return None if is_first or not values else sum(values) / len(values)
+
+    def close(self) -> None:
+        """Nothing is held of the driver's."""
+
+
+def _percent(kind: int, found: Any) -> float | None:
+    value = value_of(kind, found.sampleValue)
+    return value if value is not None and 0 <= value <= _PERCENT else None
+
 
 _ENGINES: Final = (
     (Signal.ENCODER, "nvmlDeviceGetEncoderUtilization"),
@@ -21,18 +68,18 @@ _ENGINES: Final = (
 )
 
 
-def _gpu_samples(handle: Handle) -> SampleBuffer:
+def _gpu_samples(handle: DeviceHandle) -> SampleBuffer:
     return SampleBuffer(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES)
 
 
-def _memory_samples(handle: Handle) -> SampleBuffer:
+def _memory_samples(handle: DeviceHandle) -> SampleBuffer:
     return SampleBuffer(handle, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES)
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     rates = handle.ask("nvmlDeviceGetUtilizationRates")
-    gpu = rates if isinstance(rates, Failure) else rates.gpu
-    memory = rates if isinstance(rates, Failure) else rates.memory
+    gpu = rates if isinstance(rates, NvmlFailure) else rates.gpu
+    memory = rates if isinstance(rates, NvmlFailure) else rates.memory
     if Signal.GPU_BUSY in draft.values:
         _doubt(draft, gpu, handle.settings.suspect_busy_ratio)
     else:
@@ -40,17 +87,17 @@ def _read(handle: Handle, draft: Draft) -> None:
         # window, at most a second, and say nothing of the time before.
         gpu = _mean(handle.hold(_gpu_samples), gpu)
         memory = _mean(handle.hold(_memory_samples), memory)
-        if isinstance(gpu, Failure) and handle.target.device.awaits_mig_instances:
+        if isinstance(gpu, NvmlFailure) and handle.target.device.awaits_mig_instances:
             gpu = 0  # Nothing can run there, which the driver knows and does not tell.
         draft.put_percent(Signal.GPU_BUSY, gpu)
     draft.put_percent(Signal.MEMORY_CONTROLLER_BUSY, memory)
 
 
-def _read_engines(handle: Handle, draft: Draft) -> None:
+def _read_engines(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     for signal, call in _ENGINES:
         answer = handle.ask(call)
         # The second number is the sampling period.
-        draft.put_percent(signal, answer if isinstance(answer, Failure) else answer[0])
+        draft.put_percent(signal, answer if isinstance(answer, NvmlFailure) else answer[0])
 
 
 def _mean(buffer: SampleBuffer, rate: Any) -> Any:
@@ -58,15 +105,15 @@ def _mean(buffer: SampleBuffer, rate: Any) -> Any:
     return rate if mean is None else mean
 
 
-def _doubt(draft: Draft, rate: Any, suspect_ratio: float) -> None:
+def _doubt(draft: ReadingBuilder, rate: Any, suspect_ratio: float) -> None:
     """Profiling counters may die and read 0 (dcgm-exporter#662); the busy share does not."""
-    if isinstance(rate, Failure) or not 100 * suspect_ratio <= rate <= 100:  # noqa: PLR2004
+    if isinstance(rate, NvmlFailure) or not 100 * suspect_ratio <= rate <= 100:  # noqa: PLR2004
         return
     if not draft.values[Signal.GPU_BUSY]:
         draft.replace(Signal.GPU_BUSY, rate / 100)
 
 
-UTILIZATION: Final = Collector(
+UTILIZATION: Final = NvmlCollector(
     "utilization",
     (Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY),
     _read,
@@ -74,7 +121,7 @@ UTILIZATION: Final = Collector(
     on_mig_parent=False,
     settles=True,
 )
-ENGINES: Final = Collector(
+ENGINES: Final = NvmlCollector(
     "engines",
     tuple(signal for signal, _ in _ENGINES),
     _read_engines,

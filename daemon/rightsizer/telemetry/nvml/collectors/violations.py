@@ -4,14 +4,12 @@ from typing import Any, Final
 
 import pynvml
 
-from rightsizer.domain.reading import Missing
-from rightsizer.domain.signal import Signal
-from rightsizer.telemetry.nvml.collector import Collector
-from rightsizer.telemetry.nvml.draft import Draft
-from rightsizer.telemetry.nvml.failure import Failure
-from rightsizer.telemetry.nvml.handle import Handle
-
-__all__ = ["VIOLATIONS"]
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _POLICIES: Final = (
     (
@@ -28,19 +26,19 @@ _POLICIES: Final = (
 _NANO: Final = 1e-9
 
 
-def _read(handle: Handle, draft: Draft) -> None:
+def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
     for signal, field, policy in _POLICIES:
         answer = handle.field(field)
-        if isinstance(answer, Failure) and answer.reason is Missing.NOT_SUPPORTED:
+        if isinstance(answer, NvmlFailure) and answer.reason is Missing.NOT_SUPPORTED:
             answer = _violation_time(handle.ask("nvmlDeviceGetViolationStatus", policy))
         draft.put(signal, answer, _NANO)
 
 
 def _violation_time(status: Any) -> Any:
-    return status if isinstance(status, Failure) else status.violationTime
+    return status if isinstance(status, NvmlFailure) else status.violationTime
 
 
-VIOLATIONS: Final = Collector(
+VIOLATIONS: Final = NvmlCollector(
     "violations",
     tuple(signal for signal, _, _ in _POLICIES),
     _read,

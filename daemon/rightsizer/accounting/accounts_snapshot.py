@@ -1,0 +1,255 @@
+"""AccountsSnapshot: the node's accounts at one moment, read into cases for the rules."""
+
+from array import array
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from itertools import repeat
+from operator import gt
+from typing import Final
+
+from rightsizer.accounting.load_patterns import (
+    daily_means,
+    daily_peaks,
+    effective_samples,
+    grid,
+    shape_of,
+    trend_of,
+)
+from rightsizer.accounting.provisioning import provision
+from rightsizer.accounting.rings import WindowReader
+from rightsizer.accounting.settings import LoadPatternSettings, ProvisioningSettings
+from rightsizer.accounting.window_query import WindowQuery
+from rightsizer.model.block import Blocks, Measure, Series
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case
+from rightsizer.model.node import Node
+from rightsizer.model.pattern import Exceedance, Shape, Trend
+from rightsizer.model.state import Resource
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Allocator, Workload
+
+_HELD: Final = frozenset({Measure.MEMORY, Measure.MEMORY_BYTES})
+"""What is asked for by its peaks: memory that is short once is short."""
+
+
+class LoadHistory:
+    """All that is remembered of a workload, or of an only device; all spans share it."""
+
+    def __init__(
+        self,
+        recollection: WindowQuery | None,
+        since: Nanoseconds,
+        end: Nanoseconds,
+        settings: LoadPatternSettings,
+        reader: WindowReader | None = None,
+    ) -> None:
+        """Nothing is read yet.
+
+        Args:
+            recollection: Of the workload, or of the only device; `None` where there is neither.
+            since: From when on the holder is the one who is asked about.
+            end: Up to when.
+            settings: Thresholds.
+            reader: Shared by whoever looks at others too.
+        """
+        self._recollection, self._settings = recollection, settings
+        self._since, self._end, self._reader = since, end, reader or WindowReader()
+        self._shapes: dict[Measure, Shape | None] = {}
+        self._trends: dict[Measure, Trend | None] = {}
+
+    def window(self, start: Nanoseconds, end: Nanoseconds) -> Window | None:
+        """What was done over a span of time."""
+        if self._recollection is None:
+            return None
+        return self._recollection.window(max(start, self._since), end, self._reader)
+
+    def shape(self, measure: Measure) -> Shape | None:
+        """How it repeats itself."""
+        if measure not in self._shapes:
+            self._shapes[measure] = shape_of(self._all(measure), self._settings.shape)
+        return self._shapes[measure]
+
+    def trend(self, measure: Measure) -> Trend | None:
+        """Where it is heading: by the peaks of its days for memory, by their means otherwise."""
+        if measure not in self._trends:
+            settings = self._settings.trend
+            days = daily_peaks if measure in _HELD else daily_means
+            self._trends[measure] = trend_of(days(self._all(measure), settings), settings)
+        return self._trends[measure]
+
+    def blocks(self) -> Blocks:
+        """All of them."""
+        if self._recollection is None:
+            return Blocks()
+        return self._reader.month(self._recollection.remembered, self._since, self._end)
+
+    def _all(self, measure: Measure) -> Series:
+        return self.blocks().series(measure)
+
+
+class CaseHistory:
+    """A `Past` over one span of what was remembered at one moment."""
+
+    def __init__(self, load: LoadHistory, start: Nanoseconds, end: Nanoseconds) -> None:
+        """Nothing is read yet.
+
+        Args:
+            load: What all spans share.
+            start: Where the case's span begins.
+            end: Where it ends.
+        """
+        self._load, self._start, self._end = load, start, end
+        self._peaks: dict[tuple[Blocks, Measure], tuple[Sequence[float], float]] = {}
+        """Those that are known, and how many independent ones they are worth."""
+        self._samples: dict[tuple[Blocks, Measure], float] = {}
+
+    @cached_property
+    def window(self) -> Window | None:
+        """What the workload did over all its devices, over the case's span."""
+        return self._load.window(self._start, self._end)
+
+    def blocks(self) -> Blocks:
+        """What the workload did over all its devices, over all that is remembered."""
+        return self._load.blocks()
+
+    def shape(self, measure: Measure) -> Shape | None:
+        """How it repeats itself, over all that is remembered."""
+        return self._load.shape(measure)
+
+    def trend(self, measure: Measure) -> Trend | None:
+        """Where it is heading: by the peaks of its days for memory, by their means otherwise."""
+        return self._load.trend(measure)
+
+    def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
+        """How many independent means of five minutes some blocks are worth."""
+        key = (blocks, measure)
+        if key not in self._samples:
+            series = blocks.series(measure)
+            self._samples[key] = effective_samples(grid(series, series.means))
+        return self._samples[key]
+
+    def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
+        """In how many of some blocks the peak was beyond a capacity; `None` without any."""
+        known, effective = self._known_peaks(blocks, measure)
+        if not known:
+            return None
+        return Exceedance(
+            share=sum(map(gt, known, repeat(capacity))) / len(known),
+            blocks=len(known),
+            effective_blocks=effective,
+        )
+
+    def _known_peaks(self, blocks: Blocks, measure: Measure) -> tuple[Sequence[float], float]:
+        """Worked out once, for one option after the other asks for another capacity."""
+        key = (blocks, measure)
+        if key not in self._peaks:
+            series = blocks.series(measure)
+            effective = effective_samples(grid(series, series.peaks)) if series.peaks else 0.0
+            # An array, for there are many: a float of its own for each would take four times that.
+            self._peaks[key] = (array("d", series.peaks), effective)
+        return self._peaks[key]
+
+
+@dataclass(frozen=True, slots=True)
+class CaseDevice:
+    """A device of a case."""
+
+    device: Device
+    recollection: WindowQuery
+    whole: Window
+    """Everything that was posted."""
+    since: Nanoseconds
+    """From when on it is held as it is now."""
+    demands: Mapping[Resource, float]
+    """What is needed of it now."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaseInput:
+    """What a case is made of; it does not change."""
+
+    key: str
+    workload: Workload | None
+    devices: tuple[CaseDevice, ...]
+    group: WindowQuery | None
+    """Of the workload, where one is known."""
+    provisioning: ProvisioningSettings
+    past: LoadPatternSettings
+
+
+def allocator_of(workload: Workload | None) -> Allocator:
+    """How a device's holder takes memory."""
+    return Allocator.UNKNOWN if workload is None else workload.allocator
+
+
+_EVER: Final[Nanoseconds] = 2**63
+"""Later than any time."""
+
+
+class AccountsSnapshot:
+    """The accounts at one moment, which gives the cases of any span up to then.
+
+    What spans have in common is read once and kept for as long as the look; for one thread.
+    """
+
+    def __init__(self, views: Sequence[CaseInput], node: Node, now: Nanoseconds) -> None:
+        """Nothing is worked out yet.
+
+        Args:
+            views: What the cases are made of.
+            node: The machine as the last snapshot showed it.
+            now: The end of all spans, wall time.
+        """
+        self._views, self._node, self._now = tuple(views), node, now
+        self._reader = WindowReader()
+        self._loads: dict[tuple[str, Nanoseconds], LoadHistory] = {}
+
+    def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
+        """What the rules judge: the devices of each holder, each case of which knows the others.
+
+        Args:
+            span: How far back, at most to when the holder took the device; `None` for
+                everything that was posted.
+        """
+        cases = tuple(self._case(view, span) for view in self._views)
+        around = replace(self._node, cases=cases)
+        return tuple(replace(case, node=around) for case in cases)
+
+    def _case(self, view: CaseInput, span: Nanoseconds | None) -> Case:
+        start, end = (0, _EVER) if span is None else (self._now - span, self._now)
+        windows = tuple(
+            self._whole(each) if span is None else self._window(each, start)
+            for each in view.devices
+        )
+        return Case(
+            key=view.key,
+            workload=view.workload,
+            devices=tuple(each.device for each in view.devices),
+            windows=windows,
+            provisioning=tuple(
+                provision(window, allocator_of(view.workload), view.provisioning, each.demands)
+                for each, window in zip(view.devices, windows, strict=True)
+            ),
+            past=CaseHistory(self._load(view, end), start, end),
+        )
+
+    def _window(self, view: CaseDevice, start: Nanoseconds) -> Window:
+        """At most since the device is held as it is."""
+        return view.recollection.window(max(start, view.since), self._now, self._reader)
+
+    def _whole(self, view: CaseDevice) -> Window:
+        return replace(view.whole, blocks=view.recollection.blocks(0, _EVER))
+
+    def _load(self, view: CaseInput, end: Nanoseconds) -> LoadHistory:
+        """Of the group; without one of the only device, as far as it is its present holder's."""
+        key = view.key, end
+        if key not in self._loads:
+            first, *others = view.devices
+            found, since = view.group, 0
+            # Of a workload nothing may be remembered, as in a history of former times.
+            if found is None and not others:
+                found, since = first.recollection, 0 if end == _EVER else first.since
+            self._loads[key] = LoadHistory(found, since, end, view.past, self._reader)
+        return self._loads[key]

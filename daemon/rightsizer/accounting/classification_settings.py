@@ -1,0 +1,377 @@
+"""Thresholds of signals, states, conditions, pressure and usage."""
+
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.model.settings import setting
+
+_MEBIBYTE: Final = 2**20
+
+
+def _ratio(default: float, text: str, source: str) -> float:
+    result: float = setting(default, help=text, unit="ratio", minimum=0, maximum=1, source=source)
+    return result
+
+
+@dataclass(frozen=True, slots=True)
+class ClassificationSettings:
+    """Where one state ends and another begins."""
+
+    active_ratio: float = _ratio(
+        0.01,
+        "Share of any engine's time from which on a device does something.",
+        "docs/definitions.md, states",
+    )
+    active_sm_ratio: float = _ratio(
+        0.005,
+        "SM activity from which on a device does something.",
+        "docs/definitions.md, sources: execution idle",
+    )
+    active_traffic_ratio: float = _ratio(
+        0.05,
+        "Memory, PCIe or NVLink traffic from which on a device does something.",
+        "above the idle noise of profiling counters",
+    )
+    empty_memory_ratio: float = _ratio(
+        0.01, "Memory in use below which nobody holds the device.", "docs/definitions.md, states"
+    )
+    empty_memory_bytes: float = setting(
+        512 * _MEBIBYTE,
+        help="The same as a size; the larger of the two counts.",
+        unit="bytes",
+        minimum=0,
+        source="docs/definitions.md, states",
+    )
+    context_memory_bytes: float = setting(
+        64 * _MEBIBYTE,
+        help="Memory in use below which no program can run; a device without processes that is "
+        "busy then shows what its driver does on waking it.",
+        unit="bytes",
+        minimum=0,
+        source="nvidia-smi on an L40S without persistence: 100 % with no process and 0 MiB; a "
+        "CUDA context takes more than 64 MiB",
+    )
+    idle_power_ratio: float = _ratio(
+        0.5,
+        "Power from which on a device at rest by its counters is not believed to be idle.",
+        "dcgm-exporter#662: counters that read 0 under load; a context alone draws up to .3 "
+        "(L4: 33 of 72 W, idle 17)",
+    )
+    stall_busy_ratio: float = _ratio(
+        0.8, "Busy share of a hidden stall.", "docs/definitions.md, states; NVIDIA/nccl#968"
+    )
+    stall_power_ratio: float = _ratio(
+        0.25,
+        "Power below which a busy device does no work; where no profiling counters are, at the "
+        "highest clock, and less in proportion at a lower one.",
+        "docs/definitions.md, states; NVIDIA/nccl#968",
+    )
+    stall_engine_ratio: float = _ratio(
+        0.05,
+        "Time of a media engine from which on a busy device works, whatever its SMs do.",
+        "above the noise of engines at rest; video encoding leaves the SMs alone",
+    )
+    stall_pipe_ratio: float = _ratio(
+        0.02,
+        "Activity of every pipe below which a busy device does no work.",
+        "docs/definitions.md, states",
+    )
+    stall_dram_ratio: float = _ratio(
+        0.05,
+        "Memory traffic below which a busy device does no work.",
+        "docs/definitions.md, states",
+    )
+    stall_busy_alone_ratio: float = _ratio(
+        0.98,
+        "Busy share that shows a hidden stall by itself where no profiling counters are.",
+        "docs/definitions.md, states",
+    )
+    stall_memory_controller_ratio: float = _ratio(
+        0.05,
+        "Memory controller time, at the highest memory clock, from which on a busy device at low "
+        "power is not stalled; it may decode at low clocks, or replay small kernels.",
+        "as for memory traffic; an H100 at its full 632 W reads no more than .11",
+    )
+    link_ratio: float = _ratio(
+        0.6, "Share of a PCIe direction that limits.", "docs/definitions.md, states"
+    )
+    link_pipe_ratio: float = _ratio(
+        0.3,
+        "Pipe activity from which on PCIe is not what limits.",
+        "docs/definitions.md, sources: sm < 0.3",
+    )
+    dram_ratio: float = _ratio(
+        0.65, "Memory traffic that limits, whatever the pipes do.", "docs/definitions.md, states"
+    )
+    dram_alone_ratio: float = _ratio(
+        0.5,
+        "Memory traffic that limits where no pipe does.",
+        "docs/definitions.md, states; KempnerPulse",
+    )
+    pipe_ratio: float = _ratio(
+        0.5, "Activity of a pipe that limits.", "docs/definitions.md, states"
+    )
+    launch_busy_ratio: float = _ratio(
+        0.5, "Busy share of a device bound by launches.", "docs/definitions.md, sources: gr >= 0.5"
+    )
+    launch_sm_ratio: float = _ratio(
+        0.25,
+        "SM activity below which a busy device waits for launches.",
+        "docs/definitions.md, states",
+    )
+    launch_coverage_ratio: float = _ratio(
+        0.4,
+        "SM activity of the busy time from which on a device has gaps rather than small kernels.",
+        "activity is a mean that gaps lower as well; NVIDIA calls less than .5 ineffective",
+    )
+    gap_busy_ratio: float = _ratio(
+        0.7, "Busy share below which a device has gaps.", "docs/definitions.md, sources: u < 0.7"
+    )
+    io_pressure_ratio: float = _ratio(
+        0.2, "I/O pressure that explains gaps.", "docs/definitions.md, sources: PSI 20 %"
+    )
+    cpu_pressure_ratio: float = _ratio(
+        0.2, "CPU pressure that explains gaps.", "docs/definitions.md, sources: PSI 20 %"
+    )
+    cpu_ratio: float = _ratio(
+        0.9,
+        "CPU use of the quota that explains gaps.",
+        "docs/definitions.md, sources: 90 % of quota",
+    )
+    second_cause_score: float = _ratio(
+        0.25, "Score from which on another state is named as second cause.", "half a match"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SignalSettings:
+    """When profiling counters are not believed."""
+
+    suspect_busy_ratio: float = setting(
+        0.5,
+        help="Busy share from which on profiling counters that all read 0 may be dead.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="dcgm-exporter#662",
+    )
+    suspect_power_ratio: float = setting(
+        0.25,
+        help="Power from which on they have died; below it a stall may be all that there is.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, states: the power of a hidden stall",
+    )
+    stand_in_limit_ratio: float = setting(
+        2.0,
+        help="The highest draw seen, of the idle draw, from which on it may stand in for a power "
+        "limit that nobody states.",
+        unit="ratio",
+        minimum=1,
+        source="limits are 4 to 15 times the idle draw; less than twice of it is noise",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NetworkSettings:
+    """From when on the network is what a GPU waits for."""
+
+    port_ratio: float = setting(
+        0.6,
+        help="Traffic of a direction of the nearest fabric ports, of their rate, that limits.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="as for PCIe: exchanges alternate with work, so that the mean stays below the peak",
+    )
+    busy_ratio: float = setting(
+        0.1,
+        help="Busy share from which on a GPU takes part in the exchange; the ports are not its "
+        "own, and one that rests may be beside another's traffic.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="as for the PCIe generation: a load",
+    )
+    pipe_ratio: float = setting(
+        0.3,
+        help="Pipe activity from which on a GPU does not wait.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, states: as for PCIe",
+    )
+    dram_ratio: float = setting(
+        0.5,
+        help="Memory traffic from which on a GPU does not wait.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, states: memory traffic that limits",
+    )
+    power_ratio: float = setting(
+        0.6,
+        help="Power from which on a GPU without profiling counters does not wait.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources: power .6 of a GPU that works fully",
+    )
+    gap_busy_ratio: float = setting(
+        0.7,
+        help="Busy share below which a GPU waits where neither counters nor power are known.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, states: gaps",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class NumaPlacementSettings:
+    """From when on processes count as being on the wrong NUMA node."""
+
+    memory_local_ratio: float = setting(
+        0.5,
+        help="Host memory on the GPU's own NUMA node below which most of it is elsewhere.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources: more than half of the pages on another node",
+    )
+    cpu_local_ratio: float = setting(
+        0.1,
+        help="CPUs of the GPU's own NUMA node, of those allowed, below which processes are kept "
+        "elsewhere; those that may run anywhere have an eighth even on eight nodes.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources; eight nodes are the most that a server has",
+    )
+    traffic_ratio: float = setting(
+        0.02,
+        help="Traffic of a PCIe direction from which on the way to the host matters.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="KempnerPulse calls 1 GB/s input and output: 1.6 % of a PCIe 5 link",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ConditionSettings:
+    """From when on a condition holds."""
+
+    throttle_busy_ratio: float = setting(
+        0.5,
+        help="Busy share from which on lowered clocks cost work.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources: u > 0.5",
+    )
+    throttle_clock_ratio: float = setting(
+        0.9,
+        help="SM clock of the maximum below which a throttle reason matters.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources: clk/clk_max < 0.9",
+    )
+    load_busy_ratio: float = setting(
+        0.1,
+        help="Busy share from which on the PCIe generation is judged; idle links train down.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="NVSentinel#890: idle GPUs lower their PCIe generation",
+    )
+    near_out_of_memory_ratio: float = setting(
+        0.95,
+        help="Memory in use from which on the next allocation may fail.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources: mem >= 0.95",
+    )
+    no_tensor_sm_ratio: float = setting(
+        0.5,
+        help="SM activity from which on unused tensor cores are worth a word.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources",
+    )
+    no_tensor_fp32_ratio: float = setting(
+        0.2,
+        help="FP32 activity from which on unused tensor cores are worth a word.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources",
+    )
+    no_tensor_ratio: float = setting(
+        0.02,
+        help="Tensor activity below which the tensor cores are unused.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources",
+    )
+    placement: NumaPlacementSettings = field(default_factory=NumaPlacementSettings)
+    network: NetworkSettings = field(default_factory=NetworkSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class UsageSettings:
+    """What counts as all of a resource."""
+
+    working_power_ratio: float = setting(
+        0.6,
+        help="Power at which a busy device is taken to work fully where no profiling is.",
+        unit="ratio",
+        minimum=0.1,
+        maximum=1,
+        source="docs/definitions.md, provisioning, tier N",
+    )
+    link_achievable_ratio: float = setting(
+        0.9,
+        help="What a copy reaches of a PCIe or NVLink direction.",
+        unit="ratio",
+        minimum=0.1,
+        maximum=1,
+        source="docs/definitions.md, sources: 85-92 % achievable",
+    )
+    compute_saturated_ratio: float = setting(
+        0.9,
+        help="Used part of the achievable compute from which on it is at its limit.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="KempnerPulse: tensor about 0.93 at saturation",
+    )
+    memory_saturated_ratio: float = setting(
+        0.95,
+        help="Memory in use from which on it is at its limit.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources",
+    )
+    bandwidth_saturated_ratio: float = setting(
+        0.65,
+        help="Memory traffic from which on it is at its limit.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, states; practical peak about 0.8",
+    )
+    link_saturated_ratio: float = setting(
+        0.6,
+        help="Traffic of a link's direction from which on it is at its limit.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, states",
+    )

@@ -1,0 +1,195 @@
+"""DeviceState: memory of one device between readings: pressure, PCIe link, energy meter."""
+
+from collections import deque
+from collections.abc import Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.accounting.power import EnergyMeter, MeasuredEnergy
+from rightsizer.accounting.settings import EnergySettings, PcieLinkSettings, PressureSettings
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Condition, Resource
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.workload import Holding
+from rightsizer.model.xid import XidLog
+
+
+class PressureDetector:
+    """One device's applications, over time: preemptions and Xids are counters."""
+
+    def __init__(self, settings: PressureSettings | None = None) -> None:
+        """Nobody is short yet."""
+        self._settings = settings or PressureSettings()
+        self._promises = _promises(self._settings)
+        self._preemptions = _Growth(nanoseconds(self._settings.preemption_hold_seconds))
+        self._xids = _Growth(nanoseconds(self._settings.memory_xid_hold_seconds))
+
+    def see(
+        self,
+        now: Nanoseconds,
+        signals: Mapping[Signal, float],
+        saturated: AbstractSet[Resource],
+        conditions: AbstractSet[Condition],
+        xids: XidLog | None = None,
+    ) -> frozenset[Resource]:
+        """The resources that were short over the stretch that ends now.
+
+        Args:
+            now: On the source's steady clock.
+            signals: All signals of the stretch, the serving engine's among them.
+            saturated: The resources at their limit; others were not what was waited for.
+            conditions: What held beside the state.
+            xids: The Xids so far, `None` where nobody listens.
+        """
+        # Both counters are looked at in every stretch, or they would miss a step.
+        is_out_of_memory = self._xids.see(now, self._memory_errors(xids))
+        has_preempted = self._preemptions.see(now, signals.get(Signal.PREEMPTIONS))
+        found: set[Resource] = set()
+        if saturated and (has_preempted or self._is_waited_for(signals)):
+            found = set(saturated) - {Resource.MEMORY}
+        if is_out_of_memory or Condition.NEAR_OUT_OF_MEMORY in conditions:
+            found.add(Resource.MEMORY)
+        return frozenset(found)
+
+    def _memory_errors(self, xids: XidLog | None) -> int | None:
+        if xids is None:
+            return None
+        return sum(xids.counts.get(code, 0) for code in self._settings.memory_xids)
+
+    def _is_waited_for(self, signals: Mapping[Signal, float]) -> bool:
+        settings = self._settings
+        return (
+            signals.get(Signal.REQUESTS_WAITING, 0.0) >= settings.requests_waiting
+            or signals.get(Signal.KV_CACHE_USED, 0.0) >= settings.kv_cache_ratio
+            or any(signals.get(signal, 0.0) > promised for signal, promised in self._promises)
+        )
+
+
+class _Growth:
+    """Whether a counter has grown of late; one that fell has begun anew."""
+
+    def __init__(self, hold: Nanoseconds) -> None:
+        self._hold = hold
+        self._last: float | None = None
+        self._grown: Nanoseconds | None = None
+
+    def see(self, now: Nanoseconds, count: float | None) -> bool:
+        if count is not None:
+            if self._last is not None and count > (self._last if count >= self._last else 0):
+                self._grown = now
+            self._last = count
+        return self._grown is not None and now - self._grown <= self._hold
+
+
+def _promises(settings: PressureSettings) -> tuple[tuple[Signal, float], ...]:
+    """The latencies that were promised, by the signal that tells of them."""
+    promises = (
+        (Signal.TIME_TO_FIRST_TOKEN_SECONDS, settings.time_to_first_token_maximum_seconds),
+        (Signal.TIME_PER_OUTPUT_TOKEN_SECONDS, settings.time_per_output_token_maximum_seconds),
+        (Signal.REQUEST_LATENCY_SECONDS, settings.request_latency_maximum_seconds),
+    )
+    return tuple((signal, promised) for signal, promised in promises if promised is not None)
+
+
+_PARTS: Final = 6
+
+
+@dataclass(slots=True)
+class _LinkPart:
+    """A sixth of the window."""
+
+    number: int
+    loaded: Nanoseconds = 0
+    highest: float = 0.0
+
+
+class PcieLinkMonitor:
+    """One GPU's link over the last minute."""
+
+    def __init__(self, settings: PcieLinkSettings | None = None) -> None:
+        """Nothing seen yet."""
+        settings = settings or PcieLinkSettings()
+        self._length = max(1, nanoseconds(settings.window_seconds) // _PARTS)
+        self._needed = nanoseconds(settings.loaded_seconds)
+        self._parts: deque[_LinkPart] = deque(maxlen=_PARTS)
+
+    def see(
+        self, now: Nanoseconds, duration: Nanoseconds, generation: float | None, *, is_loaded: bool
+    ) -> float | None:
+        """The highest generation under load of late; `None` before there was load enough.
+
+        Args:
+            now: The end of a stretch, on the source's steady clock.
+            duration: How long it is.
+            generation: What was negotiated at its end, `None` where nobody says.
+            is_loaded: Whether the GPU was at work.
+        """
+        number = now // self._length
+        while self._parts and self._parts[0].number <= number - _PARTS:
+            self._parts.popleft()
+        if is_loaded and generation:
+            if not self._parts or self._parts[-1].number != number:
+                self._parts.append(_LinkPart(number))
+            part = self._parts[-1]
+            part.loaded += duration
+            part.highest = max(part.highest, generation)
+        if not self._parts or sum(part.loaded for part in self._parts) < self._needed:
+            return None
+        return max(part.highest for part in self._parts)
+
+
+@dataclass(frozen=True, slots=True)
+class Interval:
+    """What is known of a device from `start` to `end` (wall time)."""
+
+    start: Nanoseconds
+    end: Nanoseconds
+    signals: dict[Signal, float]
+    peer_stalls: bool
+    steady_end: Nanoseconds
+    xids: XidLog | None
+    holdings: tuple[Holding, ...]
+    clock_ratio: float
+
+    @property
+    def duration(self) -> Nanoseconds:
+        """How long it is."""
+        return self.end - self.start
+
+
+class DeviceState:
+    """One device's memory; a device that is no longer there has none."""
+
+    __slots__ = ("_meter", "accounted", "has_dead_counters", "link", "pressure")
+
+    def __init__(
+        self, energy: EnergySettings, pressure: PressureSettings, link: PcieLinkSettings
+    ) -> None:
+        """A device that was not read yet."""
+        self.accounted: Nanoseconds | None = None
+        """Up to when, on the source's steady clock; `None` before its first reading."""
+        self.has_dead_counters = False
+        self.pressure = PressureDetector(pressure)
+        self.link = PcieLinkMonitor(link)
+        self._meter = EnergyMeter(energy)
+
+    def begin(self, now: Nanoseconds, energy_joules: float | None) -> None:
+        """Account from a first reading on: what was before, nobody saw."""
+        self.accounted = now
+        self._meter.restart(energy_joules)
+
+    def skip(self, until: Nanoseconds) -> None:
+        """Pass over a gap; the counter of energy went on in it."""
+        self.accounted = until
+        self._meter.restart(None)
+
+    def energy(self, stretch: Interval, limit_watts: float | None) -> MeasuredEnergy | None:
+        """What was drawn over a stretch, `None` where nobody knows."""
+        signals = stretch.signals
+        return self._meter.measure(
+            stretch.duration,
+            signals.get(Signal.POWER_WATTS),
+            signals.get(Signal.ENERGY_JOULES),
+            signals.get(Signal.POWER_LIMIT_WATTS, limit_watts),
+        )

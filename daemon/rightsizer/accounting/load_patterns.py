@@ -1,0 +1,293 @@
+"""Load patterns: hours of day and week, trend over days, and the sample size behind them."""
+
+import math
+from array import array
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import combinations
+from operator import mul
+from statistics import NormalDist, median
+from typing import Final, NamedTuple
+
+from rightsizer.accounting.settings import ShapeSettings, TrendSettings
+from rightsizer.model.block import BLOCK_SPAN, Series
+from rightsizer.model.pattern import HourShape, Shape, Trend
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, seconds
+
+_MOST_LAGS: Final = 2 * 24 * 12
+"""Two days of five minutes; a load that is alike for longer is a handful of samples anyway."""
+
+
+def effective_samples(values: Sequence[float | None]) -> float:
+    """The number of independent values with the same uncertainty of their mean.
+
+    That is n over the integrated autocorrelation time, whose sum ends with the first pair of
+    lags that is not positive (Geyer 1992, initial positive sequence). For an AR(1) series it
+    is n (1 - r) / (1 + r). At most n; a series that never changes shows no dependence and
+    counts in full.
+
+    Args:
+        values: At equal distances of time, `None` where unknown.
+    """
+    series = _Series(values)
+    if series.variance <= 0:
+        return float(series.known)
+    time = -1.0
+    for lag in range(0, min(len(values) // 2, _MOST_LAGS), 2):
+        pair = series.weighed(lag) + series.weighed(lag + 1)
+        if pair <= 0:
+            break
+        time += 2 * pair
+    return series.known / max(1.0, time)
+
+
+def autocorrelation(values: Sequence[float | None], lag: int) -> float | None:
+    """How values resemble those some places before, -1 to 1.
+
+    `None` where fewer pairs than that many are known, or nothing ever changes.
+    """
+    series = _Series(values)
+    if series.pairs(lag) < lag or series.variance <= 0:
+        return None
+    return series.autocorrelation(lag)
+
+
+class _Series:
+    """Deviations from the mean, 0 where unknown."""
+
+    def __init__(self, values: Sequence[float | None]) -> None:
+        is_whole = None not in values
+        found = [value for value in values if value is not None]
+        self.known = len(found)
+        mean = sum(found) / self.known if found else 0.0
+        # What is left of equal values is rounding.
+        is_constant = not found or max(found) - min(found) <= 1e-12 * max(1.0, abs(mean))
+        self._deviations = (
+            [value - mean for value in found]
+            if is_whole
+            else [0.0 if value is None else value - mean for value in values]
+        )
+        self._known_bits = (1 << self.known) - 1 if is_whole else _known_bits(values)
+        total = sum(map(mul, self._deviations, self._deviations))
+        self.variance = 0.0 if is_constant else total / self.known
+
+    def pairs(self, lag: int) -> int:
+        """How many values are known together with the one some places before."""
+        return (self._known_bits & self._known_bits >> lag).bit_count()
+
+    def autocorrelation(self, lag: int) -> float:
+        """Of the pairs that are known; 0 where none are."""
+        pairs = self.pairs(lag)
+        if not pairs:
+            return 0.0
+        products: float = sum(map(mul, self._deviations, self._deviations[lag:]))
+        return products / pairs / self.variance
+
+    def weighed(self, lag: int) -> float:
+        """Smaller where there are fewer pairs, as is usual, lest a sum over lags be noise."""
+        return self.autocorrelation(lag) * (1.0 - lag / len(self._deviations))
+
+
+def _known_bits(values: Iterable[float | None]) -> int:
+    """A bit for each value, so that all pairs of a lag are counted at once."""
+    return int("".join("0" if value is None else "1" for value in values) or "0", 2)
+
+
+_HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
+_DAY_HOURS: Final = 24
+_WEEK_HOURS: Final = 168
+_EPOCH_HOUR: Final = 3 * 24
+"""1970 began on a Thursday; hour 0 is Monday's first."""
+_HIGH: Final = 0.95
+_DAY_SECONDS: Final = 86400.0
+
+
+def shape_of(series: Series, settings: ShapeSettings | None = None) -> Shape | None:
+    """The shape of what is known, oldest first; `None` where that is nothing.
+
+    A load that merely changes slowly resembles itself after a day too, and more so after half
+    a day; one that has a daily cycle does not.
+    """
+    settings = settings or ShapeSettings()
+    if not series.numbers:
+        return None
+    known = observed_hours(series)
+    of_week = [_Hour() for _ in range(_WEEK_HOURS)]
+    for each in known:
+        of_week[(each.number + _EPOCH_HOUR) % _WEEK_HOURS].add(each)
+    _pass_time(of_week, series)
+    hours = hourly_means(known)
+    day = autocorrelation(hours, _DAY_HOURS)
+    half = autocorrelation(hours, _DAY_HOURS // 2)
+    week = autocorrelation(hours, _WEEK_HOURS)
+    enough = settings.autocorrelation_ratio
+    return Shape(
+        hours_of_day=tuple(_hour_shape(of_week[hour::_DAY_HOURS]) for hour in range(_DAY_HOURS)),
+        hours_of_week=tuple(_hour_shape([hour]) for hour in of_week),
+        known_days=sum(hour.known_seconds for hour in of_week) / _DAY_SECONDS,
+        daily_autocorrelation=day,
+        weekly_autocorrelation=week,
+        is_daily=day is not None and half is not None and day >= enough and day > half,
+        is_weekly=(
+            week is not None
+            and day is not None
+            and week >= enough
+            and week >= day + settings.weekly_margin_ratio
+        ),
+        covers_cycle=covers_week((each.number for each in known if each.known_seconds), settings),
+    )
+
+
+def covers_week(hours: Iterable[int], settings: ShapeSettings | None = None) -> bool:
+    """Whether nearly every hour of a week is among some hours since the epoch."""
+    seen = {(hour + _EPOCH_HOUR) % _WEEK_HOURS for hour in hours}
+    return len(seen) / _WEEK_HOURS >= (settings or ShapeSettings()).covered_ratio
+
+
+def grid(series: Series, values: Sequence[float]) -> Sequence[float | None]:
+    """One of a series' columns at equal distances of five minutes; `None` where unknown."""
+    numbers = series.numbers
+    if not numbers or numbers[-1] - numbers[0] + 1 == len(numbers):
+        return values
+    return _spread(numbers, values)
+
+
+class ObservedHour(NamedTuple):
+    """What is known of one hour."""
+
+    number: int
+    """Since the epoch."""
+    known_seconds: float
+    weighted: float
+    """The sum of the means, by known time."""
+    means: Sequence[float]
+    """Of its five minutes."""
+
+
+def observed_hours(series: Series) -> list[ObservedHour]:
+    """The hours of which anything is known, oldest first."""
+    known_seconds, means = series.known_seconds, series.means
+    hours = ((hour, known_seconds[at], means[at]) for hour, at in series.parts(_HOUR))
+    return [ObservedHour(hour, sum(known), weighted(known, of), of) for hour, known, of in hours]
+
+
+def hourly_means(hours: Iterable[ObservedHour]) -> list[float | None]:
+    """The means of hours, by known time, from the first that is known to the last."""
+    known = [hour for hour in hours if hour.known_seconds]
+    return _spread(
+        [hour.number for hour in known], [hour.weighted / hour.known_seconds for hour in known]
+    )
+
+
+def weighted(known_seconds: Sequence[float], means: Sequence[float]) -> float:
+    """The sum of some means, by known time."""
+    total: float = sum(map(mul, known_seconds, means))
+    return total
+
+
+class _Hour:
+    """What is known of one hour of the week."""
+
+    __slots__ = ("known_seconds", "means", "passed_seconds", "weighted")
+
+    def __init__(self) -> None:
+        self.known_seconds = self.passed_seconds = self.weighted = 0.0
+        self.means = array("d")
+
+    def add(self, hour: ObservedHour) -> None:
+        self.known_seconds += hour.known_seconds
+        self.weighted += hour.weighted
+        self.means.extend(hour.means)
+
+
+def _pass_time(of_week: Sequence[_Hour], series: Series) -> None:
+    """Tell each hour how much time it had between the first block and the last."""
+    start, end = series.numbers[0] * BLOCK_SPAN, (series.numbers[-1] + 1) * BLOCK_SPAN
+    for number in range(start // _HOUR, -(-end // _HOUR)):
+        inside = min(end, (number + 1) * _HOUR) - max(start, number * _HOUR)
+        of_week[(number + _EPOCH_HOUR) % _WEEK_HOURS].passed_seconds += seconds(inside)
+
+
+def _hour_shape(hours: Sequence[_Hour]) -> HourShape:
+    known = sum(hour.known_seconds for hour in hours)
+    if known <= 0:
+        return HourShape(None, None, 0.0)
+    means = sorted(mean for hour in hours for mean in hour.means)
+    return HourShape(
+        mean=sum(hour.weighted for hour in hours) / known,
+        p95=means[math.ceil(_HIGH * len(means)) - 1],
+        coverage_ratio=min(1.0, known / sum(hour.passed_seconds for hour in hours)),
+    )
+
+
+def _spread(places: Sequence[int], values: Iterable[float]) -> list[float | None]:
+    """Values by ascending place, with `None` at the places between that have none."""
+    if not places:
+        return []
+    first = places[0]
+    found: list[float | None] = [None] * (places[-1] - first + 1)
+    for place, value in zip(places, values, strict=True):
+        found[place - first] = value
+    return found
+
+
+_DAY: Final = 86400 * NANOSECONDS_PER_SECOND
+
+
+def trend_of(
+    days: Sequence[tuple[int, float]], settings: TrendSettings | None = None
+) -> Trend | None:
+    """The line through daily values; `None` where there are too few.
+
+    The slope is the median of those between any two days (Theil 1950, Sen 1968); its interval
+    is that of Kendall's rank correlation with ties (Gilbert 1987, section 16.4).
+
+    Args:
+        days: Number of the day, and its value.
+        settings: How many days are asked for, and how sure the interval is.
+    """
+    settings = settings or TrendSettings()
+    if len(days) < settings.minimum_days:
+        return None
+    slopes = sorted((b - a) / (y - x) for (x, a), (y, b) in combinations(days, 2))
+    slope = median(slopes)
+    half = _half_width([value for _, value in days], settings.level_ratio)
+    low = max(0, math.floor((len(slopes) - half) / 2) - 1)
+    high = min(len(slopes) - 1, math.ceil((len(slopes) + half) / 2))
+    last = max(day for day, _ in days)
+    return Trend(
+        slope_per_day=slope,
+        slope_low=min(slope, slopes[low]),
+        slope_high=max(slope, slopes[high]),
+        level_ratio=settings.level_ratio,
+        value=median(value + slope * (last - day) for day, value in days),
+        days=len(days),
+    )
+
+
+def daily_means(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
+    """The mean of each day that is known well enough, by its number since the epoch."""
+    days = _days(series, settings)
+    return [(day, weighted(known, series.means[at]) / sum(known)) for day, at, known in days]
+
+
+def daily_peaks(series: Series, settings: TrendSettings) -> list[tuple[int, float]]:
+    """The peak of each day that is known well enough, by its number since the epoch."""
+    return [(day, max(series.peaks[at])) for day, at, _ in _days(series, settings)]
+
+
+def _days(series: Series, settings: TrendSettings) -> Iterator[tuple[int, slice, Sequence[float]]]:
+    """The days that count: their number, where they lie, and their known seconds."""
+    least = max(1.0, settings.day_coverage_ratio * _DAY_SECONDS)
+    days = ((day, at, series.known_seconds[at]) for day, at in series.parts(_DAY))
+    return (each for each in days if sum(each[2]) >= least)
+
+
+def _half_width(values: Sequence[float], level: float) -> float:
+    """How many ranks of slopes the interval spans."""
+    count = len(values)
+    ties = Counter(values).values()
+    pairs = count * (count - 1) * (2 * count + 5) - sum(
+        tie * (tie - 1) * (2 * tie + 5) for tie in ties
+    )
+    return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(pairs / 18)

@@ -1,0 +1,184 @@
+"""AccountingService: NodeAccounts under a lock; the coordinator posts, jobs and HTTP read."""
+
+import threading
+from collections.abc import Callable, Iterable, Sequence
+
+from rightsizer.accounting.accounts_snapshot import AccountsSnapshot
+from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.accounting.window_query import WindowQuery
+from rightsizer.advice.policy import Policy, apply_policies
+from rightsizer.model.advice import Advice
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case
+from rightsizer.model.report import (
+    AgentReport,
+    DeviceReport,
+    NodeReport,
+    Report,
+    StripCell,
+    WorkloadReport,
+)
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.state import State, Tier
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.window import Provisioning, Window
+
+_GAUGES_EVERY: Nanoseconds = 60 * NANOSECONDS_PER_SECOND
+
+
+class AccountingService:
+    """Holds a lock around the accounts, and the latest report for whoever asks."""
+
+    def __init__(
+        self,
+        settings: AccountingSettings,
+        policies: Sequence[Policy],
+        gauges_every: Nanoseconds = _GAUGES_EVERY,
+    ) -> None:
+        """Accounts that are empty.
+
+        Args:
+            settings: Thresholds.
+            policies: What operators know of their workloads.
+            gauges_every: How often derived gauges and strips are made anew.
+        """
+        self._accounts = NodeAccounts(settings)
+        self._policies = policies
+        self._gauges_every = gauges_every
+        self._lock = threading.Lock()
+        self._generation = 0
+        self._gauges: dict[str, tuple[dict[str, Provisioning], tuple[StripCell, ...]]] = {}
+        self._gauges_due: Nanoseconds = 0
+        self._workloads: tuple[WorkloadReport, ...] = ()
+        self._last_sample: dict[str, Nanoseconds] = {}
+        self._latest: Report | None = None
+
+    def latest(self) -> Report | None:
+        """The last report, `None` before the first snapshot."""
+        return self._latest
+
+    def post(
+        self, snapshot: Snapshot, advice: Sequence[Advice], agent: Callable[[], AgentReport]
+    ) -> Report:
+        """Account for a snapshot and publish what follows from it."""
+        snapshot = apply_policies(snapshot, self._policies)
+        with self._lock:
+            self._accounts.post(snapshot)
+            # By the steady clock: the wall clock may step back by hours.
+            if snapshot.time >= self._gauges_due:
+                self._make_gauges(snapshot)
+            self._generation += 1
+            report = Report(
+                generation=self._generation,
+                wall_time=snapshot.wall_time,
+                devices=tuple(self._device(snapshot, device) for device in snapshot.devices),
+                advice=tuple(advice),
+                agent=agent(),
+                node=NodeReport(
+                    snapshot.host,
+                    snapshot.driver,
+                    snapshot.topology,
+                    snapshot.ports,
+                    snapshot.released,
+                ),
+                workloads=self._workloads,
+            )
+        self._latest = report
+        return report
+
+    def follow(self, policies: Sequence[Policy]) -> None:
+        """Take holders for what other policies say of them, from the next snapshot on."""
+        self._policies = policies
+
+    def remember(self, snapshots: Iterable[Snapshot]) -> None:
+        """Account for the past without publishing it; counters start at 0 after it."""
+        with self._lock:
+            for snapshot in snapshots:
+                self._accounts.post(apply_policies(snapshot, self._policies))
+            self._accounts.take_closed()
+            self._accounts.begin()
+
+    def restore(self, devices: Iterable[DeviceRecord], windows: Iterable[Window]) -> int:
+        """Put back devices and windows from a history; how many windows."""
+        restored = 0
+        with self._lock:
+            for known in devices:
+                self._accounts.restore_device(known)
+            for window in windows:
+                self._accounts.restore(window)
+                restored += 1
+        return restored
+
+    def cases(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Case, ...]:
+        """What the rules judge."""
+        return self.look(now).cases(span)
+
+    def look(self, now: Nanoseconds) -> AccountsSnapshot:
+        """The accounts as they are, for the cases of several spans up to a wall time."""
+        # A month of windows takes a while to read; sampling need not wait for it.
+        with self._lock:
+            return self._accounts.look(now)
+
+    def remembered(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
+        """The latest snapshot's time, and what is remembered of its devices."""
+        with self._lock:
+            now = self._latest.wall_time if self._latest is not None else 0
+            return now, self._accounts.recollections()
+
+    def known(self) -> tuple[DeviceRecord, ...]:
+        """The devices of the last snapshot with who holds them."""
+        with self._lock:
+            return self._accounts.known_devices()
+
+    def take_windows(self) -> tuple[list[Window], list[Window], tuple[DeviceRecord, ...]]:
+        """What a history should keep: windows closed since the last call, running ones, devices."""
+        with self._lock:
+            return (
+                self._accounts.take_closed(),
+                self._accounts.open_windows(),
+                self._accounts.known_devices(),
+            )
+
+    def _make_gauges(self, snapshot: Snapshot) -> None:
+        present = {device.uuid for device in snapshot.devices}
+        self._last_sample = {
+            uuid: time for uuid, time in self._last_sample.items() if uuid in present
+        }
+        self._gauges_due = snapshot.time + self._gauges_every
+        self._workloads = self._accounts.workloads()
+        self._gauges = {
+            device.uuid: (
+                dict(self._accounts.provisioning(device.uuid)),
+                self._accounts.strip(device.uuid, snapshot.wall_time),
+            )
+            for device in snapshot.devices
+            if not device.has_mig_instances
+        }
+
+    def _device(self, snapshot: Snapshot, device: Device) -> DeviceReport:
+        uuid = device.uuid
+        reading = snapshot.readings.get(uuid)
+        if reading is not None:
+            self._last_sample[uuid] = snapshot.wall_time_of(reading.time)
+        # A GPU that is cut keeps no books, but draws power, gets warm and counts errors itself.
+        entry = None if device.has_mig_instances else self._accounts.last(uuid)
+        is_present = reading is not None and entry is not None
+        of_parent = reading.values if reading is not None and device.has_mig_instances else {}
+        provisioning, strip = self._gauges.get(uuid, ({}, ()))
+        return DeviceReport(
+            device=device,
+            down=snapshot.down.get(uuid),
+            last_sample=self._last_sample.get(uuid),
+            reading=reading,
+            signals=entry.signals if is_present and entry else of_parent,
+            state=entry.state if is_present and entry else State.UNKNOWN,
+            conditions=entry.conditions if is_present and entry else frozenset(),
+            tier=entry.tier if is_present and entry else Tier.NONE,
+            totals=self._accounts.totals(uuid),
+            provisioning=provisioning,
+            strip=strip,
+            holdings=snapshot.holdings.get(uuid, ()),
+            xids=snapshot.xids.get(uuid),
+        )

@@ -1,0 +1,402 @@
+"""Settings of accounting: gaps, power, pressure, provisioning, load patterns, workloads."""
+
+from dataclasses import dataclass, field
+
+from rightsizer.accounting.classification_settings import (
+    ClassificationSettings,
+    ConditionSettings,
+    SignalSettings,
+    UsageSettings,
+)
+from rightsizer.model.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class DecaySettings:
+    """How fast the past fades, and which quantile of it counts."""
+
+    fast_half_life_seconds: float = setting(
+        21600.0,
+        help="Half-life of the quick memory.",
+        unit="seconds",
+        minimum=60,
+        source="docs/definitions.md, sources",
+    )
+    fast_quantile_ratio: float = setting(
+        0.99,
+        help="Quantile of the quick memory.",
+        unit="ratio",
+        minimum=0.5,
+        maximum=1,
+        source="docs/definitions.md, sources",
+    )
+    slow_half_life_seconds: float = setting(
+        259200.0,
+        help="Half-life of the slow memory.",
+        unit="seconds",
+        minimum=60,
+        source="docs/definitions.md, sources",
+    )
+    slow_quantile_ratio: float = setting(
+        0.97,
+        help="Quantile of the slow memory.",
+        unit="ratio",
+        minimum=0.5,
+        maximum=1,
+        source="docs/definitions.md, sources",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EnergySettings:
+    """When the driver's counter of energy is not believed."""
+
+    plausible_limit_ratio: float = setting(
+        2.0,
+        help="Mean draw by the energy counter, of the power limit, above which it has jumped.",
+        unit="ratio",
+        minimum=1,
+        source="a counter that falls to 0 and comes back would book its whole life at once",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ImbalanceSettings:
+    """From when on the GPUs of a job are out of balance."""
+
+    spread_ratio: float = setting(
+        0.25,
+        help="Difference of mean busy share or power between a job's GPUs that is an imbalance.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, sources; SageMaker Debugger's LoadBalancing has .5",
+    )
+    window_seconds: float = setting(
+        600.0,
+        help="How long the difference must last, with the same GPU at the end of the range.",
+        unit="seconds",
+        minimum=10,
+        maximum=86400,
+        source="docs/definitions.md, sources: 10 min",
+    )
+    coverage_ratio: float = setting(
+        0.5,
+        help="Part of either half of that time for which a GPU's signal must be known.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="one reading in 100 s leaves two of a half's three",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PcieLinkSettings:
+    """How long a link is watched before its generation is believed."""
+
+    window_seconds: float = setting(
+        60.0,
+        help="How far back the highest generation under load counts.",
+        unit="seconds",
+        minimum=1,
+        maximum=3600,
+        source="telemetry of real boards: a link trains up some time after the load begins",
+    )
+    loaded_seconds: float = setting(
+        5.0,
+        help="Time under load in that window before the generation is judged.",
+        unit="seconds",
+        minimum=0,
+        maximum=3600,
+        source="a link that trains down at rest is slow when a short burst finds it so",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PowerSettings:
+    """How the idle draw is learned."""
+
+    idle_quantile_ratio: float = setting(
+        0.05,
+        help="Quantile of the draw over empty seconds that counts as the idle draw.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, signals",
+    )
+    idle_minimum_seconds: float = setting(
+        60.0,
+        help="Empty seconds that must be seen before their quantile is trusted.",
+        unit="seconds",
+        minimum=1,
+        source="docs/definitions.md, signals",
+    )
+    idle_limit_ratio: float = setting(
+        0.15,
+        help="Part of the power limit that the idle draw is taken for until it is learned.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, signals; idle H100 70 of 700 W, H200 78 of 700 W",
+    )
+    idle_memory_seconds: float = setting(
+        14400.0,
+        help="Empty seconds after which older ones count by half, and again with each so many.",
+        unit="seconds",
+        minimum=60,
+        source="dcgm-exporter#464: profiling takes an idle A100 from 50 to 100 W; a night of rest "
+        "teaches that",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PressureSettings:
+    """What an application says when it is short of GPU, and how long that counts."""
+
+    requests_waiting: float = setting(
+        1.0,
+        help="Requests in a serving engine's queue from which on its users wait.",
+        minimum=1,
+        source="docs/definitions.md, provisioning; an engine that keeps up has no queue",
+    )
+    kv_cache_ratio: float = setting(
+        0.9,
+        help="Key-value cache in use from which on a serving engine is short.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, provisioning",
+    )
+    preemption_hold_seconds: float = setting(
+        60.0,
+        help="How long a request that was put back counts as pressure.",
+        unit="seconds",
+        minimum=0,
+        source="engines are asked every 5 s, and what was put back has to be computed again",
+    )
+    time_to_first_token_maximum_seconds: float | None = setting(
+        None,
+        help="Mean time to the first token that was promised; null where nothing was.",
+        unit="seconds",
+        minimum=0,
+    )
+    time_per_output_token_maximum_seconds: float | None = setting(
+        None,
+        help="Mean time between two tokens that was promised; null where nothing was.",
+        unit="seconds",
+        minimum=0,
+    )
+    request_latency_maximum_seconds: float | None = setting(
+        None,
+        help="Mean time of a whole request that was promised; null where nothing was.",
+        unit="seconds",
+        minimum=0,
+    )
+    memory_xids: tuple[int, ...] = setting(
+        (),
+        help="Xids that say that memory ran out.",
+        source="none by itself: CUDA tells the program alone; vGPUs are known for 31 and 43",
+    )
+    memory_xid_hold_seconds: float = setting(
+        300.0,
+        help="How long such an Xid counts as pressure.",
+        unit="seconds",
+        minimum=0,
+        source="a block of five minutes, in which risk is counted too",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class EntrySettings:
+    """How time is accounted for."""
+
+    gap_minimum_seconds: float = setting(
+        5.0,
+        help="The least time that a reading may be away before it is a gap.",
+        unit="seconds",
+        minimum=0,
+        source="docs/definitions.md, states",
+    )
+    gap_intervals: float = setting(
+        3.0,
+        help="The usual intervals that a reading may be away before it is a gap.",
+        minimum=1,
+        source="docs/definitions.md, states",
+    )
+    signals: SignalSettings = field(default_factory=SignalSettings)
+    power: PowerSettings = field(default_factory=PowerSettings)
+    classify: ClassificationSettings = field(default_factory=ClassificationSettings)
+    conditions: ConditionSettings = field(default_factory=ConditionSettings)
+    link: PcieLinkSettings = field(default_factory=PcieLinkSettings)
+    imbalance: ImbalanceSettings = field(default_factory=ImbalanceSettings)
+    usage: UsageSettings = field(default_factory=UsageSettings)
+    energy: EnergySettings = field(default_factory=EnergySettings)
+    pressure: PressureSettings = field(default_factory=PressureSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class ProvisioningSettings:
+    """How much room a device should have, and from when on it has too little."""
+
+    demand_quantile_ratio: float = setting(
+        0.99,
+        help="Quantile of the active seconds that counts as demand.",
+        unit="ratio",
+        minimum=0.5,
+        maximum=1,
+        source="docs/definitions.md, provisioning",
+    )
+    minimum_active_seconds: float = setting(
+        600.0,
+        help="Active seconds under which there is no demand to speak of.",
+        unit="seconds",
+        minimum=0,
+        source="docs/definitions.md, provisioning",
+    )
+    margin_ratio: float = setting(
+        0.15,
+        help="Room above the demand for compute, memory bandwidth and links.",
+        unit="ratio",
+        minimum=0,
+        maximum=2,
+        source="docs/definitions.md, provisioning",
+    )
+    memory_margin_ratio: float = setting(
+        0.10,
+        help="Room above the demand for memory.",
+        unit="ratio",
+        minimum=0,
+        maximum=2,
+        source="docs/definitions.md, provisioning",
+    )
+    underprovisioned_ratio: float = setting(
+        0.05,
+        help="Share of time under pressure from which on a device is under-provisioned.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, provisioning",
+    )
+    preallocated_ratio: float = setting(
+        0.6,
+        help="Memory in use from which on an unchanging amount looks preallocated.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="JAX takes 75 %, vLLM 90 % of the card",
+    )
+    preallocated_quantile_ratio: float = setting(
+        0.05,
+        help="Quantile of the memory in use that counts as its least, so that a start-up does not.",
+        unit="ratio",
+        minimum=0,
+        maximum=0.5,
+        source="a start-up of a day and a half in a month",
+    )
+    preallocated_spread_ratio: float = setting(
+        0.02,
+        help="Range of the memory in use within which it counts as unchanging.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="a bin of the histogram either way",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ShapeSettings:
+    """When a load counts as one that repeats itself."""
+
+    autocorrelation_ratio: float = setting(
+        0.3,
+        help="Likeness of hours with those a day, or a week, before that makes a cycle.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="chance alone gives 0.15 over a week of hours",
+    )
+    weekly_margin_ratio: float = setting(
+        0.1,
+        help="By how much weeks must resemble each other more than days do.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="a load of equal days has none",
+    )
+    covered_ratio: float = setting(
+        0.9,
+        help="Hours of the week that must have been seen before a week counts as covered.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="docs/definitions.md, conduct",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class TrendSettings:
+    """What a trend must rest on."""
+
+    minimum_days: int = setting(
+        7,
+        help="Days under which there is no trend to speak of.",
+        minimum=4,
+        maximum=30,
+        source="a week, so that its end is no trend",
+    )
+    day_coverage_ratio: float = setting(
+        0.5,
+        help="Part of a day that must be known for it to count.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="half a day has its busy hours or its quiet ones",
+    )
+    level_ratio: float = setting(
+        0.9,
+        help="How sure the interval of the slope is.",
+        unit="ratio",
+        minimum=0.5,
+        maximum=0.999,
+        source="docs/definitions.md, conduct",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LoadPatternSettings:
+    """How a load's past is read."""
+
+    shape: ShapeSettings = field(default_factory=ShapeSettings)
+    trend: TrendSettings = field(default_factory=TrendSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadAccountSettings:
+    """How much is remembered of workloads."""
+
+    most: int = setting(
+        64,
+        help="Workloads that are remembered; the one seen longest ago is forgotten first.",
+        minimum=1,
+        maximum=1000,
+        source="docs/definitions.md, sources",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class AccountingSettings:
+    """How time becomes states, and states become gauges."""
+
+    holder_gap_seconds: float = setting(
+        600.0,
+        help="How long a GPU may stand empty before its holder has left it.",
+        unit="seconds",
+        minimum=0,
+        maximum=86400,
+        source="a restart of a service is no end of it",
+    )
+    books: EntrySettings = field(default_factory=EntrySettings)
+    decay: DecaySettings = field(default_factory=DecaySettings)
+    provisioning: ProvisioningSettings = field(default_factory=ProvisioningSettings)
+    workloads: WorkloadAccountSettings = field(default_factory=WorkloadAccountSettings)
+    past: LoadPatternSettings = field(default_factory=LoadPatternSettings)

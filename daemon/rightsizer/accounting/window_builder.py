@@ -1,0 +1,242 @@
+"""Builders of windows and of their five-minute blocks.
+
+Add entries and windows, subtract windows.
+"""
+
+from collections import Counter
+from collections.abc import Mapping
+from typing import Final, TypeVar
+
+from rightsizer.model.block import Blocks, Measure
+from rightsizer.model.entry import Entry
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import ACTIVE_STATES, Cause, Condition, Resource, State, Tier
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.window import Window
+
+_Key = TypeVar("_Key")
+
+
+class WindowBuilder:
+    """A window that is still growing. Nanoseconds are whole, so that sums are exact."""
+
+    def __init__(self, uuid: str, *, keeps_blocks: bool = True) -> None:
+        """Nothing yet.
+
+        Args:
+            uuid: Of the device, or the subject that a workload has in its place.
+            keeps_blocks: Whether the blocks of merged windows are joined; they cannot be taken
+                away again.
+        """
+        self.uuid = uuid
+        self._keeps_blocks = keeps_blocks
+        self._blocks: list[Blocks] = []
+        self._start: Nanoseconds | None = None
+        self._end: Nanoseconds | None = None
+        self._states: Counter[State] = Counter()
+        self._conditions: Counter[Condition] = Counter()
+        self._tiers: Counter[Tier] = Counter()
+        self._saturated: Counter[Resource] = Counter()
+        self._pressed: Counter[Resource] = Counter()
+        self._waste_seconds: dict[Cause, float] = {}
+        self._waste_joules: dict[Cause, float] = {}
+        self._used_seconds = 0.0
+        self._used_joules = 0.0
+        self._energy_joules = 0.0
+        self._demands: dict[Resource, Histogram] = {}
+        self._compute_at_least = Histogram()
+
+    @property
+    def is_empty(self) -> bool:
+        """Whether nothing was added yet."""
+        return self._start is None
+
+    @property
+    def end(self) -> Nanoseconds:
+        """The end of the latest stretch, 0 where nothing was added yet."""
+        return self._end or 0
+
+    def add(self, entry: Entry) -> None:
+        """Add one stretch of the device's time."""
+        duration = entry.duration
+        self._widen(entry.start, entry.end)
+        self._states[entry.state] += duration
+        if entry.state is State.UNKNOWN:
+            return
+        self._tiers[entry.tier] += duration
+        for condition in entry.conditions:
+            self._conditions[condition] += duration
+        for resource in entry.saturated:
+            self._saturated[resource] += duration
+        for resource in entry.pressed:
+            self._pressed[resource] += duration
+        self._add_waste(entry)
+        self._add_demands(entry)
+
+    def merge(self, window: Window) -> None:
+        """Add another window of the same device."""
+        if not window.states:
+            return
+        self._widen(window.start, window.end)
+        self._combine(window, 1)
+        for resource, histogram in window.demands.items():
+            self._demand(resource).merge(histogram)
+        self._compute_at_least.merge(window.compute_at_least)
+        if self._keeps_blocks and window.blocks:
+            self._blocks.append(window.blocks)
+
+    def subtract(self, window: Window) -> None:
+        """Take away a window that was merged before; start, end and blocks stay."""
+        self._combine(window, -1)
+        for resource, histogram in window.demands.items():
+            self._demand(resource).subtract(histogram)
+        self._compute_at_least.subtract(window.compute_at_least)
+
+    def window(self) -> Window:
+        """What was built so far, independent of what comes."""
+        if len(self._blocks) > 1:
+            self._blocks = [Blocks.joined(self._blocks)]
+        return Window(
+            uuid=self.uuid,
+            start=self._start or 0,
+            end=self._end or 0,
+            states=_positive(self._states),
+            conditions=_positive(self._conditions),
+            tiers=_positive(self._tiers),
+            saturated=_positive(self._saturated),
+            pressed=_positive(self._pressed),
+            waste_seconds=dict(self._waste_seconds),
+            waste_joules=dict(self._waste_joules),
+            used_seconds=self._used_seconds,
+            used_joules=self._used_joules,
+            energy_joules=self._energy_joules,
+            demands={resource: found.copy() for resource, found in self._demands.items()},
+            compute_at_least=self._compute_at_least.copy(),
+            blocks=self._blocks[0] if self._blocks else Blocks(),
+        )
+
+    def _widen(self, start: Nanoseconds, end: Nanoseconds) -> None:
+        self._start = start if self._start is None else min(self._start, start)
+        self._end = end if self._end is None else max(self._end, end)
+
+    def _add_waste(self, entry: Entry) -> None:
+        joules = entry.energy_joules or 0.0
+        self._energy_joules += joules
+        if entry.used_ratio is None:
+            return
+        length = seconds(entry.duration)
+        self._used_seconds += entry.used_ratio * length
+        self._used_joules += entry.used_ratio * joules
+        for cause, part in entry.waste.items():
+            self._waste_seconds[cause] = self._waste_seconds.get(cause, 0.0) + part * length
+            self._waste_joules[cause] = self._waste_joules.get(cause, 0.0) + part * joules
+
+    def _add_demands(self, entry: Entry) -> None:
+        is_active = entry.state in ACTIVE_STATES
+        for resource, share in entry.shares.items():
+            if is_active or (resource is Resource.MEMORY and entry.state is State.IDLE_HELD):
+                self._demand(resource).add(share, entry.duration)
+        if is_active and entry.compute_at_least is not None:
+            self._compute_at_least.add(entry.compute_at_least, entry.duration)
+
+    def _demand(self, resource: Resource) -> Histogram:
+        found = self._demands.get(resource)
+        if found is None:
+            found = self._demands[resource] = Histogram()
+        return found
+
+    def _combine(self, window: Window, sign: int) -> None:
+        _combine_counts(self._states, window.states, sign)
+        _combine_counts(self._conditions, window.conditions, sign)
+        _combine_counts(self._tiers, window.tiers, sign)
+        _combine_counts(self._saturated, window.saturated, sign)
+        _combine_counts(self._pressed, window.pressed, sign)
+        for sums, parts in (
+            (self._waste_seconds, window.waste_seconds),
+            (self._waste_joules, window.waste_joules),
+        ):
+            for cause, part in parts.items():
+                sums[cause] = max(0.0, sums.get(cause, 0.0) + sign * part)
+        self._used_seconds = max(0.0, self._used_seconds + sign * window.used_seconds)
+        self._used_joules = max(0.0, self._used_joules + sign * window.used_joules)
+        self._energy_joules = max(0.0, self._energy_joules + sign * window.energy_joules)
+
+
+def _combine_counts(mine: Counter[_Key], theirs: Mapping[_Key, Nanoseconds], sign: int) -> None:
+    for key, duration in theirs.items():
+        mine[key] += sign * duration
+
+
+def _positive(counter: Counter[_Key]) -> dict[_Key, Nanoseconds]:
+    return {key: duration for key, duration in counter.items() if duration > 0}
+
+
+_SIGNALS: Final = (
+    (Measure.BUSY, Signal.GPU_BUSY),
+    (Measure.MEMORY_BYTES, Signal.MEMORY_USED_BYTES),
+)
+_RESOURCES: Final = (
+    (Measure.COMPUTE, Resource.COMPUTE),
+    (Measure.MEMORY_BANDWIDTH, Resource.MEMORY_BANDWIDTH),
+    (Measure.MEMORY, Resource.MEMORY),
+    (Measure.PCIE, Resource.PCIE),
+    (Measure.NVLINK, Resource.NVLINK),
+)
+
+
+def entry_measures(entry: Entry) -> dict[Measure, float]:
+    """What is known of each measure over a stretch; nothing where its state is unknown."""
+    if entry.state is State.UNKNOWN:
+        return {}
+    return measures_of(entry.signals, entry.shares, entry.compute_at_least)
+
+
+def measures_of(
+    signals: Mapping[Signal, float],
+    shares: Mapping[Resource, float],
+    compute_at_least: float | None,
+) -> dict[Measure, float]:
+    """The measures that signals and shares of resources give."""
+    found = {measure: signals[signal] for measure, signal in _SIGNALS if signal in signals}
+    for measure, resource in _RESOURCES:
+        if resource in shares:
+            found[measure] = shares[resource]
+    if compute_at_least is not None:
+        found[Measure.COMPUTE_AT_LEAST] = compute_at_least
+    return found
+
+
+class BlockBuilder:
+    """A block that is still growing."""
+
+    __slots__ = ("_durations", "_known", "_peaks", "_sums")
+
+    def __init__(self) -> None:
+        self._known: Nanoseconds = 0
+        self._durations: dict[Measure, Nanoseconds] = {}
+        self._sums: dict[Measure, float] = {}
+        self._peaks: dict[Measure, float] = {}
+
+    def add(self, values: Mapping[Measure, float], duration: Nanoseconds) -> None:
+        """Count what was measured for a while; nothing at all is time that is not known."""
+        if not values:
+            return
+        self._known += duration
+        durations, sums, peaks = self._durations, self._sums, self._peaks
+        for measure, value in values.items():
+            if measure in sums:
+                durations[measure] += duration
+                sums[measure] += value * duration
+                peaks[measure] = max(peaks[measure], value)
+            else:
+                durations[measure] = duration
+                sums[measure] = value * duration
+                peaks[measure] = value
+
+    def blocks(self, start: Nanoseconds) -> Blocks:
+        """The block so far, or none where nothing is known of it."""
+        if not self._known:
+            return Blocks()
+        means = {measure: found / self._durations[measure] for measure, found in self._sums.items()}
+        return Blocks.of_one(start, seconds(self._known), means, self._peaks)

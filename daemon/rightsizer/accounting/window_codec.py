@@ -1,0 +1,180 @@
+"""Codec of windows: bytes for rings and history, lossless and versioned.
+
+Rows of a history checked.
+"""
+
+import json
+import struct
+import zlib
+from collections.abc import Iterable, Mapping
+from itertools import chain
+from math import isfinite
+from typing import Any, Final
+
+from rightsizer.model.block import Blocks
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import Cause, Condition, Resource, State, Tier
+from rightsizer.model.window import Window
+
+_JSON: Final = b"{"
+_PACKED: Final = b"\x02"
+_ENCODER: Final = json.JSONEncoder(separators=(",", ":"))
+_HEAD: Final = struct.Struct(">I")
+"""The length of the JSON."""
+_WORDS: Final = (
+    b'"start":,"end":,"conditions":{"network_bound":,"rank_imbalance":,"no_tensor_cores":,'
+    b'"near_out_of_memory":,"numa_misplaced":,"pcie_link_degraded":,"hardware_slowdown":,'
+    b'"thermal_throttled":,"power_throttled":},"states":{"unknown":,"host_bound":,'
+    b'"storage_bound":,"launch_bound":,"compute_bound":,"memory_bandwidth_bound":,'
+    b'"pcie_bound":,"hidden_stall":,"idle_empty":,"idle_held":,"productive":},'
+    b'"tiers":{"none":,"basic":,"power":,"profiling":300000000000},'
+    b'"saturated":{"compute":,"memory_bandwidth":},"pressed":{"memory":},'
+    b'"waste_seconds":{"throttled":,"launch":,"pcie":,"storage":,"host":,"stalled":,"idle":,'
+    b'"headroom":},"waste_joules":{"headroom":},"used_seconds":,"used_joules":,'
+    b'"energy_joules":,"demands":{"nvlink":[[0,],"pcie":[[1,10000000000],[2,],'
+    b'"memory_bandwidth":[[,"memory":[[60,300000000000]],"compute":[[100,0000000000],[0,]]},'
+    b'"compute_at_least":[[99,0000000000],[0,300000000000]]}'
+)
+"""What windows have in common, the most frequent last; part of form 2, so it never changes."""
+_ALWAYS: Final = frozenset({"start", "end"})
+"""A recording may begin at 0; the rest is left out where there is nothing to tell."""
+
+
+def encode_window(window: Window) -> bytes:
+    """The window in a few hundred bytes."""
+    form = {
+        "start": window.start,
+        "end": window.end,
+        "states": window.states,
+        "conditions": window.conditions,
+        "tiers": window.tiers,
+        "saturated": window.saturated,
+        "pressed": window.pressed,
+        "waste_seconds": window.waste_seconds,
+        "waste_joules": window.waste_joules,
+        "used_seconds": window.used_seconds,
+        "used_joules": window.used_joules,
+        "energy_joules": window.energy_joules,
+        "demands": {resource: _pairs(found) for resource, found in window.demands.items()},
+        "compute_at_least": _pairs(window.compute_at_least),
+    }
+    kept = {key: value for key, value in form.items() if value or key in _ALWAYS}
+    text = _ENCODER.encode(kept).encode()
+    packer = zlib.compressobj(zdict=_WORDS)
+    parts = _HEAD.pack(len(text)), text, window.blocks.columns()
+    return b"".join([_PACKED, *map(packer.compress, parts), packer.flush()])
+
+
+def decode_window(uuid: str, data: bytes) -> Window:
+    """The window that `encode` wrote, in this form or the one before.
+
+    Raises:
+        ValueError: the bytes are not such a window, or of a newer form.
+    """
+    text, blocks = _parts(data)
+    form: dict[str, Any] = json.loads(text)
+    try:
+        if text is data and form.get("v") != 1:
+            raise ValueError(f"window of form {form.get('v')}, which this program cannot read")
+        return Window(
+            uuid=uuid,
+            start=form["start"],
+            end=form["end"],
+            states=_keyed(State, form.get("states", {})),
+            conditions=_keyed(Condition, form.get("conditions", {})),
+            tiers=_keyed(Tier, form.get("tiers", {})),
+            saturated=_keyed(Resource, form.get("saturated", {})),
+            pressed=_keyed(Resource, form.get("pressed", {})),
+            waste_seconds=_keyed(Cause, form.get("waste_seconds", {})),
+            waste_joules=_keyed(Cause, form.get("waste_joules", {})),
+            used_seconds=form.get("used_seconds", 0.0),
+            used_joules=form.get("used_joules", 0.0),
+            energy_joules=form.get("energy_joules", 0.0),
+            demands={
+                Resource(name): _histogram(pairs) for name, pairs in form.get("demands", {}).items()
+            },
+            compute_at_least=_histogram(form.get("compute_at_least", ())),
+            blocks=Blocks.from_columns(blocks),
+        )
+    except (KeyError, TypeError, AttributeError, IndexError) as error:
+        raise ValueError(f"not a window: {error!r}") from None
+
+
+def _parts(data: bytes) -> tuple[bytes, bytes]:
+    """The JSON and the blocks."""
+    if data[:1] == _JSON:
+        return data, b""
+    if data[:1] != _PACKED:
+        raise ValueError(f"a window of form {data[:1]!r}, which this program cannot read")
+    try:
+        unpacker = zlib.decompressobj(zdict=_WORDS)
+        body = unpacker.decompress(data[1:]) + unpacker.flush()
+        end = _HEAD.size + _HEAD.unpack_from(body)[0]
+    except (zlib.error, struct.error) as error:
+        raise ValueError(f"not a window: {error}") from None
+    if not unpacker.eof:
+        raise ValueError("not a window: it is cut off")
+    return body[_HEAD.size : end], body[end:]
+
+
+def _pairs(histogram: Histogram) -> list[tuple[int, float]]:
+    return [
+        (index, int(weight) if weight == int(weight) else weight)
+        for index, weight in sorted(histogram.items())
+    ]
+
+
+def _histogram(pairs: Any) -> Histogram:
+    return Histogram({index: float(weight) for index, weight in pairs})
+
+
+def _keyed(enumeration: type[Any], form: Mapping[str, Any]) -> dict[Any, Any]:
+    return {enumeration(name): value for name, value in form.items()}
+
+
+_LATEST: Final = 2**62
+"""Nanoseconds since the epoch, in the year 2116; sums of two still fit into a column."""
+
+
+def parse_window_row(uuid: str, data: bytes) -> Window | None:
+    """The window of a row; `None` where it cannot be one, so that the others are still read."""
+    try:
+        window = decode_window(uuid, data)
+        return window if _is_sound(window) else None
+    except (ValueError, TypeError, RecursionError):
+        return None
+
+
+def _is_sound(window: Window) -> bool:
+    """Whether all of it can be counted with."""
+    durations = chain(
+        window.states.values(),
+        window.conditions.values(),
+        window.tiers.values(),
+        window.saturated.values(),
+        window.pressed.values(),
+    )
+    amounts = chain(
+        (window.used_seconds, window.used_joules, window.energy_joules),
+        window.waste_seconds.values(),
+        window.waste_joules.values(),
+    )
+    bins = chain(window.compute_at_least.items(), *(d.items() for d in window.demands.values()))
+    return (
+        _are_whole((window.start, window.end, *durations))
+        and window.start <= window.end
+        and _are_amounts(amounts)
+        and all(type(percent) is int and _is_amount(weight) for percent, weight in bins)
+    )
+
+
+def _are_whole(values: Iterable[Any]) -> bool:
+    return all(type(value) is int and 0 <= value < _LATEST for value in values)
+
+
+def _are_amounts(values: Iterable[Any]) -> bool:
+    return all(_is_amount(value) for value in values)
+
+
+def _is_amount(value: Any) -> bool:
+    return type(value) in {int, float} and isfinite(value) and value >= 0

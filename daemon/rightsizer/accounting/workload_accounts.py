@@ -1,0 +1,235 @@
+"""Accounts of workloads over all devices that they hold or held."""
+
+from collections import OrderedDict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rightsizer.accounting.device_account import RunningTotals
+from rightsizer.accounting.rollup_store import RollupStore, split_entry
+from rightsizer.accounting.settings import WorkloadAccountSettings
+from rightsizer.accounting.window_builder import entry_measures
+from rightsizer.accounting.window_query import FINE_SPAN, WindowQuery
+from rightsizer.model.block import Measure
+from rightsizer.model.entry import Entry
+from rightsizer.model.report import WorkloadReport
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Window, workload_subject
+from rightsizer.model.workload import Holding, Workload
+
+_HELD_FOR: Final = 2
+"""A device that is silent at a moment stands where it stood, for two of its own intervals."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Latest:
+    """A device's last stretch as its workload's moments see it."""
+
+    end: Nanoseconds
+    duration: Nanoseconds
+    values: Mapping[Measure, float]
+    """The workload's part; empty where the device's state is unknown."""
+
+
+class WorkloadAccount:
+    """One workload's."""
+
+    def __init__(self, key: str) -> None:
+        self.workload: Workload | None = None
+        self.devices: tuple[str, ...] = ()
+        self.seen: Nanoseconds = 0
+        self.ladder = RollupStore(workload_subject(key))
+        self.totals = RunningTotals(keeps_distributions=False)
+        self._latest: dict[str, _Latest] = {}
+
+    def post(
+        self, held: Mapping[str, float], stretches: Sequence[tuple[Entry, float]]
+    ) -> list[Window]:
+        """Account for one moment; the five-minute windows that it closed.
+
+        Args:
+            held: The devices with the workload's part of each.
+            stretches: Their entries, cut to that part, with the part.
+        """
+        self.seen = max(entry.end for entry, _ in stretches)
+        self.devices = tuple(held)
+        closed = list(self._add(entry for entry, _ in stretches))
+        self._latest = {uuid: each for uuid, each in self._latest.items() if uuid in held}
+        for entry, share in stretches:
+            self.totals.add(entry)
+            self._latest[entry.uuid] = _latest(entry, share)
+        self._measure(held)
+        return closed
+
+    def _add(self, entries: Iterable[Entry]) -> Iterator[Window]:
+        """Add stretches in the order of time, those that come late where the others are."""
+        now = self.seen - 1 - (self.seen - 1) % FINE_SPAN
+        parts = [part for entry in entries for part in split_entry(entry)]
+        for part in sorted(parts, key=_end):
+            slot = self.ladder.slot
+            if slot is not None and part.end <= slot <= now:
+                late = replace(part, start=slot, end=slot + part.duration)
+                self.ladder.add(late)
+            elif (closed := self.ladder.add(part)) is not None:
+                yield closed
+
+    def _measure(self, held: Mapping[str, float]) -> None:
+        """Sum up what the devices did at this moment; without one of them nothing is known."""
+        latest = [self._latest[uuid] for uuid in held if uuid in self._latest]
+        if len(latest) < len(held) or any(
+            self.seen - each.end > _HELD_FOR * each.duration for each in latest
+        ):
+            return
+        first, *others = latest
+        sums = first.values
+        for other in others:
+            values = other.values
+            sums = {
+                measure: found + values[measure]
+                for measure, found in sums.items()
+                if measure in values
+            }
+        self.ladder.measure(sums, min(each.duration for each in latest))
+
+
+class WorkloadAccounts:
+    """The workloads of a node, only so many of them."""
+
+    def __init__(self, settings: WorkloadAccountSettings | None = None) -> None:
+        self._settings = settings or WorkloadAccountSettings()
+        self._accounts: OrderedDict[str, WorkloadAccount] = OrderedDict()
+        self._slot: Nanoseconds = 0
+
+    def post(
+        self, holdings: Mapping[str, tuple[Holding, ...]], entries: Iterable[Entry]
+    ) -> list[Window]:
+        """Account for a snapshot's entries; the five-minute windows that were closed by it.
+
+        A device that several workloads share counts for each by its part of it.
+        """
+        closed: list[Window] = []
+        stretches: dict[str, list[tuple[Entry, float]]] = {}
+        workloads: dict[str, Workload] = {}
+        for entry in entries:
+            for holding, part in _divided(entry, holdings.get(entry.uuid, ())):
+                workloads[holding.workload.key] = holding.workload
+                stretches.setdefault(holding.workload.key, []).append((part, holding.share_ratio))
+        if stretches:
+            held = _held(holdings)
+            self._admit(held, stretches, closed)
+            for key, found in stretches.items():
+                if key in self._accounts:  # There may be more of them than are remembered.
+                    self._accounts[key].workload = workloads[key]
+                    closed += self._accounts[key].post(held[key], found)
+            closed += self._close_left(
+                max(entry.end for found in stretches.values() for entry, _ in found)
+            )
+        return closed
+
+    def know(self, workload: Workload) -> None:
+        """Put back what a workload is, from a history."""
+        if workload.key in self._accounts:
+            self._accounts[workload.key].workload = workload
+
+    def restore(self, key: str, window: Window) -> None:
+        """Put back a workload's closed window from a history; oldest first."""
+        account = self._touch(key, [])
+        account.seen = window.end
+        account.ladder.restore(window)
+
+    def begin(self) -> None:
+        """Count totals from 0 again; windows stay as they are."""
+        for account in self._accounts.values():
+            account.totals = RunningTotals(keeps_distributions=False)
+
+    def open_windows(self) -> list[Window]:
+        """The five-minute windows that are still running."""
+        found = (account.ladder.open_window() for account in self._accounts.values())
+        return [window for window in found if window is not None]
+
+    def recollection(self, key: str) -> WindowQuery | None:
+        """What is remembered of a workload, `None` where it is nothing."""
+        account = self._accounts.get(key)
+        return None if account is None else account.ladder.recollection()
+
+    def reports(self) -> tuple[WorkloadReport, ...]:
+        """The totals of each workload that was there since the agent started."""
+        return tuple(
+            WorkloadReport(account.workload, account.devices, account.seen, account.totals.totals())
+            for account in self._accounts.values()
+            if account.workload is not None and account.devices
+        )
+
+    def _admit(self, held: Iterable[str], new: Iterable[str], closed: list[Window]) -> None:
+        """Begin accounts while there is room; nobody who is there makes way for another."""
+        known = [key for key in held if key in self._accounts]
+        for key in known:
+            self._accounts.move_to_end(key)
+        room = self._settings.most - len(known)
+        for key in [key for key in new if key not in self._accounts][:room]:
+            self._touch(key, closed)
+
+    def _touch(self, key: str, closed: list[Window]) -> WorkloadAccount:
+        """The account of a workload that was just seen; who is too many is forgotten."""
+        if key not in self._accounts:
+            self._accounts[key] = WorkloadAccount(key)
+        self._accounts.move_to_end(key)
+        while len(self._accounts) > self._settings.most:
+            _, forgotten = self._accounts.popitem(last=False)
+            if (window := forgotten.ladder.close()) is not None:
+                closed.append(window)
+        return self._accounts[key]
+
+    def _close_left(self, now: Nanoseconds) -> Iterator[Window]:
+        """Close the windows of workloads that are gone, once each five minutes."""
+        slot = now - now % FINE_SPAN
+        if slot == self._slot:
+            return
+        self._slot = slot
+        for account in self._accounts.values():
+            if account.seen < slot - FINE_SPAN and (window := account.ladder.close()) is not None:
+                yield window
+
+
+def _end(entry: Entry) -> Nanoseconds:
+    return entry.end
+
+
+def _latest(entry: Entry, share: float) -> _Latest:
+    values = entry_measures(entry)
+    if share < 1.0:
+        values = {measure: share * value for measure, value in values.items()}
+    return _Latest(entry.end, round(entry.duration / share), values)
+
+
+def _held(holdings: Mapping[str, tuple[Holding, ...]]) -> dict[str, dict[str, float]]:
+    """By workload, its part of each of its devices."""
+    held: dict[str, dict[str, float]] = {}
+    for uuid, found in holdings.items():
+        for holding in found:
+            held.setdefault(holding.workload.key, {})[uuid] = holding.share_ratio
+    return held
+
+
+def _divided(entry: Entry, holdings: tuple[Holding, ...]) -> Iterator[tuple[Holding, Entry]]:
+    """The entry in parts by who holds the device, which sum to it where all of it is held."""
+    share, last = 0.0, entry.end
+    for holding in holdings:
+        if holding.share_ratio >= 1.0:
+            yield holding, entry
+            return
+        share += holding.share_ratio
+        start = max(entry.start, entry.end - round(entry.duration * share))
+        if start < last:
+            yield holding, _cut(entry, last - start)
+        last = start
+
+
+def _cut(entry: Entry, duration: Nanoseconds) -> Entry:
+    """As much of a stretch, at its end."""
+    joules = entry.energy_joules
+    return replace(
+        entry,
+        start=entry.end - duration,
+        energy_joules=None if joules is None else joules * duration / entry.duration,
+    )

@@ -1,0 +1,1 @@
+"""Actions on advice: decided, carried out at most once, audited."""

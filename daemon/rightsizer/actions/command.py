@@ -1,0 +1,130 @@
+"""`rightsizer actions`: what was done on advice, what would have been, and what was refused."""
+
+import argparse
+import json
+from collections.abc import Iterator, Sequence
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from rightsizer.actions.encoder import ActionState, state_form
+from rightsizer.actions.feature import ACTIONS_PATH, actions_here
+from rightsizer.agent.settings import PathSettings, Settings
+from rightsizer.agent.storage import Storage
+from rightsizer.console.aligned import aligned
+from rightsizer.console.command import Command
+from rightsizer.console.counted import counted
+from rightsizer.console.history_flag import add_history_flag, history_path
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.wrapped import wrapped
+from rightsizer.io.local import LocalClient
+from rightsizer.model.errors import AgentAbsentError
+from rightsizer.report.json_encoder import Form
+
+_DESCRIPTION: Final = """\
+List what was done on advice, what a dry run would have done, and what was refused and why, the
+latest first. The running agent is asked over its socket, and tells why nothing is done now, too;
+where none runs, the history tells. Actions are configured under 'actions'; there are none by
+themselves.
+"""
+_HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
+
+
+def _configure(parser: argparse.ArgumentParser) -> None:
+    """Where to ask."""
+    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
+    parser.add_argument(
+        "--path.api-socket",
+        dest="api_socket",
+        type=Path,
+        metavar="FILE",
+        help="the socket to ask at; without it path.api_socket of the configuration "
+        f"(default: {PathSettings().api_socket})",
+    )
+    add_history_flag(parser)
+    add_config_flag(parser)
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    """Ask, and tell."""
+    settings = settings_of(arguments)
+    asked = _asked(arguments, settings)
+    form = asked or _offline(arguments, settings)
+    lines = _lines(form, is_live=asked is not None)
+    say(json.dumps(form, indent=1) if arguments.json else "\n".join(lines))
+    return 0
+
+
+def _asked(arguments: argparse.Namespace, settings: Settings) -> Form | None:
+    """What the agent answers; `None` where none runs, or another history is named."""
+    path = arguments.api_socket or settings.path.api_socket
+    if not path or arguments.history_path:
+        return None
+    try:
+        form: Form = LocalClient(Path(path)).get(ACTIONS_PATH)
+    except AgentAbsentError:
+        return None
+    return form
+
+
+def _offline(arguments: argparse.Namespace, settings: Settings) -> Form:
+    storage = Storage(str(history_path(arguments, settings)), read_only=True)
+    try:
+        records = storage.actions.records()
+    finally:
+        storage.close()
+    return state_form(ActionState(actions=actions_here(settings), records=records))
+
+
+def _lines(form: Form, *, is_live: bool) -> Iterator[str]:
+    if not form["actions"]:
+        yield "No action is configured: nothing is done on advice."
+    for each in form["actions"]:
+        suspended = ", suspended: its results failed too often" if each["is_suspended"] else ""
+        reasons = ", ".join(each["reasons"])
+        yield f"{each['name']} ({each['way']}, {each['mode']}{suspended}): {reasons}"
+    for each in form["proposals"]:
+        if each["action"] and each["why"]:
+            yield f"  not now on {each['advice']} by {each['action']}: {each['why']}"
+    if form["actions"]:
+        yield from wrapped(_nothing_text(form["proposals"], is_live=is_live), indent=2)
+    if form["entries"]:
+        yield ""
+        yield from aligned(_HEADER, list(_rows(form)), _HEADER)
+
+
+def _nothing_text(proposals: Sequence[Form], *, is_live: bool) -> str:
+    """Why no action has anything to do; empty where one has."""
+    if not is_live:
+        return "no agent was asked, so that only what was done is known, not what waits"
+    if not proposals:
+        return "nothing to do: no advice was open when the agent last looked"
+    if any(each["action"] for each in proposals):
+        return ""
+    advice = counted(len(proposals), "piece of advice is open", "pieces of advice are open")
+    return f"nothing to do: {advice}, none of a reason and workload named here"
+
+
+def _rows(form: Form) -> Iterator[tuple[str, ...]]:
+    for each in form["entries"]:
+        when = datetime.fromtimestamp(each["at"], UTC)
+        status = "" if each["status"] is None else f" {each['status']}"
+        yield (
+            f"{when:%Y-%m-%d %H:%M}",
+            each["action"],
+            each["advice"],
+            f"{each['outcome']}{status}",
+            each["actor"],
+            each["result"] or "-",
+            each["why"] or "-",
+        )
+
+
+COMMAND: Final = Command(
+    "actions",
+    "list what was done on advice, and what was not and why",
+    _configure,
+    _run,
+    _DESCRIPTION,
+)

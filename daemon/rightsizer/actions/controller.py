@@ -1,0 +1,343 @@
+"""Controller of actions.
+
+Looks, decides, records, then has it done; closes the loop with the ledger.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import replace
+from typing import Final, Protocol
+
+import structlog
+
+from rightsizer.actions.approvals import Approval, Approvals
+from rightsizer.actions.audit_log import AuditEntry, AuditLog
+from rightsizer.actions.order import ActionContext, ActionOrder, ActionResult, holders
+from rightsizer.actions.proposals import (
+    ActionConditions,
+    ActionProposal,
+    ActionVerdict,
+    is_suspended,
+    proposals,
+)
+from rightsizer.actions.repository import ActionOutcome, ActionRecord
+from rightsizer.actions.settings import ActionMode, ActionSettings, ActionsSettings, arguments
+from rightsizer.agent.process_mark import end_group, started_of
+from rightsizer.io.clock import Clock
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Workload
+from rightsizer.web.message import SocketPeer
+
+_GONE: Final = "its advice is kept no more"
+
+
+def result_of(record: ActionRecord, advice: Advice | None, now: Nanoseconds) -> ActionRecord | None:
+    """An entry with what the ledger says now, `None` where that is nothing new.
+
+    Args:
+        record: An entry of any kind.
+        advice: What it was about, as it stands; `None` where the ledger has forgotten it.
+        now: Wall time.
+    """
+    if not record.outcome.is_deed or record.outcome is ActionOutcome.STARTED:
+        return None
+    if record.result is AdviceState.SUCCEEDED:
+        came_back = advice is not None and advice.opened > record.opened
+        if advice is None or not came_back or advice.state is not AdviceState.REGRESSED:
+            return None
+        return _with(record, AdviceState.REGRESSED, "it came back", now)
+    if record.result is not None:
+        return None
+    if advice is None:
+        return _with(record, AdviceState.EXPIRED, _GONE, now)
+    if advice.opened == record.opened:
+        return None if advice.is_open else _with(record, advice.state, advice.why, now)
+    # It was closed and opened again between two looks, and how it closed is written over.
+    has_succeeded = advice.state is AdviceState.REGRESSED
+    state = AdviceState.REGRESSED if has_succeeded else AdviceState.EXPIRED
+    return _with(record, state, "it was opened again", now)
+
+
+def _with(record: ActionRecord, state: AdviceState, why: str, now: Nanoseconds) -> ActionRecord:
+    return replace(record, result=state, result_why=why, result_at=now)
+
+
+_SILENT: Final = frozenset(
+    {ActionVerdict.DUE, ActionVerdict.NOT_OPTED_IN, ActionVerdict.DONE_BEFORE}
+)
+"""What is written down in another way, or is nothing to write down."""
+_Key = tuple[str, str, Nanoseconds]
+"""An action, an advice's id, and when that was opened."""
+
+
+class ActionRunner(Protocol):
+    """Whoever does things, on a thread of its own."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way."""
+
+    def start(
+        self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
+    ) -> None:
+        """Begin; `done` is told how it ended, once, from the thread that did it."""
+
+    def stop(self) -> None:
+        """End what is under way and wait until it has."""
+
+
+class ActionController:
+    """Decides at each look; whoever asks for its state may be on any thread."""
+
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
+        self,
+        actions: Sequence[ActionSettings],
+        acting: ActionsSettings,
+        witness: ActionContext,
+        performer: ActionRunner,
+        audit: AuditLog,
+        *,
+        clock: Clock,
+    ) -> None:
+        """A desk that has not looked yet.
+
+        Args:
+            actions: What may be done on this machine, see `actions_here`.
+            acting: What they share.
+            witness: Tells how things stand.
+            performer: Does it.
+            audit: Writes it down, and remembers it.
+            clock: The agent's.
+        """
+        self._actions, self._acting = {each.name: each for each in actions}, acting
+        self._witness, self._performer = witness, performer
+        self._audit, self._clock = audit, clock
+        self._approvals = Approvals(acting.approvers)
+        self._approved: frozenset[_Key] = frozenset()
+        self._log = structlog.get_logger(component="actions")
+        self.suspended: frozenset[str] = frozenset()
+        """The actions whose results failed too often."""
+        self.proposals: tuple[ActionProposal, ...] = ()
+        """What the last look came to."""
+
+    def start(self) -> None:
+        """Tell of what the last agent left without an outcome; it is not repeated.
+
+        Raises:
+            RightsizerError: what is remembered cannot be read.
+        """
+        for record in self._audit.mended():
+            if record.outcome is ActionOutcome.STARTED:
+                self._audit.ended(_interrupted(record))
+
+    def stop(self) -> None:
+        """End what is under way."""
+        self._performer.stop()
+
+    def note_claim(
+        self, advice: Advice, actor: str, peer: SocketPeer | None, identity: str | None
+    ) -> None:
+        """Take note of a claim that was just made; see `Approvals.note`."""
+        self._approvals.note(advice, actor, peer, identity)
+
+    def look(self) -> None:
+        """See what came of what was done, and do what is due, one thing a look.
+
+        Raises:
+            RightsizerError: it cannot be written down, and so is not done.
+        """
+        records = self._audit.tidied(self._settled(self._audit.mended()))
+        standing = self._approvals.standing(self._witness.claims, records)
+        records = self._approved_of(records, standing)
+        report, advice = self._witness.report(), self._witness.advice()
+        here = holders(report)
+        fitting = {each.id: self._fitting(each, here) for each in advice if each.is_open}
+        scene = ActionConditions(
+            gpus=0 if report is None else len(report.devices),
+            workloads=here.keys(),
+            claimed={key: each.claimed for key, each in standing.items() if not each.why_not},
+            barred={key: each.why_not for key, each in standing.items() if each.why_not},
+            proposed=_proposed(records),
+            unfit=_unfit(advice, fitting, here),
+            is_kept=self._audit.is_kept,
+        )
+        deeds, limits = self._audit.deeds(records), self._acting.limits
+        self.proposals = found = proposals(advice, fitting, deeds, scene, limits)
+        self._tell_suspensions(
+            {each for each in self._actions if is_suspended(each, deeds, limits)}
+        )
+        self._tell_withdrawals(found, scene, records)
+        self._tell(found, records)
+        due = next((each for each in found if each.verdict is ActionVerdict.DUE), None)
+        if due is not None and not self._performer.is_busy:
+            self._do(due, here, standing)
+
+    def _approved_of(
+        self, records: Sequence[ActionRecord], standing: Mapping[str, Approval]
+    ) -> list[ActionRecord]:
+        """The entries, each that was put up with who has approved it since."""
+        found = []
+        for each in records:
+            approval = standing.get(each.advice)
+            is_put_up = each.verdict is ActionVerdict.NOT_APPROVED
+            if is_put_up and approval is not None and not approval.why_not:
+                kept = replace(each, approved=approval.claimed, approver=approval.actor)
+                if kept != each:
+                    self._audit.approve(kept)
+                found.append(kept)
+            else:
+                found.append(each)
+        return found
+
+    def _settled(self, records: Sequence[ActionRecord]) -> list[ActionRecord]:
+        """The entries, each with what became of its advice since."""
+        advice = {each.id: each for each in self._witness.advice()}
+        found = []
+        for record in records:
+            linked = result_of(record, advice.get(record.advice), self._clock.wall_time())
+            if linked is not None:
+                self._audit.link(linked)
+            found.append(linked or record)
+        return found
+
+    def _fitting(self, advice: Advice, here: Mapping[str, Workload]) -> tuple[ActionSettings, ...]:
+        """The actions that are for a piece of advice, by its reasons and its workload."""
+        finding = advice.finding
+        workload = here.get(finding.workload or "")
+        return tuple(
+            each
+            for each in self._actions.values()
+            if any(reason in each.reasons for reason in finding.reasons)
+            and each.match.fits(workload, finding.devices)
+        )
+
+    def _do(
+        self, due: ActionProposal, here: Mapping[str, Workload], standing: Mapping[str, Approval]
+    ) -> None:
+        settings, advice = self._actions[due.action], due.advice
+        is_approved = settings.mode is ActionMode.APPROVE
+        actor = standing[advice.id].actor if is_approved else f"action:{settings.name}"
+        # On disk before it is done: an agent that is killed meanwhile does not do it again.
+        entry = AuditEntry(settings, advice, ActionOutcome.STARTED, ActionVerdict.DUE, actor)
+        noted = [self._audit.intend(entry)]
+
+        def note(pid: int) -> None:
+            noted[0] = replace(noted[0], process=pid, process_started=started_of(pid))
+            self._audit.note_process(noted[0])
+
+        def done(ended: ActionResult) -> None:
+            self._done(noted[0], ended, settings)
+
+        workload = here.get(advice.finding.workload or "")
+        self._performer.start(
+            ActionOrder(noted[0].id, settings, advice, workload, actor), note, done
+        )
+
+    def _done(self, record: ActionRecord, ended: ActionResult, settings: ActionSettings) -> None:
+        """Write down how it ended; from the thread that did it."""
+        self._audit.ended(
+            replace(
+                record,
+                outcome=ended.outcome,
+                why=ended.why,
+                status=ended.status,
+                said=ended.said,
+                ended=self._clock.wall_time(),
+            )
+        )
+        if settings.mode is ActionMode.AUTOMATIC and ended.outcome is ActionOutcome.DONE:
+            try:
+                # So that before and after are compared, as after a person's claim.
+                self._witness.claim(record.advice, record.actor, f"done as {record.id}")
+            except RightsizerError as error:
+                self._log.warning("action_not_claimed", id=record.id, error=str(error))
+
+    def _tell(self, found: Sequence[ActionProposal], records: Sequence[ActionRecord]) -> None:
+        """Write down once, of each action and piece of advice, each kind of reason against it."""
+        told = {(_key(each), each.verdict) for each in records if not each.outcome.is_deed}
+        for each in found:
+            if each.verdict in _SILENT or (_key_of(each), each.verdict) in told:
+                continue
+            is_dry = each.verdict is ActionVerdict.DRY_RUN
+            self._refuse(each, ActionOutcome.DRY_RUN if is_dry else ActionOutcome.REFUSED)
+
+    def _tell_withdrawals(
+        self,
+        found: Sequence[ActionProposal],
+        scene: ActionConditions,
+        records: Sequence[ActionRecord],
+    ) -> None:
+        """Write down where an approval was taken back before anything was done on it."""
+        done = {_key(each) for each in records if each.outcome.is_deed}
+        approved = set()
+        for each in found:
+            key, claimed = _key_of(each), scene.claimed.get(each.advice.id)
+            proposed = scene.proposed.get(key)
+            if proposed is not None and claimed is not None and claimed >= proposed:
+                approved.add(key)
+            elif key in self._approved and key not in done:
+                self._refuse(each, ActionOutcome.WITHDRAWN)
+        self._approved = frozenset(approved)
+
+    def _refuse(self, proposal: ActionProposal, outcome: ActionOutcome) -> None:
+        settings, advice = self._actions[proposal.action], proposal.advice
+        actor = advice.actor or f"action:{settings.name}"
+        self._audit.refuse(
+            AuditEntry(settings, advice, outcome, proposal.verdict, actor, proposal.why)
+        )
+
+    def _tell_suspensions(self, suspended: AbstractSet[str]) -> None:
+        """Say once of an action that it is suspended, and once that it is no more."""
+        for name in sorted(suspended - self.suspended):
+            remedy = "see `rightsizer actions`; mend it, and give it another name"
+            self._log.warning("action_suspended", action=name, remedy=remedy)
+        for name in sorted(self.suspended - suspended):
+            self._log.info("action_resumed", action=name)
+        self.suspended = frozenset(suspended)
+
+
+def _interrupted(record: ActionRecord) -> ActionRecord:
+    """What an agent that was killed has left; its program is ended where it still runs."""
+    why = "the agent ended before it knew what came of it; it is not repeated"
+    if end_group(record.process, record.process_started):
+        why += "; its program still ran, and was ended"
+    return replace(record, outcome=ActionOutcome.UNKNOWN, why=why)
+
+
+def _unfit(
+    advice: Sequence[Advice],
+    fitting: Mapping[str, Sequence[ActionSettings]],
+    here: Mapping[str, Workload],
+) -> dict[tuple[str, str], str]:
+    """Why the words of an action cannot be filled in for a piece of advice, where they cannot.
+
+    Told before anything is begun: a name that nobody should have must not use up a limit.
+    """
+    found = {}
+    for each in advice:
+        for settings in fitting.get(each.id, ()):
+            order = ActionOrder("", settings, each, here.get(each.finding.workload or ""), "")
+            try:
+                arguments(settings.command, order.placeholders)
+            except ValueError as error:
+                found[settings.name, each.id] = str(error)
+    return found
+
+
+def _key(record: ActionRecord) -> _Key:
+    return record.action, record.advice, record.opened
+
+
+def _key_of(proposal: ActionProposal) -> _Key:
+    return proposal.action, proposal.advice.id, proposal.advice.opened
+
+
+def _proposed(records: Sequence[ActionRecord]) -> dict[_Key, Nanoseconds]:
+    """When each action was first put up for approval."""
+    found: dict[_Key, Nanoseconds] = {}
+    for each in records:
+        if each.verdict is ActionVerdict.NOT_APPROVED:
+            found.setdefault(_key(each), each.at)
+    return found

@@ -1,0 +1,297 @@
+"""Settings of actions, and the placeholders their arguments may have.
+
+Nothing is done unless named.
+"""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from rightsizer.advice.policy import PolicyMatch
+from rightsizer.config.placeholders import filled, names_in, unknown_placeholders
+from rightsizer.io.http import checked_url
+from rightsizer.model.finding import Reason, Risk
+from rightsizer.model.settings import setting
+
+_NAME: Final = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")
+_LONGEST_NAME: Final = 40
+
+
+class ActionMode(StrEnum):
+    """Who decides that an action is done."""
+
+    DRY_RUN = "dry_run"
+    """Nobody: what would be done is told."""
+    APPROVE = "approve"
+    """A person, who claims the advice."""
+    AUTOMATIC = "automatic"
+    """The agent, within the bounds."""
+
+
+@dataclass(frozen=True, slots=True)
+class ActionTerms:
+    """When an action is done, whatever it is.
+
+    Raises:
+        ValueError: it has no name that a metric can bear, or is for no reason.
+    """
+
+    name: str = setting(
+        "", help="What the log, the metrics and the audit log call it; small letters, digits, - _."
+    )
+    reasons: tuple[Reason, ...] = setting(
+        (), help="Reasons of advice that it is done for; at least one, for nothing is done unasked."
+    )
+    mode: ActionMode = setting(
+        ActionMode.DRY_RUN,
+        help="`dry_run` tells what would be done, `approve` waits for `rightsizer claim`, "
+        "`automatic` waits for nobody.",
+    )
+    minimum_confidence_ratio: float = setting(
+        0.9,
+        help="Confidence of advice below which nothing is done.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="docs/benchmarks.md, advice on simulated nodes: what is as sure is seldom wrong",
+    )
+    maximum_risk: Risk = setting(
+        Risk.LOW, help="The highest risk of advice that is acted on; Unknown is above High."
+    )
+    cool_down_seconds: float = setting(
+        86400.0,
+        help="How long a workload is left alone after any action on it.",
+        unit="seconds",
+        minimum=60.0,
+        maximum=366 * 86400.0,
+        source="a day shows what came of it at every hour",
+    )
+    at_most_per_day: int = setting(
+        1, help="How often it is done within any 24 hours.", minimum=1, maximum=1000
+    )
+    at_most_per_workload_per_day: int = setting(
+        1,
+        help="How often any action is done on one workload within any 24 hours.",
+        minimum=1,
+        maximum=100,
+    )
+    at_most_share_of_gpus: float = setting(
+        0.25,
+        help="Part of the machine's GPUs that actions may be about within any 24 hours, all "
+        "together; one GPU always may.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what could not be told apart, and what would be done unasked."""
+        if len(self.name) > _LONGEST_NAME or not _NAME.fullmatch(self.name):
+            raise ValueError(
+                f"name: '{self.name}' is no name of small letters, digits, - and _, of "
+                f"{_LONGEST_NAME} at most; write it like 'scale-to-zero'"
+            )
+        if not self.reasons:
+            raise ValueError("reasons: is empty; name each reason that it is done for")
+
+
+@dataclass(frozen=True, slots=True)
+class ActionLimits:
+    """What all actions of a machine keep to together, and when one is suspended."""
+
+    pause_seconds: float = setting(
+        300.0,
+        help="Time between two actions, whichever they are.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=86400.0,
+    )
+    at_most_per_day: int = setting(
+        4, help="Actions of all kinds within any 24 hours.", minimum=1, maximum=1000
+    )
+    suspended_above_ratio: float = setting(
+        0.34,
+        help="Part of an action's results that may be failures before it is suspended.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="more than one of three",
+    )
+    minimum_results: int = setting(
+        2, help="Results of an action below which it is not suspended.", minimum=1, maximum=100
+    )
+    results_within_seconds: float = setting(
+        30 * 86400.0,
+        help="How long a result counts; a suspension ends once its failures are older.",
+        unit="seconds",
+        minimum=86400.0,
+        maximum=366 * 86400.0,
+        source="as long as the history",
+    )
+
+
+PLACEHOLDERS: Final[Mapping[str, str]] = {
+    "id": "the advice's id",
+    "reason": "its first reason",
+    "workload": "the workload's name",
+    "namespace": "the workload's namespace",
+    "devices": "the uuids of its GPUs, separated by commas",
+    "action": "what is advised, like scale_to_zero",
+    "target": "the target of the first option: a board, a MIG profile or a count",
+}
+"""Each with what it stands for."""
+
+_TAME: Final = re.compile(r"[A-Za-z0-9._:/@,+-]+")
+"""What means nothing to a shell, should a program hand its words on to one."""
+_SHELLS: Final = frozenset(
+    {"sh", "ash", "bash", "csh", "dash", "fish", "ksh", "mksh", "rbash", "tcsh", "zsh"}
+)
+_RUNS_TEXT: Final = re.compile(r"-[A-Za-z]*c[A-Za-z]*")
+_LONGEST: Final = 1024
+_ABOVE: Final = frozenset({".", ".."})
+"""Parts of a path that lead elsewhere."""
+
+
+def arguments(words: Sequence[str], values: Mapping[str, str]) -> tuple[str, ...]:
+    """The words with values in place of their names; one word stays one, whatever is in it.
+
+    Raises:
+        ValueError: a value is empty, too long, or something to a program that it must not be.
+    """
+    return tuple(_filled(word, values) for word in words)
+
+
+def placeholder_in_script(words: Sequence[str]) -> str | None:
+    """The first placeholder in text that a shell among the words would run, `None` without one."""
+    names = [word.rpartition("/")[2] for word in words]
+    begin = next((at for at, name in enumerate(names) if name in _SHELLS), len(words))
+    behind = list(words[begin + 1 :])
+    option = next((at for at, word in enumerate(behind) if _RUNS_TEXT.fullmatch(word)), len(behind))
+    # Further options may stand between -c and its text.
+    text = next((word for word in behind[option + 1 :] if word[:1] not in ("-", "+")), "")
+    return next(iter(names_in(text)), None)
+
+
+def _filled(word: str, values: Mapping[str, str]) -> str:
+    for name in names_in(word):
+        _check(name, values[name])
+    (found,) = filled((word,), values)
+    if found.startswith("-") and not word.startswith("-"):
+        raise ValueError(f"'{word}' would be an option: what it stands for begins with -")
+    return found
+
+
+def _check(name: str, value: str) -> None:
+    if not value:
+        raise ValueError(f"{{{name}}} stands for nothing here")
+    if len(value) > _LONGEST:
+        raise ValueError(f"{{{name}}} stands for more than {_LONGEST} characters")
+    if not _TAME.fullmatch(value):
+        raise ValueError(f"{{{name}}} stands for characters beside letters, digits and ._:/@,+-")
+    if not _ABOVE.isdisjoint(value.split("/")):
+        raise ValueError(f"{{{name}}} stands for a path that leads elsewhere")
+
+
+@dataclass(frozen=True, slots=True)
+class ActionWebhookSettings:
+    """Whoever takes JSON over HTTP and does it.
+
+    Raises:
+        ValueError: the address is none that a client can use.
+    """
+
+    url: str = setting("", help="Where to post to.")
+    token_file: str = setting("", help="A file with a bearer token; empty for none.")
+    ca_file: str = setting(
+        "", help="A PEM file with the authorities to trust; empty for the system's own."
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what can never be posted to."""
+        if self.url:
+            checked_url(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class ActionSettings(ActionTerms):
+    """One action: on which advice, what, and within which bounds.
+
+    Raises:
+        ValueError: there is nothing to do, or two things, or a word in braces means nothing.
+    """
+
+    match: PolicyMatch = field(default_factory=PolicyMatch)
+    command: tuple[str, ...] = setting(
+        (),
+        help="The program and its arguments, one word each, without a shell; arguments may hold "
+        + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        + ".",
+    )
+    webhook: ActionWebhookSettings = field(default_factory=ActionWebhookSettings)
+    timeout: float = setting(
+        60.0,
+        help="How long it may take, before a program is ended with all that it has started; an "
+        "answer over HTTP is waited for no longer than a minute.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse what could never be done, and what is two things."""
+        # A dataclass with slots is another class than the one that `super()` knows.
+        ActionTerms.__post_init__(self)
+        if bool(self.command) == bool(self.webhook.url):
+            trouble = "both are set" if self.command else "neither is set"
+            raise ValueError(f"command, webhook.url: {trouble}; name one of them")
+        if unknown := unknown_placeholders(self.command, PLACEHOLDERS):
+            raise ValueError(
+                f"command: there is no {{{unknown[0]}}}; choose from "
+                + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            )
+        if self.command and (not self.command[0] or "{" in self.command[0]):
+            raise ValueError("command: its first word names the program, without braces")
+        if (name := placeholder_in_script(self.command)) is not None:
+            raise ValueError(
+                f"command: a shell would run what {{{name}}} stands for; give it behind the text, "
+                f"as in [sh, -c, 'scale \"$1\"', sh, '{{{name}}}']"
+            )
+
+    @property
+    def way(self) -> str:
+        """How it is done, in a word."""
+        return "command" if self.command else "webhook"
+
+
+@dataclass(frozen=True, slots=True)
+class ActionsSettings:
+    """What all actions of this machine share."""
+
+    interval: float = setting(
+        30.0,
+        help="Time between two looks at what is to be done; a claim waits as long at most.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+    )
+    audit_file: str = setting(
+        "",
+        help="A file that gains a line of JSON for each thing that was done, would have been, or "
+        "was refused, as a whole path; empty for the history alone.",
+    )
+    approvers: tuple[str, ...] = setting(
+        (),
+        help="Users whose claim approves an action, beside root and the agent's own: names, as the "
+        "kernel tells over the local socket, or what is proved over HTTP, as `user:ana` or "
+        "`certificate:ana`.",
+    )
+    limits: ActionLimits = field(default_factory=ActionLimits)
+
+    def __post_init__(self) -> None:
+        """Refuse a file that depends on where the agent was started, and users without a name."""
+        if self.audit_file and not self.audit_file.startswith("/"):
+            raise ValueError(f"audit_file: '{self.audit_file}' is no whole path; begin it with /")
+        if "" in self.approvers:
+            raise ValueError("approvers: a name is empty; leave it out, or write it like 'ana'")

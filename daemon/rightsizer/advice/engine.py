@@ -1,0 +1,160 @@
+"""Engine: every rule judges every workload, over the spans it asks for; pure."""
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from contextlib import contextmanager
+from functools import cache
+from typing import Any, Final
+
+from rightsizer.advice.conflicts import without_conflicts
+from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules import RULES
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.verdict import abstain
+from rightsizer.model.finding import Case, Finding, Reason
+from rightsizer.model.units import Nanoseconds, nanoseconds
+
+_FAILED: Final = "the rule failed, which is a fault of this program; its log says how"
+
+Cases = Callable[[Nanoseconds | None], Sequence[Case]]
+"""The cases of all workloads over the last span of time; `None` for all there is."""
+
+
+Tuned = Callable[[Rule[Any], Case], Rule[Any]]
+"""A rule as an operator wants it for one workload."""
+
+
+Failed = Callable[[str, str, Exception], None]
+"""Is told of a rule that raised: its name, the workload's key, and what it raised."""
+
+
+class _RuleError(Exception):
+    """A rule raised; no fault of the accounts, nor of any other rule."""
+
+    def __init__(self, error: Exception) -> None:
+        super().__init__(str(error))
+        self.error = error
+
+
+def _raised(rule: str, key: str, error: Exception) -> None:
+    del rule, key
+    raise error
+
+
+def findings(
+    cases: Sequence[Case],
+    rules: Sequence[Rule[Any]] = RULES,
+    failed: Failed = _raised,
+) -> tuple[Finding, ...]:
+    """Every rule's verdict on every case as it stands, abstentions included.
+
+    There is no grace, no minimum duration and no hysteresis.
+    """
+    return tuple(_verdict(rule, case, failed) for case in cases for rule in rules)
+
+
+def judge_all(
+    cases: Cases,
+    rules: Sequence[Rule[Any]] = RULES,
+    open_now: AbstractSet[tuple[str, str]] = frozenset(),
+    tuned: Tuned = lambda rule, _: rule,
+    failed: Failed = _raised,
+) -> tuple[Judgement, ...]:
+    """Every rule's verdict on every workload over the rule's own spans, without contradictions.
+
+    Args:
+        cases: Gives the cases of a span. A workload that leaves between two looks is judged by
+            those that it was there for.
+        rules: Who judges.
+        open_now: Workload key and rule of the advice that is open. Recent time is looked at
+            only where it matters: for a complaint, and for advice that may close.
+        tuned: Changes a rule for a workload.
+        failed: Is told of a rule that raises, which costs it that verdict and nothing else;
+            where nothing is given, it raises.
+    """
+    by_key = cache(lambda span: {case.key: case for case in cases(span)})
+    judgements = []
+    for general in rules:
+        for key, present in by_key(0).items():
+            try:
+                with _answerable():
+                    rule = tuned(general, present)
+                found = _judged(rule, present, by_key, is_open=(key, rule.name) in open_now)
+            except _RuleError as fault:
+                failed(general.name, key, fault.error)
+                found = _undecided(general, present)
+            if found is not None:
+                judgements.append(found)
+    return without_conflicts(judgements)
+
+
+def _judged(
+    rule: Rule[Any],
+    present: Case,
+    by_key: Callable[[Nanoseconds], Mapping[str, Case]],
+    *,
+    is_open: bool,
+) -> Judgement | None:
+    """The verdict on one workload; `None` where it has left meanwhile."""
+    with _answerable():
+        conduct = rule.conduct(present.workload)
+    long_case = by_key(nanoseconds(conduct.long_seconds)).get(present.key)
+    if long_case is None:  # The accounts move on between two looks; it has just left.
+        return None
+    with _answerable():
+        finding = rule.judge(long_case)
+    matters = finding.is_complaint or is_open
+    short_case = by_key(nanoseconds(conduct.short_seconds)).get(present.key) if matters else None
+    with _answerable():
+        return _judge(rule, finding, long_case, short_case)
+
+
+@contextmanager
+def _answerable() -> Iterator[None]:
+    """What is raised in here is the rule's fault, whatever it is."""
+    try:
+        yield
+    except Exception as error:
+        raise _RuleError(error) from error
+
+
+def _verdict(rule: Rule[Any], case: Case, failed: Failed) -> Finding:
+    try:
+        with _answerable():
+            return rule.judge(case)
+    except _RuleError as fault:
+        failed(rule.name, case.key, fault.error)
+        return abstain(rule.name, case, Reason.INSUFFICIENT_DATA, _FAILED)
+
+
+def _undecided(rule: Rule[Any], case: Case) -> Judgement:
+    """Neither opens nor closes anything."""
+    return Judgement(
+        abstain(rule.name, case, Reason.INSUFFICIENT_DATA, _FAILED),
+        case.key,
+        OpeningPolicy(),
+        may_open=False,
+        still_holds=None,
+        workload=case.workload,
+    )
+
+
+def _judge(
+    rule: Rule[Any], finding: Finding, long_case: Case, short_case: Case | None
+) -> Judgement:
+    conduct = rule.conduct(long_case.workload)
+    judgement = Judgement(
+        finding,
+        long_case.key,
+        conduct,
+        may_open=False,
+        still_holds=None,
+        workload=long_case.workload,
+    )
+    if short_case is None:
+        return judgement
+    return judgement.settled(
+        rule.judge(short_case) if finding.is_complaint else None,
+        lambda: rule.relaxed(conduct.close_ratio).judge(short_case),
+        min((window.known_seconds for window in long_case.windows), default=0.0),
+    )

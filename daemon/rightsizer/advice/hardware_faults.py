@@ -1,0 +1,352 @@
+"""Hardware faults of a GPU: memory, links, driver; what each means, and what repairs it."""
+
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.advice.board_status import BoardStatus
+from rightsizer.model.finding import Instruction, Severity
+from rightsizer.model.node import Node
+from rightsizer.model.settings import setting
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
+from rightsizer.model.xid import CRITICAL_XIDS, XID_MEANINGS
+
+SURE: Final = 1.0
+"""The driver keeps it until somebody repairs it; one look is enough."""
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareFaultSettings:
+    """From when on something counts as trouble."""
+
+    xid_recent_seconds: float = setting(
+        86400.0,
+        help="How long an Xid counts after it came.",
+        unit="seconds",
+        minimum=600,
+        source="assumed; what is wrong with the hardware shows again within a day",
+    )
+    retired_pages_maximum: int = setting(
+        60,
+        help="Retired memory pages from which on a board is due for replacement.",
+        minimum=1,
+        maximum=64,
+        source="NVIDIA, Dynamic Page Retirement: boards with 60 or more are replaced",
+    )
+    nvlink_errors_maximum: int = setting(
+        1000,
+        help="NVLink errors since the driver was loaded from which on the links are looked at.",
+        minimum=1,
+        source="assumed; single errors are sent again and cost nothing",
+    )
+    pcie_replays_maximum: int = setting(
+        1000,
+        help="PCIe packets sent again since the driver was loaded from which on the slot is "
+        "looked at.",
+        minimum=1,
+        source="assumed; DCGM's health watch warns at 8 a minute, two hours of which are 960",
+    )
+    momentary_ratio: float = setting(
+        0.9,
+        help="Confidence in what a single reading shows and may pass by itself.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="assumed; links are trained anew within seconds",
+    )
+    unclear_time_ratio: float = setting(
+        0.6,
+        help="Confidence in a critical Xid whose time is not known, for others came after it.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="assumed; most often the later one is its consequence",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class InspectedBoard:
+    """A GPU with all that tells of its health."""
+
+    standing: BoardStatus
+    node: Node
+    now: Nanoseconds
+    """The end of the window, wall time."""
+
+
+@dataclass(frozen=True, slots=True)
+class RepairStep:
+    """What repairs it; `{uuid}` stands for the GPU."""
+
+    title: str
+    text: str
+    language: str = "text"
+
+
+@dataclass(frozen=True, slots=True)
+class HardwareFault:
+    """One thing that is wrong."""
+
+    what: str
+    """For a person: `remapping a memory row has failed`."""
+    means: str
+    severity: Severity
+    remedy: RepairStep
+    certainty: float = SURE
+    evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
+
+
+def instruction_for(trouble: HardwareFault, uuid: str) -> Instruction:
+    """The remedy for one GPU."""
+    remedy = trouble.remedy
+    return Instruction(remedy.title, remedy.text.replace("{uuid}", uuid), remedy.language)
+
+
+RESET: Final = RepairStep(
+    "Reset the GPU once no process is on it",
+    "nvidia-smi -i {uuid} --query-compute-apps=pid --format=csv,noheader  # must be empty\n"
+    "rightsizer release gpus --wait 30s\n"
+    "sudo nvidia-smi --gpu-reset -i {uuid}\n"
+    "rightsizer resume",
+    "sh",
+)
+REBOOT: Final = RepairStep("Reboot the node once it is drained", "sudo systemctl reboot", "sh")
+REPLACE: Final = RepairStep(
+    "Have the board replaced",
+    "Keep the node drained, keep the log and run the vendor's field diagnostic; its result is "
+    "what a replacement (RMA) is granted by:\n"
+    "nvidia-smi -i {uuid} -q > gpu.txt\n"
+    "sudo nvidia-bug-report.sh\n"
+    "dcgmi diag -r 3",
+    "sh",
+)
+RESEAT: Final = RepairStep(
+    "See to the slot once the node is drained",
+    "Power the server off, reseat the board with its power and riser cables, and look at the "
+    "kernel's log for PCIe errors (AER). If it happens again in another slot, have the board "
+    "replaced.",
+)
+DIAGNOSE_LINKS: Final = RepairStep(
+    "See the links and their errors",
+    "nvidia-smi nvlink -s -i {uuid}\nnvidia-smi nvlink -e -i {uuid}\ndcgmi diag -r 2",
+    "sh",
+)
+FABRIC: Final = RepairStep(
+    "See why the NVLink fabric is not ready",
+    "systemctl status nvidia-fabricmanager\n"
+    "journalctl -u nvidia-fabricmanager -b --no-pager | tail -n 50\n"
+    "nvidia-smi -i {uuid} -q | grep -A 5 Fabric",
+    "sh",
+)
+
+
+def memory_faults(
+    board: InspectedBoard, settings: HardwareFaultSettings
+) -> Iterator[HardwareFault]:
+    """Errors that could not be corrected, and repairs that failed or wait."""
+    get = board.standing.get
+    if get(Signal.REMAPPED_ROWS_FAILED):
+        yield HardwareFault(
+            "remapping a memory row has failed",
+            "spare rows have run out in a part of the memory; the next error there ends work",
+            Severity.CRITICAL,
+            REPLACE,
+            evidence={"remapped_rows_failed": 1},
+        )
+    retired = _sum(get(Signal.RETIRED_PAGES_CORRECTABLE), get(Signal.RETIRED_PAGES_UNCORRECTABLE))
+    if retired >= settings.retired_pages_maximum:
+        yield HardwareFault(
+            f"{retired:.0f} memory pages are retired",
+            "so many mean that the memory wears out; no more than 64 can be retired",
+            Severity.HIGH,
+            REPLACE,
+            evidence={"retired_pages": retired},
+        )
+    errors = get(Signal.ECC_UNCORRECTED_ERRORS) or 0.0
+    if errors > 0:
+        yield HardwareFault(
+            f"{errors:.0f} uncorrected memory {'error' if errors == 1 else 'errors'}",
+            "since the driver was loaded; the work that met them ended or went wrong",
+            Severity.HIGH,
+            RESET,
+            evidence={"ecc_uncorrected_errors": errors},
+        )
+    yield from _waiting(board)
+
+
+def _waiting(board: InspectedBoard) -> Iterator[HardwareFault]:
+    if board.standing.get(Signal.REMAPPED_ROWS_PENDING):
+        yield HardwareFault(
+            "memory rows wait to be remapped",
+            "a reset replaces them by spare ones; until then the bad places are kept out of use, "
+            "and what runs may go on",
+            Severity.MEDIUM,
+            RESET,
+            evidence={"remapped_rows_pending": 1},
+        )
+    if board.standing.get(Signal.RETIRED_PAGES_PENDING):
+        yield HardwareFault(
+            "memory pages wait to be retired",
+            "they stay in use until the driver is loaded anew",
+            Severity.MEDIUM,
+            REBOOT,
+            evidence={"retired_pages_pending": 1},
+        )
+
+
+def _sum(*values: float | None) -> float:
+    return sum(value for value in values if value is not None)
+
+
+_FABRIC_COMPLETED: Final = 3
+
+
+def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
+    """Links that are down or make mistakes."""
+    yield from _down(board, settings)
+    yield from _mistakes(board, settings)
+    state = board.standing.get(Signal.FABRIC_STATE)
+    if state is not None and 0 < state < _FABRIC_COMPLETED:
+        yield HardwareFault(
+            "the GPU has not joined the NVLink fabric",
+            "CUDA does not start on it, or sees no other GPU",
+            Severity.HIGH,
+            FABRIC,
+            settings.momentary_ratio,
+            {"fabric_state": state},
+        )
+    replays = board.standing.get(Signal.PCIE_REPLAYS) or 0.0
+    if replays >= settings.pcie_replays_maximum:
+        yield HardwareFault(
+            f"{replays:.0f} PCIe packets were sent again",
+            "since the driver was loaded; a contact, a riser or the slot makes mistakes",
+            Severity.LOW,
+            RESEAT,
+            settings.momentary_ratio,
+            {"pcie_replays": replays},
+        )
+
+
+def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
+    """By comparison with GPUs of its kind: boards without bridges have links that lead nowhere."""
+    links, up = _links(board)
+    most = _most_of_its_kind(board)
+    if links is None or up is None or most is None or up >= most:
+        return
+    numbers = [link.number for link in board.standing.reading.nvlinks if not link.is_up]
+    named = f" ({', '.join(map(str, numbers))})" if numbers else ""
+    yield HardwareFault(
+        f"{most - up:.0f} of {links:.0f} NVLinks are down{named}",
+        f"other GPUs of its kind have {most:.0f} up; collectives are as fast as the slowest",
+        Severity.HIGH,
+        DIAGNOSE_LINKS,
+        settings.momentary_ratio,
+        {"nvlink_links": links, "nvlink_links_up": up, "nvlink_links_up_elsewhere": most},
+    )
+
+
+def _links(board: InspectedBoard) -> tuple[float | None, float | None]:
+    standing = board.standing
+    return standing.get(Signal.NVLINK_LINKS), standing.get(Signal.NVLINK_LINKS_UP)
+
+
+def _most_of_its_kind(board: InspectedBoard) -> float | None:
+    own = board.standing.device
+    readings = (
+        board.node.readings.get(each.uuid)
+        for each in board.node.devices
+        if each.uuid != own.uuid and each.mig is None and each.name == own.name
+    )
+    known = (reading.get(Signal.NVLINK_LINKS_UP) for reading in readings if reading is not None)
+    return max((value for value in known if value is not None), default=None)
+
+
+def _mistakes(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
+    recoveries = sum(link.recovery_errors or 0 for link in board.standing.reading.nvlinks)
+    if recoveries:
+        yield HardwareFault(
+            f"NVLinks had to be trained anew {recoveries} times",
+            "since the driver was loaded; each time traffic stood still",
+            Severity.MEDIUM,
+            DIAGNOSE_LINKS,
+            evidence={"nvlink_recoveries": recoveries},
+        )
+        return
+    errors = board.standing.get(Signal.NVLINK_ERRORS) or 0.0
+    if errors >= settings.nvlink_errors_maximum:
+        yield HardwareFault(
+            f"{errors:.0f} NVLink errors",
+            "since the driver was loaded; what was hit was sent again",
+            Severity.LOW,
+            DIAGNOSE_LINKS,
+            evidence={"nvlink_errors": errors},
+        )
+
+
+_OFF_THE_BUS: Final = 79
+_NVLINK: Final = 74
+_REMAPPING_FAILED: Final = 64
+_REMEDIES: Final[Mapping[int, RepairStep]] = MappingProxyType(
+    {_OFF_THE_BUS: RESEAT, _NVLINK: DIAGNOSE_LINKS, _REMAPPING_FAILED: REPLACE}
+)
+_RECOVERIES: Final[Mapping[int, tuple[str, Severity, RepairStep]]] = MappingProxyType(
+    {
+        1: ("a reset", Severity.HIGH, RESET),
+        2: ("a reboot", Severity.HIGH, REBOOT),
+        3: ("to be drained", Severity.MEDIUM, RESET),
+        4: ("to be drained and reset", Severity.HIGH, RESET),
+    }
+)
+_OTHER_RECOVERY: Final = (
+    "a recovery that only a newer driver's manual names",
+    Severity.HIGH,
+    RESET,
+)
+
+
+def driver_faults(
+    board: InspectedBoard, settings: HardwareFaultSettings
+) -> Iterator[HardwareFault]:
+    """Recent critical Xids, and what the driver asks for."""
+    action = int(board.standing.get(Signal.RECOVERY_ACTION) or 0)
+    if action:
+        what, severity, remedy = _RECOVERIES.get(action, _OTHER_RECOVERY)
+        yield HardwareFault(
+            f"the driver asks for {what}",
+            "until then it may refuse new work on the GPU",
+            severity,
+            remedy,
+            evidence={"recovery_action": action},
+        )
+    yield from _xids(board, settings)
+
+
+def _xids(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
+    """Only the last one's time is known; others that came before it may be its cause."""
+    log = board.standing.xids
+    if log is None or log.last is None or log.last_wall_time is None:
+        return
+    age = board.now - log.last_wall_time
+    if age > nanoseconds(settings.xid_recent_seconds):
+        return
+    for code in sorted(CRITICAL_XIDS & log.counts.keys()):
+        is_last = code == log.last
+        ago = f"{format_duration(max(0.0, seconds(age)))} ago"
+        when = ago if is_last else f"before Xid {log.last}, which came {ago}"
+        times = log.counts[code]
+        yield HardwareFault(
+            f"Xid {code} {'once' if times == 1 else f'{times} times'}, {'last ' * is_last}{when}",
+            XID_MEANINGS.get(code, "hardware error"),
+            _severity(code, is_last=is_last),
+            _REMEDIES.get(code, RESET),
+            SURE if is_last else settings.unclear_time_ratio,
+            {f"xid_{code}": times},
+        )
+
+
+def _severity(code: int, *, is_last: bool) -> Severity:
+    if not is_last:
+        return Severity.MEDIUM
+    return Severity.CRITICAL if code in (_OFF_THE_BUS, _REMAPPING_FAILED) else Severity.HIGH

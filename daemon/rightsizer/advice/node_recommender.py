@@ -1,0 +1,176 @@
+"""Recommender: runs the configured rules over the accounts.
+
+Failures of rules, gauges of the last run.
+"""
+
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from functools import cache
+from typing import Any
+
+import structlog
+
+from rightsizer.accounting.service import AccountingService
+from rightsizer.advice.engine import Cases, judge_all
+from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.market import Market
+from rightsizer.advice.policy import PolicySet
+from rightsizer.advice.rules import RULES
+from rightsizer.advice.rules.rule import Rule
+from rightsizer.advice.verification import Measured, measure_all
+from rightsizer.agent.settings import Settings
+from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.io.clock import Clock
+from rightsizer.model.advice import Advice
+from rightsizer.model.metric_family import series_key
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.profiler.service import ProfileService
+
+
+def configured_market(settings: Settings) -> Market:
+    """What there is to run on and what it costs, by the operator's own files too.
+
+    Raises:
+        ConfigurationError: his files of boards or prices have faults.
+    """
+    files = settings.catalogue
+    catalogue = read_catalogue(files.boards_path)
+    prices = read_prices(files.prices_path, catalogue)
+    return Market(catalogue, prices, settings.recommender.market, settings.sizing.memory)
+
+
+def configured_rules(settings: Settings) -> tuple[Rule[Any], ...]:
+    """The rules with an operator's settings, in the market that he knows.
+
+    Raises:
+        ConfigurationError: his files of boards or prices have faults.
+    """
+    tree, market = settings.recommender.rules, configured_market(settings)
+    return tuple(rule.with_settings(getattr(tree, rule.name)).in_market(market) for rule in RULES)
+
+
+class RuleFailures:
+    """Takes note of rules that raise; their number is bounded by that of the rules."""
+
+    def __init__(self) -> None:
+        self._log = structlog.get_logger(component="recommender")
+        self.counts: Counter[str] = Counter()
+        """By rule, since the start."""
+
+    def note(self, rule: str, workload: str, error: Exception) -> None:
+        """Log one with its trace, and count it."""
+        self.counts[rule] += 1
+        self._log.error("rule_failed", rule=rule, workload=workload, exc_info=error)
+
+
+@dataclass(frozen=True, slots=True)
+class RecommenderRun:
+    """How a run went."""
+
+    time: Nanoseconds
+    """Wall time when it began."""
+    duration_seconds: float
+    judgements: Mapping[str, int]
+    """How many, by rule."""
+    abstentions: Mapping[str, int]
+    """How many of them would not say, by reason."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecommenderResult:
+    """What a run came to, for the ledger."""
+
+    time: Nanoseconds
+    """Wall time."""
+    judgements: tuple[Judgement, ...]
+    measured: Measured
+    """Looks back from that time; it holds on to the accounts' windows."""
+
+
+class Recommender:
+    """Runs the rules; the last run stays up for whoever asks. One run at a time."""
+
+    def __init__(  # noqa: PLR0913 - who knows, who judges, and what was said before.
+        self,
+        accountant: AccountingService,
+        rules: Sequence[Rule[Any]],
+        guidance: PolicySet,
+        clock: Clock,
+        *,
+        profiles: ProfileService | None = None,
+        advice: Callable[[], Sequence[Advice]] = tuple,
+    ) -> None:
+        """Nothing was said yet.
+
+        Args:
+            accountant: Knows what the devices did.
+            rules: Who judges that.
+            guidance: What operators say of it.
+            clock: Of the runs.
+            profiles: What profilers saw of the workloads, if anybody took note of that.
+            advice: All that the ledger has.
+        """
+        self._accountant, self._clock = accountant, clock
+        self._profiles, self._advice = profiles, advice
+        self._judges = (tuple(rules), guidance)
+        self.faults = RuleFailures()
+        self.judgements: tuple[Judgement, ...] = ()
+        self.last_run: RecommenderRun | None = None
+
+    def change(self, rules: Sequence[Rule[Any]], guidance: PolicySet) -> None:
+        """Judge by other rules and policies from the next run on."""
+        self._judges = (tuple(rules), guidance)
+
+    def run(self, open_now: AbstractSet[tuple[str, str]]) -> RecommenderResult:
+        """What every rule says of every workload, by the policies.
+
+        Args:
+            open_now: Workload key and rule of the advice that is open.
+        """
+        rules, guidance = self._judges
+        now, began = self._clock.wall_time(), self._clock.time()
+        cases: Cases = cache(self._accountant.look(now).cases)
+        found = judge_all(cases, rules, open_now, guidance.tuned, self.faults.note)
+        found = guidance.withheld(self._with_profiles(found, open_now, now), now)
+        self.judgements = found
+        self.last_run = RecommenderRun(
+            time=now,
+            duration_seconds=seconds(self._clock.time() - began),
+            judgements=Counter(judgement.finding.rule for judgement in found),
+            abstentions=Counter(
+                str(judgement.finding.reasons[0])
+                for judgement in found
+                if judgement.finding.abstained is not None
+            ),
+        )
+        return RecommenderResult(now, found, cache(lambda span: measure_all(cases(span))))
+
+    def _with_profiles(
+        self,
+        found: tuple[Judgement, ...],
+        open_now: AbstractSet[tuple[str, str]],
+        now: Nanoseconds,
+    ) -> tuple[Judgement, ...]:
+        """What profiles say beside it; a fault there keeps no rule from being heard."""
+        if self._profiles is None:
+            return found
+        try:
+            return self._profiles.beside(found, open_now, now, self._advice())
+        except Exception as error:  # noqa: BLE001 - whatever a profile has led to.
+            self.faults.note("profiles", "", error)
+            return found
+
+
+def recommender_gauges(judgements: Sequence[Judgement]) -> dict[str, float]:
+    """Complaints and abstentions by their first reason; there are as many as reasons at most."""
+    counts: Counter[tuple[str, str]] = Counter()
+    for judgement in judgements:
+        finding = judgement.finding
+        reason = finding.reasons[0].value if finding.reasons else ""
+        if finding.is_complaint:
+            counts["rightsizer_recommender_findings", reason] += 1
+        elif finding.abstained is not None:
+            counts["rightsizer_recommender_abstentions", reason] += 1
+    return {series_key(name, reason=reason): float(n) for (name, reason), n in counts.items()}

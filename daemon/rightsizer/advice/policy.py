@@ -1,0 +1,207 @@
+"""Policies of an operator: classes and allocators of workloads, thresholds, exclusions."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
+from fnmatch import fnmatchcase
+from functools import cache
+from typing import Any, get_type_hints
+
+from rightsizer.advice.judgement import Exclusion, Judgement
+from rightsizer.advice.rules import RULES
+from rightsizer.advice.rules.rule import Rule
+from rightsizer.model.finding import Case
+from rightsizer.model.settings import setting
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass
+
+
+def overridden(settings: Any, changes: Any) -> Any:
+    """A rule's settings with what an operator wants otherwise.
+
+    Raises:
+        ValueError: the settings refuse it.
+    """
+    found = {
+        name: overridden(getattr(settings, name), change) if is_dataclass(change) else change
+        for name, change in _given(changes)
+    }
+    return replace(settings, **found) if found else settings
+
+
+def _given(changes: Any) -> Iterator[tuple[str, Any]]:
+    for each in fields(changes):
+        value = getattr(changes, each.name)
+        if value is not None:
+            yield each.name, value
+
+
+@cache
+def _left_open(settings: Any) -> type:
+    """The same fields with the same bounds, none of which has to be given."""
+    hints, parts = get_type_hints(settings), []
+    for each in fields(settings):
+        hint = hints[each.name]
+        if is_dataclass(hint) and isinstance(hint, type):
+            group = _left_open(hint)
+            parts.append((each.name, group, field(default_factory=group)))
+        else:
+            parts.append((each.name, hint | None, field(default=None, metadata=each.metadata)))
+    words = (settings.__doc__ or "").partition("\n\n")[0]
+    return _frozen(settings.__name__, parts, words)
+
+
+def _frozen(name: str, parts: list[Any], words: str) -> type:
+    return make_dataclass(
+        name,
+        parts,
+        frozen=True,
+        slots=True,
+        namespace={"__doc__": words, "__module__": __name__},
+    )
+
+
+def _of_rules() -> type:
+    parts = []
+    for rule in RULES:
+        settings: Any = type(rule.settings)
+        group = _left_open(settings)
+        parts.append((rule.name, group, field(default_factory=group)))
+    return _frozen("ThresholdTree", parts, "Thresholds by rule, for the workloads that match.")
+
+
+ThresholdTree: Any = _of_rules()
+"""What a policy may change, under the rules' names; `None` for what stays as it is."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeSettings:
+    """What an operator says of this machine."""
+
+    pool: str = setting("", help="The pool of machines that it belongs to; policies match by it.")
+
+
+@dataclass(frozen=True, slots=True)
+class PolicyMatch:
+    """Which workloads a policy is about; every pattern given must fit."""
+
+    owner: str = setting("*", help="Shell pattern of the workload's name.")
+    namespace: str = setting("*", help="Shell pattern of its namespace.")
+    pool: str = setting("*", help="Shell pattern of the machine's `node.pool`.")
+    gpu: str = setting("*", help="Shell pattern of the uuid of a GPU that it holds.")
+
+    def fits(self, workload: Workload | None, uuids: Iterable[str]) -> bool:
+        """Whether it is about a workload, or about GPUs that nobody holds; see `of_pool`."""
+        name, namespace = ("", "") if workload is None else (workload.name, workload.namespace)
+        return (
+            fnmatchcase(name, self.owner)
+            and fnmatchcase(namespace, self.namespace)
+            and fnmatchcase("", self.pool)
+            and any(fnmatchcase(uuid, self.gpu) for uuid in uuids)
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Policy:
+    """What holds for the workloads that match."""
+
+    match: PolicyMatch = field(default_factory=PolicyMatch)
+    class_: WorkloadClass = setting(
+        WorkloadClass.UNKNOWN, help="What kind of service the workload gives."
+    )
+    allocator: Allocator = setting(
+        Allocator.UNKNOWN, help="How the workload's framework takes memory."
+    )
+    thresholds: ThresholdTree = field(default_factory=ThresholdTree)
+    ignore: tuple[Exclusion, ...] = setting(
+        (), help="Findings that are not to become advice, why, and until when."
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse thresholds that a rule refuses, now rather than in a run."""
+        for rule in RULES:
+            try:
+                overridden(rule.settings, getattr(self.thresholds, rule.name))
+            except ValueError as error:
+                raise ValueError(f"thresholds.{rule.name}: {error}") from None
+
+
+def policies_of_pool(policies: Iterable[Policy], pool: str) -> tuple[Policy, ...]:
+    """The policies that are about a machine of a pool, for use on that machine."""
+    return tuple(
+        replace(policy, match=replace(policy.match, pool="*"))
+        for policy in policies
+        if fnmatchcase(pool, policy.match.pool)
+    )
+
+
+def apply_policies(snapshot: Snapshot, policies: Sequence[Policy]) -> Snapshot:
+    """The snapshot with what the first matching policy says of each holder."""
+    if not policies or not snapshot.holdings:
+        return snapshot
+    return replace(
+        snapshot,
+        holdings={
+            uuid: tuple(
+                replace(held, workload=with_policy(held.workload, uuid, policies))
+                for held in holdings
+            )
+            for uuid, holdings in snapshot.holdings.items()
+        },
+    )
+
+
+class PolicySet:
+    """What policies say of the rules' verdicts; the first that fits a workload decides."""
+
+    def __init__(self, policies: Sequence[Policy] = ()) -> None:
+        self._policies = tuple(policies)
+        self._tuned: dict[tuple[str, int], Rule[Any]] = {}
+
+    def tuned(self, rule: Rule[Any], case: Case) -> Rule[Any]:
+        """The rule with the thresholds that hold for a workload."""
+        place = self._place(case.workload, [device.uuid for device in case.devices])
+        if place is None:
+            return rule
+        changes = getattr(self._policies[place].thresholds, rule.name, None)
+        if changes is None or all(getattr(changes, each.name) is None for each in fields(changes)):
+            return rule
+        key = (rule.name, place)
+        if key not in self._tuned:
+            self._tuned[key] = rule.with_settings(overridden(rule.settings, changes))
+        return self._tuned[key]
+
+    def withheld(self, judgements: Iterable[Judgement], now: Nanoseconds) -> tuple[Judgement, ...]:
+        """The judgements, where what is to be ignored may not become advice."""
+        return tuple(self._under(judgement, now) for judgement in judgements)
+
+    def _under(self, judgement: Judgement, now: Nanoseconds) -> Judgement:
+        place = self._place(judgement.workload, judgement.finding.devices)
+        ignored = () if place is None else self._policies[place].ignore
+        return judgement.under(ignored, now) if ignored else judgement
+
+    def _place(self, workload: Workload | None, uuids: Sequence[str]) -> int | None:
+        return next(
+            (
+                place
+                for place, policy in enumerate(self._policies)
+                if policy.match.fits(workload, uuids)
+            ),
+            None,
+        )
+
+
+def with_policy(workload: Workload, uuid: str, policies: Sequence[Policy]) -> Workload:
+    """The workload with what the first matching policy says of it, on a device that it holds."""
+    for policy in policies:
+        if policy.match.fits(workload, (uuid,)):
+            return replace(
+                workload,
+                workload_class=workload.workload_class
+                if policy.class_ is WorkloadClass.UNKNOWN
+                else policy.class_,
+                allocator=workload.allocator
+                if policy.allocator is Allocator.UNKNOWN
+                else policy.allocator,
+            )
+    return workload

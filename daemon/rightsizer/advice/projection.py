@@ -1,0 +1,117 @@
+"""Projection of a measured workload.
+
+Its profile from its windows, and options with what is projected.
+"""
+
+from dataclasses import replace
+from typing import Final
+
+from rightsizer.advice.market import Market
+from rightsizer.model.device import Device
+from rightsizer.model.errors import RequirementError
+from rightsizer.model.finding import Case, Option
+from rightsizer.model.state import Resource, Tier
+from rightsizer.model.window import Window
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.place import GpuPlace, find_place
+from rightsizer.sizing.projection import Projection
+from rightsizer.sizing.workload_profile import UsageShares, WorkloadProfile
+
+
+def measured_profile(case: Case, at: int, market: Market) -> WorkloadProfile | None:
+    """What one of a workload's devices did; `None` where its telemetry cannot carry a projection.
+
+    The busiest pipe stands for the tensor cores, time that counts as active for the time with a
+    kernel.
+    """
+    device, window, fit = case.devices[at], case.windows[at], case.provisioning[at]
+    place = place_of(device, market)
+    if place is None or window.tier is not Tier.PROFILING:
+        return None
+    means = {resource: _mean(window, resource) for resource in Resource}
+    pipes = _part(window, window.compute_at_least.mean(), window.compute_at_least.total)
+    memory = window.demands.get(Resource.MEMORY)
+    peak = None if memory is None or fit.memory_is_preallocated else memory.maximum()
+    total = device.memory_total_bytes or place.memory_bytes
+    has_links = place.link_bytes_per_second > 0.0
+    try:
+        return WorkloadProfile(
+            place=place,
+            shares=UsageShares(
+                sm_active=means[Resource.COMPUTE],
+                # A demand is of what is achievable, and has the clock in it.
+                tensor_active=None if pipes is None else pipes * device.achievable_compute_ratio,
+                dram_active=means[Resource.MEMORY_BANDWIDTH],
+                gpu_busy=window.active / window.known if window.known > 0 else None,
+                pcie_receive=means[Resource.PCIE],
+                nvlink_receive=means[Resource.NVLINK] if has_links else None,
+                sm_clock_ratio=1.0,
+            ),
+            memory_bytes=None if peak is None else peak * total,
+        )
+    except RequirementError:
+        return None
+
+
+def place_of(device: Device, market: Market) -> GpuPlace | None:
+    """The board or slice that a device is; `None` where the catalogue does not know it."""
+    board = market.board(device.board)
+    if board is None or device.mig is None:
+        return None if board is None else market.place(board)
+    try:
+        name = f"{board.key}:{device.mig.profile}"
+        return find_place(market.catalogue, name, market.memory_settings)
+    except RequirementError:
+        return None
+
+
+def _mean(window: Window, resource: Resource) -> float | None:
+    histogram = window.demands.get(resource)
+    return None if histogram is None else _part(window, histogram.mean(), histogram.total)
+
+
+def _part(window: Window, mean: float | None, total: float) -> float | None:
+    """A mean over active time as one over all of the known time."""
+    if mean is None or window.known <= 0:
+        return None
+    return min(1.0, mean * total / window.known)
+
+
+_DIGITS: Final = 4
+_UTILIZATION: Final = (
+    "gpu_busy",
+    "sm_active",
+    "tensor_active",
+    "dram_active",
+    "pcie_receive",
+    "nvlink_receive",
+)
+
+
+def projected(option: Option, projection: Projection | None) -> Option:
+    """The option with slowdown, shares and fit; as it is where there is no projection."""
+    if projection is None:
+        return option
+    ratio = projection.time_ratio
+    shares = {name: getattr(projection.shares, name) for name in _UTILIZATION}
+    return replace(
+        option,
+        time_ratio=round(ratio.value, _DIGITS),
+        time_ratio_low=round(ratio.low, _DIGITS),
+        time_ratio_high=round(ratio.high, _DIGITS),
+        utilization={
+            name: round(share, _DIGITS) for name, share in shares.items() if share is not None
+        },
+        fits=projection.fits,
+    )
+
+
+def costing(option: Option, dollars_per_hour: EstimateInterval | None) -> Option:
+    """The option with its price; as it is where nobody states one."""
+    if dollars_per_hour is None:
+        return option
+    return replace(
+        option,
+        dollars_per_hour_low=dollars_per_hour.low,
+        dollars_per_hour_high=dollars_per_hour.high,
+    )

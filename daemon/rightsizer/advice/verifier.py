@@ -1,0 +1,254 @@
+"""Verifier: begins and ends verifications; track record of outcomes, savings and confidence."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rightsizer.advice.record import AdviceRecord
+from rightsizer.advice.settings import LedgerSettings, TrackRecordSettings
+from rightsizer.advice.verification import (
+    Measured,
+    VerificationOutcome,
+    baseline_of,
+    has_changed,
+    verify,
+)
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.units import Nanoseconds, nanoseconds
+
+_BINS: Final = 20
+_NONE: Final = (0,) * _BINS
+
+
+@dataclass(frozen=True, slots=True)
+class OutcomeCounts:
+    """What became of a rule's advice for one reason."""
+
+    rule: str
+    reason: str
+    outcomes: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """By the state in which it ended."""
+    confirmed: tuple[int, ...] = _NONE
+    """By confidence, in twentieths."""
+    contradicted: tuple[int, ...] = _NONE
+    squared_errors: float = 0.0
+    """Of the confidence that it was opened with, over all answers."""
+    realized_gpu_hours: float = 0.0
+    realized_joules: float = 0.0
+
+    @property
+    def answers(self) -> int:
+        """Advice of which it became clear whether it was right."""
+        return sum(self.confirmed) + sum(self.contradicted)
+
+    def floor(self, settings: TrackRecordSettings) -> float:
+        """The confidence from which on it was right often enough; 0 while nothing is amiss."""
+        right, wrong = sum(self.confirmed), sum(self.contradicted)
+        if self.answers < settings.least_answers:
+            return 0.0
+        for place in range(_BINS):
+            if right + wrong and right >= settings.least_precision_ratio * (right + wrong):
+                return min(settings.highest_floor_ratio, place / _BINS)
+            right -= self.confirmed[place]
+            wrong -= self.contradicted[place]
+        return settings.highest_floor_ratio
+
+
+class TrackRecord:
+    """Tallies by rule and reason. There are only so many rules: it is bounded by itself."""
+
+    def __init__(
+        self, tallies: Iterable[OutcomeCounts] = (), settings: TrackRecordSettings | None = None
+    ) -> None:
+        self._settings = settings or TrackRecordSettings()
+        self._tallies = {(tally.rule, tally.reason): tally for tally in tallies}
+
+    @property
+    def tallies(self) -> tuple[OutcomeCounts, ...]:
+        """All, by rule and reason."""
+        return tuple(self._tallies[key] for key in sorted(self._tallies))
+
+    @property
+    def outcomes(self) -> dict[tuple[str, str], int]:
+        """How much advice ended, by its reason and the state that it ended in."""
+        found: dict[tuple[str, str], int] = {}
+        for tally in self.tallies:
+            for state, count in tally.outcomes.items():
+                found[tally.reason, state] = found.get((tally.reason, state), 0) + count
+        return found
+
+    @property
+    def realized_gpu_hours(self) -> dict[str, float]:
+        """GPU-hours that were saved within the times compared, by rule."""
+        found: dict[str, float] = {}
+        for tally in self.tallies:
+            found[tally.rule] = found.get(tally.rule, 0.0) + tally.realized_gpu_hours
+        return found
+
+    @property
+    def brier(self) -> dict[str, float]:
+        """The mean squared error of the confidence, by rule; none without an answer."""
+        errors: dict[str, tuple[float, int]] = {}
+        for tally in self.tallies:
+            total, count = errors.get(tally.rule, (0.0, 0))
+            errors[tally.rule] = (total + tally.squared_errors, count + tally.answers)
+        return {rule: total / count for rule, (total, count) in errors.items() if count}
+
+    @property
+    def floors(self) -> dict[tuple[str, str], float]:
+        """The confidence that is asked for, by rule and reason, where more is than usual."""
+        floors = {key: tally.floor(self._settings) for key, tally in self._tallies.items()}
+        return {key: floor for key, floor in sorted(floors.items()) if floor > 0.0}
+
+    def floor(self, rule: str, reason: str) -> float:
+        """The confidence without which nothing is opened; 0 where the rule's own decides."""
+        tally = self._tallies.get((rule, reason))
+        if tally is None or not self._settings.raises_floors:
+            return 0.0
+        return tally.floor(self._settings)
+
+    def ended(self, advice: Advice) -> None:
+        """Count how advice ended."""
+        tally = self._of(advice)
+        count = tally.outcomes.get(advice.state, 0) + 1
+        self._put(replace(tally, outcomes={**tally.outcomes, str(advice.state): count}))
+
+    def answered(self, advice: Advice, confidence: float, *, was_right: bool) -> None:
+        """Count whether advice was right that was opened with some confidence."""
+        tally = self._of(advice)
+        place = min(_BINS - 1, int(confidence * _BINS))
+        error = (confidence - float(was_right)) ** 2
+        if was_right:
+            tally = replace(tally, confirmed=_counted(tally.confirmed, place))
+        else:
+            tally = replace(tally, contradicted=_counted(tally.contradicted, place))
+        self._put(replace(tally, squared_errors=tally.squared_errors + error))
+
+    def saved(self, advice: Advice, gpu_hours: float, joules: float) -> None:
+        """Count what following advice has saved."""
+        tally = self._of(advice)
+        self._put(
+            replace(
+                tally,
+                realized_gpu_hours=tally.realized_gpu_hours + gpu_hours,
+                realized_joules=tally.realized_joules + joules,
+            )
+        )
+
+    def _of(self, advice: Advice) -> OutcomeCounts:
+        reasons = advice.finding.reasons
+        key = (advice.finding.rule, str(reasons[0]) if reasons else "")
+        return self._tallies.get(key) or OutcomeCounts(*key)
+
+    def _put(self, tally: OutcomeCounts) -> None:
+        self._tallies[tally.rule, tally.reason] = tally
+
+
+def _counted(counts: tuple[int, ...], place: int) -> tuple[int, ...]:
+    return (*counts[:place], counts[place] + 1, *counts[place + 1 :])
+
+
+class Verifier:
+    """Begins and ends trials, and enters what came of them into the track record."""
+
+    def __init__(self, settings: LedgerSettings, track_record: TrackRecord) -> None:
+        self._settings, self._track = settings, track_record
+
+    def with_baseline(
+        self, record: AdviceRecord, followed: frozenset[str], now: Nanoseconds, measured: Measured
+    ) -> AdviceRecord:
+        """With the figures from before, new ones where it was claimed since the last.
+
+        Args:
+            record: Open advice whose trouble is not over.
+            followed: Workloads that follow advice.
+            now: Wall time.
+            measured: What is measured now.
+        """
+        is_fresh = record.baseline_since >= (record.trial_since or 0)
+        if record.baseline is not None and is_fresh:
+            return record
+        span = nanoseconds(record.trial_seconds)
+        if not span:  # Of a former program, which looked at nothing before and after.
+            return record
+        found = baseline_of(record.key, measured(span), followed)
+        if found is None:
+            return record
+        return replace(record, baseline=found, baseline_since=now)
+
+    def may_try(
+        self, record: AdviceRecord, measured: Measured | None, *, was_claimed: bool
+    ) -> bool:
+        """Whether what is over now is worth comparing: somebody did what was advised."""
+        if record.baseline is None or measured is None:
+            return False
+        if was_claimed:
+            return True
+        now = measured(nanoseconds(record.trial_seconds)).get(record.key)
+        return has_changed(record.advice.finding, record.baseline.workload, now)
+
+    def concluded(
+        self, record: AdviceRecord, now: Nanoseconds, measured: Measured
+    ) -> tuple[AdviceRecord, list[AdviceEvent]]:
+        """The verdict on a trial whose time is over, and what is told of it."""
+        ended = replace(record, trial_since=None)
+        outcome = None
+        if record.baseline is not None:
+            outcome = verify(
+                record.advice.finding,
+                record.baseline,
+                measured(nanoseconds(record.trial_seconds)),
+                record.key,
+                is_quiet=not record.advice.is_open,
+                settings=self._settings.verification,
+            )
+        if outcome is None:
+            if not record.advice.is_open:
+                self.ended(ended, was_right=None)
+            return ended, []
+        return self._judged(ended, outcome, now)
+
+    def ended(self, record: AdviceRecord, *, was_right: bool | None) -> None:
+        """Count how advice ended, and whether it was right where that is known."""
+        self._track.ended(record.advice)
+        if was_right is not None:
+            self._track.answered(record.advice, record.confidence, was_right=was_right)
+
+    def _judged(
+        self, record: AdviceRecord, outcome: VerificationOutcome, now: Nanoseconds
+    ) -> tuple[AdviceRecord, list[AdviceEvent]]:
+        was_open = record.advice.is_open
+        hours = record.trial_seconds / 3600.0
+        gpu_hours = max(0.0, outcome.saved_gpus) * hours if outcome.has_succeeded else 0.0
+        advice = replace(
+            record.advice,
+            state=AdviceState.SUCCEEDED if outcome.has_succeeded else AdviceState.FAILED,
+            updated=now,
+            closed=now if was_open else record.advice.closed,
+            # What still holds is not repeated at once to those who have just tried.
+            expires=now + nanoseconds(self._settings.rested_seconds) if was_open else None,
+            why=outcome.why,
+            verified=now,
+            realized_gpu_hours=gpu_hours,
+        )
+        record = replace(record, advice=advice, quiet_since=None)
+        answer = True if outcome.has_succeeded else False if outcome.has_harmed else None
+        self.ended(record, was_right=answer)
+        if outcome.has_succeeded:
+            watts = max(0.0, outcome.saved_watts or 0.0)
+            self._track.saved(advice, gpu_hours, watts * record.trial_seconds)
+        return record, _events(record, outcome, now, was_open=was_open)
+
+
+def _events(
+    record: AdviceRecord, outcome: VerificationOutcome, now: Nanoseconds, *, was_open: bool
+) -> list[AdviceEvent]:
+    """A success is told as such; a failure closes, again where it was closed before."""
+    advice = record.advice
+    events = []
+    if was_open or not outcome.has_succeeded:
+        ended = now if advice.closed is None else advice.closed
+        events.append(AdviceEvent(AdviceEventKind.CLOSED, advice, ended))
+    if outcome.has_succeeded:
+        events.append(AdviceEvent(AdviceEventKind.VERIFIED, advice, now))
+    return events

@@ -1,0 +1,1 @@
+"""The agent: composition root, coordinator, jobs, storage, reload."""

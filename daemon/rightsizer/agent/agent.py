@@ -1,0 +1,338 @@
+"""The agent: one source, one heartbeat, a few jobs, one server; and how it starts and stops."""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Callable, Sequence
+from typing import TYPE_CHECKING, Any, Final
+
+import structlog
+
+from rightsizer import __version__
+from rightsizer.accounting.service import AccountingService
+from rightsizer.actions.feature import ActionsFeature
+from rightsizer.advice.node_recommender import configured_rules, recommender_gauges
+from rightsizer.advice.rules.rule import Rule
+from rightsizer.agent.control import StillHeld
+from rightsizer.agent.coordinator import Coordinator
+from rightsizer.agent.door import Door, open_door
+from rightsizer.agent.flush_route import FlushRoute
+from rightsizer.agent.heartbeat import Heartbeat
+from rightsizer.agent.jobs import Job, Jobs
+from rightsizer.agent.log import tune
+from rightsizer.agent.log_counter import LogCounter
+from rightsizer.agent.node_jobs import NodeJobs
+from rightsizer.agent.node_labels import LabelWriter
+from rightsizer.agent.notify import Notifier
+from rightsizer.agent.past import PastBook
+from rightsizer.agent.reloader import Reloader
+from rightsizer.agent.schedule import schedule
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.settings_part import SettingsPart
+from rightsizer.agent.slow_driver import slow_driver_gauges
+from rightsizer.agent.source_log import SourceLog
+from rightsizer.agent.storage import Storage
+from rightsizer.broker.feature import BrokerFeature
+from rightsizer.broker.place_api import PlaceApi
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.io.clock import Clock
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.metric_family import series_key
+from rightsizer.model.report import AgentReport, Report
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import nanoseconds
+from rightsizer.notify.service import NotificationService, NotificationSinks, configured_sinks
+from rightsizer.profiler.api import ProfilesApi
+from rightsizer.profiler.capture.feature import CaptureFeature
+from rightsizer.profiler.capture.request import CaptureContext
+from rightsizer.profiler.service import ProfileService
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.telemetry.release import ReleaseController
+from rightsizer.telemetry.source import SnapshotSource
+from rightsizer.web.advice_api import AdviceApi
+from rightsizer.web.api import LifecycleRoutes
+from rightsizer.web.router import Route
+from rightsizer.web.server import WebServer
+
+if TYPE_CHECKING:
+    from rightsizer.broker.slot import LeaseSlot
+
+
+_RESTORED: Final = 30 * 86400.0
+_SET_BACK: Final = 86400.0
+"""What is further in the future was lived by a wrong clock; beside it all else would be too old."""
+
+
+class Agent:
+    """Everything that runs, wired."""
+
+    def __init__(  # noqa: PLR0913 - the outside world, each part with its own double in tests.
+        self,
+        settings: Settings,
+        source: SnapshotSource,
+        *,
+        source_name: str,
+        clock: Clock,
+        storage: Storage,
+        log_counter: LogCounter | None = None,
+        notifier: Notifier | None = None,
+        local_routes: Sequence[Route] = (),
+        controls: ReleaseController | None = None,
+        still_held: StillHeld = lambda _: None,
+        door: Door | None = None,
+        reread: Callable[[], Settings] | None = None,
+    ) -> None:
+        self.settings, self._source, self._clock = settings, source, clock
+        self._source_name, self._storage = source_name, storage
+        self._log_counter, self._notifier = log_counter or LogCounter(), notifier or Notifier({})
+        self._log = structlog.get_logger(component="agent")
+        self._interval = nanoseconds(settings.sampling.interval)
+        self._started = clock.wall_time()
+        self.accountant = AccountingService(settings.accounting, settings.policies_here)
+        self._stopping = threading.Event()
+        self._sinks = NotificationService(settings, self._sinks_of)
+        self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
+        self.chores = NodeJobs(
+            accountant=self.accountant,
+            storage=storage,
+            ledger=storage.ledger(settings.recommender.ledger),
+            rules=configured_rules(settings),
+            sinks=(self._sinks,),
+            policies=settings.policies_here,
+            profiles=self.profiles,
+            clock=clock,
+            retention_seconds=settings.history.retention,
+            fine_seconds=settings.history.fine_retention,
+        )
+        self._capturing = self._capturing_by(controls or ReleaseController(clock), still_held)
+        self._acting = ActionsFeature(settings, self.chores, self.accountant.latest, storage, clock)
+        self._broking = self._broking_by(settings)
+        self._labels = LabelWriter(
+            lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
+        )
+        self.jobs = Jobs(self._schedule(settings), clock)
+        door = door or open_door(settings, clock.wall_time)
+        self.reloader = Reloader(
+            (*self._parts(reread), *door.parts),
+            started=self._started,
+            notifier=self._notifier,
+            wall_time=clock.wall_time,
+        )
+        self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
+        self._advice_routes = AdviceApi(self.chores, settings.rule_trees, self._acting.claimed)
+        self._exposition = self._new_exposition(settings)
+        self.server = self._server(door, local_routes)
+        self._source_log = SourceLog(self._log)
+        self._heartbeat = Heartbeat(self._notifier, clock)
+
+    def _sinks_of(self, settings: Settings) -> NotificationSinks:
+        return configured_sinks(
+            settings,
+            self._storage,
+            lambda: self.chores.advice,
+            clock=self._clock,
+            tell=lambda event, message: self._log.warning(event, message=message),
+            sleep=self._stopping.wait,
+        )
+
+    def _capturing_by(self, controls: ReleaseController, still_held: StillHeld) -> CaptureFeature:
+        chores = self.chores
+        return CaptureFeature(
+            self.settings.profiles,
+            CaptureContext(
+                self.accountant.latest, lambda: chores.judgements, lambda: chores.advice
+            ),
+            lambda: self._storage.captures,
+            self.profiles,
+            limits=lambda: self.settings.profiles.read_limits,
+            controls=controls,
+            still_held=still_held,
+            clock=self._clock,
+        )
+
+    def _broking_by(self, settings: Settings) -> BrokerFeature:
+        latest, notify = self.accountant.latest, self._sinks.notify
+        return BrokerFeature(settings, latest, self._freshness(), self._clock, notify)
+
+    def _schedule(self, settings: Settings) -> tuple[Job, ...]:
+        further = (*self._capturing.jobs, *self._acting.jobs)
+        return schedule(self.chores, self._labels, settings, further)
+
+    def _seats_of(self, report: Report) -> tuple[LeaseSlot, ...]:
+        # Most nodes write no labels, and load nothing for them.
+        from rightsizer.broker.placement import view_of  # noqa: PLC0415
+        from rightsizer.broker.slot_builder import slots_of  # noqa: PLC0415
+
+        now = self._clock.wall_time()
+        return slots_of(report, view_of(self.settings, now, self._freshness()))
+
+    def _parts(self, reread: Callable[[], Settings] | None) -> tuple[SettingsPart, ...]:
+        if reread is None:
+            return ()
+        return (SettingsPart(self.settings, reread, self._change, self._clock.wall_time),)
+
+    def _change(self, settings: Settings, rules: Sequence[Rule[Any]]) -> None:
+        """Put settings in force that differ in nothing but what may change."""
+        # The only one that can fail, and leaves all as it was where it does.
+        self._sinks.change(settings)
+        self.settings = settings
+        self.accountant.follow(settings.policies_here)
+        self.chores.change(rules, settings.policies_here, settings.recommender.ledger)
+        self.chores.keep(settings.history.retention, settings.history.fine_retention)
+        self._advice_routes.explain_by(settings.rule_trees)
+        self.profiles.follow(settings.profiles)
+        self._broking.follow(settings)
+        self._exposition.change(settings.web.metrics)
+        tune(settings.log.level, settings.log.repeat_interval)
+        for job in self._schedule(settings):
+            self.jobs.change(job)
+
+    def _freshness(self) -> FreshnessSettings:
+        # What accounting calls a gap is what readers of the report call stale.
+        books = self.settings.accounting.books
+        return FreshnessSettings(books.gap_intervals, books.gap_minimum_seconds)
+
+    def _new_exposition(self, settings: Settings) -> MetricsExposition:
+        return MetricsExposition(
+            self.accountant.latest,
+            settings.web.metrics,
+            self._freshness(),
+            self._clock.wall_time,
+            dcgm_source=settings.sources.dcgm.url,
+        )
+
+    def _server(self, door: Door, local_routes: Sequence[Route]) -> WebServer:
+        settings = self.settings
+        return WebServer(
+            settings.web.listen_addresses,
+            latest=self.accountant.latest,
+            exposition=self._exposition,
+            settings=settings.web.server,
+            freshness=self._freshness(),
+            wall_time=self._clock.wall_time,
+            local_socket=settings.path.api_socket,
+            local_routes=(
+                *local_routes,
+                *self._advice_routes.routes,
+                *ProfilesApi(self.profiles.profiles).routes,
+                *self._capturing.routes,
+                *self._acting.routes,
+                *FlushRoute(self.chores.flush).routes,
+                *PlaceApi(lambda: self.settings, self._broking.given).routes,
+                *self._broking.routes,
+                *LifecycleRoutes(
+                    self.reloader.reload, is_enabled=settings.web.enable_lifecycle
+                ).routes,
+            ),
+            access=door.access,
+            past=PastBook(self.accountant.remembered),
+        )
+
+    def start(self) -> None:
+        """Restore what is kept, listen, and start the jobs.
+
+        Raises:
+            RightsizerError: an address cannot be bound.
+        """
+        self._restore()
+        self._capturing.start()
+        self._acting.start()
+        self._broking.start()
+        self.server.start()
+        self.reloader.start()
+        self.jobs.start()
+        self._log.info(
+            "agent_started",
+            version=__version__,
+            source=self._source_name,
+            addresses=",".join(self.server.addresses),
+        )
+
+    def run(self, stop: threading.Event) -> None:
+        """Sample until `stop` is set, or the source has no more; then flush and stop."""
+        try:
+            self.coordinator.run(stop)
+        finally:
+            self.stop()
+
+    def stop(self) -> None:
+        """Write the history first, then stop everything; no job is waited for."""
+        self._notifier.stopping()
+        self._stopping.set()
+        self.reloader.stop()
+        self.jobs.stop()
+        self._capturing.stop()
+        self._acting.stop()
+        self.jobs.run("flush")
+        self.server.stop()
+        self._broking.stop()
+        self._source.close()
+        self._storage.close()
+        self._log.info("agent_stopped")
+
+    def _restore(self) -> None:
+        if self._storage.set_aside is not None:
+            self._log.error(
+                "history_set_aside", moved_to=str(self._storage.set_aside), remedy="inspect it"
+            )
+        if self._storage.history is None:
+            return
+        now = self._clock.wall_time()
+        since, until = now - nanoseconds(_RESTORED), now + nanoseconds(_SET_BACK)
+        try:
+            history = self._storage.history
+            restored = self.accountant.restore(history.devices(), history.load(since, until))
+            self._log.info("history_restored", windows=restored)
+        except HistoryError as error:
+            self._log.error("history_unreadable", error=str(error))
+
+    def _on_snapshot(self, snapshot: Snapshot) -> None:
+        report = self.accountant.post(
+            snapshot, self.chores.advice, lambda: self._agent_report(snapshot)
+        )
+        self._source_log.tell(snapshot)
+        if self._heartbeat.beat(report):
+            self.jobs.supervise()
+
+    def _agent_report(self, snapshot: Snapshot) -> AgentReport:
+        return AgentReport(
+            version=__version__,
+            source=self._source_name,
+            started=self._started,
+            interval_seconds=self.settings.sampling.interval,
+            collectors=snapshot.collectors,
+            jobs=self.jobs.reports(),
+            trouble=snapshot.trouble,
+            counters=self._counters(),
+            gauges=self._gauges(snapshot),
+        )
+
+    def _counters(self) -> dict[str, float]:
+        counters = {
+            f"rightsizer_{name}_total": float(count) for name, count in self.chores.counts.items()
+        }
+        counters["rightsizer_samples_total"] = self.coordinator.samples
+        counters["rightsizer_samples_failed_total"] = self.coordinator.failed_ticks
+        counters["rightsizer_samples_late_total"] = self.coordinator.late_samples
+        for (reason, outcome), count in self.chores.outcomes.items():
+            key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)
+            counters[key] = count
+        for (form, outcome), count in self.profiles.counts.items():
+            key = series_key("rightsizer_profiles_total", format=form, outcome=outcome)
+            counters[key] = count
+        for level, count in self._log_counter.by_level().items():
+            counters[series_key("rightsizer_log_messages_total", level=level)] = count
+        for part in (self._capturing, self._acting, self._broking, self._sinks):
+            counters |= part.counters()
+        return counters
+
+    def _gauges(self, snapshot: Snapshot) -> dict[str, float]:
+        gauges = {
+            **recommender_gauges(self.chores.judgements),
+            "rightsizer_workers_abandoned": float(snapshot.abandoned_workers),
+            **slow_driver_gauges(snapshot),
+            **self.reloader.gauges,
+        }
+        if self._storage.history is not None:
+            gauges["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
+        return gauges | self._broking.gauges() | self._sinks.gauges()

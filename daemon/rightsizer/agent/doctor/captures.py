@@ -1,0 +1,104 @@
+"""Profiles: the folder where they land, and whoever is called for one."""
+
+import os
+import socket
+import stat
+from pathlib import Path
+from typing import Final
+
+from rightsizer.agent.doctor.check import Check, Place, Verdict
+from rightsizer.agent.program import program_of
+from rightsizer.notify.webhook.settings import read_token
+from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings
+
+_LANDING: Final = "profiles beside telemetry"
+_CALLING: Final = "profiles taken when a finding asks for one"
+
+
+def check_drop_folder(place: Place) -> Check:
+    """Whether profiles can be read where they land, and captures be kept there."""
+    name, settings = "drop folder", place.settings.profiles
+    if not settings.drop_folder.path:
+        return Check(name, Verdict.UNUSED, "profiles.drop_folder.path is not set")
+    folder = Path(settings.drop_folder.path)
+    remedy = "add rightsizer.service.d/profiles.conf, which says how to make the folder"
+    if not folder.is_dir() or not os.access(folder, os.R_OK | os.X_OK):
+        found = f"there is no folder {folder}, or it is closed to user {os.geteuid()}"
+        return Check(name, Verdict.MISSING, found, _LANDING, remedy)
+    if folder.stat().st_mode & stat.S_IWOTH:
+        return Check(
+            name,
+            Verdict.LIMITED,
+            f"everybody may write into {folder}",
+            "files of other users, which are not opened there",
+            "let a group write into it, and nobody else: 'chmod o-w'",
+        )
+    if settings.capture.kind is CaptureKind.NONE:
+        return Check(name, Verdict.OK, str(folder))
+    if not os.access(folder, os.W_OK):
+        found = f"{folder} may not be written by user {os.geteuid()}"
+        return Check(name, Verdict.LIMITED, found, _CALLING, remedy)
+    return _room(name, folder, settings.capture)
+
+
+def _room(name: str, folder: Path, settings: CaptureSettings) -> Check:
+    """Whether what captures may fill is there to be filled."""
+    disk = os.statvfs(folder)
+    free = disk.f_bavail * disk.f_frsize
+    kept_free = settings.room.minimum_free_ratio * disk.f_blocks * disk.f_frsize
+    found = f"{folder}, {free // 2**20} MiB free"
+    if free < settings.room.quota_bytes + kept_free:
+        return Check(
+            name,
+            Verdict.LIMITED,
+            found,
+            "captures, once the disk is that full",
+            f"make room, or set profiles.capture.room.quota below {settings.room.quota_bytes} "
+            "bytes",
+        )
+    return Check(name, Verdict.OK, found)
+
+
+def check_capture(place: Place) -> Check:
+    """Whether somebody can be called for a profile."""
+    name, settings = "capture", place.settings.profiles.capture
+    try:
+        found = _called(settings, place)
+    except (OSError, ValueError) as error:
+        return Check(name, Verdict.MISSING, str(error), _CALLING, "mend profiles.capture")
+    if found is None:
+        return Check(name, Verdict.UNUSED, "profiles.capture.kind is none")
+    if settings.kind is CaptureKind.DYNOLOG and not _is_listened_at(settings.dynolog.port):
+        return Check(
+            name,
+            Verdict.MISSING,
+            f"nobody listens on port {settings.dynolog.port}",
+            _CALLING,
+            "start dynolog with --enable_ipc_monitor, and programs with KINETO_USE_DAEMON=1",
+        )
+    return Check(name, Verdict.OK, found)
+
+
+def _called(settings: CaptureSettings, place: Place) -> str | None:
+    """Who is called, `None` where nobody is.
+
+    Raises:
+        OSError: a credential cannot be read.
+        ValueError: there is no such program, or no token in its file.
+    """
+    if settings.kind is CaptureKind.COMMAND:
+        return program_of(settings.command[0], place.environ)
+    if settings.kind is CaptureKind.DYNOLOG:
+        return program_of(settings.dynolog.program, place.environ)
+    if settings.kind is CaptureKind.WEBHOOK:
+        read_token(settings.webhook.token_file, place.environ)
+        return "a webhook; whether it answers is seen with the first capture"
+    return None
+
+
+def _is_listened_at(port: int) -> bool:
+    try:
+        with socket.create_connection(("localhost", port), timeout=1.0):
+            return True
+    except OSError:
+        return False

@@ -1,0 +1,163 @@
+"""The host: processes of others, control groups, pressure, topology, clock, memory."""
+
+import os
+import time
+from pathlib import Path
+from typing import Final
+
+from rightsizer.agent.doctor.check import Check, Place, Verdict
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+
+_LEAST_MEMORY_BYTES: Final = 128 * 2**20
+"""What the agent takes with a month of history and its page open, and the driver's library."""
+_UNLIMITED_BYTES: Final = 2**60
+"""Version 1 of control groups writes none as a number near 2^63."""
+_EARLIEST_SECONDS: Final = 1_735_689_600
+"""2025-01-01: a clock before that was never set."""
+
+
+def check_processes(place: Place) -> Check:
+    """Whether processes of other users are to be seen."""
+    name, lost = "processes of others", "whose a GPU is: Kubernetes, Slurm, containers, units"
+    try:
+        text = (place.procfs / "1" / "cgroup").read_text(errors="replace")
+    except OSError as error:
+        return Check(
+            name,
+            Verdict.MISSING,
+            f"{place.procfs}/1/cgroup: {error.strerror}",
+            lost,
+            "mount procfs without hidepid, or with gid= and SupplementaryGroups=; leave "
+            "ProtectProc=default; in a container share the host's process namespace",
+        )
+    return Check(name, Verdict.OK, f"the first process is in {text.splitlines()[-1]}")
+
+
+def check_memory_placement(place: Place) -> Check:
+    """Whether it may be read on which NUMA nodes the memory of others lies."""
+    name = "memory placement"
+    if len(list((place.sysfs / "devices/system/node").glob("node[0-9]*"))) <= 1:
+        return Check(name, Verdict.UNUSED, "there is one NUMA node")
+    try:
+        with (place.procfs / "1" / "numa_maps").open("rb") as file:
+            file.read(1)
+    except OSError as error:
+        return Check(
+            name,
+            Verdict.LIMITED,
+            f"{place.procfs}/1/numa_maps: {error.strerror}",
+            "NUMA placement of jobs whose memory no control group accounts for",
+            "add rightsizer.service.d/ptrace.conf, if you have such jobs",
+        )
+    return Check(name, Verdict.OK, "numa_maps of others can be read")
+
+
+def check_control_groups(place: Place) -> Check:
+    """Whether control groups are mounted where they can be read."""
+    name, top = "control groups", place.sysfs / "fs/cgroup"
+    if (top / "cgroup.controllers").exists():
+        return Check(name, Verdict.OK, "version 2")
+    if any((top / each).is_dir() for each in ("cpu", "cpu,cpuacct", "memory")):
+        return Check(
+            name,
+            Verdict.LIMITED,
+            "version 1",
+            "pressure of each job",
+            "boot with systemd.unified_cgroup_hierarchy=1",
+        )
+    return Check(
+        name,
+        Verdict.MISSING,
+        f"there are none at {top}",
+        "CPU, memory and disk use of each job",
+        "mount the host's /sys/fs/cgroup read-only, and set path.sysfs",
+    )
+
+
+def check_pressure(place: Place) -> Check:
+    """Whether the kernel tells how long tasks wait."""
+    try:
+        (place.procfs / "pressure" / "cpu").read_text()
+    except OSError as error:
+        return Check(
+            "pressure",
+            Verdict.MISSING,
+            f"{place.procfs}/pressure/cpu: {error.strerror}",
+            "host_bound and storage_bound where a GPU waits for CPU or disk",
+            "boot a kernel with CONFIG_PSI, and with psi=1",
+        )
+    return Check("pressure", Verdict.OK, "kept for CPU, memory and disk")
+
+
+def check_topology(place: Place) -> Check:
+    """Whether sysfs shows the PCI bus."""
+    name, bus = "topology", place.sysfs / "bus/pci/devices"
+    try:
+        count = len(os.listdir(bus))  # noqa: PTH208 - only how many there are.
+    except OSError as error:
+        return Check(
+            name,
+            Verdict.MISSING,
+            f"{bus}: {error.strerror}",
+            "PCIe links, NUMA nodes, ways between GPUs and network cards",
+            "mount the host's /sys read-only, and set path.sysfs",
+        )
+    return Check(name, Verdict.OK, f"devices on the bus: {count}")
+
+
+def check_clock(place: Place) -> Check:
+    """Whether the wall clock was ever set, which history and annotations go by."""
+    now = place.snapshot.wall_time // NANOSECONDS_PER_SECOND
+    if now < _EARLIEST_SECONDS:
+        return Check(
+            "clock",
+            Verdict.LIMITED,
+            time.strftime("%Y-%m-%d", time.gmtime(now)),
+            "history and annotations are at the wrong time",
+            "set the clock, and keep it by NTP",
+        )
+    return Check("clock", Verdict.OK, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
+
+
+def check_memory_limit(place: Place) -> Check:
+    """Whether this process has room for what the agent takes."""
+    name, limit = "memory limit", _memory_limit(place)
+    if limit is None or limit >= _UNLIMITED_BYTES:
+        return Check(name, Verdict.OK, "none")
+    found = f"{limit // 2**20} MiB"
+    if limit < _LEAST_MEMORY_BYTES:
+        return Check(
+            name,
+            Verdict.LIMITED,
+            found,
+            "the agent may be killed once its history is a month long",
+            f"set MemoryMax= to {_LEAST_MEMORY_BYTES // 2**20}M or more",
+        )
+    return Check(name, Verdict.OK, found)
+
+
+def _memory_limit(place: Place) -> int | None:
+    """The tightest of this process's control groups."""
+    limits = []
+    for line in _text(place.procfs / "self" / "cgroup").splitlines():
+        _, controllers, path = line.split(":", 2)
+        if controllers and "memory" not in controllers.split(","):
+            continue
+        top = place.sysfs / "fs/cgroup" / ("memory" if controllers else "")
+        group = top / path.strip("/")
+        for folder in (group, *group.parents):
+            limits += [
+                int(text)
+                for file in ("memory.max", "memory.limit_in_bytes")
+                if (text := _text(folder / file).strip()).isdecimal()
+            ]
+            if folder == top:
+                break
+    return min(limits, default=None)
+
+
+def _text(path: Path) -> str:
+    try:
+        return path.read_text(errors="replace")
+    except OSError:
+        return ""

@@ -1,0 +1,122 @@
+"""Who else is asked or told: kubelet, container engine, dcgm-exporter, Grafana."""
+
+import socket
+from pathlib import Path
+from typing import Final
+
+from rightsizer.agent.doctor.check import Check, Place, Verdict
+from rightsizer.io.grpc_client import GrpcCallError
+from rightsizer.io.http import HttpClient
+from rightsizer.io.http_result import Failure, FailureKind
+from rightsizer.notify.grafana.settings import read_token
+from rightsizer.owners.kubernetes import list_pods
+
+_UNAUTHORIZED: Final = (401, 403)
+_NOTHING_ASKED: Final = (
+    *(("from", "0"), ("to", "1"), ("tags", "rightsizer"), ("type", "annotation"), ("limit", "1")),
+)
+"""A search that finds nothing, and that takes the permission to look."""
+
+
+def check_kubelet(place: Place) -> Check:
+    """Whether the kubelet tells which pod was given which GPU."""
+    name, settings = "kubelet", place.settings.sources.owners
+    lost = "which pod a GPU was given to before a process of it runs"
+    path = Path(settings.kubelet_socket)
+    if not settings.kubelet_socket or "kubernetes" not in settings.sources:
+        return Check(name, Verdict.UNUSED, "switched off")
+    try:
+        path.stat()
+    except PermissionError:
+        return Check(name, Verdict.LIMITED, f"{path} is closed to this user", lost, _KUBELET_REMEDY)
+    except OSError:
+        return Check(name, Verdict.UNUSED, f"there is no {path}")
+    try:
+        pods = list_pods(
+            path,
+            timeout_seconds=settings.timeout_seconds,
+            maximum_bytes=settings.answer_maximum_bytes,
+        )
+    except GrpcCallError as error:
+        return Check(name, Verdict.LIMITED, str(error), lost, _KUBELET_REMEDY)
+    return Check(name, Verdict.OK, f"containers with devices: {len(pods)}")
+
+
+_KUBELET_REMEDY: Final = (
+    "add rightsizer.service.d/kubelet.conf, or run the agent as a DaemonSet that mounts the socket"
+)
+
+
+def check_container_engine(place: Place) -> Check:
+    """Whether Docker or Podman tells what containers are called."""
+    name, path = "container engine", place.settings.sources.owners.container_socket
+    if not path:
+        return Check(name, Verdict.UNUSED, "sources.owners.container_socket is not set")
+    if (reason := _why_closed(path)) is not None:
+        return Check(
+            name,
+            Verdict.LIMITED,
+            f"{path}: {reason}",
+            "names of containers; they go by their short identifiers",
+            "add rightsizer.service.d/container-engine.conf with the group of the socket",
+        )
+    return Check(name, Verdict.OK, f"{path} answers")
+
+
+def check_dcgm(place: Place) -> Check:
+    """Whether the dcgm-exporter that is configured answers."""
+    name, settings = "dcgm-exporter", place.settings.sources.dcgm
+    if not settings.url:
+        return Check(name, Verdict.UNUSED, "sources.dcgm.url is not set")
+    client = HttpClient(settings.address, settings.http, accept="text/plain", token=settings.token)
+    try:
+        answer = client.request("GET", "")
+    finally:
+        client.close()
+    if isinstance(answer, Failure):
+        return Check(
+            name,
+            Verdict.MISSING,
+            answer.message,
+            "pipe and memory activity of boards that have no counters in NVML",
+            "start dcgm-exporter, or mend or remove sources.dcgm.url",
+        )
+    return Check(name, Verdict.OK, f"{settings.address} answers")
+
+
+def check_grafana(place: Place) -> Check:
+    """Whether Grafana answers and takes the token."""
+    name, settings = "Grafana", place.settings.grafana
+    if not settings.url:
+        return Check(name, Verdict.UNUSED, "grafana.url is not set")
+    client = HttpClient(
+        settings.url, settings.http, token=lambda: read_token(settings, place.environ)
+    )
+    try:
+        answer = client.request("GET", "/api/annotations", query=_NOTHING_ASKED)
+    finally:
+        client.close()
+    if not isinstance(answer, Failure):
+        return Check(name, Verdict.OK, f"{client.base_url} answers, and takes the token")
+    is_refused = answer.status in _UNAUTHORIZED or answer.kind is FailureKind.CREDENTIAL
+    return Check(
+        name,
+        Verdict.LIMITED if is_refused else Verdict.MISSING,
+        answer.message,
+        "annotations; they wait in the history until they can be delivered",
+        "add rightsizer.service.d/grafana-token.conf with the token of a service account that may "
+        "read and write annotations"
+        if is_refused
+        else "mend grafana.url, or let the node reach it",
+    )
+
+
+def _why_closed(path: str) -> str | None:
+    """Why nobody can be asked there, `None` where somebody can."""
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        probe.settimeout(1.0)
+        try:
+            probe.connect(path)
+        except OSError as error:
+            return error.strerror or str(error)
+    return None

@@ -1,0 +1,157 @@
+"""What runs beside sampling, at intervals, where a delay does no harm.
+
+The only importer of APScheduler. It goes by the wall clock, which steps; so sampling and the
+watchdog do not depend on it, and `supervise` puts right what a step has upset.
+"""
+
+import logging
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from datetime import UTC, datetime, timedelta
+from typing import Any, Final
+
+import structlog
+from apscheduler.events import EVENT_JOB_MAX_INSTANCES, EVENT_JOB_MISSED
+from apscheduler.executors.pool import ThreadPoolExecutor
+from apscheduler.schedulers.background import BackgroundScheduler
+
+from rightsizer.agent.every import Every
+from rightsizer.io.clock import Clock
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.report import JobReport
+
+_SHORTEST_SECONDS: Final = 1.0
+"""The shortest interval in the world's seconds, however fast the agent's clock goes."""
+_THREADS: Final = 2
+
+
+def _utc_now() -> datetime:
+    return datetime.now(UTC)
+
+
+@dataclass(frozen=True, slots=True)
+class Job:
+    """Something to do every so often."""
+
+    name: str
+    run: Callable[[], None]
+    interval_seconds: float
+    """On the agent's clock."""
+    jitter_seconds: float = 0.0
+
+
+class Jobs:
+    """Runs jobs on a schedule, one run of each at a time, and remembers how they went."""
+
+    def __init__(
+        self, jobs: Sequence[Job], clock: Clock, now: Callable[[], datetime] = _utc_now
+    ) -> None:
+        """Jobs that do not run yet.
+
+        Args:
+            jobs: What runs, and how often.
+            clock: The agent's clock, which may be faster than the world's.
+            now: The wall clock of the world, which the schedule goes by.
+        """
+        self._now = now
+        self._paces: dict[str, float] = {}
+        self._jobs = {job.name: job for job in jobs}
+        self._clock = clock
+        self._reports = {job.name: JobReport(job.name) for job in jobs}
+        self._lock = threading.Lock()
+        self._log = structlog.get_logger(component="jobs")
+        # A run that is still under way when the next is due is counted, not warned of.
+        logging.getLogger("apscheduler").setLevel(logging.ERROR)
+        self._scheduler = BackgroundScheduler(
+            timezone="UTC",
+            daemon=True,
+            executors={"default": ThreadPoolExecutor(_THREADS)},
+            job_defaults={"coalesce": True, "max_instances": 1, "misfire_grace_time": None},
+        )
+        self._scheduler.add_listener(self._skip, EVENT_JOB_MAX_INSTANCES | EVENT_JOB_MISSED)
+
+    def start(self) -> None:
+        """Begin; the first runs come after a whole interval."""
+        for job in self._jobs.values():
+            self._add(job)
+        self._scheduler.start()
+
+    def change(self, job: Job) -> None:
+        """Run a job at another interval, from now on; one that stays as it is keeps its turn."""
+        known = self._jobs[job.name]
+        if known == job:
+            return
+        self._jobs[job.name] = job
+        if self._scheduler.running:
+            self._add(job)
+
+    def stop(self) -> None:
+        """Start no more runs; those under way end by themselves, within their own timeouts."""
+        if self._scheduler.running:
+            self._scheduler.shutdown(wait=False)
+
+    def run(self, name: str) -> None:
+        """Run a job now, in this thread; a failure is logged and counted, never raised."""
+        job, started = self._jobs[name], time.monotonic()
+        with self._lock:
+            before = self._reports[name]
+        begun = self._clock.wall_time()
+        try:
+            job.run()
+            report = replace(before, last_success=self._clock.wall_time(), last_error=None)
+        except Exception as error:  # noqa: BLE001 - a job's fault is the job's alone.
+            if isinstance(error, RightsizerError):  # Something to mend, not a fault of the program.
+                self._log.error("job_failed", job=name, error=str(error))
+            else:
+                self._log.exception("job_failed", job=name)
+            report = replace(before, failures=before.failures + 1, last_error=str(error))
+        with self._lock:
+            self._reports[name] = replace(
+                report,
+                skipped=self._reports[name].skipped,
+                runs=before.runs + 1,
+                last_start=begun,
+                last_duration_seconds=time.monotonic() - started,
+            )
+
+    def reports(self) -> tuple[JobReport, ...]:
+        """How each job went."""
+        with self._lock:
+            return tuple(self._reports.values())
+
+    def supervise(self) -> None:
+        """Schedule a job anew whose next run is far away or whose pace is another by now.
+
+        The wall clock steps back, and a fast clock falls into step with the world.
+        """
+        now = self._now()
+        for scheduled in self._scheduler.get_jobs():
+            job = self._jobs[scheduled.id]
+            far = now + timedelta(seconds=2 * self._pace(job) + job.jitter_seconds)
+            if scheduled.next_run_time is not None and scheduled.next_run_time > far:
+                self._log.warning("job_rescheduled", job=job.name)
+                self._add(job)
+            elif self._paces[job.name] != self._pace(job):
+                self._add(job)
+
+    def _skip(self, event: Any) -> None:
+        with self._lock:
+            report = self._reports[event.job_id]
+            self._reports[event.job_id] = replace(report, skipped=report.skipped + 1)
+
+    def _add(self, job: Job) -> None:
+        self._paces[job.name] = pace = self._pace(job)
+        jitter = min(job.jitter_seconds / self._clock.speed, pace)
+        self._scheduler.add_job(
+            self.run,
+            Every(pace, jitter),
+            args=(job.name,),
+            id=job.name,
+            replace_existing=True,
+        )
+
+    def _pace(self, job: Job) -> float:
+        """The job's interval in the world's seconds."""
+        return max(_SHORTEST_SECONDS, job.interval_seconds / self._clock.speed)

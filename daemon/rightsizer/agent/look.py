@@ -1,0 +1,99 @@
+"""A few looks of one's own at the driver, where no agent runs: what an agent would publish."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Final
+
+from rightsizer import __version__
+from rightsizer.accounting.service import AccountingService
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.sources import live_source
+from rightsizer.broker.placement import view_of
+from rightsizer.broker.slot import LeaseSlot
+from rightsizer.broker.slot_builder import slots_of
+from rightsizer.io.clock import Clock
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.report import AgentReport, Report
+from rightsizer.model.state import ACTIVE_STATES, State
+from rightsizer.model.units import nanoseconds
+from rightsizer.report.freshness import FreshnessSettings
+
+_LOOKS: Final = 3
+"""Rates need two; the third tells what has just begun."""
+_BETWEEN: Final = nanoseconds(1.0)
+_PATIENCE: Final = nanoseconds(8.0)
+"""Opening NVML takes some 3 s where no persistence daemon runs."""
+
+
+def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
+    """What an agent would publish at its first ticks, a second apart.
+
+    It knows the states of this moment alone: not for how long a GPU has been idle, what was
+    measured before, nor what is lent.
+
+    Args:
+        settings: Which driver, and all thresholds.
+        clock: The clock to wait by.
+
+    Returns:
+        One report at least, the last with devices.
+
+    Raises:
+        RightsizerError: there is no GPU, or the driver does not answer.
+    """
+    reports = _look(settings, clock)
+    if not reports[-1].devices:
+        raise RightsizerError(
+            reports[-1].agent.trouble or "the driver offers no GPU; look with 'nvidia-smi -L'"
+        )
+    return tuple(reports)
+
+
+def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSlot, ...]:
+    """The seats of the last report; what was at work at any of them is so still."""
+    last = reports[-1]
+    view = view_of(settings, last.wall_time, FreshnessSettings())
+    return tuple(
+        replace(seat, state=_state_over(seat.uuid, reports)) for seat in slots_of(last, view)
+    )
+
+
+def _look(settings: Settings, clock: Clock) -> list[Report]:
+    """Those without a GPU are left out, but for one that stays the last."""
+    named = live_source(settings, clock)
+    accountant = AccountingService(settings.accounting, settings.policies_here)
+    began, never = clock.time(), threading.Event()
+    reports: list[Report] = []
+    try:
+        while True:
+            snapshot = named.source.read()
+            assert snapshot is not None  # noqa: S101 - a live source never ends.
+            agent = AgentReport(
+                __version__,
+                named.name,
+                clock.wall_time(),
+                settings.sampling.interval,
+                trouble=snapshot.trouble,
+            )
+            report = accountant.post(snapshot, (), _always(agent))
+            is_late = clock.time() - began >= _PATIENCE
+            if report.devices or is_late:
+                reports.append(report)
+            if is_late or (len(reports) >= _LOOKS and report.node.topology is not None):
+                return reports
+            clock.wait_until(clock.time() + _BETWEEN, never)
+    finally:
+        named.source.close()
+
+
+def _always(agent: AgentReport) -> Callable[[], AgentReport]:
+    return lambda: agent
+
+
+def _state_over(uuid: str, reports: tuple[Report, ...]) -> State:
+    """The last state, or the last one at work: what pauses for a second has not ended."""
+    states = [
+        each.state for report in reports for each in report.devices if each.device.uuid == uuid
+    ]
+    return next((state for state in reversed(states) if state in ACTIVE_STATES), states[-1])

@@ -1,0 +1,103 @@
+"""The node's labels for Kubernetes: what stays of a report, health with patience."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING
+
+from rightsizer.agent.label_settings import LabelSettings
+from rightsizer.io.clock import Clock
+from rightsizer.io.whole_file import WholeFile
+from rightsizer.model.report import Report
+from rightsizer.model.topology import Topology
+from rightsizer.model.units import Nanoseconds, nanoseconds
+
+if TYPE_CHECKING:
+    from rightsizer.broker.slot import LeaseSlot
+    from rightsizer.report.feature_file import NodeFacts
+
+
+_WHAT = "the feature file"
+
+
+def facts_of(report: Report, healthy: Iterable[str]) -> NodeFacts:
+    """What labels are made of, as a report tells it."""
+    from rightsizer.report.feature_file import NodeFacts  # noqa: PLC0415
+
+    return NodeFacts(
+        devices=tuple(each.device for each in report.devices),
+        topology=report.node.topology or Topology(),
+        healthy=frozenset(healthy),
+    )
+
+
+@dataclass(slots=True)
+class _Health:
+    """What is said of a GPU, and what has been seen instead since when."""
+
+    is_healthy: bool
+    differs_since: Nanoseconds | None = None
+
+
+class LabelWriter:
+    """Keeps the feature file up to date; a job's run is one look."""
+
+    def __init__(
+        self,
+        settings: Callable[[], LabelSettings],
+        latest: Callable[[], Report | None],
+        seats: Callable[[Report], tuple[LeaseSlot, ...]],
+        clock: Clock,
+    ) -> None:
+        """A writer that has seen nothing.
+
+        Args:
+            settings: Those in force.
+            latest: The newest report, `None` before the first.
+            seats: What a report says of each device's trouble.
+            clock: Tells how long health has lasted, and when labels expire.
+        """
+        self._settings, self._latest, self._seats, self._clock = settings, latest, seats, clock
+        self._health: dict[str, _Health] = {}
+
+    def write(self) -> None:
+        """Write the file, if one is wanted and there is something to say.
+
+        Before the first report, and while there are no devices, what was written stands until it
+        expires: a driver that is updated must not move every pod.
+
+        Raises:
+            RightsizerError: the file cannot be written.
+        """
+        settings, report = self._settings(), self._latest()
+        if not settings.file or report is None or not report.devices:
+            return
+        # Most nodes write no labels, and load nothing for them.
+        from rightsizer.report.feature_file import feature_file, labels  # noqa: PLC0415
+
+        self._look(self._seats(report), nanoseconds(settings.settled))
+        healthy = (uuid for uuid, health in self._health.items() if health.is_healthy)
+        expires = self._clock.wall_time() + nanoseconds(settings.expiry)
+        text = feature_file(labels(facts_of(report, healthy)), expires)
+        with WholeFile(Path(settings.file), _WHAT) as file:
+            file.write(text.encode())
+
+    def _look(self, seats: tuple[LeaseSlot, ...], settled: Nanoseconds) -> None:
+        now = self._clock.time()
+        boards = [seat for seat in seats if seat.device.mig is None]
+        self._health = {
+            uuid: health
+            for uuid, health in self._health.items()
+            if uuid in {seat.uuid for seat in boards}
+        }
+        for seat in boards:
+            is_healthy = seat.trouble is None
+            known = self._health.setdefault(seat.uuid, _Health(is_healthy))
+            if known.is_healthy == is_healthy:
+                known.differs_since = None
+            elif known.differs_since is None:
+                known.differs_since = now
+            if known.differs_since is not None and now - known.differs_since >= settled:
+                self._health[seat.uuid] = _Health(is_healthy)

@@ -1,0 +1,195 @@
+"""A program run to its end: a list of words, in a group of its own, for so long and no longer."""
+
+import contextlib
+import os
+import shutil
+import signal
+import subprocess
+import threading
+import time
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from enum import StrEnum
+from pathlib import Path
+from typing import IO, Final, Self
+
+_LOOK_SECONDS: Final = 0.05
+_MEASURE_SECONDS: Final = 0.5
+_GRACE_SECONDS: Final = 2.0
+"""Between asking a program to end and ending it: it may close its files."""
+_SAID_BYTES: Final = 4096
+_CHUNK_BYTES: Final = 65536
+_PATH: Final = "/usr/local/sbin:/usr/local/bin:/usr/sbin:/usr/bin:/sbin:/bin"
+
+
+class Ending(StrEnum):
+    """How a program ended."""
+
+    ENDED = "ended"
+    """By itself, with a status."""
+    ABSENT = "absent"
+    """It never ran."""
+    TOO_MUCH = "too_much"
+    """It was ended for what it had used up."""
+    TIMED_OUT = "timed_out"
+    STOPPED = "stopped"
+    """It was ended because nobody waited for it any more."""
+
+
+@dataclass(frozen=True, slots=True)
+class Run:
+    """What became of a program."""
+
+    ending: Ending
+    status: int | None = None
+    """With which it ended; below 0 the signal that ended it, `None` where it was ended by us."""
+    detail: str = ""
+    """What went wrong, in our words; empty where nothing did."""
+    said: str = ""
+    """The beginning of what it said, in one line: it may name whatever it likes."""
+
+
+@dataclass(frozen=True, slots=True)
+class Limits:
+    """When a program is ended before it ends."""
+
+    seconds: float
+    stop: threading.Event
+    """Set where nobody waits for it any more."""
+    why_too_much: Callable[[], str | None]
+    """What it has used up, `None` while it has not; asked again and again."""
+
+
+def environment(environ: Mapping[str, str] = os.environ) -> dict[str, str]:
+    """What a program is given of the agent's environment: where programs are, and no more."""
+    return {"PATH": environ.get("PATH") or _PATH, "LANG": "C.UTF-8"}
+
+
+def program_of(name: str, environ: Mapping[str, str] = os.environ) -> str:
+    """Where a program is.
+
+    Raises:
+        ValueError: it is nowhere, or may not be run.
+    """
+    program = shutil.which(name, path=environment(environ)["PATH"])
+    if program is None:
+        raise ValueError(f"there is no program '{name}'; install it, or name its whole path")
+    return program
+
+
+def run_program(
+    words: Sequence[str],
+    folder: Path,
+    limits: Limits,
+    *,
+    note: Callable[[int], None] = lambda _: None,
+) -> Run:
+    """Run a program, and end it with all that it has started and that stayed in its group.
+
+    Args:
+        words: The program and its arguments; no shell sees them.
+        folder: Where it runs.
+        limits: When it is ended.
+        note: Is told the number of its process, and of its group, once it runs.
+    """
+    known = environment()
+    try:
+        program = program_of(words[0], known)
+    except ValueError as error:
+        return Run(Ending.ABSENT, detail=str(error))
+    try:
+        process = subprocess.Popen(  # noqa: S603 - a list of words, no shell.
+            [program, *words[1:]],
+            stdin=subprocess.DEVNULL,
+            stdout=subprocess.PIPE,
+            stderr=subprocess.STDOUT,
+            cwd=folder,
+            env=known,
+            start_new_session=True,
+        )
+    except (OSError, ValueError) as error:
+        return Run(Ending.ABSENT, detail=f"'{program}' cannot be run: {error}")
+    with _Said(process.stdout) as said, _ended_at_last(process):
+        note(process.pid)
+        verdict = _waited(process, limits)
+    return replace(verdict or _judged(process.returncode), said=said.text)
+
+
+def _waited(process: "subprocess.Popen[bytes]", limits: Limits) -> Run | None:
+    """Why it has to end, `None` where it has ended by itself."""
+    began = time.monotonic()
+    measured = began
+    while not _has_ended(process):
+        now = time.monotonic()
+        if now - measured >= _MEASURE_SECONDS:
+            measured = now
+            if (what := limits.why_too_much()) is not None:
+                return Run(Ending.TOO_MUCH, detail=what)
+        if now - began >= limits.seconds:
+            detail = f"was not done after {limits.seconds:g} s, and was ended"
+            return Run(Ending.TIMED_OUT, detail=detail)
+        if limits.stop.wait(_LOOK_SECONDS):
+            return Run(Ending.STOPPED, detail="the agent ended meanwhile")
+    return None
+
+
+def _judged(status: int) -> Run:
+    if status == 0:
+        return Run(Ending.ENDED, 0)
+    how = f"ended with status {status}" if status > 0 else f"was ended by signal {-status}"
+    return Run(Ending.ENDED, status, f"{how}; the log has what it said")
+
+
+@contextlib.contextmanager
+def _ended_at_last(process: "subprocess.Popen[bytes]") -> Iterator[None]:
+    try:
+        yield
+    finally:
+        if not _has_ended(process):
+            _signal(process.pid, signal.SIGTERM)
+            deadline = time.monotonic() + _GRACE_SECONDS
+            while not _has_ended(process) and time.monotonic() < deadline:
+                time.sleep(_LOOK_SECONDS)
+        # Its children may be there still. Until it is waited for, the number is nobody else's.
+        _signal(process.pid, signal.SIGKILL)
+        process.wait()
+
+
+def _has_ended(process: "subprocess.Popen[bytes]") -> bool:
+    """Whether it has, without waiting for it."""
+    options = os.WEXITED | os.WNOHANG | os.WNOWAIT
+    return os.waitid(os.P_PID, process.pid, options) is not None
+
+
+def _signal(group: int, number: signal.Signals) -> None:
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(group, number)
+
+
+class _Said:
+    """Takes all that a program says, so that it never waits for a reader, and keeps the start."""
+
+    def __init__(self, pipe: IO[bytes] | None) -> None:
+        self._pipe = pipe
+        self._kept = b""
+        self._thread = threading.Thread(target=self._read, name="program-output", daemon=True)
+
+    def __enter__(self) -> Self:
+        self._thread.start()
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        # A child that got out of the group may hold the pipe open for ever.
+        self._thread.join(_GRACE_SECONDS)
+
+    @property
+    def text(self) -> str:
+        """The beginning, in one line of printable characters."""
+        text = " ".join(self._kept.decode(errors="replace").split())
+        return "".join(each if each.isprintable() else "?" for each in text)
+
+    def _read(self) -> None:
+        assert self._pipe is not None  # noqa: S101 - it is started with one.
+        with self._pipe as pipe, contextlib.suppress(OSError, ValueError):
+            while data := os.read(pipe.fileno(), _CHUNK_BYTES):
+                self._kept += data[: _SAID_BYTES - len(self._kept)]

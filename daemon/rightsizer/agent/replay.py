@@ -1,0 +1,318 @@
+"""Replay of a recording through the chain of a live node, and into a history on disk."""
+
+import contextlib
+import os
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from types import TracebackType
+from typing import Any, Final, Protocol, Self
+
+from rightsizer.accounting.history import HistoryRepository
+from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.advice.engine import findings, judge_all
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.node_recommender import RuleFailures, configured_rules
+from rightsizer.advice.policy import PolicySet, apply_policies
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
+from rightsizer.io.ownership import Ownership
+from rightsizer.model.advice import Advice
+from rightsizer.model.device import Device
+from rightsizer.model.entry import Entry
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.finding import Finding
+from rightsizer.model.report import Totals
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
+from rightsizer.model.window import Provisioning, Window
+from rightsizer.report.json_encoder import advice_form, finding_form
+from rightsizer.telemetry.source import SnapshotSource
+
+_FOR_EVER: Final = 100 * 365 * 86400.0
+_STATED_BY: Final = {
+    "memory_total_bytes": Signal.MEMORY_TOTAL_BYTES,
+    "power_limit_watts": Signal.POWER_LIMIT_WATTS,
+    "sm_clock_maximum_hertz": Signal.SM_CLOCK_MAXIMUM_HERTZ,
+}
+
+
+class EntrySink(Protocol):
+    """Something that wants every entry as it is made."""
+
+    def write(self, entry: Entry) -> None:
+        """Take one entry."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSummary:
+    """All that a recording says of one device."""
+
+    device: Device
+    window: Window
+    totals: Totals
+    provisioning: Provisioning
+    assumed: tuple[str, ...] = ()
+    """Capacities that neither the recording's facts nor its readings state."""
+
+
+@dataclass(frozen=True, slots=True)
+class Replay:
+    """What came of a recording."""
+
+    devices: tuple[DeviceSummary, ...]
+    findings: tuple[Finding, ...]
+    """Every rule's verdict on the whole recording."""
+    advice: tuple[Advice, ...]
+    """What the ledger would have opened, closed advice included."""
+
+
+def replay(
+    source: SnapshotSource,
+    settings: Settings,
+    *,
+    entries: Sequence[EntrySink] = (),
+    history: HistoryRepository | None = None,
+) -> Replay:
+    """Account for a whole recording.
+
+    Args:
+        source: Gives snapshots until there are no more.
+        settings: Thresholds, policies, the recommender's interval.
+        entries: Are given every entry, in time order.
+        history: Is given every window.
+    """
+    run, policies = _ReplayRun(settings), settings.policies_here
+    while (snapshot := source.read()) is not None:
+        snapshot = apply_policies(snapshot, policies)
+        for entry in run.accounts.post(snapshot):
+            for sink in entries:
+                sink.write(entry)
+        closed = run.accounts.take_closed()
+        if history is not None and closed:
+            history.save(closed, run.accounts.known_devices())
+        run.recommend(snapshot.wall_time)
+    if history is not None:
+        history.save(run.accounts.open_windows(), run.accounts.known_devices())
+    return run.result()
+
+
+class _ReplayRun:
+    def __init__(self, settings: Settings) -> None:
+        self.accounts = NodeAccounts(settings.accounting)
+        self._rules = configured_rules(settings)
+        self._guidance = PolicySet(settings.policies_here)
+        self._faults = RuleFailures()
+        # However long the recording is, all that was ever opened is told.
+        kept = replace(settings.recommender.ledger, closed_kept_seconds=_FOR_EVER)
+        self._ledger = Ledger((), kept)
+        self._interval = nanoseconds(settings.recommender.interval)
+        self._due: Nanoseconds | None = None
+
+    def recommend(self, now: Nanoseconds) -> None:
+        """Judge as often as the agent would have."""
+        if self._due is None:
+            self._due = now + self._interval
+        if now < self._due:
+            return
+        self._due = now + self._interval
+        judgements = judge_all(
+            lambda span: self.accounts.cases(span, now),
+            self._rules,
+            self._ledger.open_now(),
+            self._guidance.tuned,
+            self._faults.note,
+        )
+        self._ledger.update(self._guidance.withheld(judgements, now), now)
+
+    def result(self) -> Replay:
+        """Everything, once the recording is over."""
+        cases = self.accounts.cases(None, 0)
+        judged = {
+            window.uuid: fit
+            for case in cases
+            for window, fit in zip(case.windows, case.provisioning, strict=True)
+        }
+        return Replay(
+            devices=tuple(
+                DeviceSummary(
+                    device,
+                    self.accounts.whole(device.uuid),
+                    self.accounts.totals(device.uuid),
+                    judged[device.uuid],
+                    self._assumed(device),
+                )
+                for device in self.accounts.devices
+                if device.uuid in judged
+            ),
+            findings=findings(cases, self._rules, self._faults.note),
+            advice=self._ledger.advice(),
+        )
+
+    def _assumed(self, device: Device) -> tuple[str, ...]:
+        last = self.accounts.last(device.uuid)
+        signals = {} if last is None else last.signals
+        return tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
+
+
+def replay_form(result: Replay) -> dict[str, Any]:
+    """The replay as JSON has it."""
+    return {
+        "devices": [_device_form(summary) for summary in result.devices],
+        "findings": [finding_form(finding) for finding in result.findings],
+        "advice": [advice_form(advice) for advice in result.advice],
+    }
+
+
+def _device_form(summary: DeviceSummary) -> dict[str, Any]:
+    device, window, fit = summary.device, summary.window, summary.provisioning
+    return {
+        "uuid": device.uuid,
+        "index": device.index,
+        "name": device.name or None,
+        "tier": str(window.tier),
+        "assumed": list(summary.assumed),
+        "seconds": seconds(window.accounted),
+        "states": {str(state): seconds(time) for state, time in sorted(window.states.items())},
+        "conditions": {
+            str(condition): seconds(time) for condition, time in sorted(window.conditions.items())
+        },
+        "waste": dict(sorted(window.waste_seconds.items())),
+        "waste_joules": dict(sorted(window.waste_joules.items())),
+        "used_seconds": window.used_seconds,
+        "used_joules": window.used_joules,
+        "energy_joules": window.energy_joules,
+        "signals": _signals_form(summary.totals),
+        "needs": _by_resource(fit, "need"),
+        "overprovisioned": fit.overprovisioned,
+        "saturated": _by_resource(fit, "saturated"),
+        "underprovisioned": fit.underprovisioned,
+    }
+
+
+def _signals_form(totals: Totals) -> Mapping[str, Any]:
+    return {
+        str(signal): {
+            "mean": totals.signal_seconds[signal] * NANOSECONDS_PER_SECOND / found.total,
+            "p50": found.quantile(0.5),
+            "p95": found.quantile(0.95),
+            "p99": found.quantile(0.99),
+            "max": found.maximum(),
+        }
+        for signal, found in sorted(totals.distributions.items())
+    }
+
+
+def _by_resource(fit: Provisioning, what: str) -> dict[str, float]:
+    values = {str(resource): getattr(each, what) for resource, each in fit.resources.items()}
+    return {resource: value for resource, value in sorted(values.items()) if value is not None}
+
+
+_MAGIC: Final = b"SQLite format 3\0"
+_COMPANIONS: Final = ("", "-wal", "-shm", ".lock")
+
+
+class HistoryFiller:
+    """A history that is written beside the file and joins it only when it is whole.
+
+    A history that exists keeps what it has, and nobody else writes it meanwhile.
+    """
+
+    def __init__(self, path: Path) -> None:
+        """Begin beside the file.
+
+        Raises:
+            HistoryError: it is something else, is held by an agent, or cannot be written.
+        """
+        self._path = path
+        self._target = _unbounded(path) if _is_history(path) else None
+        self._partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        try:
+            # What is not whole is thrown away, so that a power loss has nothing to undo.
+            self._storage = _unbounded(self._partial, is_durable=False)
+        except HistoryError as error:
+            if self._target is not None:
+                self._target.close()
+            self._clear()
+            raise HistoryError(str(error).replace(str(self._partial), str(path))) from None
+        try:
+            # An agent that began one here meanwhile would find another file in its place.
+            self._owner = Ownership(path) if self._target is None else None
+        except (HistoryError, OSError) as error:
+            self._storage.close()
+            self._clear()
+            if isinstance(error, HistoryError):
+                raise
+            raise HistoryError(f"history '{path}' cannot be written: {error}") from None
+
+    @property
+    def history(self) -> HistoryRepository:
+        """Where the recording goes."""
+        return _history(self._storage)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Put everything in its place, or leave nothing where something went wrong."""
+        try:
+            if kind is None and self._target is not None:
+                _history(self._target).replace(self.history)
+            self._storage.close()
+            # A recording without any device has left nothing.
+            if kind is None and self._target is None and self._partial.exists():
+                _to_disk(self._partial)
+                self._partial.replace(self._path)
+        finally:
+            self._storage.close()
+            if self._target is not None:
+                self._target.close()
+            if self._owner is not None:
+                self._owner.release(remove=True)
+            self._clear()
+
+    def _clear(self) -> None:
+        for companion in _COMPANIONS:
+            # A name that is too long for the system is not there either.
+            with contextlib.suppress(OSError):
+                self._partial.with_name(f"{self._partial.name}{companion}").unlink()
+
+
+def _unbounded(path: Path, *, is_durable: bool = True) -> Storage:
+    """A storage that takes the whole recording, however long it is."""
+    return Storage(str(path), is_durable=is_durable, maximum_bytes=None)
+
+
+def _is_history(path: Path) -> bool:
+    """Whether there is a database, which an agent would set aside if it were none."""
+    try:
+        with path.open("rb") as file:
+            head = file.read(len(_MAGIC))
+    except FileNotFoundError:
+        return False
+    except OSError as error:
+        raise HistoryError(
+            f"history '{path}' cannot be read: {error.strerror}; name another file"
+        ) from None
+    if head != _MAGIC:
+        raise HistoryError(f"'{path}' is there and is no history; name another file")
+    return True
+
+
+def _to_disk(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+def _history(storage: Storage) -> HistoryRepository:
+    if storage.history is None:  # Only an empty path has none, and this one names a file.
+        raise HistoryError("no history is kept; name a file")
+    return storage.history

@@ -1,0 +1,233 @@
+"""A report's facts from a history on disk, which is only read, beside whoever writes it."""
+
+import datetime as dt
+from collections import Counter, defaultdict
+from collections.abc import Iterator
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rightsizer import __version__
+from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.history import HistoryRepository, HolderPeriod
+from rightsizer.accounting.provisioning import provision
+from rightsizer.accounting.window_builder import WindowBuilder
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.market import Market
+from rightsizer.agent.offline_advice import advise
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
+from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.model.advice import Advice
+from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.state import State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.window import Window
+from rightsizer.model.workload import Allocator
+from rightsizer.report.facts import (
+    Gap,
+    PriceRate,
+    ReportDeviceFacts,
+    ReportFacts,
+    RuleFacts,
+    Slice,
+    WorkloadFacts,
+)
+from rightsizer.report.model import JOULES_PER_KILOWATT_HOUR
+
+_HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
+_USUAL_SPAN: Final = 7 * 24 * _HOUR
+_LONGEST_SPAN: Final = 366 * 24 * _HOUR
+_LEAST_GAP: Final = 60 * NANOSECONDS_PER_SECOND
+"""Between windows that adjoin two clocks are read, and an agent takes a while to start."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReportQuery:
+    """Which span of a history, and by whose calendar."""
+
+    since: Nanoseconds | None = None
+    until: Nanoseconds | None = None
+    """Without it the end of the history."""
+    last: Nanoseconds | None = None
+    """How far back from the end, in place of a beginning."""
+    timezone: dt.tzinfo = dt.UTC
+    timezone_name: str = "UTC"
+
+
+@dataclass(slots=True)
+class _Sums:
+    """What was read of the span so far."""
+
+    windows: dict[str, WindowBuilder] = field(default_factory=dict)
+    """By device, or by what stands for a workload."""
+    slices: dict[str, dict[Nanoseconds, Counter[State]]] = field(
+        default_factory=lambda: defaultdict(lambda: defaultdict(Counter))
+    )
+    gaps: list[Gap] = field(default_factory=list)
+
+
+def report_facts(path: Path, settings: Settings, query: ReportQuery) -> ReportFacts:
+    """All that a report tells.
+
+    Raises:
+        HistoryError: there is no history, it holds nothing, or it cannot be read.
+        UsageError: the span ends before it begins, or is longer than any history.
+    """
+    storage = Storage(str(path), read_only=True)
+    try:
+        history = storage.history
+        if history is None:
+            raise HistoryError("no history is kept; set history.path or give --history.path")
+        extent = history.extent()
+        if extent is None:
+            raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
+        since, until = _span(query, *extent)
+        sums = _read(history, since, until)
+        known, tenures = history.devices(), history.tenures()
+        ledger = storage.ledger(settings.recommender.ledger)
+    finally:
+        storage.close()
+    tenures = tuple(each for each in tenures if each.since < until and each.seen > since)
+    advice, is_judged_now = _advice(path, settings, ledger, is_latest=until >= extent[1])
+    return ReportFacts(
+        since=since,
+        until=until,
+        history_start=extent[0],
+        history_end=extent[1],
+        devices=_devices(known, tenures, sums, settings),
+        workloads=tuple(_workloads(tenures, sums)),
+        advice=advice,
+        rules=tuple(_rules(ledger)),
+        gaps=tuple(sums.gaps),
+        timezone=query.timezone,
+        timezone_name=query.timezone_name,
+        is_judged_now=is_judged_now,
+        version=__version__,
+    )
+
+
+def _span(
+    query: ReportQuery, first: Nanoseconds, end: Nanoseconds
+) -> tuple[Nanoseconds, Nanoseconds]:
+    """Whole hours, for the history keeps no less of what is older; its own end stays."""
+    until = end if query.until is None else -(-query.until // _HOUR) * _HOUR
+    if query.since is not None:
+        since = query.since
+    elif query.last is not None:
+        since = until - query.last
+    else:
+        since = max(until - _USUAL_SPAN, min(first, until - _HOUR))
+    since -= since % _HOUR
+    if since < first <= since + _HOUR:
+        since = first  # Nothing is missing of the hour in which the history begins.
+    if until <= since:
+        raise UsageError("--to: is not after --from, so that nothing lies between them")
+    if until - since > _LONGEST_SPAN:
+        raise UsageError(
+            "--from: lies more than 366 days before the end of the report; no history goes so far "
+            "back, name a later time"
+        )
+    return since, until
+
+
+def _read(history: HistoryRepository, since: Nanoseconds, until: Nanoseconds) -> _Sums:
+    sums, reached = _Sums(), since
+    for window in history.load(since, until):
+        builder = sums.windows.get(window.uuid)
+        if builder is None:
+            builder = sums.windows[window.uuid] = WindowBuilder(window.uuid, keeps_blocks=False)
+        builder.merge(window)
+        if window.workload_key is not None:
+            continue
+        sums.slices[window.uuid][max(since, window.start - window.start % _HOUR)].update(
+            window.states
+        )
+        if window.start - reached >= _LEAST_GAP:
+            sums.gaps.append(Gap(reached, window.start))
+        reached = max(reached, window.end)
+    if until - reached >= _LEAST_GAP:
+        sums.gaps.append(Gap(reached, until))
+    return sums
+
+
+def _devices(
+    known: tuple[DeviceRecord, ...],
+    tenures: tuple[HolderPeriod, ...],
+    sums: _Sums,
+    settings: Settings,
+) -> tuple[ReportDeviceFacts, ...]:
+    files = settings.catalogue
+    catalogue = read_catalogue(files.boards_path)
+    prices = read_prices(files.prices_path, catalogue)
+    market = Market(catalogue, prices, settings.recommender.market, settings.sizing.memory)
+    return tuple(
+        _device(each, tenures, sums, settings, market)
+        for each in known
+        # A parent of MIG instances has no state; before it was divided it had.
+        if each.device.uuid in sums.windows or not each.device.has_mig_instances
+    )
+
+
+def _device(
+    known: DeviceRecord,
+    tenures: tuple[HolderPeriod, ...],
+    sums: _Sums,
+    settings: Settings,
+    market: Market,
+) -> ReportDeviceFacts:
+    device = known.device
+    builder = sums.windows.get(device.uuid)
+    window = Window(device.uuid, 0, 0) if builder is None else builder.window()
+    holders = [each.workload for each in tenures if each.uuid == device.uuid]
+    is_same = known.holder is not None and set(holders) <= {known.holder.key}
+    allocator = known.holder.allocator if known.holder and is_same else Allocator.UNKNOWN
+    cost = market.cost(market.board(device.board))
+    return ReportDeviceFacts(
+        device=device,
+        window=window,
+        provisioning=provision(window, allocator, settings.accounting.provisioning),
+        slices=tuple(
+            Slice(start, dict(states)) for start, states in sorted(sums.slices[device.uuid].items())
+        ),
+        workloads=tuple(dict.fromkeys(holders)),
+        rate=None
+        if cost is None
+        else PriceRate(
+            cost.dollars_per_hour.low,
+            cost.dollars_per_hour.high,
+            cost.billing,
+            cost.source,
+            cost.date,
+        ),
+    )
+
+
+def _workloads(tenures: tuple[HolderPeriod, ...], sums: _Sums) -> Iterator[WorkloadFacts]:
+    for subject in sorted(sums.windows):
+        window = sums.windows[subject].window()
+        key = window.workload_key
+        if key is not None:
+            held = (each.uuid for each in tenures if each.workload == key)
+            yield WorkloadFacts(key, window, tuple(dict.fromkeys(held)))
+
+
+def _advice(
+    path: Path, settings: Settings, ledger: Ledger, *, is_latest: bool
+) -> tuple[tuple[Advice, ...], bool]:
+    """The ledger's; where it is empty, as in a replayed history, what the rules say now."""
+    found = ledger.advice()
+    if found or not is_latest:
+        return found, False
+    return advise(path, settings)[1], True
+
+
+def _rules(ledger: Ledger) -> Iterator[RuleFacts]:
+    for tally in ledger.track_record.tallies:
+        yield RuleFacts(
+            tally.rule,
+            tally.reason,
+            dict(tally.outcomes),
+            tally.realized_gpu_hours,
+            tally.realized_joules / JOULES_PER_KILOWATT_HOUR,
+        )

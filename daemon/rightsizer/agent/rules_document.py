@@ -1,0 +1,114 @@
+"""Tables of `docs/rules.md` and `docs/fleet-rules.md`, generated between their marks."""
+
+import json
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import fields
+from itertools import chain
+from typing import Any, Final
+
+from rightsizer.advice.rules import RULES
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.config.dump import plain
+from rightsizer.config.shape import Entry, Group, shape_of
+from rightsizer.fleet.rules.rule import FleetRule
+from rightsizer.model.units import format_duration
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.profiler.rules import PROFILE_RULES
+from rightsizer.profiler.rules.rule import ProfileRule
+
+OVERVIEW: Final = "overview"
+PROFILE_OVERVIEW: Final = "profile_overview"
+_MARKED: Final = re.compile(
+    r"(<!-- (?P<name>\w+): made from the code; run `make golden` -->\n).*?(<!-- end -->)",
+    flags=re.DOTALL,
+)
+_AnyRule = Rule[Any] | FleetRule[Any]
+_Judging = _AnyRule | ProfileRule[Any]
+_OPENING_POLICY_FIELDS: Final = frozenset(each.name for each in fields(OpeningPolicy))
+
+
+def filled(page: str, texts: Mapping[str, str]) -> str:
+    """The page with every marked stretch written anew.
+
+    Raises:
+        KeyError: it has a mark that nothing is made for.
+    """
+    return _MARKED.sub(lambda found: f"{found[1]}{texts[found['name']]}{found[3]}", page)
+
+
+def tables(rules: Sequence[_AnyRule] = RULES) -> Mapping[str, str]:
+    """The overview, and each rule's thresholds by its name; Markdown that ends a line.
+
+    Args:
+        rules: Those of a node, or of an estate.
+    """
+    found = {rule.name: _table(_thresholds(rule)) for rule in rules}
+    return {OVERVIEW: _table(_overview(rules)), **found}
+
+
+def profile_tables(rules: Sequence[ProfileRule[Any]] = PROFILE_RULES) -> Mapping[str, str]:
+    """The same of the rules over profiles, which have no spans of time."""
+    found = {rule.name: _table(_thresholds(rule)) for rule in rules}
+    rows = ((f"[`{rule.name}`](#{rule.name})", _question(rule)) for rule in rules)
+    return {PROFILE_OVERVIEW: _table(chain((("rule", "question"),), rows)), **found}
+
+
+def _question(rule: _Judging) -> str:
+    return (rule.judge_with.__doc__ or "").partition("\n")[0].rstrip(".")
+
+
+def _overview(rules: Sequence[_AnyRule]) -> Iterator[tuple[str, ...]]:
+    yield ("rule", "question", "long span", "short span", "known", "closes after")
+    for rule in rules:
+        yield (
+            f"[`{rule.name}`](#{rule.name})",
+            _question(rule),
+            _time(rule, lambda conduct: conduct.long_seconds),
+            _time(rule, lambda conduct: conduct.short_seconds),
+            _time(rule, lambda conduct: conduct.minimum_known_seconds),
+            _time(rule, lambda conduct: conduct.close_after_seconds),
+        )
+
+
+def _time(rule: _AnyRule, part: Callable[[OpeningPolicy], float]) -> str:
+    """A time of a rule's conduct; from the least to the most where the class decides."""
+    times = sorted(set(map(part, _opening_policies(rule))))
+    return " to ".join(dict.fromkeys(map(format_duration, (times[0], times[-1]))))
+
+
+def _opening_policies(rule: _AnyRule) -> list[OpeningPolicy]:
+    if isinstance(rule, FleetRule):
+        return [rule.conduct()]
+    return [rule.conduct(_workload(each)) for each in WorkloadClass]
+
+
+def _workload(workload_class: WorkloadClass) -> Workload:
+    return Workload("any", WorkloadKind.OTHER, "any", workload_class)
+
+
+def _thresholds(rule: _Judging) -> Iterator[tuple[str, ...]]:
+    yield ("threshold", "default", "what it does")
+    yield from _rows(shape_of(type(rule.settings)), "")
+
+
+def _rows(group: Group, path: str) -> Iterator[tuple[str, ...]]:
+    """What an operator may set, less what the overview tells of every rule."""
+    if {entry.name for entry in group.entries} == _OPENING_POLICY_FIELDS:
+        return
+    for entry in group.entries:
+        if isinstance(entry.shape, Group):
+            yield from _rows(entry.shape, f"{path}{entry.key}.")
+        else:
+            yield (f"`{path}{entry.key}`", f"`{_written(entry)}`", entry.help)
+
+
+def _written(entry: Entry) -> str:
+    value = plain(entry.default, entry.shape)
+    return value if isinstance(value, str) else json.dumps(value)
+
+
+def _table(rows: Iterator[tuple[str, ...]]) -> str:
+    head, *body = rows
+    lines = [head, ("---",) * len(head), *body]
+    return "".join(f"| {' | '.join(line)} |\n" for line in lines).replace("| --- ", "|---")

@@ -1,0 +1,29 @@
+"""A simulated node in the place of the real one: below the bindings, and around the GPUs."""
+
+from pathlib import Path
+from typing import Final
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.io.clock import Clock
+from rightsizer.simulator.host import ScenarioHost, ScenarioOwners
+from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.telemetry.host_context import NodeHostProbe
+from rightsizer.telemetry.nvml.library import use_library
+
+NOWHERE: Final = Path("/nonexistent")
+"""A simulated node has no tree of sysfs; its topology is what its driver tells."""
+
+
+def simulate(scenario_name: str, clock: Clock, catalogue: Catalogue) -> tuple[str, NodeHostProbe]:
+    """Put a scenario's driver below the bindings; its name, and what is around its GPUs.
+
+    Raises:
+        ScenarioError: the scenario does not exist or contradicts itself.
+    """
+    scenario = load_scenario(scenario_name, catalogue)
+    node = SimulatedNode(scenario, catalogue, start=clock.wall_time())
+    use_library(SimulatedLibrary(node, clock.wall_time))
+    eyes = NodeHostProbe(ScenarioHost(node, clock.wall_time), ScenarioOwners(node), NOWHERE)
+    return f"simulated ({scenario.name})", eyes

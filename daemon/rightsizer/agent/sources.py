@@ -1,0 +1,95 @@
+"""Which source the settings ask for: the driver of this node, or a simulated one below it."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rightsizer.agent.control import StillHeld
+from rightsizer.agent.settings import Settings, SourceSettings
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.operator_file import read_catalogue
+from rightsizer.host.collector import ProcHostCollector
+from rightsizer.io.clock import Clock
+from rightsizer.model.units import nanoseconds
+from rightsizer.owners.resolver import OwnerResolver
+from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
+from rightsizer.telemetry.live import LiveSource
+from rightsizer.telemetry.release import ReleaseController
+from rightsizer.telemetry.source import SecondarySource, SnapshotSource
+
+
+@dataclass(frozen=True, slots=True)
+class NamedSource:
+    """A source with what people call it, and what can be asked of it while it runs."""
+
+    source: SnapshotSource
+    name: str
+    controls: ReleaseController
+    still_held: StillHeld
+
+
+def live_source(
+    settings: Settings, clock: Clock, *, controls: ReleaseController | None = None
+) -> NamedSource:
+    """The live source, over the real driver or over a simulated one.
+
+    Args:
+        settings: Everything that an operator may set.
+        clock: The clock to live by.
+        controls: What is asked of the source while it runs; nothing yet unless given.
+
+    Raises:
+        ScenarioError: the scenario does not exist or contradicts itself.
+        ConfigurationError: the operator's file of boards has faults.
+    """
+    controls = controls or ReleaseController(clock)
+    catalogue = read_catalogue(settings.catalogue.boards_path)
+    name, sysfs, eyes = _node(settings, clock, catalogue)
+    source = LiveSource(
+        clock=clock,
+        interval=nanoseconds(settings.sampling.interval),
+        settings=settings.sources.nvml,
+        catalogue=catalogue,
+        surroundings=HostContextCollector(eyes),
+        sysfs=sysfs,
+        neighbors=_neighbors(settings.sources, clock, catalogue),
+        controls=controls,
+    )
+    return NamedSource(source, name, controls, source.still_held)
+
+
+def _node(
+    settings: Settings, clock: Clock, catalogue: Catalogue
+) -> tuple[str, Path, NodeHostProbe]:
+    """What people call the node, where its sysfs is, and what looks around its GPUs."""
+    scenario = settings.sources.simulated.scenario
+    if scenario:
+        # An agent on a real node does not load the model of another: 1.4 MiB.
+        from rightsizer.agent.simulated_node import NOWHERE, simulate  # noqa: PLC0415
+
+        name, eyes = simulate(scenario, clock, catalogue)
+        return name, NOWHERE, eyes
+    procfs, sysfs = Path(settings.path.procfs), Path(settings.path.sysfs)
+    cgroups = sysfs / "fs" / "cgroup"
+    host = ProcHostCollector(procfs, cgroups, clock, sysfs=sysfs, settings=settings.sources.host)
+    owners = OwnerResolver.on_host(procfs, sysfs=sysfs, settings=settings.sources.owners)
+    return "nvml", sysfs, NodeHostProbe(host, owners, sysfs)
+
+
+def _neighbors(
+    settings: SourceSettings, clock: Clock, catalogue: Catalogue
+) -> tuple[SecondarySource, ...]:
+    """Those that an operator has named; what nobody asks for is not even loaded."""
+    neighbors: list[SecondarySource] = []
+    if settings.dcgm.url:
+        from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint  # noqa: PLC0415
+        from rightsizer.telemetry.dcgm.enrichment import DcgmSecondarySource  # noqa: PLC0415
+
+        neighbors.append(DcgmSecondarySource(DcgmEndpoint(settings.dcgm, catalogue, clock)))
+    if settings.serving.endpoints:
+        from rightsizer.telemetry.serving.source import (  # noqa: PLC0415
+            ServingEngineCollector,
+            ServingSecondarySource,
+        )
+
+        neighbors.append(ServingSecondarySource(ServingEngineCollector(settings.serving)))
+    return tuple(neighbors)

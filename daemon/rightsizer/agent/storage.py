@@ -1,0 +1,238 @@
+"""What lasts over a restart: history, ledger and outbox in one database, or nowhere."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping
+from functools import cached_property
+from pathlib import Path
+from typing import TYPE_CHECKING, Final, TypeVar
+
+from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.history import (
+    HISTORY_SCHEMAS,
+    MAXIMUM_BYTES,
+    HistoryRepository,
+    PackedWindow,
+)
+from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerRepository
+from rightsizer.advice.record import AdviceRecord
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.advice.verifier import OutcomeCounts
+from rightsizer.agent.feature_schemas import ACTION_SCHEMA, CAPTURE_SCHEMA
+from rightsizer.io.database import Database
+from rightsizer.io.ownership import HISTORY, Called
+from rightsizer.model.advice import AdviceEvent
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.window import Window
+from rightsizer.notify.outbox_schema import ANNOTATION_OUTBOX_SCHEMA, WEBHOOK_OUTBOX_SCHEMA
+from rightsizer.profiler.repository import PROFILE_SCHEMA, ProfileRepository
+
+if TYPE_CHECKING:
+    from rightsizer.actions.repository import ActionRepository
+    from rightsizer.notify.grafana.outbox import AnnotationOutbox
+    from rightsizer.notify.webhook.outbox import WebhookOutbox
+    from rightsizer.profiler.capture.repository import CaptureRepository
+
+
+MIGRATIONS: Final = (
+    f"{HISTORY_SCHEMAS[0]}; {LEDGER_SCHEMA}; {ANNOTATION_OUTBOX_SCHEMA}",
+    HISTORY_SCHEMAS[1],
+    TRACK_SCHEMA,
+    WEBHOOK_OUTBOX_SCHEMA,
+    PROFILE_SCHEMA,
+    CAPTURE_SCHEMA,
+    ACTION_SCHEMA,
+)
+"""The n-th script leads from schema n-1 to n; what was released is never changed."""
+
+_PENDING_WINDOWS: Final = 10_000
+"""Windows kept for a disk that is full: about two days of eight GPUs with their jobs, and 3 MB."""
+_Answer = TypeVar("_Answer")
+
+
+class Storage:
+    """The agent's memory on disk. With an empty path everything ends with the process."""
+
+    def __init__(
+        self,
+        path: str,
+        *,
+        read_only: bool = False,
+        is_durable: bool = True,
+        maximum_bytes: int | None = MAXIMUM_BYTES,
+        called: Called = HISTORY,
+    ) -> None:
+        """Open the database.
+
+        Args:
+            path: The file; empty for none.
+            read_only: Look only, beside whoever writes it.
+            is_durable: Whether a power loss may undo nothing that was saved.
+            maximum_bytes: What the history may take; beyond it the oldest windows go. `None` for
+                whatever the disk holds.
+            called: How messages call it.
+
+        Raises:
+            HistoryError: it is held by another process, of a newer program, or out of reach.
+        """
+        self._database = (
+            Database(
+                Path(path), MIGRATIONS, read_only=read_only, is_durable=is_durable, called=called
+            )
+            if path
+            else None
+        )
+        self._ledger = LedgerRepository(self._database) if self._database else None
+        self._profiles = ProfileRepository(self._database) if self._database else None
+        self._pending: list[PackedWindow] = []
+        self._records: tuple[AdviceRecord, ...] = ()
+        self._tallies: tuple[OutcomeCounts, ...] = ()
+        self._untold: tuple[AdviceEvent, ...] = ()
+        self._told_breaks = self.breaks
+        self.history = HistoryRepository(self._database, maximum_bytes) if self._database else None
+
+    # What most agents have no use for is loaded by whoever asks for it first.
+
+    @cached_property
+    def outbox(self) -> AnnotationOutbox:
+        """What Grafana was not told yet."""
+        from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox, SqliteAnnotationOutbox  # noqa: PLC0415
+
+        return (
+            SqliteAnnotationOutbox(self._database) if self._database else MemoryAnnotationOutbox()
+        )
+
+    @cached_property
+    def webhook_outbox(self) -> WebhookOutbox:
+        """What webhooks were not told yet."""
+        from rightsizer.notify.webhook import outbox  # noqa: PLC0415
+
+        if self._database:
+            return outbox.SqliteWebhookOutbox(self._database)
+        return outbox.MemoryWebhookOutbox()
+
+    @cached_property
+    def captures(self) -> CaptureRepository:
+        """What was captured, and which files were read."""
+        from rightsizer.profiler.capture import repository as book  # noqa: PLC0415
+
+        if self._database:
+            return book.SqliteCaptureRepository(self._database)
+        return book.InMemoryCaptureRepository()
+
+    @cached_property
+    def actions(self) -> ActionRepository:
+        """What was done on advice."""
+        from rightsizer.actions import repository as book  # noqa: PLC0415
+
+        if self._database:
+            return book.SqliteActionRepository(self._database)
+        return book.InMemoryActionRepository()
+
+    @property
+    def set_aside(self) -> Path | None:
+        """Where the last broken database was moved to, `None` where there was none."""
+        return self._database.set_aside if self._database else None
+
+    @property
+    def breaks(self) -> int:
+        """How many databases were found broken."""
+        return self._database.breaks if self._database else 0
+
+    def ledger(self, settings: LedgerSettings) -> Ledger:
+        """The ledger as it was left."""
+        store = self._ledger
+        if store is None:
+            return Ledger((), settings)
+        self._records = tuple(self._despite_a_break(store.load))
+        self._tallies = tuple(self._despite_a_break(store.load_tallies))
+        self._untold = tuple(self._despite_a_break(store.load_untold))
+        return Ledger(self._records, settings, self._tallies)
+
+    @property
+    def untold(self) -> tuple[AdviceEvent, ...]:
+        """Events that were saved and may not have been told before the program ended."""
+        return self._untold
+
+    def save_ledger(self, ledger: Ledger, untold: Iterable[AdviceEvent] = ()) -> None:
+        """Keep the ledger as it is, and with it what is still to be told of it.
+
+        Raises:
+            HistoryError: it could not be written.
+        """
+        self._records = ledger.records
+        self._tallies = ledger.track_record.tallies
+        self._untold = tuple(untold)
+        self._despite_a_break(self._save_records)
+
+    def told(self) -> None:
+        """Forget the events, of which everybody took note.
+
+        Raises:
+            HistoryError: it could not be written; they are told again after a restart.
+        """
+        if self._ledger and self._untold:
+            self._untold = ()
+            self._despite_a_break(self._ledger.told)
+
+    def save_windows(
+        self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[DeviceRecord]
+    ) -> bool:
+        """Keep windows; those that cannot be written now are tried again next time.
+
+        Returns:
+            Whether there is a place to keep them in.
+
+        Raises:
+            HistoryError: they could not be written.
+        """
+        history = self.history
+        if history is None:
+            return False
+        self._pending = [*self._pending, *map(PackedWindow.of, closed)][-_PENDING_WINDOWS:]
+        running, devices = tuple(running), tuple(devices)
+        self._despite_a_break(lambda: history.save_packed(self._pending, devices, running=running))
+        self._pending = []
+        if self._told_breaks != self.breaks:
+            # What was opened must not be opened again after a restart.
+            self._save_records()
+            self._told_breaks = self.breaks
+        return True
+
+    def profiles(self) -> dict[str, str]:
+        """What was kept of profiles, by its id.
+
+        Raises:
+            HistoryError: it could not be read.
+        """
+        return self._despite_a_break(self._profiles.load) if self._profiles else {}
+
+    def save_profiles(self, forms: Mapping[str, str]) -> None:
+        """Keep what is known of profiles, in place of what was kept.
+
+        Raises:
+            HistoryError: it could not be written; what was there stays.
+        """
+        store = self._profiles
+        if store is not None:
+            self._despite_a_break(lambda: store.save(forms))
+
+    def close(self) -> None:
+        """Give the database back."""
+        if self._database:
+            self._database.close()
+
+    def _save_records(self) -> None:
+        if self._ledger:
+            self._ledger.save(self._records, self._tallies, self._untold)
+
+    def _despite_a_break(self, act: Callable[[], _Answer]) -> _Answer:
+        """Try once more where the database broke under it, for a new one was begun."""
+        breaks = self.breaks
+        try:
+            return act()
+        except HistoryError:
+            if self.breaks == breaks:
+                raise
+            return act()

@@ -1,0 +1,1 @@
+"""Broker: placement on the node's GPUs, queue, leases, reservations, commands."""

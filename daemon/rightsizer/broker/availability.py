@@ -1,0 +1,212 @@
+"""Availability of a slot for a request: free, or the obstacle."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rightsizer.broker.lease import GpuRequest, Lease
+from rightsizer.broker.settings import FreeSettings
+from rightsizer.broker.slot import LeaseSlot, SlotObstacle, SlotVerdict
+from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State
+from rightsizer.model.units import format_duration
+
+_GIBIBYTE: Final = 1 << 30
+_NO_INSTANCE: Final = (
+    "in MIG mode without an instance, so that nothing can run on it; make one, or turn the mode off"
+)
+_UNHEALTHY: Final = {Condition.HARDWARE_SLOWDOWN: "the hardware slows its own clocks down"}
+"""Heat, power brake or a fault, told by the board itself; it holds for idle GPUs too."""
+
+
+def judge_slot(
+    seat: LeaseSlot,
+    request: GpuRequest,
+    settings: FreeSettings,
+    leases: Sequence[Lease] = (),
+    *,
+    is_reserved: bool = False,
+) -> SlotVerdict:
+    """Whether a seat can be given to a request now.
+
+    Args:
+        seat: As it stands; holders that belong to a lease left out.
+        request: What is asked for; how many seats does not matter here, but that only one whole
+            piece of work may use a single MIG instance without naming its profile.
+        settings: When it counts as free.
+        leases: Those that the seat is given to.
+        is_reserved: Whether it is kept free for somebody else.
+    """
+    found = (
+        _wrong_kind(seat, request)
+        or _unfit(seat)
+        or ((SlotObstacle.RESERVED, "reserved for somebody else") if is_reserved else None)
+        or _too_small(seat, request)
+    )
+    if found is not None:
+        return SlotVerdict(seat, *found)
+    if leases or (seat.holders and request.may_share):
+        return _beside(seat, request, settings, leases)
+    found = _taken(seat, settings)
+    if found is not None:
+        return SlotVerdict(seat, *found)
+    left = _left(seat)
+    if request.memory_bytes is not None and (left is None or left < request.memory_bytes):
+        return SlotVerdict(seat, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
+    return SlotVerdict(seat, is_certain=seat.state is not State.UNKNOWN, memory_left_bytes=left)
+
+
+def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
+    """Memory that leases have been given on a seat, all together."""
+    return sum(
+        amount
+        for lease in leases
+        for each, amount in zip(lease.uuids, lease.memory_bytes, strict=True)
+        if each == uuid
+    )
+
+
+_Found = tuple[SlotObstacle, str] | None
+
+
+def _wrong_kind(seat: LeaseSlot, request: GpuRequest) -> _Found:
+    mig, wanted = seat.device.mig, request.mig_profile
+    if seat.device.has_mig_instances:
+        return (
+            SlotObstacle.DIVIDED,
+            "divided into MIG instances; ask for one of those by its profile",
+        )
+    if seat.device.awaits_mig_instances:
+        return SlotObstacle.DIVIDED, _NO_INSTANCE
+    if wanted is not None and mig is None:
+        return SlotObstacle.PROFILE, f"a whole GPU, not a MIG instance {wanted}"
+    if mig is None:
+        return None
+    if wanted is None and request.gpus > 1:
+        return SlotObstacle.PROFILE, "a MIG instance, which cannot work with other GPUs as one"
+    if wanted is not None and mig.profile.lower() != wanted.lower():
+        return SlotObstacle.PROFILE, f"a MIG instance {mig.profile}, not {wanted}"
+    return None
+
+
+def _unfit(seat: LeaseSlot) -> _Found:
+    if seat.trouble is not None:
+        return SlotObstacle.DOWN, seat.trouble
+    for condition, what in _UNHEALTHY.items():
+        if condition in seat.conditions:
+            return SlotObstacle.UNHEALTHY, what
+    return None
+
+
+def _too_small(seat: LeaseSlot, request: GpuRequest) -> _Found:
+    """Whether it would be even if it were empty."""
+    wanted, total = request.memory_bytes, seat.memory_total_bytes
+    if wanted is None:
+        return None
+    if total is None:
+        return SlotObstacle.MEMORY, "nobody knows how much memory it has"
+    if total < wanted:
+        return (
+            SlotObstacle.MEMORY,
+            f"has {_size(total)} of memory in all, {_size(wanted)} are asked",
+        )
+    return None
+
+
+def _taken(seat: LeaseSlot, settings: FreeSettings) -> _Found:
+    """Whether somebody else has a seat that nobody leased."""
+    if seat.holders:
+        return _held(seat)
+    if seat.state in ACTIVE_STATES:
+        return SlotObstacle.BUSY, f"at work ({seat.state}), and no process of it is known"
+    if seat.state is State.IDLE_HELD:
+        return SlotObstacle.HELD_IDLE, f"its memory is held by somebody unknown{_idle(seat)}"
+    if seat.state is State.IDLE_EMPTY:
+        return None
+    used = seat.memory_used_bytes
+    if used is None:
+        return SlotObstacle.UNKNOWN, "neither its state nor its use of memory is known"
+    most = max(
+        settings.empty_memory_bytes, settings.empty_memory_ratio * (seat.memory_total_bytes or 0.0)
+    )
+    if used >= most:
+        return SlotObstacle.HELD, f"{_size(used)} of its memory are in use by somebody unknown"
+    return None
+
+
+def _held(seat: LeaseSlot) -> tuple[SlotObstacle, str]:
+    names = " and ".join(dict.fromkeys(holder.name for holder in seat.holders))
+    if not any(holder.has_process for holder in seat.holders):
+        return SlotObstacle.ALLOCATED, f"given to {names} by a scheduler, with no process on it"
+    if seat.state in (State.IDLE_HELD, State.IDLE_EMPTY):
+        return SlotObstacle.HELD_IDLE, f"held by {names}{_idle(seat)}; could be reclaimed from it"
+    return SlotObstacle.HELD, f"held by {names}"
+
+
+def _idle(seat: LeaseSlot) -> str:
+    if seat.idle_seconds is None or seat.idle_seconds < 1:
+        return " and idle"
+    return f" and idle for {format_duration(seat.idle_seconds)}"
+
+
+def _beside(
+    seat: LeaseSlot, request: GpuRequest, settings: FreeSettings, leases: Sequence[Lease]
+) -> SlotVerdict:
+    """Whether further work fits beside what is on a seat."""
+    alone = next((lease for lease in leases if not lease.is_shared), None)
+    if leases and (alone is not None or not request.may_share):
+        lease = alone or leases[0]
+        return SlotVerdict(seat, SlotObstacle.LEASED, f"leased ({lease.id})")
+    if any(not holder.has_process for holder in seat.holders):
+        return SlotVerdict(seat, *_held(seat))
+    if request.memory_bytes is None:
+        return SlotVerdict(
+            seat,
+            SlotObstacle.MEMORY,
+            "others are on it, and how much memory is needed was not said",
+        )
+    left = _left_beside(seat, settings, leases)
+    if left is None or left < request.memory_bytes:
+        return SlotVerdict(seat, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
+    found = _too_needy(seat, settings)
+    if found is not None:
+        return SlotVerdict(seat, *found)
+    return SlotVerdict(seat, is_shared=True, memory_left_bytes=left)
+
+
+def _left(seat: LeaseSlot) -> float | None:
+    if seat.memory_total_bytes is None:
+        return None
+    return max(0.0, seat.memory_total_bytes - (seat.memory_used_bytes or 0.0))
+
+
+def _left_beside(seat: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease]) -> float | None:
+    """What is left once everybody has taken what he was given, and the reserve."""
+    total, used = seat.memory_total_bytes, seat.memory_used_bytes
+    if total is None or used is None:
+        return None
+    aside = set_aside_bytes(seat.uuid, leases)
+    # Nobody tells whose of the used memory is: with others beside the leases it may all be theirs.
+    taken = aside + used if seat.holders else max(aside, used)
+    return max(0.0, total - taken - settings.shared_memory_reserve_bytes)
+
+
+def _too_needy(seat: LeaseSlot, settings: FreeSettings) -> _Found:
+    for resource, most, name in (
+        (Resource.COMPUTE, settings.shared_compute_ratio, "compute"),
+        (Resource.MEMORY_BANDWIDTH, settings.shared_bandwidth_ratio, "memory bandwidth"),
+    ):
+        demand = seat.demand.get(resource)
+        if demand is None:
+            return SlotObstacle.NEEDS, f"what is on it was not measured long enough for {name}"
+        if demand > most:
+            return SlotObstacle.NEEDS, f"what is on it needs {demand:.0%} of its {name}"
+    return None
+
+
+def _too_little(left: float | None, wanted: float) -> str:
+    if left is None:
+        return f"nobody knows how much memory is left, and {_size(wanted)} are asked for"
+    return f"has {_size(left)} of memory left, and {_size(wanted)} are asked for"
+
+
+def _size(amount_bytes: float) -> str:
+    return f"{amount_bytes / _GIBIBYTE:.1f} GiB"

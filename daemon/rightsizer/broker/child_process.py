@@ -1,0 +1,193 @@
+"""Child process of `rightsizer run`: terminal, signals, exit status."""
+
+import contextlib
+import ctypes
+import errno
+import os
+import signal
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass
+from types import FrameType
+from typing import Final, NoReturn
+
+_ENDING: Final = (signal.SIGHUP, signal.SIGTERM)
+"""Python itself makes an exception of SIGINT."""
+
+
+class ExitSignal(BaseException):
+    """A signal has come that ends this process."""
+
+    def __init__(self, number: int) -> None:
+        super().__init__(number)
+        self._number = number
+
+    def leave(self) -> NoReturn:
+        """End as if nothing had been done before."""
+        signal.signal(self._number, signal.SIG_DFL)
+        os.kill(os.getpid(), self._number)
+        raise AssertionError("a signal that ends a process has not")
+
+
+@contextmanager
+def exit_on_signals() -> Iterator[None]:
+    """Have signals raise `Leaving` in the main thread; those that are ignored stay so.
+
+    Raises:
+        Leaving: one has come.
+    """
+    ours = [each for each in _ENDING if signal.getsignal(each) is signal.SIG_DFL]
+    for each in ours:
+        signal.signal(each, _raise)
+    try:
+        yield
+    finally:
+        for each in ours:
+            signal.signal(each, signal.SIG_DFL)
+
+
+def _raise(number: int, frame: FrameType | None) -> NoReturn:
+    del frame
+    raise ExitSignal(number)
+
+
+CANNOT_RUN: Final = 126
+NOT_FOUND: Final = 127
+"""What shells answer where there is no such command."""
+_BY_SIGNAL: Final = 128
+_SUBREAPER: Final = 36
+"""PR_SET_CHILD_SUBREAPER of prctl(2)."""
+_PASSED_ON: Final = (
+    signal.SIGHUP,
+    signal.SIGINT,
+    signal.SIGQUIT,
+    signal.SIGTERM,
+    signal.SIGUSR1,
+    signal.SIGUSR2,
+    signal.SIGTSTP,
+    signal.SIGCONT,
+    signal.SIGWINCH,
+)
+_LEAVING: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
+_IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
+
+
+@dataclass(frozen=True, slots=True)
+class ChildExit:
+    """How it went."""
+
+    status: int
+    """Of the command: its own, or 128 and the signal that ended it."""
+    is_all: bool
+    """Whether nothing of what it started is left."""
+
+
+class ChildProcess:
+    """One command, from its start to the end of all that it has started."""
+
+    def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
+        """Nothing is started yet.
+
+        Args:
+            command: The program and its arguments.
+            environ: All of its variables.
+        """
+        self._command, self._environ = list(command), dict(environ)
+        self._pid = 0
+        self._status: int | None = None
+
+    def start(self, prepare: Callable[[], None]) -> None:
+        """Start it; from here on this process takes no signal but to pass it on.
+
+        Args:
+            prepare: Is called in the child before the command takes its place.
+
+        Raises:
+            OSError: the command cannot be run.
+        """
+        ctypes.CDLL(None).prctl(_SUBREAPER, 1)
+        mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
+        told, telling = os.pipe()
+        self._pid = os.fork()
+        if self._pid == 0:
+            self._become(prepare, mask, telling)
+        os.close(telling)
+        with os.fdopen(told, "rb") as pipe:
+            failure = pipe.read()
+        if failure:
+            os.waitpid(self._pid, 0)
+            code = int(failure)
+            raise OSError(code, os.strerror(code), self._command[0])
+
+    def wait(self, left_behind: Callable[[int], None]) -> ChildExit:
+        """Pass signals on until nothing is left, or somebody wants to leave what is.
+
+        Args:
+            left_behind: Is called with the command's status where it ends before all that it has
+                started.
+        """
+        while True:
+            info = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
+            number = signal.Signals(info.si_signo)
+            if number == signal.SIGCHLD:
+                before = self._status
+                if not self._reap():
+                    return ChildExit(self._status or 0, is_all=True)
+                if before is None and self._status is not None:
+                    left_behind(self._status)
+            elif self._status is not None:
+                if number in _LEAVING:
+                    return ChildExit(self._status, is_all=False)
+            elif info.si_code <= 0:
+                # The kernel's own, such as the terminal's, reach all of the group as they are.
+                with contextlib.suppress(ProcessLookupError):
+                    os.kill(self._pid, number)
+
+    def _become(self, prepare: Callable[[], None], mask: Iterable[int], telling: int) -> None:
+        """In the child: turn into the command, or tell why not."""
+        code = errno.EINVAL
+        try:
+            for number in _IGNORED_BY_PYTHON:
+                signal.signal(number, signal.SIG_DFL)
+            prepare()
+            signal.pthread_sigmask(signal.SIG_SETMASK, mask)
+            os.execvpe(self._command[0], self._command, self._environ)  # noqa: S606 - what was asked for.
+        except OSError as error:
+            code = error.errno or errno.EINVAL
+        finally:
+            os.write(telling, str(code).encode())
+            # Not the parent's way out, which is for the parent alone.
+            os._exit(NOT_FOUND)
+
+    def _reap(self) -> bool:
+        """Take note of who has ended or stopped; whether anybody is left."""
+        while True:
+            try:
+                pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
+            except ChildProcessError:
+                return False
+            if pid == 0:
+                return True
+            if os.WIFSTOPPED(status):
+                if pid == self._pid and _is_on_a_terminal():
+                    # The shell waits for this process to stop, not for the command.
+                    os.kill(os.getpid(), signal.SIGSTOP)
+            elif pid == self._pid:
+                self._status = status_of(status)
+
+
+def status_of(status: int) -> int:
+    """The exit status that tells of a wait status: a signal is 128 and its number."""
+    if os.WIFSIGNALED(status):
+        return _BY_SIGNAL + os.WTERMSIG(status)
+    return os.WEXITSTATUS(status)
+
+
+def _is_on_a_terminal() -> bool:
+    """Whether there is a terminal whose shell can wake up what it has stopped."""
+    try:
+        terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
+    except OSError:
+        return False
+    os.close(terminal)
+    return True

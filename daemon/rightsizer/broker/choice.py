@@ -1,0 +1,199 @@
+"""Choice of slots for a request now, with reasons."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.broker.availability import judge_slot
+from rightsizer.broker.lease import GpuRequest, Interconnect, Lease
+from rightsizer.broker.reasons import reasons_for, reasons_for_none, why_worse
+from rightsizer.broker.scoring import (
+    CandidateTable,
+    PlacementScore,
+    score_set,
+    slot_order,
+    table_of,
+)
+from rightsizer.broker.search import best_sets
+from rightsizer.broker.settings import GpuPlacementSettings
+from rightsizer.broker.slot import LeaseSlot, SlotVerdict
+from rightsizer.model.state import State
+from rightsizer.model.topology import Topology
+
+_NO_LEASES: Final[Mapping[str, tuple[Lease, ...]]] = MappingProxyType({})
+
+
+@dataclass(frozen=True, slots=True)
+class RejectedSet:
+    """Free seats that would have done, and by what the chosen ones are better."""
+
+    seats: tuple[LeaseSlot, ...]
+    score: PlacementScore
+    why: str
+    """A clause: `NUMA nodes: 2, not 1`."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementChoice:
+    """The best seats there are for a request."""
+
+    request: GpuRequest
+    verdicts: tuple[SlotVerdict, ...]
+    """Of the seats that were chosen, by index."""
+    score: PlacementScore
+    reasons: tuple[str, ...]
+    """Sentences: what speaks for the set."""
+    rejected: tuple[RejectedSet, ...] = ()
+    """Sets that were nearly as good, best first, one of each score."""
+    occupied: tuple[SlotVerdict, ...] = ()
+    """Seats that cannot be given, with what is in the way."""
+    equals: int = 0
+    """How many other sets are just as good; the first by index is taken."""
+    is_exact: bool = True
+    """Whether all sets were looked at; otherwise a better one may exist."""
+
+    @property
+    def seats(self) -> tuple[LeaseSlot, ...]:
+        """Those that were chosen, by index."""
+        return tuple(verdict.seat for verdict in self.verdicts)
+
+    @property
+    def uuids(self) -> tuple[str, ...]:
+        """Of the seats, as `CUDA_VISIBLE_DEVICES` takes them."""
+        return tuple(seat.uuid for seat in self.seats)
+
+    @property
+    def memory_bytes(self) -> tuple[float, ...]:
+        """To set aside on each seat: what was asked for, else all that is left."""
+        asked = self.request.memory_bytes
+        return tuple(
+            (each.memory_left_bytes or 0.0) if asked is None else asked for each in self.verdicts
+        )
+
+    @property
+    def numa_nodes(self) -> tuple[int, ...]:
+        """Of the seats, as far as they are known."""
+        return tuple(sorted({s.numa_node for s in self.seats if s.numa_node is not None}))
+
+    @property
+    def cpus(self) -> tuple[int, ...]:
+        """Those near to any of the seats; empty where nobody knows those of one of them."""
+        near = [seat.cpus for seat in self.seats]
+        return tuple(sorted(set(chain.from_iterable(near)))) if all(near) else ()
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementRefusal:
+    """Why a request cannot be met now."""
+
+    request: GpuRequest
+    reasons: tuple[str, ...]
+    """Sentences, the one that sums it up first."""
+    occupied: tuple[SlotVerdict, ...] = ()
+    """Seats that cannot be given, with what is in the way."""
+    free: tuple[SlotVerdict, ...] = ()
+    """Seats that could have been given, had there been enough."""
+    is_hopeless: bool = False
+    """Whether even a node that is all free and healthy could not meet it: waiting is no use."""
+
+
+def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
+    seats: Sequence[LeaseSlot],
+    topology: Topology,
+    request: GpuRequest,
+    settings: GpuPlacementSettings,
+    *,
+    leased: Mapping[str, tuple[Lease, ...]] = _NO_LEASES,
+    reserved: Collection[str] = frozenset(),
+) -> PlacementChoice | PlacementRefusal:
+    """The best seats for a request, or why there are none.
+
+    Exact: of all sets of free seats none has a better score, and of equal ones it is the first by
+    index, as long as there are no more sets than the settings let be looked at (sixteen GPUs never
+    have more). The order in which seats come does not matter.
+
+    Args:
+        seats: Every GPU and MIG instance as it stands; holders that belong to a lease left out.
+        topology: How the GPUs are joined.
+        request: What is asked for.
+        settings: When a seat is free, and what sets are weighed by.
+        leased: The leases on each seat, by uuid.
+        reserved: Uuids of the seats that are kept free for others.
+    """
+    verdicts = [
+        judge_slot(
+            seat,
+            request,
+            settings.free,
+            leased.get(seat.uuid, ()),
+            is_reserved=seat.uuid in reserved,
+        )
+        for seat in seats
+    ]
+    occupied = tuple(
+        sorted((each for each in verdicts if not each.is_free), key=lambda v: slot_order(v.seat))
+    )
+    in_use = frozenset(seat.gpu_uuid for seat in seats if _is_in_use(seat, leased))
+    table = table_of(
+        (each for each in verdicts if each.is_free), topology, request, settings.scoring, in_use
+    )
+    must_be_joined = request.interconnect is Interconnect.NVLINK
+    found = best_sets(table, request.gpus, settings.search, must_be_joined=must_be_joined)
+    if not found.sets:
+        free = tuple(each.verdict for each in table.candidates)
+        is_hopeless = not _could_be_met(seats, topology, request, settings)
+        reasons = reasons_for_none(request, free, occupied, is_hopeless=is_hopeless)
+        return PlacementRefusal(request, reasons, occupied, free, is_hopeless)
+    best, *others = found.sets
+    score = score_set(best, table)
+    chosen = tuple(table.candidates[at].verdict for at in best)
+    return PlacementChoice(
+        request=request,
+        verdicts=chosen,
+        score=score,
+        reasons=reasons_for(chosen, topology, found.equals),
+        rejected=tuple(_rejected(each, table, score) for each in others),
+        occupied=occupied,
+        equals=found.equals,
+        is_exact=found.is_exact,
+    )
+
+
+def _rejected(places: Sequence[int], table: CandidateTable, better: PlacementScore) -> RejectedSet:
+    score = score_set(places, table)
+    seats = tuple(table.candidates[at].seat for at in places)
+    return RejectedSet(seats, score, why_worse(score, better))
+
+
+def _is_in_use(seat: LeaseSlot, leased: Mapping[str, tuple[Lease, ...]]) -> bool:
+    is_empty = seat.state in (State.IDLE_EMPTY, State.UNKNOWN)
+    return bool(seat.holders) or bool(leased.get(seat.uuid)) or not is_empty
+
+
+def _could_be_met(
+    seats: Sequence[LeaseSlot],
+    topology: Topology,
+    request: GpuRequest,
+    settings: GpuPlacementSettings,
+) -> bool:
+    """Whether the node could give it if all of it were healthy and free."""
+    empty = [
+        replace(
+            seat,
+            state=State.IDLE_EMPTY,
+            conditions=frozenset(),
+            trouble=None,
+            holders=(),
+            memory_used_bytes=None,
+        )
+        for seat in seats
+    ]
+    verdicts = [judge_slot(seat, request, settings.free) for seat in empty]
+    free = [verdict for verdict in verdicts if verdict.is_free]
+    if request.interconnect is not Interconnect.NVLINK or len(free) < request.gpus:
+        return len(free) >= request.gpus
+    table = table_of(free, topology, request, settings.scoring)
+    once = replace(settings.search, rejected_maximum=0)
+    return bool(best_sets(table, request.gpus, once, must_be_joined=True).sets)

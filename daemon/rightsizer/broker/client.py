@@ -1,0 +1,228 @@
+"""Client of the broker: requests a lease, waits across restarts of the agent, renews it."""
+
+import random
+import secrets
+import threading
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rightsizer.broker.place_api import LEASES_PATH
+from rightsizer.io.local import LocalClient
+from rightsizer.model.errors import (
+    AgentAbsentError,
+    AgentBusyError,
+    EndedError,
+    RightsizerError,
+    UsageError,
+)
+from rightsizer.model.units import format_duration
+
+_ID_BYTES: Final = 6
+_FIRST_PAUSE_SECONDS: Final = 0.05
+_LONGEST_PAUSE_SECONDS: Final = 15.0
+_LONGEST_PAUSE_WITHOUT_AGENT_SECONDS: Final = 2.0
+"""Looking whether there is one costs nobody anything, and what it lends lies idle until then."""
+_TRIES_BEFORE_THE_FIRST_ANSWER: Final = 12
+_MOST_DOUBLINGS: Final = 12
+"""Well past the longest pause: days without an agent make a number that no float holds."""
+_SPREAD: Final = 0.25
+_AWAY: Final = "the agent does not answer; its place in the queue is kept, and it is asked again"
+
+
+@dataclass(frozen=True, slots=True)
+class RetryPolicy:
+    """How long somebody waits for GPUs."""
+
+    waits: bool = True
+    """Whether at all, once the agent has looked."""
+    longest_seconds: float | None = None
+    """At most; `None` for as long as it takes."""
+
+
+class LeaseClient:
+    """One who asks; the id that he asks with makes asking again harmless."""
+
+    def __init__(
+        self,
+        client: LocalClient,
+        body: Mapping[str, Any],
+        *,
+        say: Callable[[str], None],
+        time: Callable[[], float],
+        sleep: Callable[[float], object],
+    ) -> None:
+        """An applicant who has not asked.
+
+        Args:
+            client: The agent.
+            body: What is asked for.
+            say: Takes a line for whoever waits.
+            time: Seconds of a steady clock.
+            sleep: Waits.
+        """
+        self._client, self._say, self._time, self._sleep = client, say, time, sleep
+        self.id = secrets.token_hex(_ID_BYTES)
+        self._body = {**body, "id": self.id}
+        self._said = ""
+        self._failures = 0
+        self._longest_pause_seconds = _LONGEST_PAUSE_SECONDS
+
+    def wait(self, patience: RetryPolicy) -> Any:
+        """The answer that grants the lease.
+
+        Args:
+            patience: How long it may take.
+
+        Raises:
+            UsageError: it was refused, was withdrawn by somebody, or was not granted in time;
+                nothing is asked for any more.
+            RightsizerError: no agent runs here, or it could not be asked.
+        """
+        begun = self._time()
+        answer = self._first()
+        while not answer["is_granted"]:
+            self._tell(answer)
+            waited = self._time() - begun
+            longest = patience.longest_seconds
+            if not patience.waits and answer["why"] is not None:
+                self._give_up(f"nothing was free at once: {answer['why']}")
+            if longest is not None and waited >= longest:
+                self._give_up(
+                    f"nothing was free within {format_duration(longest)}: {answer['why']}"
+                )
+            pause = answer["ask_again_seconds"]
+            if longest is not None:
+                pause = min(pause, longest - waited)
+            self._sleep(pause * (1 + _SPREAD * random.random()))  # noqa: S311 - to ask apart.
+            answer = self._again(answer)
+        return answer
+
+    def give_back(self) -> None:
+        """End what was asked for, as far as the agent is there; it notices by itself otherwise."""
+        for _ in range(3):
+            try:
+                self._client.delete(f"{LEASES_PATH}/{self.id}")
+            except AgentBusyError:
+                self._sleep(_FIRST_PAUSE_SECONDS)
+            except RightsizerError:
+                return
+            else:
+                return
+
+    def _first(self) -> Any:
+        """The first answer; an agent that is not there, or refuses, is told at once."""
+        while True:
+            try:
+                return self._ask()
+            except AgentBusyError:
+                if self._failures >= _TRIES_BEFORE_THE_FIRST_ANSWER:
+                    raise
+                self._pause()
+
+    def _again(self, last: Any) -> Any:
+        """The next answer; where there is none, the last one stands."""
+        try:
+            answer = self._look()
+        except (AgentAbsentError, AgentBusyError) as error:
+            is_away = isinstance(error, AgentAbsentError)
+            if self._failures > 1:
+                self._tell_once(_AWAY)
+            self._pause(_LONGEST_PAUSE_WITHOUT_AGENT_SECONDS if is_away else _LONGEST_PAUSE_SECONDS)
+            return {**last, "ask_again_seconds": 0.0}
+        self._failures = 0
+        return answer
+
+    def _look(self) -> Any:
+        try:
+            return self._client.get(f"{LEASES_PATH}/{self.id}")
+        except EndedError:
+            raise
+        except UsageError:
+            # A ticket that the agent does not know was lost with its file.
+            return self._client.post(LEASES_PATH, self._body)
+
+    def _ask(self) -> Any:
+        answer = self._client.post(LEASES_PATH, self._body)
+        self._failures = 0
+        return answer
+
+    def _pause(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
+        if longest_seconds != self._longest_pause_seconds:
+            # An agent that has come back is busy because all ask it, not for long.
+            self._failures, self._longest_pause_seconds = 0, longest_seconds
+        doublings = min(self._failures, _MOST_DOUBLINGS)
+        pause = min(longest_seconds, _FIRST_PAUSE_SECONDS * 2**doublings)
+        self._failures += 1
+        self._sleep(pause * (1 + random.random()))  # noqa: S311 - to ask apart.
+
+    def _give_up(self, why: str) -> None:
+        self.give_back()
+        raise UsageError(why)
+
+    def _tell(self, answer: Any) -> None:
+        # What an agent said that is away by now was told then.
+        if answer["why"] is not None and self._failures == 0:
+            place = f"{answer['place']} of {answer['waiting']}" if answer["place"] else "the last"
+            self._tell_once(f"waits as {place}: {answer['why']}")
+
+    def _tell_once(self, text: str) -> None:
+        if text != self._said:
+            self._said = text
+            self._say(text)
+
+
+_EVERY_SECONDS: Final = 5.0
+_NOT_KEPT: Final = (
+    "what runs goes on, and no GPU is kept for it any more; others get them unless it is seen there"
+)
+
+
+class LeaseSupervisor(threading.Thread):
+    """Asks now and then; an agent that is away meanwhile is no trouble."""
+
+    def __init__(
+        self,
+        client: LocalClient,
+        lease_id: str,
+        say: Callable[[str], None],
+        every_seconds: float = _EVERY_SECONDS,
+    ) -> None:
+        """A keeper who begins with `start`.
+
+        Args:
+            client: The agent.
+            lease_id: Of the lease.
+            say: Takes a line for its holder.
+            every_seconds: How often to ask.
+        """
+        super().__init__(name="lease", daemon=True)
+        self._client, self._path = client, f"{LEASES_PATH}/{lease_id}"
+        self._say, self._every_seconds = say, every_seconds
+        self._ended = threading.Event()
+
+    def run(self) -> None:
+        """Tell each message once, until the lease is over."""
+        told: tuple[str, ...] = ()
+        while not self._ended.wait(self._every_seconds):
+            try:
+                messages = tuple(self._client.get(self._path)["messages"])
+            except EndedError as error:
+                self._say(f"{error}: {_NOT_KEPT}")
+                return
+            except UsageError:
+                self._say(
+                    "the agent does not know this lease any more: what runs goes on, and its GPUs "
+                    "are not given to others as long as it is seen on them"
+                )
+                return
+            except RightsizerError:
+                continue
+            # An agent that was started anew has forgotten what it told.
+            for message in messages[len(told) :] if messages[: len(told)] == told else messages:
+                self._say(message)
+            told = messages
+
+    def end(self) -> None:
+        """Ask no more; whoever is asked at the moment is not waited for."""
+        self._ended.set()

@@ -1,0 +1,88 @@
+"""Environment tag of a lease's processes, by which they are recognized."""
+
+import math
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from typing import Final
+
+from rightsizer.broker.lease import LeaseOwner, RecoveredLease
+from rightsizer.host.process_table import ProcessTable
+from rightsizer.model.units import Nanoseconds
+
+LEASE: Final = "RIGHTSIZER_LEASE"
+_SEATS: Final = "RIGHTSIZER_LEASE_GPUS"
+_SHARED: Final = "RIGHTSIZER_LEASE_SHARED"
+_ENDS: Final = "RIGHTSIZER_LEASE_ENDS"
+_SOCKET: Final = "RIGHTSIZER_LEASE_SOCKET"
+MARKS: Final = (LEASE, _SEATS, _SHARED, _ENDS, _SOCKET)
+"""Every one."""
+
+
+def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
+    lease_id: str,
+    uuids: Sequence[str],
+    memory_bytes: Sequence[float],
+    *,
+    is_shared: bool,
+    ends: Nanoseconds | None,
+    socket: str,
+) -> dict[str, str]:
+    """The variables of a lease.
+
+    Args:
+        lease_id: Its id.
+        uuids: Its seats.
+        memory_bytes: Set aside on each.
+        is_shared: Whether others may have a part of them.
+        ends: When its time is up, in CLOCK_BOOTTIME; `None` without a limit.
+        socket: Of the agent that lent them: another on this machine knows nothing of it.
+    """
+    seats = zip(uuids, memory_bytes, strict=True)
+    return {
+        LEASE: lease_id,
+        _SEATS: ",".join(f"{uuid}={int(aside)}" for uuid, aside in seats),
+        _SHARED: str(int(is_shared)),
+        _ENDS: "" if ends is None else str(ends),
+        _SOCKET: socket,
+    }
+
+
+def found_leases(
+    table: ProcessTable, name_of: Callable[[int], str], socket: str
+) -> Iterator[RecoveredLease]:
+    """The leases that running processes carry, as far as their environments may be read.
+
+    Args:
+        table: The processes.
+        name_of: What a user is called.
+        socket: Of the agent that lent them.
+    """
+    for pid in table.pids():
+        marks = table.environment(pid, MARKS)
+        if not marks.get(LEASE) or marks.get(_SOCKET) != socket:
+            continue
+        row, uid = table.row(pid), table.user(pid)
+        if row is None or uid is None or not row.is_alive:
+            continue
+        found = _found(marks, LeaseOwner(uid, name_of(uid), pid, row.started_ticks))
+        if found is not None:
+            yield found
+
+
+def _found(marks: Mapping[str, str], client: LeaseOwner) -> RecoveredLease | None:
+    """The lease of a process; `None` where what it says of it makes no sense."""
+    pairs = [each.partition("=") for each in marks.get(_SEATS, "").split(",")]
+    try:
+        asides = tuple(float(aside) for _, _, aside in pairs)
+        ends = int(marks[_ENDS]) if marks.get(_ENDS) else None
+    except ValueError:
+        return None
+    if not all(math.isfinite(aside) and aside >= 0 for aside in asides):
+        return None
+    return RecoveredLease(
+        id=marks[LEASE],
+        client=client,
+        uuids=tuple(uuid for uuid, _, _ in pairs),
+        memory_bytes=asides,
+        is_shared=marks.get(_SHARED) == "1",
+        ends=ends,
+    )

@@ -1,0 +1,129 @@
+"""Launch of a leased process: environment variables, near CPUs, near memory."""
+
+import ctypes
+import os
+import platform
+from collections.abc import Callable, Collection, Mapping, Sequence
+from dataclasses import dataclass
+from math import ceil
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.broker.environment_tag import environment_tags
+
+_MEBIBYTE: Final = 1 << 20
+_PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
+_USUAL_PIPES: Final = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's daemon has it.
+_MEMORY_LIMIT: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
+_THREADS: Final = "CUDA_MPS_ACTIVE_THREAD_PERCENTAGE"
+_DAEMON: Final = "nvidia-cuda-mps"
+"""As the kernel has its name, cut off after 15 characters."""
+_SET_MEMPOLICY: Final = {"x86_64": 238, "aarch64": 237}
+_PREFERRED: Final = 1
+_LARGEST_NODE: Final = 1023
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchPlan:
+    """How a process is to be started."""
+
+    variables: Mapping[str, str]
+    """Beside those that it inherits, or in their place."""
+    cpus: frozenset[int] = frozenset()
+    """To run on; empty to leave it as it is."""
+    memory_node: int | None = None
+    """Where memory is taken first; `None` to leave it as it is."""
+
+
+def launch_of(
+    lease: Any, environ: Mapping[str, str], allowed: Collection[int], *, has_mps: bool, socket: str
+) -> LaunchPlan:
+    """How to start on a lease.
+
+    A share gets MPS's limits where MPS runs. Of the threads it gets twice its part of the memory,
+    as NVIDIA's guide to MPS advises (100 % over half of the clients), so that what one leaves
+    idle is of use to others. Where it does not run, processes take turns, and nothing is set.
+
+    Args:
+        lease: As the agent answers.
+        environ: What is inherited; what says how MPS is to be used goes before.
+        allowed: CPUs that this process may use.
+        has_mps: Whether MPS runs.
+        socket: Of the agent that lends.
+    """
+    uuids, asides = lease["uuids"], lease["memory_bytes"]
+    variables = {
+        "CUDA_VISIBLE_DEVICES": ",".join(uuids),
+        "CUDA_DEVICE_ORDER": "PCI_BUS_ID",
+        **environment_tags(
+            lease["id"],
+            uuids,
+            asides,
+            is_shared=lease["is_shared"],
+            ends=lease["ends_boottime_ns"],
+            socket=socket,
+        ),
+    }
+    if lease["is_shared"] and has_mps:
+        variables[_PIPES] = environ.get(_PIPES, _USUAL_PIPES)
+        variables[_MEMORY_LIMIT] = ",".join(
+            f"{at}={max(1, int(aside // _MEBIBYTE))}M" for at, aside in enumerate(asides)
+        )
+        if _THREADS not in environ:
+            variables.update(_thread_limit(asides, lease["memory_total_bytes"]))
+    near = frozenset(lease["cpus"]) & frozenset(allowed)
+    nodes = lease["numa_nodes"]
+    return LaunchPlan(variables, near, nodes[0] if len(nodes) == 1 else None)
+
+
+def has_mps(environ: Mapping[str, str], procfs: Path) -> bool:
+    """Whether NVIDIA's multi-process service runs, by the note of its daemon's process.
+
+    Args:
+        environ: May say where its pipes are.
+        procfs: Where processes are.
+    """
+    note = Path(environ.get(_PIPES, _USUAL_PIPES)) / "nvidia-cuda-mps-control.pid"
+    try:
+        pid = int(note.read_text(encoding="ascii"))
+        return (procfs / str(pid) / "comm").read_text(errors="replace").startswith(_DAEMON)
+    except (OSError, ValueError):
+        return False
+
+
+def bind(launch: LaunchPlan, tell: Callable[[str], None]) -> None:
+    """Bind this process, and all that it will start, to CPUs and memory near to its GPUs.
+
+    Args:
+        launch: What to bind to.
+        tell: Takes a line where that cannot be; work goes on all the same.
+    """
+    if launch.cpus:
+        try:
+            os.sched_setaffinity(0, launch.cpus)
+        except OSError as error:
+            tell(f"not bound to the CPUs near to its GPUs: {error.strerror}")
+    if launch.memory_node is not None:
+        _prefer(launch.memory_node)
+
+
+def _prefer(node: int) -> None:
+    """Take memory of a node first, of others where it is full; without it where that cannot be.
+
+    A container may not be allowed to, and its memory is near by the CPUs that it runs on anyway.
+    """
+    number = _SET_MEMPOLICY.get(platform.machine())
+    if number is None or not 0 <= node <= _LARGEST_NODE:
+        return
+    bits = 8 * ctypes.sizeof(ctypes.c_ulong)
+    mask = (ctypes.c_ulong * (node // bits + 1))()
+    mask[node // bits] = 1 << node % bits
+    # The kernel reads one bit less than it is told.
+    ctypes.CDLL(None).syscall(number, _PREFERRED, mask, len(mask) * bits + 1)
+
+
+def _thread_limit(asides: Sequence[float], totals: Sequence[float | None]) -> dict[str, str]:
+    known = [aside / total for aside, total in zip(asides, totals, strict=True) if total]
+    if len(known) < len(asides):
+        return {}
+    return {_THREADS: str(min(100, ceil(200 * max(known))))}

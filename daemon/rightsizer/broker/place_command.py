@@ -1,0 +1,253 @@
+"""`rightsizer place`: the best GPUs of this node right now, from the agent or from own readings."""
+
+import argparse
+import json
+import os
+import shlex
+import sys
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+from typing import Any, Final
+from urllib.parse import urlencode
+
+from rightsizer.agent.look import look_at_node, seats_over
+from rightsizer.agent.settings import PathSettings, Settings
+from rightsizer.broker.command_flags import add_request_flags
+from rightsizer.broker.lease import GpuRequest
+from rightsizer.broker.place_api import PLACE_PATH
+from rightsizer.broker.placement import Form, LeasedSlots, chosen_of, place_form
+from rightsizer.broker.request_parser import request_of
+from rightsizer.console.aligned import aligned
+from rightsizer.console.command import Command
+from rightsizer.console.look_flags import add_scenario_flag, looked_at
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.wrapped import wrapped
+from rightsizer.io.clock import Clock, SystemClock
+from rightsizer.io.local import LocalClient
+from rightsizer.model.errors import AgentAbsentError, RightsizerError, UsageError
+from rightsizer.model.units import format_duration, seconds
+
+_GIBIBYTE: Final = 1 << 30
+_NOTHING: Final = "-"
+_LOOK: Final = (
+    "No agent was asked: this knows the states of this moment alone, not for how long a GPU has "
+    "been idle, what was measured before, nor what is lent."
+)
+
+
+def place_text(form: Any, *, is_explained: bool) -> str:
+    """What was chosen and why, or why nothing was.
+
+    Args:
+        form: The answer as JSON has it.
+        is_explained: Whether other sets and other GPUs are told of too; where nothing was chosen
+            they are in any case.
+    """
+    lines = list(_chosen(form)) if form["is_met"] else ["Nothing fits."]
+    lines += ["", "Why", *(line for each in form["reasons"] for line in _bullet(each))]
+    if not form["is_exact"]:
+        lines += _bullet("There are too many sets to look at all: a better one may exist.")
+    if is_explained and form["is_met"]:
+        lines += ["", "Other sets", *_rejected(form["rejected"])]
+    if is_explained or not form["is_met"]:
+        lines += ["", "Cannot be given", *_occupied(form["occupied"])]
+    return "\n".join([*lines, "", *wrapped(_source(form), hanging=0)])
+
+
+def export_text(form: Any) -> str:
+    """The choice for a shell: `CUDA_VISIBLE_DEVICES`, and how to bind to CPUs and memory."""
+    nodes = _nodes(form)
+    bind = f"numactl --cpunodebind={nodes} --membind={nodes}" if nodes else ""
+    values = {
+        "CUDA_VISIBLE_DEVICES": form["cuda_visible_devices"],
+        "RIGHTSIZER_CPUS": form["cpus"] or "",
+        "RIGHTSIZER_MEMORY_NODES": nodes,
+        "RIGHTSIZER_BIND": bind,
+    }
+    return "\n".join(f"export {name}={shlex.quote(value)}" for name, value in values.items())
+
+
+def refused_export_text() -> str:
+    """What lets a shell see no GPU at all, and ends what it was about to start."""
+    return "export CUDA_VISIBLE_DEVICES=''\nfalse"
+
+
+def _chosen(form: Any) -> Iterator[str]:
+    yield f"CUDA_VISIBLE_DEVICES={form['cuda_visible_devices']}"
+    yield f"CPUs: {form['cpus'] or 'nobody tells which are near'}"
+    yield f"Memory node: {_nodes(form) or 'nobody tells which is near'}"
+    yield ""
+    rows = [
+        [
+            seat["label"],
+            seat["name"] or _NOTHING,
+            _NOTHING if seat["numa_node"] is None else str(seat["numa_node"]),
+            _size(seat["memory_left_bytes"]),
+            "yes" if seat["is_shared"] else "no",
+            seat["uuid"],
+        ]
+        for seat in form["seats"]
+    ]
+    header = ["", "model", "NUMA", "memory left", "shared", "uuid"]
+    yield from aligned(header, rows, left=header)
+
+
+def _nodes(form: Any) -> str:
+    """The NUMA nodes, if that of each seat is known; to bind by some would keep the rest far."""
+    if any(seat["numa_node"] is None for seat in form["seats"]):
+        return ""
+    return ",".join(map(str, form["numa_nodes"]))
+
+
+def _rejected(rejected: Sequence[Any]) -> Iterator[str]:
+    if not rejected:
+        yield "  There is no other that is different."
+    for each in rejected:
+        labels = ", ".join(seat["label"] for seat in each["seats"])
+        yield from _bullet(f"{labels}: {each['why']}")
+
+
+def _occupied(occupied: Sequence[Any]) -> Iterator[str]:
+    if not occupied:
+        yield "  Nothing: all can."
+    for each in occupied:
+        yield from _bullet(f"{each['label']}: {each['why']}")
+
+
+def _bullet(text: str) -> list[str]:
+    return wrapped(text, indent=2)
+
+
+def _size(amount_bytes: float | None) -> str:
+    return _NOTHING if amount_bytes is None else f"{amount_bytes / _GIBIBYTE:.1f} GiB"
+
+
+def _source(form: Any) -> str:
+    if form["source"] == "agent":
+        watched = format_duration(form["watched_seconds"])
+        return f"By the agent of this node, which has watched for {watched}."
+    return _LOOK
+
+
+def place_by_look(settings: Settings, request: GpuRequest, clock: Clock) -> Form:
+    """The answer by a few looks at the driver, a second apart.
+
+    It knows the states of this moment alone: not for how long a GPU has been idle, what was
+    measured before, nor what is lent.
+
+    Args:
+        settings: Which driver, and all thresholds.
+        request: What is asked for.
+        clock: The clock to wait by.
+
+    Raises:
+        RightsizerError: there is no GPU, or the driver does not answer.
+    """
+    reports = look_at_node(settings, clock)
+    last = reports[-1]
+    answer = chosen_of(seats_over(reports, settings), last, request, settings, LeasedSlots())
+    watched = seconds(last.wall_time - reports[0].wall_time)
+    return place_form(answer, time=last.wall_time, watched_seconds=watched, source="look")
+
+
+_DESCRIPTION: Final = """\
+Tell the best GPUs of this node to take right now: really free by what was measured and not by
+allocation alone, healthy, joined as closely as can be, on one NUMA node, and such that pairs and
+switches stay whole for those who come later. Nothing is taken or reserved by it.
+
+To start something on them:
+
+  eval "$(rightsizer place --gpus 2 --export)" && $RIGHTSIZER_BIND python train.py
+
+CUDA_VISIBLE_DEVICES names the GPUs and MIG instances by uuid; RIGHTSIZER_BIND is a numactl command
+for their CPUs and memory, and empty where a NUMA node is not known. Where nothing fits, the shell
+sees no GPU at all and 'eval' fails.
+
+The running agent is asked over its socket. Without one, the driver is looked at three times in two
+seconds, which tells the states of this moment alone.
+
+The exit status is 1 where nothing fits; the reasons are told, with --export on standard error.
+"""
+_WITHOUT_A_GPU: Final = "or try it on a simulated node: --scenario shared-node"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What is wanted, of which node, and how to answer."""
+    add_request_flags(parser)
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--json", action="store_true", help="answer in JSON (docs/placement.md)")
+    form.add_argument("--export", action="store_true", help="answer as exports for a shell")
+    form.add_argument(
+        "--explain",
+        action="store_true",
+        help="tell the sets that were nearly as good too, and why each other GPU cannot be given",
+    )
+    add_scenario_flag(parser, "agent and driver")
+    parser.add_argument(
+        "--path.api-socket",
+        dest="api_socket",
+        metavar="FILE",
+        help="the agent's socket; without it path.api_socket of the configuration "
+        f"(default: {PathSettings().api_socket})",
+    )
+    add_config_flag(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print what was chosen, or why nothing was; whether something was.
+
+    Raises:
+        RightsizerError: there is no GPU, or the request cannot be.
+    """
+    settings = settings_of(arguments)
+    words = _words(arguments)
+    form = _ask(settings, words, arguments)
+    if arguments.json:
+        say(json.dumps(form, indent=1))
+    elif arguments.export and form["is_met"]:
+        say(export_text(form))
+    elif arguments.export:
+        print(place_text(form, is_explained=True), file=sys.stderr)
+        say(refused_export_text())
+    else:
+        say(place_text(form, is_explained=arguments.explain))
+    return 0 if form["is_met"] else 1
+
+
+def _words(arguments: argparse.Namespace) -> dict[str, str]:
+    if arguments.share and not arguments.memory:
+        raise UsageError("--share: say how much memory is needed on each GPU, as in --memory 10GiB")
+    words = {
+        "gpus": arguments.gpus,
+        "memory": arguments.memory,
+        "share": "true" if arguments.share else "",
+        "interconnect": arguments.interconnect,
+        "mig": arguments.mig,
+    }
+    return {name: word for name, word in words.items() if word}
+
+
+def _ask(settings: Settings, words: dict[str, str], arguments: argparse.Namespace) -> Any:
+    """The agent's answer, else that of a look: where no agent runs, or this user may not ask it."""
+    request = request_of(words)
+    socket = arguments.api_socket or settings.path.api_socket
+    if socket and not arguments.scenario:
+        try:
+            return LocalClient(Path(socket)).get(f"{PLACE_PATH}?{urlencode(words)}")
+        except RightsizerError as error:
+            may_ask = os.access(socket, os.R_OK | os.W_OK)
+            if arguments.api_socket or (may_ask and not isinstance(error, AgentAbsentError)):
+                raise
+            if not isinstance(error, AgentAbsentError):
+                print(f"rightsizer: warning: {error}", file=sys.stderr)
+    with looked_at(settings, arguments.scenario) as chosen:
+        try:
+            return place_by_look(chosen, request, SystemClock())
+        except RightsizerError as error:
+            if chosen.sources.simulated.scenario:
+                raise
+            raise RightsizerError(f"{error}; {_WITHOUT_A_GPU}") from None
+
+
+COMMAND = Command("place", "the best GPUs to take right now", configure, run, _DESCRIPTION)

@@ -1,0 +1,126 @@
+"""`rightsizer queue`: leases, waiting tickets and reservations of this node."""
+
+import argparse
+import json
+import time
+from collections.abc import Iterator
+from typing import Any, Final
+
+from rightsizer.broker.command_flags import add_agent_flags, client_of
+from rightsizer.broker.place_api import BROKER_PATH
+from rightsizer.console.aligned import aligned
+from rightsizer.console.command import Command
+from rightsizer.console.output import say
+from rightsizer.model.units import format_duration
+
+_GIBIBYTE: Final = 1 << 30
+_NOTHING: Final = "-"
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """How to answer, and where the agent is."""
+    parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
+    add_agent_flags(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print how things stand."""
+    form = client_of(arguments).get(BROKER_PATH)
+    say(json.dumps(form, indent=1) if arguments.json else queue_text(form, time.time()))
+    return 0
+
+
+def queue_text(form: Any, now: float) -> str:
+    """Leases, the queue in its order, and reservations.
+
+    Args:
+        form: As the agent answers.
+        now: Seconds since the epoch.
+    """
+    lines = ["Leases", *_leases(form["leases"], now), "", "Queue", *_queue(form, now)]
+    if form["reservations"]:
+        lines += ["", "Reservations", *_reservations(form["reservations"], now)]
+    if form["trouble"] is not None and form["queue"]:
+        lines += ["", f"Nothing is granted now: {form['trouble']}."]
+    return "\n".join(lines)
+
+
+def _leases(leases: Any, now: float) -> Iterator[str]:
+    if not leases:
+        yield "  Nothing is lent."
+        return
+    header = ["id", "user", "process", "GPUs", "shared", "for", "ends"]
+    rows = [
+        [
+            each["id"],
+            each["user"],
+            str(each["pid"]),
+            ", ".join(each["labels"]),
+            "yes" if each["is_shared"] else "no",
+            format_duration(max(0.0, now - each["granted"])),
+            _until(each["ends"], now),
+        ]
+        for each in leases
+    ]
+    yield from aligned(header, rows, left=header)
+
+
+def _queue(form: Any, now: float) -> Iterator[str]:
+    if not form["queue"]:
+        yield "  Nobody waits."
+        return
+    header = ["", "id", "user", "GPUs", "memory", "limit", "waits", "for"]
+    rows = [
+        [
+            str(place),
+            each["id"],
+            each["user"],
+            _wanted(each),
+            _size(each["memory_bytes"]),
+            _NOTHING if each["limit_seconds"] is None else format_duration(each["limit_seconds"]),
+            format_duration(max(0.0, now - each["asked"])),
+            each["why"] or "the broker's next look",
+        ]
+        for place, each in enumerate(form["queue"], 1)
+    ]
+    yield from aligned(header, rows, left=header)
+    if form["promised"] is not None:
+        yield ""
+        yield f"The first of them starts in {_until(form['promised'], now)} at the latest."
+
+
+def _reservations(reservations: Any, now: float) -> Iterator[str]:
+    header = ["id", "user", "GPUs", "begins", "ends", ""]
+    rows = [
+        [
+            each["id"],
+            each["user"],
+            str(len(each["uuids"])),
+            _until(each["starts"], now),
+            _until(each["ends"], now),
+            "may not be free in time" if each["is_at_risk"] else "",
+        ]
+        for each in reservations
+    ]
+    yield from aligned(header, rows, left=header)
+
+
+def _wanted(ticket: Any) -> str:
+    return (
+        f"{ticket['gpus']} of {ticket['mig_profile']}"
+        if ticket["mig_profile"]
+        else str(ticket["gpus"])
+    )
+
+
+def _until(at: float | None, now: float) -> str:
+    if at is None:
+        return _NOTHING
+    return "now" if at <= now else format_duration(at - now)
+
+
+def _size(amount_bytes: float | None) -> str:
+    return "all" if amount_bytes is None else f"{amount_bytes / _GIBIBYTE:.1f} GiB"
+
+
+COMMAND = Command("queue", "who has the GPUs, who waits, what is kept free", configure, run)

@@ -1,0 +1,159 @@
+"""`rightsizer run`: wait for GPUs, and run a command on them."""
+
+import argparse
+import os
+import sys
+import time
+from collections.abc import Callable, Sequence
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.broker.child_process import (
+    CANNOT_RUN,
+    NOT_FOUND,
+    ChildProcess,
+    ExitSignal,
+    exit_on_signals,
+)
+from rightsizer.broker.client import LeaseClient, LeaseSupervisor, RetryPolicy
+from rightsizer.broker.command_flags import add_agent_flags, add_request_flags, client_of, words_of
+from rightsizer.broker.launch import bind, has_mps, launch_of
+from rightsizer.console.command import Command
+from rightsizer.console.flag_values import duration
+from rightsizer.console.output import harmless
+from rightsizer.io.local import LocalClient
+from rightsizer.model.errors import RightsizerError, UsageError
+
+_FAILED: Final = 125
+"""Of this command itself, as env(1) and timeout(1) have it."""
+_DESCRIPTION: Final = """\
+Wait until the agent can lend GPUs, run a command on them, and give them back at its end. The agent
+has to have its broker on (docs/broker.md).
+
+  rightsizer run --gpus 2 --time-limit 4h -- python train.py
+
+The command sees the GPUs by CUDA_VISIBLE_DEVICES, and runs on CPUs and memory near to them. They
+are its own as long as anything that it has started is there. Nothing is ever ended by the agent.
+
+The exit status is the command's, or 128 and the signal that ended it; 125 where nothing was lent,
+126 and 127 where the command cannot be run or is not found.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What is wanted, how long to wait, and what to run."""
+    add_request_flags(parser)
+    parser.add_argument(
+        "--priority",
+        type=int,
+        default=0,
+        metavar="N",
+        help="larger goes first; operators alone may ask for more than 0",
+    )
+    parser.add_argument(
+        "--time-limit",
+        metavar="TIME",
+        help="how long it will take at most, as in 4h; a short one goes ahead more often. Later "
+        "you are told, and nothing is ended",
+    )
+    parser.add_argument("--reservation", metavar="ID", help="use what was reserved")
+    waiting = parser.add_mutually_exclusive_group()
+    waiting.add_argument("--no-wait", action="store_true", help="fail where nothing is free")
+    waiting.add_argument(
+        "--wait-at-most",
+        type=duration,
+        metavar="TIME",
+        help="fail where nothing is free within this time, as in 2h",
+    )
+    parser.add_argument("--quiet", action="store_true", help="tell nothing but faults")
+    add_agent_flags(parser)
+    parser.add_argument("program", nargs="+", metavar="COMMAND", help="what to run, after --")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Wait, run, give back; the status to end with."""
+    try:
+        return _run(arguments)
+    except RightsizerError as error:
+        for line in str(error).splitlines():
+            _say(line)
+        return _FAILED
+
+
+def _run(arguments: argparse.Namespace) -> int:
+    client = client_of(arguments)
+    tell = _say_nothing if arguments.quiet else _say
+    applicant = LeaseClient(
+        client, _body(arguments), say=tell, time=time.monotonic, sleep=time.sleep
+    )
+    patience = RetryPolicy(not arguments.no_wait, arguments.wait_at_most)
+    try:
+        with exit_on_signals():
+            lease = _granted(applicant, patience, tell)
+    except ExitSignal as signaled:
+        signaled.leave()
+    return _held(client, applicant, lease, arguments.program)
+
+
+def _granted(applicant: LeaseClient, patience: RetryPolicy, tell: Callable[[str], None]) -> Any:
+    try:
+        lease = applicant.wait(patience)["lease"]
+        tell(f"lease {lease['id']}: {', '.join(lease['labels'])}")
+    except BaseException:
+        # Whoever is interrupted leaves no ticket behind, nor a lease that he was not told of.
+        applicant.give_back()
+        raise
+    return lease
+
+
+def _held(client: LocalClient, applicant: LeaseClient, lease: Any, command: Sequence[str]) -> int:
+    """Run the command on a lease, and give that back once nothing of it is left."""
+    mps = lease["is_shared"] and has_mps(os.environ, Path("/proc"))
+    launch = launch_of(
+        lease, os.environ, os.sched_getaffinity(0), has_mps=mps, socket=str(client.path)
+    )
+    child = ChildProcess(command, {**os.environ, **launch.variables})
+    try:
+        child.start(lambda: bind(launch, _say))
+    except OSError as error:
+        applicant.give_back()
+        _say(f"{command[0]}: {error.strerror}")
+        return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
+    keeper = LeaseSupervisor(client, lease["id"], _say)
+    keeper.start()
+    ended = child.wait(lambda status: _say(_left_behind(command[0], status, lease["id"])))
+    keeper.end()
+    if ended.is_all:
+        applicant.give_back()
+    return ended.status
+
+
+def _left_behind(program: str, status: int, lease_id: str) -> str:
+    return (
+        f"{program} has ended with {status}, and what it started has not: lease {lease_id} lasts "
+        "until that ends; interrupt to leave it alone, it keeps the lease"
+    )
+
+
+def _body(arguments: argparse.Namespace) -> dict[str, Any]:
+    body = words_of(arguments)
+    if arguments.time_limit is not None:
+        try:
+            duration(arguments.time_limit)
+        except argparse.ArgumentTypeError as error:
+            raise UsageError(f"--time-limit: {error}") from None
+        body["for"] = arguments.time_limit
+    if arguments.reservation:
+        body["reservation"] = arguments.reservation
+    return {**body, "priority": arguments.priority}
+
+
+def _say(text: str) -> None:
+    print(f"rightsizer: {harmless(text)}", file=sys.stderr, flush=True)
+
+
+def _say_nothing(text: str) -> None:
+    del text
+
+
+COMMAND = Command("run", "wait for GPUs and run a command on them", configure, run, _DESCRIPTION)

@@ -1,0 +1,389 @@
+"""Search for the best sets of free slots, over scores packed into whole numbers."""
+
+from collections import Counter
+from collections.abc import Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from heapq import nlargest
+from math import comb, prod
+from operator import add, itemgetter, or_
+from typing import Final
+
+from rightsizer.broker.scoring import CandidateTable, SlotCandidate
+from rightsizer.broker.settings import SearchSettings
+
+_BITS: Final = (
+    ("temperature", 16),
+    ("power", 16),
+    ("kept_pcie", 32),
+    ("kept", 32),
+    ("opened", 16),
+    ("spare", 24),
+    ("numa", 16),
+    ("total", 32),
+    ("weakest", 24),
+    ("models", 16),
+    ("impaired", 16),
+    ("uncertain", 16),
+    ("instances", 16),
+)
+"""From the lowest; each far wider than its criterion ever is, with room for a sign."""
+
+
+def _units() -> Mapping[str, int]:
+    found, at = {}, 0
+    for name, bits in _BITS:
+        found[name] = 1 << at
+        at += bits
+    return found
+
+
+_ONE: Final = _units()
+"""What a step of each criterion is worth."""
+_WEAKEST: Final = _ONE["weakest"]
+_POWER: Final = _ONE["power"]
+_NO_LINK: Final = 1 << 20
+"""Stands for the weakest of no links at all; no link scores so much."""
+_NO_SEAT: Final = 1 << 14
+"""The same of headrooms."""
+
+
+@dataclass(slots=True)
+class Beginning:
+    """Some seats of a set. Nothing of it changes; that freezing it costs is why it is not."""
+
+    places: tuple[int, ...]
+    bits: int
+    """Of the places."""
+    sum: int
+    """The part of the score that adds up."""
+    power: int
+    temperature: int
+    groups: int
+    """Bits of the kinds of seats and of links that are in it."""
+    allowed: int
+    """Bits of the places that may follow."""
+    first: int
+    """The first place that may follow."""
+    added: list[int]
+    """What each seat from there on would add to the sum."""
+    ways: list[int]
+    """Bits of the kinds of links from there to those that are here."""
+
+
+class PackedTable:
+    """A table as numbers that add up.
+
+    The score of a set is a sum over its seats and its pairs, and what the least of its links and
+    headrooms and the number of its groups add to it.
+    """
+
+    def __init__(self, table: CandidateTable, *, must_be_joined: bool, in_order: bool) -> None:
+        """Work out what each seat, each pair and each group is worth.
+
+        Args:
+            table: The free seats.
+            must_be_joined: Whether NVLink has to join each to each.
+            in_order: Whether sets are put together in the order of places alone; it is faster, and
+                all sets can be.
+        """
+        candidates = table.candidates
+        places = range(len(candidates))
+        self.size = len(candidates)
+        self._power = [each.power_steps for each in candidates]
+        self._temperature = [each.temperature_steps for each in candidates]
+        everyone = (1 << self.size) - 1
+        self._partners = [
+            sum(1 << other for other in places if row[other]) if must_be_joined else everyone
+            for row in table.joined
+        ]
+        """Bits of the places that a seat may work with."""
+        on_gpu = Counter(each.seat.gpu_uuid for each in candidates)
+        self._alone = [_alone(at, table, on_gpu) for at in places]
+        self._pairs = [[_pair(one, other, table) for other in places] for one in places]
+        self._best_pair = max(map(max, self._pairs), default=0)
+        self._kinds = _Kinds()
+        self._groups = [self._kinds.of_seat(each, on_gpu) for each in candidates]
+        ways = [[self._kinds.of_link(score) for score in row] for row in table.links]
+        self._together: dict[int, int] = {}
+        self.classes: list[int] = self._classes()
+        """For each place the first one that nothing tells from it; itself where there is none."""
+        self._before = [self._bit_before(at) for at in places]
+        """The bit of the place before it of the same class; 0 where there is none."""
+        self._starts = [at + 1 if in_order else 0 for at in places]
+        self._added = [row[first:] for row, first in zip(self._pairs, self._starts, strict=True)]
+        self._ways = [row[first:] for row, first in zip(ways, self._starts, strict=True)]
+
+    def nothing(self) -> Beginning:
+        """Where every set begins."""
+        return Beginning(
+            places=(),
+            bits=0,
+            sum=0,
+            power=_NO_SEAT,
+            temperature=_NO_SEAT,
+            groups=0,
+            allowed=(1 << self.size) - 1,
+            first=0,
+            added=list(self._alone),
+            ways=[0] * self.size,
+        )
+
+    def followers(self, beginning: Beginning) -> Iterator[int]:
+        """The places that a beginning may be continued by: of a class the next one alone."""
+        bits, allowed, before = beginning.bits, beginning.allowed, self._before
+        for at in range(beginning.first, self.size):
+            if allowed >> at & 1 and (not before[at] or bits & before[at]):
+                yield at
+
+    def extended(self, beginning: Beginning, at: int) -> Beginning:
+        """A beginning with one seat more."""
+        index, first = at - beginning.first, self._starts[at]
+        skipped = first - beginning.first
+        return Beginning(
+            (*beginning.places, at),
+            beginning.bits | 1 << at,
+            beginning.sum + beginning.added[index],
+            min(beginning.power, self._power[at]),
+            min(beginning.temperature, self._temperature[at]),
+            beginning.groups | self._groups[at] | beginning.ways[index],
+            beginning.allowed & self._partners[at] & ~(1 << at),
+            first,
+            list(map(add, beginning.added[skipped:], self._added[at])),
+            list(map(or_, beginning.ways[skipped:], self._ways[at])),
+        )
+
+    def score(self, beginning: Beginning) -> int:
+        """Of the seats that are there; of a single one its links count as the best there are."""
+        return beginning.sum + self._bounded(
+            beginning.power, beginning.temperature, beginning.groups
+        )
+
+    def bound(self, beginning: Beginning, missing: int) -> int:
+        """A score that no set with this beginning and so many seats more exceeds."""
+        most = sum(sorted(beginning.added)[-missing:])
+        return self.score(beginning) + most + comb(missing, 2) * self._best_pair
+
+    def scores_with_one_more(self, beginning: Beginning) -> Iterator[tuple[int, int]]:
+        """The places that may follow, each after the score that the set then has."""
+        first, added, ways = beginning.first, beginning.added, beginning.ways
+        for at in self.followers(beginning):
+            yield (
+                beginning.sum
+                + added[at - first]
+                + self._bounded(
+                    min(beginning.power, self._power[at]),
+                    min(beginning.temperature, self._temperature[at]),
+                    beginning.groups | self._groups[at] | ways[at - first],
+                ),
+                at,
+            )
+
+    def _bounded(self, power: int, temperature: int, groups: int) -> int:
+        """What does not add up: the number of groups, and the least of links and headrooms."""
+        together = self._together.get(groups)
+        if together is None:
+            together = self._together[groups] = self._kinds.worth(groups)
+        return together + power * _POWER + temperature
+
+    def _classes(self) -> list[int]:
+        found: list[int] = []
+        for at in range(self.size):
+            same = (first for first in found if found[first] == first and self._alike(first, at))
+            found.append(next(same, at))
+        return found
+
+    def _alike(self, one: int, other: int) -> bool:
+        both = ~(1 << one | 1 << other)
+        return (
+            self._alone[one] == self._alone[other]
+            and self._power[one] == self._power[other]
+            and self._temperature[one] == self._temperature[other]
+            and self._groups[one] == self._groups[other]
+            and self._partners[one] & both == self._partners[other] & both
+            and all(
+                self._pairs[one][at] == self._pairs[other][at]
+                for at in range(self.size)
+                if at not in (one, other)
+            )
+        )
+
+    def _bit_before(self, at: int) -> int:
+        same = [other for other in range(at) if self.classes[other] == self.classes[at]]
+        return 1 << same[-1] if same else 0
+
+
+def _alone(at: int, table: CandidateTable, on_gpu: Mapping[str, int]) -> int:
+    candidate = table.candidates[at]
+    opens = candidate.is_opened and on_gpu[candidate.seat.gpu_uuid] == 1
+    return -(
+        candidate.is_instance * _ONE["instances"]
+        + (not candidate.verdict.is_certain) * _ONE["uncertain"]
+        + candidate.is_impaired * _ONE["impaired"]
+        + candidate.spare_gibibytes * _ONE["spare"]
+        + opens * _ONE["opened"]
+        + sum(table.empty_links[at]) * _ONE["kept"]
+        + sum(table.empty_pcie[at]) * _ONE["kept_pcie"]
+    )
+
+
+def _pair(one: int, other: int, table: CandidateTable) -> int:
+    # What stays behind is all pairs less those of each chosen one; a pair of two chosen ones has
+    # then been taken off twice.
+    return (
+        table.links[one][other] * _ONE["total"]
+        + table.empty_links[one][other] * _ONE["kept"]
+        + table.empty_pcie[one][other] * _ONE["kept_pcie"]
+    )
+
+
+class _Kinds:
+    """Bits for what seats and links can have in common, so that a union tells what a set has."""
+
+    def __init__(self) -> None:
+        self._bits: dict[tuple[str, Hashable], int] = {}
+        self._masks = dict.fromkeys(("models", "numa", "opened"), 0)
+        self._links: dict[int, int] = {}
+
+    def of_seat(self, candidate: SlotCandidate, on_gpu: Mapping[str, int]) -> int:
+        """Bits of its model and NUMA node, and of its GPU where several are on that."""
+        uuid = candidate.seat.gpu_uuid
+        bits = self._bit("models", candidate.model) | self._bit("numa", candidate.seat.numa_node)
+        if candidate.is_opened and on_gpu[uuid] > 1:
+            bits |= self._bit("opened", uuid)
+        return bits
+
+    def of_link(self, score: int) -> int:
+        """The bit of a link's score."""
+        bit = self._links[score] = self._new(("links", score))
+        return bit
+
+    def worth(self, bits: int) -> int:
+        """What a union adds to the score of its set; no link at all counts as the best."""
+        counted = sum((bits & mask).bit_count() * _ONE[name] for name, mask in self._masks.items())
+        weakest = min((score for score, bit in self._links.items() if bits & bit), default=_NO_LINK)
+        return weakest * _WEAKEST - counted
+
+    def _bit(self, name: str, key: Hashable) -> int:
+        bit = self._new((name, key))
+        self._masks[name] |= bit
+        return bit
+
+    def _new(self, key: tuple[str, Hashable]) -> int:
+        return self._bits.setdefault(key, 1 << len(self._bits))
+
+
+@dataclass(frozen=True, slots=True)
+class SearchResult:
+    """Sets by the places of their seats in the table."""
+
+    sets: tuple[tuple[int, ...], ...]
+    """Best first, of each score the first one; empty where there is none."""
+    equals: int
+    """How many sets are as good as the first, itself left out, of those that were looked at."""
+    is_exact: bool
+
+
+def best_sets(
+    table: CandidateTable, count: int, settings: SearchSettings, *, must_be_joined: bool = False
+) -> SearchResult:
+    """The best sets of some size, one of each score.
+
+    Args:
+        table: The free seats.
+        count: How many are wanted.
+        settings: How far is looked, and how many sets are told of.
+        must_be_joined: Whether NVLink has to join each to each.
+
+    Raises:
+        ValueError: less than one seat is wanted.
+    """
+    if count < 1:
+        raise ValueError(f"{count} seats are no set; ask for one at least")
+    best = _Best(1 + settings.rejected_maximum)
+    packed = PackedTable(table, must_be_joined=must_be_joined, in_order=True)
+    is_exact = _number_of_sets(packed.classes, count) <= settings.sets_maximum
+    if count > packed.size:
+        return SearchResult((), 0, is_exact=True)
+    if is_exact:
+        _look_at_all(packed, packed.nothing(), count, best)
+    else:
+        packed = PackedTable(table, must_be_joined=must_be_joined, in_order=False)
+        _follow_best(packed, count, best, settings.beginnings)
+    equals = sum(_repetitions(places, packed.classes) for places in best.equal)
+    return SearchResult(best.sets, max(0, equals - 1), is_exact)
+
+
+class _Best:
+    """The best scores so far, and the first set that has each."""
+
+    def __init__(self, most: int) -> None:
+        self._most = most
+        self._first: dict[int, tuple[int, ...]] = {}
+        self._highest: int | None = None
+        self.equal: list[tuple[int, ...]] = []
+        """All sets that have the best score."""
+        self.least: int | None = None
+        """The score that a set must reach to count; `None` while every one does."""
+
+    @property
+    def sets(self) -> tuple[tuple[int, ...], ...]:
+        """Best first."""
+        return tuple(self._first[score] for score in sorted(self._first, reverse=True))
+
+    def offer(self, score: int, places: tuple[int, ...]) -> None:
+        """A set; of those with one score the first to come is kept."""
+        if self._highest is None or score > self._highest:
+            self._highest, self.equal = score, [places]
+        elif score == self._highest:
+            self.equal.append(places)
+        if score in self._first or (self.least is not None and score < self.least):
+            return
+        self._first[score] = places
+        if len(self._first) > self._most:
+            del self._first[min(self._first)]
+        if len(self._first) == self._most:
+            self.least = min(self._first)
+
+
+def _look_at_all(packed: PackedTable, beginning: Beginning, missing: int, best: _Best) -> None:
+    """Depth first, in the order of the places; beginnings that can only be worse are left out."""
+    if missing == 1:
+        for score, at in packed.scores_with_one_more(beginning):
+            if best.least is None or score >= best.least:
+                best.offer(score, (*beginning.places, at))
+        return
+    for at in packed.followers(beginning):
+        if packed.size - at < missing:
+            return
+        longer = packed.extended(beginning, at)
+        if best.least is None or packed.bound(longer, missing - 1) >= best.least:
+            _look_at_all(packed, longer, missing - 1, best)
+
+
+def _follow_best(packed: PackedTable, count: int, best: _Best, most: int) -> None:
+    """Beginnings grow by a seat at a time, in any order of places; the best of each size stay."""
+    followed = [packed.nothing()]
+    for _ in range(count):
+        longer: dict[int, tuple[int, Beginning, int]] = {}
+        for each in followed:
+            for score, at in packed.scores_with_one_more(each):
+                longer.setdefault(each.bits | 1 << at, (score, each, at))
+        chosen = nlargest(most, longer.values(), key=itemgetter(0))
+        followed = [packed.extended(each, at) for _, each, at in chosen]
+    for each in followed:
+        best.offer(packed.score(each), tuple(sorted(each.places)))
+
+
+def _number_of_sets(classes: Sequence[int], count: int) -> int:
+    """Sets of some size where members of a class are taken in their order only."""
+    ways = [1] + [0] * count
+    for size in Counter(classes).values():
+        ways = [sum(ways[max(0, at - size) : at + 1]) for at in range(count + 1)]
+    return ways[count]
+
+
+def _repetitions(places: Sequence[int], classes: Sequence[int]) -> int:
+    """How many sets differ from one only in members of a class."""
+    sizes = Counter(classes)
+    taken = Counter(classes[at] for at in places)
+    return prod(comb(sizes[each], number) for each, number in taken.items())

@@ -1,0 +1,197 @@
+"""Builder of slots from a report: GPUs, MIG instances, their holders, troubles and headroom."""
+
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.advice.board_status import BoardStatus, board_uuid
+from rightsizer.advice.hardware_faults import (
+    HardwareFaultSettings,
+    InspectedBoard,
+    driver_faults,
+    link_faults,
+    memory_faults,
+)
+from rightsizer.advice.rules.hardware_unhealthy import RULE
+from rightsizer.broker.slot import LeaseSlot, SlotHolder
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Severity
+from rightsizer.model.node import Node
+from rightsizer.model.report import DeviceReport, Report, StripCell
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import IDLE_STATES, Condition, Resource
+from rightsizer.model.topology import Placement, Topology
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.report.freshness import FreshnessSettings, is_fresh
+
+_BARRING: Final = frozenset({Severity.HIGH, Severity.CRITICAL})
+"""Trouble that ends work or keeps it from starting; with lesser one a GPU may go on."""
+_OF_THE_BOARD: Final = frozenset(
+    {
+        Condition.POWER_THROTTLED,
+        Condition.THERMAL_THROTTLED,
+        Condition.HARDWARE_SLOWDOWN,
+        Condition.PCIE_LINK_DEGRADED,
+    }
+)
+"""Conditions that a MIG instance shares with its GPU."""
+_CURRENT: Final = "current"
+"""The window that tells of the present."""
+
+
+@dataclass(frozen=True, slots=True)
+class SlotView:
+    """How a report is looked at."""
+
+    now: Nanoseconds
+    """Wall time, by which readings are stale."""
+    freshness: FreshnessSettings = field(default_factory=FreshnessSettings)
+    trouble: HardwareFaultSettings = field(default_factory=HardwareFaultSettings)
+    leased_pids: Collection[int] = frozenset()
+    """Processes that belong to leases, and are no holders beside them."""
+
+
+def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
+    """Every device of a report with what placing by it needs; what was not read is `None`."""
+    by_uuid = {each.device.uuid: each for each in report.devices}
+    return tuple(
+        _seat(each, by_uuid.get(board_uuid(each.device), each), report, view)
+        for each in report.devices
+    )
+
+
+def _seat(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> LeaseSlot:
+    topology = report.node.topology or Topology()
+    return LeaseSlot(
+        device=own.device,
+        placement=_placement(own.device, topology),
+        state=own.state,
+        conditions=own.conditions | (board.conditions & _OF_THE_BOARD),
+        trouble=_trouble(own, board, report, view),
+        holders=tuple(_holders(own, view.leased_pids)),
+        memory_used_bytes=own.signals.get(Signal.MEMORY_USED_BYTES),
+        power_headroom_watts=_power_headroom(board),
+        temperature_headroom_celsius=_thermal_headroom(board),
+        idle_seconds=_idle_seconds(own.strip),
+        demand=_demand(own),
+    )
+
+
+def _placement(device: Device, topology: Topology) -> Placement | None:
+    """Of its GPU, under its own name, with the CPUs of its node where its slot tells none."""
+    found = topology.placements.get(board_uuid(device))
+    if found is None:
+        return None
+    cpus = found.cpus
+    if not cpus and found.numa_node is not None:
+        cpus = topology.numa_nodes.get(found.numa_node, ())
+    return Placement(
+        device.uuid,
+        pci_bus_id=found.pci_bus_id,
+        numa_node=found.numa_node,
+        memory_numa_node=found.memory_numa_node,
+        cpus=cpus,
+    )
+
+
+def _trouble(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> str | None:
+    """The first thing that keeps work off it, as a clause."""
+    for each in (own, board):
+        if each.down is not None:
+            return f"down: {each.down.detail}"
+    if not is_fresh(own, report, view.now, view.freshness):
+        return "gives no fresh reading"
+    return next(_hardware_troubles(board, report, view), None)
+
+
+def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> Iterator[str]:
+    """What the driver says now, then what the agent advised before and is not repaired."""
+    reading = board.reading
+    if reading is not None:
+        readings = {
+            each.device.uuid: each.reading for each in report.devices if each.reading is not None
+        }
+        node = Node(tuple(each.device for each in report.devices), readings)
+        stands = InspectedBoard(
+            BoardStatus(board.device, reading, board.xids), node, report.wall_time
+        )
+        found = [
+            *driver_faults(stands, view.trouble),
+            *memory_faults(stands, view.trouble),
+            # Links that lead nowhere are seen by the topology: those to whom they lead are told.
+            *(
+                each
+                for each in link_faults(stands, view.trouble)
+                if "fabric_state" in each.evidence
+            ),
+        ]
+        yield from (each.what for each in found if each.severity in _BARRING)
+    for advice in report.advice:
+        finding = advice.finding
+        is_about = advice.is_open and finding.rule == RULE.name
+        if is_about and finding.severity in _BARRING and board.device.uuid in finding.culprits:
+            yield f"unhealthy by advice {advice.id}: see `rightsizer explain {advice.id}`"
+
+
+def _holders(own: DeviceReport, leased_pids: Collection[int]) -> Iterator[SlotHolder]:
+    """Who was given it or runs there, leases left out.
+
+    Nobody tells which process is whose; with one workload they are its.
+    """
+    processes = () if own.reading is None else own.reading.processes or ()
+    pids = tuple(sorted({each.pid for each in processes}))
+    strangers = tuple(pid for pid in pids if pid not in leased_pids)
+    running = [each for each in own.holdings if each.has_process]
+    if pids and not strangers:
+        running = []
+    for holding in running:
+        yield SlotHolder(holding.workload.name, True, strangers if len(running) == 1 else ())
+    if strangers and not running:
+        yield SlotHolder(_called(strangers), True, strangers)
+    for holding in own.holdings:
+        if not holding.has_process:
+            yield SlotHolder(holding.workload.name, False)
+
+
+def _called(pids: Sequence[int]) -> str:
+    first = f"process {pids[0]}"
+    return first if len(pids) == 1 else f"{first} and {len(pids) - 1} more"
+
+
+def _power_headroom(board: DeviceReport) -> float | None:
+    limit = board.signals.get(Signal.POWER_LIMIT_WATTS, board.device.power_limit_watts)
+    return _difference(limit, board.signals.get(Signal.POWER_WATTS))
+
+
+def _thermal_headroom(board: DeviceReport) -> float | None:
+    margin = board.signals.get(Signal.TEMPERATURE_MARGIN_CELSIUS)
+    if margin is not None:
+        return max(0.0, margin)
+    most = board.device.temperature_slowdown_celsius
+    return _difference(most, board.signals.get(Signal.TEMPERATURE_CELSIUS))
+
+
+def _difference(most: float | None, now: float | None) -> float | None:
+    return None if most is None or now is None else max(0.0, most - now)
+
+
+def _idle_seconds(strip: Iterable[StripCell]) -> float | None:
+    """How long the last cells of the day are idle throughout; `None` where none is."""
+    idle: Nanoseconds = 0
+    for cell in reversed(tuple(strip)):
+        here = sum(cell.states.get(state, 0) for state in IDLE_STATES)
+        if here < sum(cell.states.values()):
+            break
+        idle += here
+    return seconds(idle) if idle else None
+
+
+def _demand(own: DeviceReport) -> Mapping[Resource, float]:
+    window = own.provisioning.get(_CURRENT)
+    if window is None:
+        return {}
+    return {
+        resource: each.demand
+        for resource, each in window.resources.items()
+        if each.demand is not None
+    }

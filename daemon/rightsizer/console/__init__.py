@@ -1,0 +1,1 @@
+"""What commands share: tables, wrapped text, flags, output, errors."""

@@ -1,0 +1,162 @@
+"""An explanation for a person: headings, and lines that fit a terminal of 100 columns."""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rightsizer.console.wrapped import wrapped
+from rightsizer.model.units import format_duration
+from rightsizer.report.json_encoder import Form
+
+_INDENT: Final = "  "
+
+
+def explanation_text(form: Form) -> str:
+    """The whole explanation; sections that have nothing to say are left out."""
+    advice = form["advice"]
+    sections = (
+        (None, _head(advice)),
+        ("Seen", _seen(form)),
+        ("Thresholds", _thresholds(form["thresholds"])),
+        ("Confidence", [form["confidence"]["product"]]),
+        ("Risk", [_risk(advice)]),
+        ("Options", _options(form["options"])),
+        ("Savings", list(_savings(advice["savings"]))),
+        ("How to", list(_instructions(advice["instructions"]))),
+        ("Lifecycle", list(_lifecycle(form["lifecycle"]))),
+        ("The same numbers from Prometheus", list(_queries(form["queries"]))),
+    )
+    blocks = []
+    for title, lines in sections:
+        if lines:
+            indent = "" if title is None else _INDENT
+            blocks.append("\n".join([*([title] if title else []), *_wrapped(lines, indent)]))
+    return "\n\n".join(blocks)
+
+
+def _head(advice: Form) -> list[str]:
+    reasons = ", ".join(advice["reasons"]) or "nothing to complain of"
+    where = advice["workload"] or "no known workload"
+    return [
+        f"{advice['id']}  {advice['finding']} ({reasons}), severity {advice['severity']}",
+        advice["summary"],
+        f"Where: {where} on {', '.join(advice['devices'])}",
+        f"Action: {str(advice['action']).replace('_', ' ')}",
+    ]
+
+
+def _seen(form: Form) -> list[str]:
+    window, evidence = form["window"], form["advice"]["evidence"]
+    lines = []
+    if window["seconds"] is not None:
+        lasted, known = format_duration(window["seconds"]), format_duration(window["known_seconds"])
+        tier = ", ".join(sorted(set(window["tier"] or ())))
+        lines.append(
+            f"from {_when(window['from'])} to {_when(window['to'])}: {lasted}, of which {known} "
+            f"are known ({window['coverage_ratio']:.1%}), {tier} tier"
+        )
+    told = ("window_seconds", "known_seconds", "coverage_ratio", "tier")
+    for name, value in evidence.items():
+        if name not in told:
+            lines.extend(_evidence(name, value))
+    return lines
+
+
+def _evidence(name: str, value: Any) -> Iterator[str]:
+    if not isinstance(value, Mapping):
+        yield f"{name}: {_plain(value)}"
+        return
+    for key, inside in value.items():
+        yield f"{name} of {key}: {_plain(inside)}"
+
+
+def _plain(value: Any) -> str:
+    if isinstance(value, float):
+        return f"{value:g}"
+    if isinstance(value, Mapping):
+        return ", ".join(f"{name} {_plain(each)}" for name, each in value.items())
+    if isinstance(value, Sequence) and not isinstance(value, str):
+        return ", ".join(map(_plain, value))
+    return str(value)
+
+
+def _thresholds(thresholds: Sequence[Form]) -> list[str]:
+    return [
+        f"{each['setting']}: {_setting(each)}. {each['help']}"
+        + (f" Source: {each['source']}." if each["source"] else "")
+        for each in thresholds
+    ]
+
+
+def _setting(threshold: Form) -> str:
+    value = threshold["value"]
+    if threshold["unit"] == "seconds" and isinstance(value, int | float):
+        return format_duration(value)
+    return _plain(value)
+
+
+def _risk(advice: Form) -> str:
+    if not advice["options"] or not advice["options"][0]["risks"]:
+        return f"{advice['risk']}: how likely the workload fails once the advice is followed"
+    by_resource = _plain(advice["options"][0]["risks"])
+    return f"{advice['risk']} (of the first option: {by_resource})"
+
+
+def _options(options: Sequence[Form]) -> list[str]:
+    return [f"{each['rank']}. {each['description']}: {each['why']}" for each in options]
+
+
+def _savings(savings: Form) -> Iterator[str]:
+    if savings["reason"]:
+        yield f"no figure: {savings['reason']}"
+    for name, unit in (
+        ("gpus", "GPUs"),
+        ("gpu_hours_per_month", "GPU-hours a month"),
+        ("kilowatt_hours_per_month", "kWh a month, at the GPUs"),
+        ("dollars_per_hour", "$ an hour"),
+    ):
+        low, high = savings[f"{name}_low"], savings[f"{name}_high"]
+        if low is not None and high is not None:
+            yield f"{low:.2f} {unit}" if low == high else f"{low:.2f} to {high:.2f} {unit}"
+    if savings["price_source"]:
+        yield f"price: {savings['price_source']}, as of {savings['price_date'] or 'no known date'}"
+
+
+def _instructions(instructions: Sequence[Form]) -> Iterator[str]:
+    for each in instructions:
+        yield f"{each['title']}:"
+        # What is to be typed is never wrapped.
+        yield from (f"\t{line}" for line in each["text"].splitlines())
+
+
+def _lifecycle(lifecycle: Form | None) -> Iterator[str]:
+    if lifecycle is None:
+        yield "no advice: this is what the rule says now"
+        return
+    by = f" by {lifecycle['actor']}" if lifecycle["actor"] else ""
+    why = f": {lifecycle['why']}" if lifecycle["why"] else ""
+    yield f"{lifecycle['state']}{by}{why}"
+    for name in ("opened", "updated", "expires", "closed", "verified"):
+        if lifecycle[name] is not None:
+            yield f"{name} {_when(lifecycle[name])}"
+    if lifecycle["realized_gpu_hours"] is not None:
+        yield f"saved {lifecycle['realized_gpu_hours']:.1f} GPU-hours so far"
+
+
+def _queries(queries: Sequence[Form]) -> Iterator[str]:
+    for each in queries:
+        of = " ".join(filter(None, (each["resource"], each["device"])))
+        yield f"{each['name']}{f' of {of}' if of else ''} = {each['value']:g}"
+        yield f"\t{each['promql']}"
+
+
+def _wrapped(lines: Sequence[str], indent: str) -> Iterator[str]:
+    for line in lines:
+        if line.startswith("\t"):
+            yield f"{indent}{_INDENT}{line[1:]}"
+        else:
+            yield from wrapped(line, len(indent))
+
+
+def _when(time: float) -> str:
+    return f"{datetime.fromtimestamp(time, UTC):%Y-%m-%d %H:%M:%S} UTC"

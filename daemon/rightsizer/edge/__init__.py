@@ -1,1 +1,0 @@
-"""The thin edge that several rooms share: clock, YAML, SQLite, HTTP."""

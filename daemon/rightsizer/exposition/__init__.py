@@ -1,0 +1,1 @@
+"""Metrics of a report: Prometheus text, OpenMetrics, and dcgm-exporter's names."""

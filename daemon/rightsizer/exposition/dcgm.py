@@ -1,0 +1,266 @@
+"""Page `/metrics/dcgm`: a report under dcgm-exporter's names and labels, text format alone."""
+
+import gzip
+import os
+import socket
+import threading
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.exposition.negotiation import Rendering
+from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
+from rightsizer.model.dcgm_counter import DCGM_COUNTERS, DcgmCounter
+from rightsizer.model.device import Device
+from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Tier
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.model.xid import XID_MEANINGS
+from rightsizer.report.freshness import FreshnessSettings, fresh_devices
+
+Labels = dict[str, str]
+
+_POD_NAMES: Final = ("container", "namespace", "pod")
+_FORMER_POD_NAMES: Final = ("container_name", "pod_namespace", "pod_name")
+
+
+@dataclass(frozen=True, slots=True)
+class DcgmLabelEncoder:
+    """What all series of a page have in common: whose names, and which node and driver."""
+
+    generation: DcgmLabels
+    hostname: str
+    driver_version: str = ""
+    """Empty where it is not known."""
+
+    def device(self, device: Device, card: Device) -> Labels:
+        """What a device is; a MIG instance has the identity of the card that it is a part of."""
+        is_former = self.generation is DcgmLabels.FORMER
+        labels = {
+            "gpu": str(card.index),
+            "uuid" if is_former else "UUID": (
+                device.mig.parent_uuid if device.mig is not None else device.uuid
+            ),
+            "pci_bus_id": device.pci_bus_id or card.pci_bus_id or "",
+            "device": f"nvidia{card.index}",
+            "modelName": card.name,
+        }
+        if device.mig is not None:
+            labels["GPU_I_PROFILE"] = device.mig.profile
+            labels["GPU_I_ID"] = str(device.mig.gpu_instance_id)
+        is_lowercase = self.generation is DcgmLabels.LOWERCASE
+        labels["hostname" if is_lowercase else "Hostname"] = self.hostname
+        labels["DCGM_FI_DRIVER_VERSION"] = "" if is_former else self.driver_version
+        return {name: value for name, value in labels.items() if value}
+
+    def holders(self, holdings: Iterable[Holding]) -> tuple[Labels, ...]:
+        """Those of each pod or job that holds a device; where nobody does, none once.
+
+        A device that is shared has a series for each holder, each with the whole value, as
+        dcgm-exporter writes them with `--kubernetes-virtual-gpus`.
+        """
+        holders = [self._holder(holding.workload) for holding in holdings]
+        distinct = {tuple(labels.items()): labels for labels in holders if labels}
+        return tuple(distinct.values()) or ({},)
+
+    def xid(self, code: int) -> Labels:
+        """What an Xid means; 0 for none."""
+        if self.generation is DcgmLabels.FORMER:
+            return {}
+        meaning = XID_MEANINGS.get(code, "Unknown Error") if code else "No Error"
+        return {"err_code": str(code), "err_msg": meaning}
+
+    def _holder(self, workload: Workload) -> Labels:
+        if workload.kind is WorkloadKind.SLURM:
+            return {"hpc_job": workload.name}
+        if not workload.pod:
+            return {}
+        is_former = self.generation is DcgmLabels.FORMER
+        values = (workload.container, workload.namespace, workload.pod)
+        return dict(zip(_FORMER_POD_NAMES if is_former else _POD_NAMES, values, strict=True))
+
+
+def label_text(labels: Mapping[str, str]) -> str:
+    """Labels as they stand between a name and its value."""
+    pairs = ",".join(f'{name}="{_escaped(value)}"' for name, value in labels.items())
+    return f"{{{pairs}}}"
+
+
+def _escaped(value: str) -> str:
+    return value.replace("\\", r"\\").replace("\n", r"\n").replace('"', r"\"")
+
+
+_XID: Final = "DCGM_FI_DEV_XID_ERRORS"
+_NOT_OF_INSTANCES: Final = "_UTIL"
+"""The driver tells no utilization of a MIG instance, nor of the GPU that is divided."""
+_CLOCKS: Final = frozenset({Signal.SM_CLOCK_HERTZ, Signal.MEMORY_CLOCK_HERTZ})
+"""An instance runs at its GPU's clocks."""
+_NO_COUNTER: Final = frozenset({"utilization"})
+"""Origins of a busy share that no engine has counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Entity:
+    """What a line tells of: a GPU, or a GPU instance and the card that it is a part of."""
+
+    report: DeviceReport
+    card: DeviceReport
+    """The same where it is a whole GPU."""
+    labels: tuple[Labels, ...]
+    """Of each holder."""
+
+
+def dcgm_page(report: Report, fresh: Collection[str], spelling: DcgmLabelEncoder) -> str:
+    """The page; a device without a fresh reading has no series.
+
+    Args:
+        report: The node.
+        fresh: The uuids whose readings are fresh.
+        spelling: What all series have in common.
+    """
+    entities = tuple(_entities(report, fresh, spelling))
+    lines = []
+    for counter in DCGM_COUNTERS:
+        samples = [line for entity in entities for line in _lines(counter, entity, spelling)]
+        if samples:
+            lines.append(f"# HELP {counter.name} {counter.help}\n")
+            lines.append(f"# TYPE {counter.name} {counter.field.type}\n")
+            lines += samples
+    return "".join(lines)
+
+
+def _entities(
+    report: Report, fresh: Collection[str], spelling: DcgmLabelEncoder
+) -> Iterator[_Entity]:
+    cards = {each.device.uuid: each for each in report.devices}
+    seen = set()
+    for each in report.devices:
+        device, mig = each.device, each.device.mig
+        key = (device.uuid, 0) if mig is None else (mig.parent_uuid, mig.gpu_instance_id)
+        if device.uuid not in fresh or device.has_mig_instances or key in seen:
+            continue
+        seen.add(key)  # Compute instances that share a GPU instance are one entity.
+        card = each if mig is None else cards.get(mig.parent_uuid, each)
+        labels = spelling.device(device, card.device)
+        holders = spelling.holders(each.holdings)
+        yield _Entity(each, card, tuple(labels | holder for holder in holders))
+
+
+def _lines(counter: DcgmCounter, entity: _Entity, spelling: DcgmLabelEncoder) -> Iterator[str]:
+    more: Labels = {}
+    if counter.name == _XID:
+        xids = entity.card.xids
+        code = None if xids is None else xids.last or 0
+        text = None if code is None else str(code)
+        more = {} if code is None else spelling.xid(code)
+    else:
+        value = _value(counter, entity)
+        text = None if value is None else counter.text(value)
+    if text is not None:
+        for labels in entity.labels:
+            yield f"{counter.name}{label_text(labels | more)} {text}\n"
+
+
+def _value(counter: DcgmCounter, entity: _Entity) -> float | None:
+    """The value in base units, `None` where dcgm-exporter would have no series."""
+    own, is_instance = entity.report, entity.report is not entity.card
+    if is_instance and counter.name.endswith(_NOT_OF_INSTANCES):
+        return None
+    if counter.field.is_profiling and not _is_counted(own, counter.signals):
+        return None
+    known = [_reading(counter, entity, signal) for signal in counter.signals]
+    values = [value for value in known if value is not None]
+    return sum(values) if values and len(values) == len(known) else None
+
+
+def _reading(counter: DcgmCounter, entity: _Entity, signal: Signal) -> float | None:
+    own = entity.report.signals.get(signal)
+    is_shared = counter.field.is_of_card or signal in _CLOCKS
+    return entity.card.signals.get(signal) if own is None and is_shared else own
+
+
+def _is_counted(report: DeviceReport, signals: tuple[Signal, ...]) -> bool:
+    """Whether the hardware's own counters tell these signals of the device."""
+    origins = report.reading.origins if report.reading is not None else {}
+    return report.tier is Tier.PROFILING and not any(
+        origins.get(signal) in _NO_COUNTER for signal in signals
+    )
+
+
+_CONTENT_TYPE: Final = "text/plain; version=0.0.4; charset=utf-8"
+_OFF: Final = "/metrics/dcgm is off; set web.metrics.dcgm to true to serve it"
+_OWN_SOURCE: Final = (
+    "/metrics/dcgm is refused while a dcgm-exporter is read itself, at {url}: every GPU would be "
+    "there twice; scrape that one, or set sources.dcgm.url to ''"
+)
+
+
+def node_name() -> str:
+    """The node's name as dcgm-exporter finds it: Kubernetes's, or the host's own."""
+    return os.environ.get("NODE_NAME") or socket.gethostname()
+
+
+class DcgmExposition:
+    """Renders the latest report in dcgm-exporter's manner."""
+
+    def __init__(  # noqa: PLR0913 - the clock and the name are the outside world's.
+        self,
+        latest: Callable[[], Report | None],
+        *,
+        settings: MetricsSettings,
+        freshness: FreshnessSettings,
+        wall_time: Callable[[], Nanoseconds],
+        own_source: str = "",
+        hostname: str = "",
+    ) -> None:
+        """An exposition, refused unless it is switched on.
+
+        Args:
+            latest: Gives the report to render, `None` before the first.
+            settings: Whether it is on, and the labels' spelling.
+            freshness: When a reading is too old to be exported.
+            wall_time: The clock that the report's own times are of.
+            own_source: The address of the dcgm-exporter that is read; empty for none.
+            hostname: The node's name; empty for that which dcgm-exporter would find.
+        """
+        self._latest = latest
+        self._settings = settings
+        self._freshness = freshness
+        self._wall_time = wall_time
+        self._own_source = own_source
+        self._hostname = hostname or node_name()
+        self._lock = threading.Lock()
+        self._key: object = None
+        self._bodies: dict[bool, bytes] = {}
+
+    @property
+    def refusal(self) -> str | None:
+        """Why it is not served and what to do, `None` where it is."""
+        if not self._settings.dcgm:
+            return _OFF
+        return _OWN_SOURCE.format(url=self._own_source) if self._own_source else None
+
+    def render(self, *, is_gzip: bool = False) -> Rendering:
+        """The page as a scraper wants it; empty before the first report."""
+        with self._lock:
+            bodies = self._current()
+            if is_gzip and True not in bodies:
+                bodies[True] = gzip.compress(bodies[False], self._settings.gzip_level, mtime=0)
+            return Rendering(bodies[is_gzip], _CONTENT_TYPE, "gzip" if is_gzip else None)
+
+    def _current(self) -> dict[bool, bytes]:
+        report = self._latest()
+        if report is None:
+            return {False: b""}
+        fresh = fresh_devices(report, self._wall_time(), self._freshness)
+        key = (report.generation, fresh)
+        if key != self._key:
+            spelling = DcgmLabelEncoder(
+                self._settings.dcgm_labels,
+                self._hostname,
+                report.node.driver.get("driver_version", ""),
+            )
+            self._key, self._bodies = key, {False: dcgm_page(report, fresh, spelling).encode()}
+        return self._bodies

@@ -1,0 +1,207 @@
+"""The metrics of one device: identity, health, accounts, readings, provisioning."""
+
+from collections.abc import Sequence
+from typing import Final
+
+from rightsizer.exposition.families import Families
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_collector import Collector
+from rightsizer.model.nvlink import Nvlink
+from rightsizer.model.report import DeviceReport, Totals
+from rightsizer.model.signal_metric import (
+    DETAIL_SIGNALS,
+    DISTRIBUTION_SIGNALS,
+    QUANTITY_SIGNALS,
+    RATIO_SIGNALS,
+    distribution_metric_name,
+    signal_metric_name,
+)
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.state import Cause, Condition, Resource, State
+from rightsizer.model.units import seconds
+from rightsizer.model.window import Provisioning
+from rightsizer.report.freshness import WINDOW_SECONDS, window_coverage_ratio
+
+MEASURED_CONDITIONS: Final = tuple(Condition)
+"""All of them; where nothing tells of one, its seconds stay 0."""
+
+CLOCK_EVENT_REASONS: Final = {
+    event.label: event for event in ClockEvent if event is not ClockEvent.DISPLAY_CLOCK_SETTING
+}
+"""By label; the display's is left out, for these GPUs drive none."""
+
+_RARE_REASONS: Final = frozenset(
+    {
+        ClockEvent.GPU_IDLE.label,
+        ClockEvent.APPLICATIONS_CLOCKS_SETTING.label,
+        ClockEvent.SYNC_BOOST.label,
+    }
+)
+"""These hold nothing back that a workload could have had."""
+
+_NAMES: Final = tuple(
+    (signal, signal_metric_name(signal))
+    for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
+)
+
+_STATES: Final = tuple((state, state.value) for state in State)
+_CONDITIONS: Final = tuple((condition, condition.value) for condition in MEASURED_CONDITIONS)
+_CAUSES: Final = tuple((cause, cause.value) for cause in Cause)
+"""With their plain text, for a label that is an enum's member is slow to look up."""
+_DISTRIBUTIONS: Final = tuple(
+    (signal, distribution_metric_name(signal)) for signal in DISTRIBUTION_SIGNALS
+)
+_LINKS: Final = frozenset({Resource.PCIE, Resource.NVLINK})
+"""Nobody gives a device less of a link: their need says all, and 48 series are saved."""
+_STAND_INS: Final = {Signal.MEMORY_CONTROLLER_BUSY: Signal.DRAM_ACTIVE}
+"""A weaker signal, and the one that says the same better where it is there."""
+
+
+def add_device(families: Families, report: DeviceReport, *, is_fresh: bool) -> None:
+    """Add all of a device's series.
+
+    Args:
+        families: Where they go.
+        report: The device as it stands.
+        is_fresh: Whether its last reading still tells the present; current readings and gauges
+            that were derived from them are left out otherwise.
+    """
+    _add_identity(families, report)
+    _add_health(families, report)
+    _add_xids(families, report)
+    _add_facts(families, report)
+    if not report.device.has_mig_instances:
+        _add_totals(families, report.device.uuid, report.totals)
+    if is_fresh:
+        _add_readings(families, report)
+        if report.reading is not None and families.collects(Collector.LINKS):
+            _add_nvlinks(families, report.device.uuid, report.reading.nvlinks)
+        for window, provisioning in report.provisioning.items():
+            _add_provisioning(families, report.device.uuid, window, provisioning)
+
+
+def _add_identity(families: Families, report: DeviceReport) -> None:
+    device, mig = report.device, report.device.mig
+    families.add_info(
+        "rightsizer_device_info",
+        device.uuid,
+        str(device.index),
+        device.pci_bus_id or "",
+        device.name,
+        device.architecture or "",
+        mig.parent_uuid if mig else "",
+        mig.profile if mig else "",
+        "" if device.numa_node is None else str(device.numa_node),
+    )
+    for holding in report.holdings:
+        families.add(
+            "rightsizer_workload_share_ratio",
+            holding.share_ratio,
+            device.uuid,
+            holding.workload.key,
+        )
+
+
+def _add_health(families: Families, report: DeviceReport) -> None:
+    uuid = report.device.uuid
+    families.add("rightsizer_device_up", float(report.down is None), uuid)
+    if report.down is not None:
+        families.add_info("rightsizer_device_down_info", uuid, report.down.reason)
+    if report.last_sample is not None:
+        families.add(
+            "rightsizer_device_last_sample_timestamp_seconds", seconds(report.last_sample), uuid
+        )
+    families.add("rightsizer_device_capacity_ratio", report.device.capacity_ratio, uuid)
+
+
+def _add_xids(families: Families, report: DeviceReport) -> None:
+    uuid, xids = report.device.uuid, report.xids
+    if xids is None or report.device.mig is not None:
+        return  # Its GPU's count has them.
+    families.add("rightsizer_xid_errors_total", float(xids.total), uuid)
+    for code, count in xids.counts.items():
+        families.add("rightsizer_xid_code_errors_total", float(count), uuid, str(code))
+    if xids.last_wall_time is not None:
+        time = seconds(xids.last_wall_time)
+        families.add("rightsizer_xid_last_timestamp_seconds", time, uuid)
+
+
+def _add_facts(families: Families, report: DeviceReport) -> None:
+    facts = report.device.facts
+    if facts:
+        labels = METRICS["rightsizer_device_facts_info"].labels[1:]
+        values = (facts.get(label, "") for label in labels)
+        families.add_info("rightsizer_device_facts_info", report.device.uuid, *values)
+
+
+def _add_nvlinks(families: Families, uuid: str, links: Sequence[Nvlink]) -> None:
+    for link in links:
+        labels = (uuid, str(link.number))
+        families.add("rightsizer_nvlink_up", float(link.is_up), *labels)
+        families.add("rightsizer_nvlink_receive_bytes_total", link.receive_bytes, *labels)
+        families.add("rightsizer_nvlink_transmit_bytes_total", link.transmit_bytes, *labels)
+        for kind, errors in (
+            ("crc", link.crc_errors),
+            ("replay", link.replay_errors),
+            ("recovery", link.recovery_errors),
+        ):
+            families.add("rightsizer_nvlink_link_errors_total", errors, *labels, kind)
+
+
+def _add_totals(families: Families, uuid: str, totals: Totals) -> None:
+    for state, text in _STATES:
+        value = totals.state_seconds.get(state, 0.0)
+        families.add("rightsizer_state_seconds_total", value, uuid, text)
+    for condition, text in _CONDITIONS:
+        value = totals.condition_seconds.get(condition, 0.0)
+        families.add("rightsizer_condition_seconds_total", value, uuid, text)
+    families.add("rightsizer_used_seconds_total", totals.used_seconds, uuid)
+    families.add("rightsizer_used_joules_total", totals.used_joules, uuid)
+    for cause, text in _CAUSES:
+        value = totals.waste_seconds.get(cause, 0.0)
+        families.add("rightsizer_waste_seconds_total", value, uuid, text)
+        value = totals.waste_joules.get(cause, 0.0)
+        families.add("rightsizer_waste_joules_total", value, uuid, text)
+    for signal, name in _DISTRIBUTIONS:
+        if signal in totals.distributions:
+            histogram, integral = totals.distributions[signal], totals.signal_seconds[signal]
+            families.add_histogram(name, histogram, integral, uuid)
+
+
+def _add_readings(families: Families, report: DeviceReport) -> None:
+    uuid, signals = report.device.uuid, report.signals
+    origins = report.reading.origins if report.reading is not None else {}
+    source = origins.get(Signal.SM_ACTIVE) or origins.get(Signal.GPU_BUSY) or ""
+    families.add_info("rightsizer_device_telemetry_info", uuid, report.tier.value, source)
+    has_all = families.collects(Collector.EXTRA)
+    for signal, name in _NAMES:
+        is_better_known = signal in _STAND_INS and _STAND_INS[signal] in signals
+        if has_all or not is_better_known:
+            families.add(name, signals.get(signal), uuid)
+    mask = signals.get(Signal.CLOCK_EVENT_REASONS)
+    if mask is not None:
+        for reason, bit in CLOCK_EVENT_REASONS.items():
+            if has_all or reason not in _RARE_REASONS:
+                holds = float(bool(int(mask) & bit))
+                families.add("rightsizer_clock_event_reason", holds, uuid, reason)
+
+
+def _add_provisioning(
+    families: Families, uuid: str, window: str, provisioning: Provisioning
+) -> None:
+    for resource, figures in provisioning.resources.items():
+        labels = (uuid, resource.value, window)
+        families.add("rightsizer_need_ratio", figures.need, *labels)
+        if resource not in _LINKS or families.collects(Collector.EXTRA):
+            families.add("rightsizer_overprovisioned_ratio", figures.overprovisioned, *labels)
+        if resource is not Resource.MEMORY:
+            # Full memory is either short, which the next says, or preallocated and well.
+            families.add("rightsizer_saturated_ratio", figures.saturated, *labels)
+        families.add("rightsizer_underprovisioned_ratio", figures.underprovisioned, *labels)
+    if window in WINDOW_SECONDS:
+        coverage = window_coverage_ratio(window, provisioning)
+        families.add("rightsizer_coverage_ratio", coverage, uuid, window)
+    over, under = provisioning.overprovisioned, provisioning.underprovisioned
+    families.add("rightsizer_device_overprovisioned_ratio", over, uuid, window)
+    families.add("rightsizer_device_underprovisioned_ratio", under, uuid, window)

@@ -1,0 +1,230 @@
+"""Collector of the families of a report: agent, node, devices, advice."""
+
+import re
+from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from typing import Final
+
+from prometheus_client.core import Metric
+
+from rightsizer import __version__
+from rightsizer.exposition.device_metrics import add_device
+from rightsizer.exposition.families import Families, empty_family
+from rightsizer.model.advice import Advice
+from rightsizer.model.fabric_port import FabricPort
+from rightsizer.model.finding import Risk
+from rightsizer.model.metric import METRICS
+from rightsizer.model.metric_collector import DEFAULT_COLLECTORS, Collector
+from rightsizer.model.metric_family import MetricKind, Origin
+from rightsizer.model.report import AgentReport, DeviceReport, JobReport, NodeReport, Report
+from rightsizer.model.units import Nanoseconds, seconds
+
+_RECOMMENDERS: Final = frozenset({"recommend", "fleet"})
+"""The jobs that make advice; they have metrics of their own, being what all is for."""
+_LABEL: Final = re.compile(r'(\w+)="([^"]*)"')
+_PLAIN_COUNTERS: Final = tuple(
+    metric.name
+    for metric in METRICS.values()
+    if metric.kind is MetricKind.COUNTER and metric.origin is Origin.AGENT and not metric.labels
+)
+
+
+def add_agent(families: Families, agent: AgentReport) -> None:
+    """Add what the agent says of itself; its counters start at 0, its gauges when known."""
+    families.add_info("rightsizer_build_info", agent.version, agent.source)
+    families.add("rightsizer_sampling_interval_seconds", agent.interval_seconds)
+    for name, outcome in agent.collectors.items():
+        families.add("rightsizer_collector_success", float(outcome.success), name)
+        families.add("rightsizer_collector_duration_seconds", outcome.duration_seconds, name)
+    for job in agent.jobs:
+        _add_job(families, job)
+    values = dict.fromkeys(_PLAIN_COUNTERS, 0.0) | _recommender(agent.jobs)
+    for name, labels, value in _series(values | dict(agent.counters) | dict(agent.gauges)):
+        families.add(name, value, *labels)
+
+
+def add_workloads(families: Families, devices: Iterable[DeviceReport]) -> None:
+    """Add each workload once, however many devices it holds."""
+    workloads = {
+        holding.workload.key: holding.workload for device in devices for holding in device.holdings
+    }
+    for workload in workloads.values():
+        families.add_info(
+            "rightsizer_workload_info",
+            workload.key,
+            workload.kind.value,
+            workload.workload_class.value,
+            workload.namespace,
+            workload.name,
+            workload.pod,
+            workload.container,
+            workload.allocator.value,
+        )
+
+
+def _add_job(families: Families, job: JobReport) -> None:
+    families.add("rightsizer_job_runs_total", float(job.runs), job.name)
+    families.add("rightsizer_job_skipped_total", float(job.skipped), job.name)
+    families.add("rightsizer_job_failures_total", float(job.failures), job.name)
+    for name, value in (
+        ("rightsizer_job_last_start_timestamp_seconds", _time(job.last_start)),
+        ("rightsizer_job_last_success_timestamp_seconds", _time(job.last_success)),
+        ("rightsizer_job_last_duration_seconds", job.last_duration_seconds),
+    ):
+        families.add(name, value, job.name)
+
+
+def _recommender(jobs: Iterable[JobReport]) -> dict[str, float]:
+    """The recommender's own metrics, from the job that it is; what is not known is left out."""
+    job = next((job for job in jobs if job.name in _RECOMMENDERS), None)
+    if job is None:
+        return {}
+    found = {
+        "runs_total": float(job.runs),
+        "failures_total": float(job.failures),
+        "skipped_total": float(job.skipped),
+        "duration_seconds": job.last_duration_seconds,
+        "last_success_timestamp_seconds": _time(job.last_success),
+    }
+    return {
+        f"rightsizer_recommender_{name}": value
+        for name, value in found.items()
+        if value is not None
+    }
+
+
+def _series(values: Mapping[str, float]) -> Iterator[tuple[str, tuple[str, ...], float]]:
+    """The series that a mapping of the agent report holds; only the table's names are known."""
+    for key, value in values.items():
+        name, _, inside = key.partition("{")
+        if name not in METRICS:
+            continue
+        given = dict(_LABEL.findall(inside))
+        yield name, tuple(given.get(label, "") for label in METRICS[name].labels), value
+
+
+def _time(time: Nanoseconds | None) -> float | None:
+    return None if time is None else seconds(time)
+
+
+def add_node(families: Families, node: NodeReport) -> None:
+    """Add the node's series."""
+    if node.driver:
+        names = ("driver_version", "cuda_version", "nvml_version")
+        families.add_info("rightsizer_driver_info", *(node.driver.get(name, "") for name in names))
+    if node.topology is not None:
+        for link in node.topology.links:
+            families.add_info(
+                "rightsizer_topology_link_info", link.uuid, link.peer_uuid, link.label
+            )
+    _add_ports(families, node.ports)
+
+
+def _add_ports(families: Families, ports: Iterable[FabricPort]) -> None:
+    for port in ports:
+        for name, value in (
+            ("up", float(port.is_active)),
+            ("rate_bytes_per_second", port.rate_bytes_per_second),
+            ("receive_bytes_total", port.receive_bytes),
+            ("transmit_bytes_total", port.transmit_bytes),
+            ("transmit_wait_total", port.transmit_wait),
+        ):
+            families.add(f"rightsizer_fabric_port_{name}", value, port.name)
+        for kind, count in port.errors.items():
+            families.add("rightsizer_fabric_port_errors_total", count, port.name, kind)
+
+
+RISK_BOUNDS: Final = {Risk.VERY_LOW: 0.01, Risk.LOW: 0.05, Risk.MEDIUM: 0.15, Risk.HIGH: 1.0}
+"""The upper bound of each class; an unknown risk has none."""
+
+
+def add_advice(families: Families, advice: Sequence[Advice], limit: int) -> None:
+    """Add the pieces of open advice that save most, and how many there are in all."""
+    opened = [piece for piece in advice if piece.is_open]
+    families.add("rightsizer_advice_open", float(len(opened)))
+    opened.sort(key=_rank)
+    for piece in opened[:limit]:
+        _add_piece(families, piece)
+
+
+def _rank(piece: Advice) -> tuple[float, float, float, int, str]:
+    """What saves most comes first; where nobody knows what, the surest."""
+    finding, savings = piece.finding, piece.finding.savings
+    return (
+        -(savings.dollars_per_hour_low or 0.0),
+        -(savings.gpus_low or 0.0),
+        -finding.confidence,
+        piece.opened,
+        piece.id,
+    )
+
+
+def _add_piece(families: Families, piece: Advice) -> None:
+    finding, savings = piece.finding, piece.finding.savings
+    reason = finding.reasons[0] if finding.reasons else ""
+    for uuid in finding.devices or ("",):
+        families.add_info(
+            "rightsizer_advice_info",
+            finding.id,
+            finding.finding,
+            reason,
+            finding.action,
+            finding.severity,
+            piece.state,
+            uuid,
+            finding.workload or "",
+        )
+    families.add("rightsizer_advice_confidence_ratio", finding.confidence, finding.id)
+    families.add("rightsizer_advice_risk_ratio", RISK_BOUNDS.get(finding.risk), finding.id)
+    families.add("rightsizer_advice_savings_gpus", savings.gpus_low, finding.id)
+    families.add(
+        "rightsizer_advice_savings_dollars_per_hour", savings.dollars_per_hour_low, finding.id
+    )
+    families.add("rightsizer_advice_opened_timestamp_seconds", seconds(piece.opened), finding.id)
+
+
+class ReportCollector:
+    """Yields the families of the report it was last shown.
+
+    A device that has left the report leaves the exposition with it, which direct
+    instrumentation could not do.
+    """
+
+    def __init__(
+        self, advice_limit: int, collectors: Collection[Collector] = DEFAULT_COLLECTORS
+    ) -> None:
+        self._advice_limit = advice_limit
+        self._collectors = collectors
+        self._report: Report | None = None
+        self._fresh: frozenset[str] = frozenset()
+
+    def show(self, report: Report | None, fresh: frozenset[str]) -> None:
+        """Take the report that the next collection is made from.
+
+        Args:
+            report: The node at its last tick, `None` before the first.
+            fresh: The uuids whose readings are fresh.
+        """
+        self._report, self._fresh = report, fresh
+
+    def describe(self) -> Iterable[Metric]:
+        """Every family there can be, without samples."""
+        return [empty_family(metric).metric() for metric in METRICS.values()]
+
+    def collect(self) -> Iterable[Metric]:
+        """The families as prometheus_client has them."""
+        return [family.metric() for family in self.families()]
+
+    def families(self) -> Families:
+        """The families of the report; before the first one, who the agent is."""
+        families = Families(self._collectors)
+        report = self._report
+        if report is None:
+            families.add_info("rightsizer_build_info", __version__, "")
+            return families
+        add_workloads(families, report.devices)
+        add_node(families, report.node)
+        for device in report.devices:
+            add_device(families, device, is_fresh=device.device.uuid in self._fresh)
+        add_advice(families, report.advice, self._advice_limit)
+        add_agent(families, report.agent)
+        return families

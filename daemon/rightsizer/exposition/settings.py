@@ -1,0 +1,92 @@
+"""What an operator may change about the exposition."""
+
+from collections.abc import Collection
+from dataclasses import dataclass, field, fields, make_dataclass, replace
+from enum import StrEnum
+from typing import Any
+
+from rightsizer.model.metric_collector import COLLECTORS, DEFAULT_COLLECTORS, Collector
+from rightsizer.model.settings import setting
+
+
+class DcgmLabels(StrEnum):
+    """Which generation of dcgm-exporter's label names is written."""
+
+    CURRENT = "current"
+    """`Hostname`, `pod`: dcgm-exporter 2 to 4.5."""
+    LOWERCASE = "lowercase"
+    """`hostname`, `pod`: dcgm-exporter since May 2026."""
+    FORMER = "former"
+    """`uuid`, `pod_name`, `pod_namespace`, `container_name`: dcgm-exporter 1, and `-o` since."""
+
+
+CollectorSwitches: Any = make_dataclass(
+    "CollectorSwitches",
+    [
+        (collector.value, bool, setting(collector in DEFAULT_COLLECTORS, help=sentence))
+        for collector, sentence in COLLECTORS.items()
+    ],
+    frozen=True,
+    slots=True,
+    namespace={"__doc__": "Which collectors are on.", "__module__": __name__},
+)
+"""A switch for each collector of the table, so that a collector is named in one place."""
+
+
+@dataclass(frozen=True, slots=True)
+class MetricsSettings:
+    """How much is exported, and how hard it is compressed."""
+
+    advice_limit: int = setting(
+        500,
+        help="Pieces of open advice that are exported one by one, those that save most first; "
+        "all of them are counted.",
+        minimum=0,
+        maximum=10_000,
+        source="six series each; a node has a few, and one that has hundreds is the trouble",
+    )
+    details: bool = setting(
+        False,
+        help="Turn on every collector, those too that are off by default: each NVLink and "
+        "fabric port, the ways between GPUs, BAR1, application clocks, errors in a board's life, "
+        "the host by workload. About 40 series more a GPU, and 108 more where it has 18 NVLinks.",
+        source="the default set keeps to 1,900 series for eight GPUs",
+    )
+    gzip_level: int = setting(
+        3,
+        help="How hard a scrape is compressed, 1 fast to 9 small.",
+        minimum=1,
+        maximum=9,
+        source="measured: level 3 is within a tenth of level 6 in a third of its time",
+    )
+    dcgm: bool = setting(
+        False,
+        help="Also serve /metrics/dcgm: dcgm-exporter's default counters by its own names, for "
+        "dashboards and autoscalers made for it. Refused while a dcgm-exporter is read itself.",
+    )
+    dcgm_labels: DcgmLabels = setting(
+        DcgmLabels.CURRENT,
+        help="The labels of /metrics/dcgm: `current` has Hostname and pod, `lowercase` hostname, "
+        "`former` uuid, pod_name, pod_namespace and container_name.",
+        source="dcgm-exporter changed Hostname to hostname in May 2026; most dashboards are older",
+    )
+    collectors: CollectorSwitches = field(default_factory=CollectorSwitches)
+
+    @property
+    def enabled(self) -> frozenset[Collector]:
+        """The collectors that are on."""
+        if self.details:
+            return frozenset(Collector)
+        return frozenset(
+            Collector(each.name)
+            for each in fields(self.collectors)
+            if getattr(self.collectors, each.name)
+        )
+
+    def switched(
+        self, on: Collection[Collector] = (), off: Collection[Collector] = ()
+    ) -> "MetricsSettings":
+        """The settings with some collectors switched on and others off."""
+        enabled = (self.enabled | frozenset(on)) - frozenset(off)
+        switches = {collector.value: collector in enabled for collector in Collector}
+        return replace(self, details=False, collectors=CollectorSwitches(**switches))

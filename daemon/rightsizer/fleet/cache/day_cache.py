@@ -1,0 +1,309 @@
+"""DayCache: SQLite cache of per-device days; safe to delete, everything can be fetched again."""
+
+import json
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import asdict, dataclass
+from itertools import groupby
+from pathlib import Path
+from sqlite3 import Connection
+from typing import Any, Final, NamedTuple, Self
+
+from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA
+from rightsizer.fleet.cache.day_codec import encode, unpack
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.model import DeviceHolding, FleetDay
+from rightsizer.io.database import Database
+from rightsizer.io.ownership import Called
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
+
+_FIRST: Final = """
+CREATE TABLE track (
+  uuid TEXT NOT NULL, day INTEGER NOT NULL, source TEXT NOT NULL, step INTEGER NOT NULL,
+  days INTEGER NOT NULL, data BLOB NOT NULL);
+CREATE UNIQUE INDEX track_by_uuid ON track (uuid, day, source);
+CREATE INDEX track_by_day ON track (day);
+CREATE TABLE holding (
+  uuid TEXT NOT NULL, day INTEGER NOT NULL, source TEXT NOT NULL, step INTEGER NOT NULL,
+  days INTEGER NOT NULL, workload TEXT NOT NULL, first INTEGER NOT NULL,
+  last INTEGER NOT NULL, share REAL NOT NULL);
+CREATE INDEX holding_by_uuid ON holding (uuid, day, source);
+CREATE INDEX holding_by_day ON holding (day);
+CREATE TABLE workload (key TEXT PRIMARY KEY, facts TEXT NOT NULL) WITHOUT ROWID;
+CREATE TABLE done (
+  source TEXT NOT NULL, day INTEGER NOT NULL, uuid TEXT NOT NULL, step INTEGER NOT NULL,
+  until INTEGER NOT NULL, PRIMARY KEY (source, day, uuid)) WITHOUT ROWID
+"""
+
+DAY_CACHE_SCHEMAS: Final = (_FIRST, LEDGER_SCHEMA, TRACK_SCHEMA)
+"""The n-th script leads from schema n-1 to n.
+
+Days count since the epoch, times and steps are nanoseconds; `data` is a track in `track_form`,
+of so many days as `days` says, the first of which is `day`.
+`done.until` is when a device's day was asked for last.
+"""
+
+
+_CALLED: Final = Called("the kept days", "fleet.path", "look or service")
+_FORGET_TRACK: Final = "DELETE FROM track WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?"
+_FORGET_HOLDING: Final = "DELETE FROM holding WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?"
+_SHEETS: Final = """
+SELECT uuid, day, source, step, days, data FROM track
+  WHERE day + days > ? AND day <= ? AND uuid IN (SELECT value FROM json_each(?))
+  ORDER BY uuid, day, source
+"""
+_ALL_HELD: Final = """
+SELECT uuid, source, day, step, days, workload, first, last, share FROM holding
+  WHERE day + days > ? AND day <= ? ORDER BY uuid, day, source, first, workload
+"""
+_HELD: Final = """
+SELECT uuid, source, day, step, days, workload, first, last, share FROM holding
+  WHERE day + days > ? AND day <= ? AND uuid IN (SELECT value FROM json_each(?))
+  ORDER BY uuid, day, source, first, workload
+"""
+
+
+class FetchedDay(NamedTuple):
+    """How far a device's day was asked for."""
+
+    step: Nanoseconds
+    until: Nanoseconds
+
+
+class CachedFrame(NamedTuple):
+    """A device's day as one source told it."""
+
+    source: str
+    sheet: DayFrame
+
+
+class HoldingRow(NamedTuple):
+    """A workload's part of a device over some stretches of a day, as one source told it."""
+
+    uuid: str
+    source: str
+    grid: Grid
+    workload: str
+    """Its key."""
+    first: int
+    last: int
+    share_ratio: float
+
+    @property
+    def start(self) -> Nanoseconds:
+        """Wall time at which the first stretch begins."""
+        return self.grid.start + self.first * self.grid.step
+
+    @property
+    def end(self) -> Nanoseconds:
+        """Wall time at which the last stretch ends."""
+        return self.grid.start + (self.last + 1) * self.grid.step
+
+
+@dataclass(frozen=True, slots=True)
+class PackedDay:
+    """A day of some devices as it is kept."""
+
+    source: str
+    grid: Grid
+    uuids: tuple[str, ...]
+    """All that were asked for, silent ones included."""
+    until: Nanoseconds
+    """Up to when there could be samples when it was asked for."""
+    tracks: Mapping[str, bytes]
+    holdings: Mapping[str, tuple[DeviceHolding, ...]]
+
+    @classmethod
+    def of(
+        cls, source: str, grid: Grid, uuids: Sequence[str], until: Nanoseconds, day: FleetDay
+    ) -> Self:
+        """What a source gave, packed."""
+        tracks = {uuid: encode(track) for uuid, track in day.tracks.items()}
+        return cls(source, grid, tuple(uuids), until, tracks, dict(day.holdings))
+
+
+class DayCache:
+    """The kept days. One process writes; others look on, read-only, at the same time."""
+
+    def __init__(self, path: Path, *, read_only: bool = False) -> None:
+        """Open the file, which is begun where there is none.
+
+        Raises:
+            HistoryError: another process writes it, a newer program wrote it, or the place
+                cannot be read or written.
+        """
+        self.database = Database(
+            path, DAY_CACHE_SCHEMAS, read_only=read_only, is_durable=False, called=_CALLED
+        )
+        self._known: dict[str, str] = {}
+        """Workloads as they were written."""
+
+    @property
+    def path(self) -> Path:
+        """The file."""
+        return self.database.path
+
+    @property
+    def set_aside(self) -> Path | None:
+        """Where the last file went that was broken, `None` where there was none."""
+        return self.database.set_aside
+
+    @property
+    def size_bytes(self) -> int:
+        """What the file takes on disk."""
+        return self.database.size_bytes
+
+    def put(self, day: PackedDay) -> None:
+        """Keep a day of some devices, in place of what was kept of it, whole or not at all.
+
+        Raises:
+            HistoryError: the disk is full, or the file broke and a new one was begun.
+        """
+        first, last = day.grid.day, day.grid.day + day.grid.days - 1
+        place = [(uuid, day.source, first, last) for uuid in day.uuids]
+        workloads = {
+            held.workload.key: _to_text(held.workload)
+            for found in day.holdings.values()
+            for held in found
+        }
+        news = {key: text for key, text in workloads.items() if self._known.get(key) != text}
+        with self.database.transaction() as connection:
+            connection.executemany(_FORGET_TRACK, place)
+            connection.executemany(_FORGET_HOLDING, place)
+            _write(connection, day)
+            connection.executemany(
+                "INSERT OR REPLACE INTO workload VALUES (?, ?)", list(news.items())
+            )
+        self._known |= news
+
+    def done(self, source: str, days: Iterable[int]) -> dict[tuple[int, str], FetchedDay]:
+        """By day and uuid, what was read of a source."""
+        span = list(days)
+        if not span:
+            return {}
+        rows = self._rows(
+            "SELECT day, uuid, step, until FROM done WHERE source = ? AND day BETWEEN ? AND ?",
+            (source, min(span), max(span)),
+        )
+        return {(day, uuid): FetchedDay(step, until) for day, uuid, step, until in rows}
+
+    def sheets(self, uuids: Sequence[str], first: int, last: int) -> dict[str, list[CachedFrame]]:
+        """The days of some devices, oldest first, from a day to another, itself included.
+
+        A row that cannot be read is passed over: what it told counts as unknown.
+        """
+        rows = self._rows(_SHEETS, (first, last, json.dumps(list(uuids))))
+        found: dict[str, list[CachedFrame]] = {}
+        for uuid, same in groupby(rows, lambda row: row[0]):
+            sheets = (_kept(*row[1:]) for row in same)
+            found[uuid] = [each for each in sheets if each is not None]
+        return found
+
+    def holdings(
+        self, first: int, last: int, uuids: Sequence[str] | None = None
+    ) -> list[HoldingRow]:
+        """Who held some devices, or all, from a day to another, by device, oldest first."""
+        span = (first, last)
+        rows = (
+            self._rows(_ALL_HELD, span)
+            if uuids is None
+            else self._rows(_HELD, (*span, json.dumps(list(uuids))))
+        )
+        return [_held_row(*row) for row in rows]
+
+    def workloads(self) -> dict[str, Workload]:
+        """All workloads that ever held a device, by key, as they were seen last."""
+        rows = self._rows("SELECT key, facts FROM workload", ())
+        return {key: _from_text(text) for key, text in rows}
+
+    def forget(self, before: int) -> int:
+        """Give up what is older than a day; how many tracks went away."""
+        with self.database.transaction() as connection:
+            removed = connection.execute(
+                "DELETE FROM track WHERE day + days <= ?", (before,)
+            ).rowcount
+            connection.execute("DELETE FROM holding WHERE day + days <= ?", (before,))
+            connection.execute("DELETE FROM done WHERE day < ?", (before,))
+            connection.execute(
+                "DELETE FROM workload WHERE key NOT IN (SELECT workload FROM holding)"
+            )
+        self._known.clear()
+        with self.database.transaction() as connection:
+            connection.execute("PRAGMA incremental_vacuum").fetchall()
+        return removed
+
+    def close(self) -> None:
+        """Let others write."""
+        self.database.close()
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self.close()
+
+    def _rows(self, query: str, values: Sequence[Any]) -> list[Any]:
+        with self.database.transaction() as connection:
+            return connection.execute(query, values).fetchall()
+
+
+def _write(connection: Connection, day: PackedDay) -> None:
+    place = day.grid.day, day.source, day.grid.step, day.grid.days
+    connection.executemany(
+        "INSERT INTO track VALUES (?, ?, ?, ?, ?, ?)",
+        [(uuid, *place, data) for uuid, data in day.tracks.items()],
+    )
+    connection.executemany(
+        "INSERT INTO holding VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",
+        [
+            (uuid, *place, each.workload.key, each.first, each.last, each.share_ratio)
+            for uuid, found in day.holdings.items()
+            for each in found
+        ],
+    )
+    connection.executemany(
+        "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?)",
+        [
+            (day.source, each.day, uuid, each.step, day.until)
+            for each in day.grid.each_day
+            for uuid in day.uuids
+        ],
+    )
+
+
+def _kept(day: int, source: str, step: Nanoseconds, days: int, data: bytes) -> CachedFrame | None:
+    try:
+        return CachedFrame(source, unpack(Grid(day, step, days), data))
+    except ValueError:
+        return None
+
+
+def _held_row(  # noqa: PLR0913, PLR0917 # The columns.
+    uuid: str,
+    source: str,
+    day: int,
+    step: Nanoseconds,
+    days: int,
+    workload: str,
+    first: int,
+    last: int,
+    share: float,
+) -> HoldingRow:
+    return HoldingRow(uuid, source, Grid(day, step, days), workload, first, last, share)
+
+
+def _to_text(workload: Workload) -> str:
+    return json.dumps(asdict(workload))
+
+
+def _from_text(text: str) -> Workload:
+    facts = json.loads(text)
+    return Workload(
+        **facts
+        | {
+            "kind": WorkloadKind(facts["kind"]),
+            "workload_class": WorkloadClass(facts["workload_class"]),
+            "allocator": Allocator(facts["allocator"]),
+        }
+    )

@@ -1,0 +1,236 @@
+"""What was used of each resource: distributions where they are exported, means and peaks else."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field
+from functools import lru_cache
+from itertools import accumulate, chain, compress
+from math import isnan
+from operator import mul, sub, truediv
+from typing import Final, NamedTuple
+
+from rightsizer.fleet.cache.day_frame import DayFrame
+from rightsizer.fleet.settings import DemandSettings
+from rightsizer.model.block import Measure
+from rightsizer.model.histogram import BINS, Histogram, bin_of, bins_of
+from rightsizer.model.state import IDLE_STATES, Resource, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+
+_MEASURES: Final = {
+    Resource.COMPUTE: Measure.COMPUTE,
+    Resource.MEMORY: Measure.MEMORY,
+    Resource.MEMORY_BANDWIDTH: Measure.MEMORY_BANDWIDTH,
+    Resource.PCIE: Measure.PCIE,
+    Resource.NVLINK: Measure.NVLINK,
+}
+_bin = lru_cache(maxsize=16384)(bin_of)
+"""Of peaks as they are kept there are not many."""
+_EMPTY: Final = (f"state:{State.IDLE_EMPTY}",)
+_IDLE: Final = tuple(f"state:{state}" for state in sorted(IDLE_STATES))
+
+
+class _Points(NamedTuple):
+    """By stretch that counts, its peak and what is left of its mean."""
+
+    highs: Sequence[int]
+    """Bins."""
+    lows: Sequence[int]
+    times: _Times
+    ends: Sequence[int] | None
+    """By stretch, how many that count come before it, and in the end how many there are; `None`
+    where all count."""
+
+    def over(self, first: int, last: int) -> Histogram:
+        """Those of some stretches."""
+        if not self.highs:
+            return Histogram()
+        inside = slice(first, last)
+        if self.ends is not None:
+            inside = slice(self.ends[first], self.ends[last])
+        highs, lows = self.highs[inside], self.lows[inside]
+        found = [0.0] * BINS
+        times = zip(highs, self.times.high[inside], lows, self.times.low[inside], strict=True)
+        for high, high_seconds, low, low_seconds in times:
+            found[high] += high_seconds
+            found[low] += low_seconds
+        bins = dict.fromkeys(chain.from_iterable(zip(highs, lows, strict=True)))
+        return Histogram({at: found[at] * NANOSECONDS_PER_SECOND for at in bins})
+
+
+class _Times(NamedTuple):
+    """Seconds of stretches that count for a resource, and how they are divided."""
+
+    counted: Sequence[float]
+    high: Sequence[float]
+    """At the peak."""
+    low: Sequence[float]
+
+    def at(self, places: Sequence[int]) -> _Times:
+        """Those of some stretches."""
+        return _Times(*([column[at] for at in places] for column in self))
+
+
+_NO_POINTS: Final = _Points((), (), _Times((), (), ()), None)
+
+
+class FoundDemands(NamedTuple):
+    """The distributions of a window."""
+
+    demands: dict[Resource, Histogram]
+    compute_at_least: Histogram
+
+
+@dataclass(slots=True)
+class Demands:
+    """Distributions that are still being added up."""
+
+    exported: dict[Resource, Histogram] = field(default_factory=dict)
+    """Over all known time, idle time included."""
+    estimated: dict[Resource, Histogram] = field(default_factory=dict)
+    """Over the active time, for memory over the held time."""
+    compute_at_least: Histogram = field(default_factory=Histogram)
+
+    def add(self, other: Demands) -> None:
+        """Add those of other stretches."""
+        for mine, others in (
+            (self.exported, other.exported),
+            (self.estimated, other.estimated),
+        ):
+            for resource, histogram in others.items():
+                if resource in mine:
+                    mine[resource].merge(histogram)
+                else:
+                    mine[resource] = histogram.copy()
+        self.compute_at_least.merge(other.compute_at_least)
+
+    def found(self, states: Mapping[State, Nanoseconds], known: Nanoseconds) -> FoundDemands:
+        """The distributions over the active time, for memory over the held time.
+
+        While a device idles it uses nothing, so idle time is what lies lowest.
+        """
+        found = dict(self.estimated)
+        idle = {
+            resource: sum(states.get(state, 0) for state in _idle_states(resource))
+            for resource in self.exported
+        }
+        for resource, histogram in self.exported.items():
+            part = idle[resource] / known if known else 0.0
+            active = _without_lowest(histogram, part)
+            if resource in found:
+                active.merge(found[resource])
+            found[resource] = active
+        return FoundDemands(
+            {resource: each for resource, each in found.items() if each.total > 0},
+            self.compute_at_least,
+        )
+
+
+class DayDemands:
+    """What was used of each resource over any stretches of a sheet; each is worked out once."""
+
+    def __init__(self, sheet: DayFrame, known: Sequence[float], settings: DemandSettings) -> None:
+        """Nothing is worked out yet.
+
+        Args:
+            sheet: A day, or several.
+            known: Its known seconds by stretch.
+            settings: How a distribution is made up.
+        """
+        self._sheet, self._known, self._settings = sheet, known, settings
+        self._total = sum(known)
+        self._points: dict[Measure, _Points] = {}
+        self._counted: dict[Sequence[str], _Times] = {}
+
+    def over(self, first: int, last: int) -> Demands:
+        """Those of some stretches; of a distribution that is exported they have their part.
+
+        Args:
+            first: The first stretch.
+            last: The first one that is not among them.
+        """
+        found = Demands()
+        part = sum(self._known[first:last]) / self._total if self._total > 0 else 0.0
+        for resource, histogram in self._sheet.demands.items():
+            found.exported[resource] = histogram if part >= 1.0 else histogram.scaled(part)
+        for resource, measure in _MEASURES.items():
+            if resource not in self._sheet.demands:
+                found.estimated[resource] = self._estimated(measure, first, last)
+        found.compute_at_least = self._estimated(Measure.COMPUTE_AT_LEAST, first, last)
+        return found
+
+    def _estimated(self, measure: Measure, first: int, last: int) -> Histogram:
+        if measure not in self._points:
+            self._points[measure] = self._points_of(measure)
+        return self._points[measure].over(first, last)
+
+    def _points_of(self, measure: Measure) -> _Points:
+        """Each stretch's mean and its peak, each for a part of the time that counts."""
+        means: Sequence[float] | None = self._sheet.named(f"mean:{measure}")
+        if means is None:
+            return _NO_POINTS
+        peaks: Sequence[float] = self._sheet.named(f"peak:{measure}") or means
+        times = self._times(_EMPTY if measure is Measure.MEMORY else _IDLE)
+        if all(map(_is_known, (means, peaks))) and min(times.counted) > 0:
+            return _points(means, peaks, self._known, times, None)
+        columns = zip(means, peaks, times.counted, strict=True)
+        # Nothing that is unknown is more than 0.
+        counts = [time > 0 and peak >= 0 and mean >= 0 for mean, peak, time in columns]
+        ends = [0, *accumulate(counts)]
+        places = list(compress(range(len(counts)), counts))
+        means, peaks, known = (
+            [column[at] for at in places] for column in (means, peaks, self._known)
+        )
+        return _points(means, peaks, known, times.at(places), ends)
+
+    def _times(self, states: Sequence[str]) -> _Times:
+        """Known seconds of each stretch, without those of some states."""
+        if states not in self._counted:
+            found = list(self._known)
+            for name in states:
+                column = self._sheet.named(name)
+                if column is not None:
+                    found = list(map(sub, found, column))
+            share = self._settings.peak_share_ratio
+            rest = 1.0 - share
+            self._counted[states] = _Times(
+                found, [time * share for time in found], [time * rest for time in found]
+            )
+        return self._counted[states]
+
+
+def _is_known(values: Sequence[float]) -> bool:
+    return not isnan(sum(values)) and min(values) >= 0
+
+
+def _points(
+    means: Sequence[float],
+    peaks: Sequence[float],
+    known: Sequence[float],
+    times: _Times,
+    ends: Sequence[int] | None,
+) -> _Points:
+    actives = map(truediv, map(mul, means, known), times.counted)
+    lows = [
+        active if active < peak else peak  # noqa: FURB136 # A call of `min` takes twice the time.
+        for active, peak in zip(actives, peaks, strict=True)
+    ]
+    return _Points(list(map(_bin, peaks)), bins_of(lows), times, ends)
+
+
+def _idle_states(resource: Resource) -> Iterable[State]:
+    return (State.IDLE_EMPTY,) if resource is Resource.MEMORY else IDLE_STATES
+
+
+def _without_lowest(histogram: Histogram, part: float) -> Histogram:
+    """Without the lowest part of the weight."""
+    if part <= 0:
+        return histogram.copy()
+    away = part * histogram.total
+    bins = sorted(histogram.items())
+    for place, (percent, weight) in enumerate(bins):
+        if weight > away:
+            rest = {at: more for at, more in bins[place + 1 :] if more > 0}
+            return Histogram({percent: weight - away} | rest)
+        away -= weight
+    return Histogram()

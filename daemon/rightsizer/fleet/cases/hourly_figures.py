@@ -1,0 +1,294 @@
+"""Hourly figures of workloads and nodes, packed: GPUs present, held and active."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from operator import add, mul, sub
+from typing import Final, NamedTuple, overload
+
+from rightsizer.fleet.cache.day_cache import HoldingRow
+from rightsizer.fleet.cache.day_frame import ColumnKind, floats
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
+from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
+from rightsizer.fleet.model import FleetDevice, HourlySeries
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+
+_HOURS: Final = DAY // COARSE_STEP
+
+
+class HourlyFigures(Sequence[float | None]):
+    """Numbers of which some are unknown, in four bytes each."""
+
+    __slots__ = ("_values",)
+
+    def __init__(self, values: Iterable[float]) -> None:
+        """Of numbers, `nan` where one is unknown."""
+        self._values = array("f", values)
+
+    @overload
+    def __getitem__(self, place: int) -> float | None: ...
+
+    @overload
+    def __getitem__(self, place: slice) -> HourlyFigures: ...
+
+    def __getitem__(self, place: int | slice) -> float | HourlyFigures | None:
+        if isinstance(place, slice):
+            return HourlyFigures(self._values[place])
+        found = self._values[place]
+        return None if math.isnan(found) else found
+
+    def __len__(self) -> int:
+        return len(self._values)
+
+    def __iter__(self) -> Iterator[float | None]:
+        return (None if math.isnan(value) else value for value in self._values)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Sequence) and list(self) == list(other)
+
+    __hash__ = None  # type: ignore[assignment]
+
+
+def hours_of(
+    days: SubjectDays, column: str, start: Nanoseconds, end: Nanoseconds, factor: float = 1.0
+) -> HourlySeries:
+    """A measure by the hour: the largest of its peaks, the mean of its means.
+
+    Args:
+        days: What is kept of a subject.
+        column: A column's text, as in `mean:busy`.
+        start: The first hour begins with it, or before.
+        end: The last hour ends with it, or before.
+        factor: By which it is multiplied.
+    """
+    first, last = start // COARSE_STEP, end // COARSE_STEP
+    values = array("f", [math.nan]) * max(0, last - first)
+    for day in days.days:
+        hour = day.sheet.grid.day * _HOURS - first
+        if -_HOURS * day.sheet.grid.days < hour < len(values):
+            found = _by_the_hour(day, column)
+            if found is not None:
+                low, high = max(0, hour), min(len(values), hour + len(found))
+                values[low:high] = array("f", map(factor.__mul__, found[low - hour : high - hour]))
+    return HourlySeries(first * COARSE_STEP, HourlyFigures(values))
+
+
+def latest(hours: HourlySeries, start: Nanoseconds) -> HourlySeries:
+    """The same from a later time on."""
+    first = start // COARSE_STEP
+    values = hours.values[first - hours.start // COARSE_STEP :]
+    return HourlySeries(first * COARSE_STEP, values)
+
+
+def _by_the_hour(day: SummedDay, column: str) -> array[float] | None:
+    found = day.sheet.named(column)
+    if found is None or day.sheet.grid.step == COARSE_STEP:
+        return found
+    each = COARSE_STEP // day.sheet.grid.step
+    one = _peak if column.startswith(ColumnKind.PEAK) else _mean
+    return array(
+        "f",
+        [
+            one(found[place : place + each], day.known[place : place + each])
+            for place in range(0, len(found), each)
+        ],
+    )
+
+
+def _peak(values: array[float], known: Sequence[float]) -> float:
+    del known
+    most = max(values)
+    if not math.isnan(sum(values)):
+        return most
+    return max((value for value in values if not math.isnan(value)), default=math.nan)
+
+
+def _mean(values: array[float], known: Sequence[float]) -> float:
+    total = sum(known)
+    weighted = sum(map(mul, values, known))
+    if not math.isnan(weighted):
+        return weighted / total if total > 0 else sum(values) / len(values)
+    pairs = [pair for pair in zip(values, known, strict=True) if not math.isnan(pair[0])]
+    total = sum(time for _, time in pairs)
+    return sum(value * time for value, time in pairs) / total if total > 0 else math.nan
+
+
+_Days = tuple[int, int]
+"""The first day since the epoch, and how many there are."""
+_EMPTY: Final = "state:idle_empty"
+_HELD_IDLE: Final = "state:idle_held"
+
+
+class PoolNode(NamedTuple):
+    """A node's part of a pool."""
+
+    pool: str
+    cluster: str
+    node: str
+
+
+@dataclass(slots=True)
+class GpuCounts:
+    """GPUs by stretch of a day, or of some days."""
+
+    grid: Grid
+    present: array[float]
+    held: array[float]
+    active: array[float]
+
+    def add(self, other: GpuCounts) -> None:
+        """Add those of others at the same moments; where one knows hours only, by the hour."""
+        if self.grid.step != other.grid.step:
+            mine, other = self.by_the_hour(), other.by_the_hour()
+            self.grid = mine.grid
+            self.present, self.held, self.active = mine.present, mine.held, mine.active
+        self.present = floats(map(add, self.present, other.present))
+        self.held = floats(map(add, self.held, other.held))
+        self.active = floats(map(add, self.active, other.active))
+
+    def by_the_hour(self) -> GpuCounts:
+        """Means over the hours."""
+        each = COARSE_STEP // self.grid.step
+        if each == 1:
+            return self
+        return GpuCounts(
+            self.grid.by(COARSE_STEP),
+            *(_means(values, each) for values in (self.present, self.held, self.active)),
+        )
+
+    @property
+    def each_day(self) -> Iterable[GpuCounts]:
+        """The same, day by day."""
+        if self.grid.days == 1:
+            return (self,)
+        each = DAY // self.grid.step
+        columns = (self.present, self.held, self.active)
+        return [
+            GpuCounts(grid, *(values[place * each : (place + 1) * each] for values in columns))
+            for place, grid in enumerate(self.grid.each_day)
+        ]
+
+    def copy(self) -> GpuCounts:
+        """An independent one."""
+        return GpuCounts(self.grid, self.present[:], self.held[:], self.active[:])
+
+    def held_peaks(self) -> array[float]:
+        """The most that were held at once, by the hour; where only hours are known, their mean."""
+        each = COARSE_STEP // self.grid.step
+        return array(
+            "f",
+            [max(self.held[place : place + each]) for place in range(0, len(self.held), each)],
+        )
+
+
+@dataclass(slots=True)
+class NodeSums:
+    """By node and time."""
+
+    found: dict[PoolNode, dict[_Days, GpuCounts]] = field(default_factory=dict)
+    """What is told of the same days stands together."""
+
+    def add_device(
+        self, device: FleetDevice, days: SubjectDays, rows: Iterable[HoldingRow]
+    ) -> None:
+        """Count a device in."""
+        by_day: dict[int, list[HoldingRow]] = {}
+        for row in rows:
+            by_day.setdefault(row.grid.day, []).append(row)
+        place = PoolNode(device.pool, device.cluster, device.node)
+        ratio = device.device.capacity_ratio
+        mine = self.found.setdefault(place, {})
+        for day in days.days:
+            _count(mine, _counts(day, ratio, by_day.get(day.sheet.grid.day, ())))
+
+    def merge(self, other: NodeSums) -> None:
+        """Add those of other devices."""
+        for place, found in other.found.items():
+            mine = self.found.setdefault(place, {})
+            for counts in found.values():
+                _count(mine, counts)
+
+    def days_of(self, pool: str) -> dict[PoolNode, dict[int, GpuCounts]]:
+        """By node of a pool, day by day."""
+        return {
+            place: _by_day(found.values())
+            for place, found in sorted(self.found.items())
+            if place.pool == pool
+        }
+
+
+def _count(found: dict[_Days, GpuCounts], counts: GpuCounts) -> None:
+    days = counts.grid.day, counts.grid.days
+    if days in found:
+        found[days].add(counts)
+    else:
+        found[days] = counts
+
+
+def _by_day(found: Iterable[GpuCounts]) -> dict[int, GpuCounts]:
+    days: dict[int, GpuCounts] = {}
+    for counts in found:
+        for day in counts.each_day:
+            if day.grid.day in days:
+                days[day.grid.day].add(day)
+            else:
+                days[day.grid.day] = day.copy()
+    return days
+
+
+def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCounts:
+    """Held is who a scheduler gave it to, and who is on it without being told of."""
+    sheet, step = day.sheet, day.sheet.grid.step / NANOSECONDS_PER_SECOND
+    empty, idle = (_known(sheet.named(state), sheet.grid) for state in (_EMPTY, _HELD_IDLE))
+    shares = _shares(rows, sheet.grid)
+    if min(shares) < 1.0:
+        shares = [
+            max(share, (known - unheld) / known) if known > 0 else share
+            for share, known, unheld in zip(shares, day.known, empty, strict=True)
+        ]
+    seconds = map(sub, map(sub, day.known, empty), idle)
+    whole = array("f", [ratio]) * sheet.grid.count
+    return GpuCounts(
+        sheet.grid,
+        present=_where(day.heard, whole),
+        held=whole if min(shares) >= 1.0 else floats(map(ratio.__mul__, shares)),
+        active=floats([each * ratio / step if each > 0 else 0.0 for each in seconds]),
+    )
+
+
+def _where(heard: Sequence[float], whole: array[float]) -> array[float]:
+    """All of a device where it was heard of, nothing of it elsewhere."""
+    if min(heard) > 0:
+        return whole
+    return floats(each if time > 0 else 0.0 for each, time in zip(whole, heard, strict=True))
+
+
+def _known(seconds: array[float] | None, grid: Grid) -> array[float]:
+    """Seconds in a state, 0 where that is not known."""
+    if seconds is None:
+        return array("f", [0.0]) * grid.count
+    if math.isnan(sum(seconds)):
+        return array("f", [0.0 if math.isnan(each) else each for each in seconds])
+    return seconds
+
+
+def _shares(rows: Sequence[HoldingRow], grid: Grid) -> list[float]:
+    found = [0.0] * grid.count
+    for row in rows:
+        first = max(0, (row.start - grid.start) // grid.step)
+        last = min(grid.count, -(-(row.end - grid.start) // grid.step))
+        if row.share_ratio >= 1.0:
+            found[first:last] = [1.0] * (last - first)
+        else:
+            for place in range(first, last):
+                found[place] = min(1.0, found[place] + row.share_ratio)
+    return found
+
+
+def _means(values: array[float], each: int) -> array[float]:
+    return floats(
+        [sum(values[place : place + each]) / each for place in range(0, len(values), each)]
+    )

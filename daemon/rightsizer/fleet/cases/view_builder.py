@@ -1,0 +1,261 @@
+"""Builds the fleet view from slim contributions of each batch."""
+
+from __future__ import annotations
+
+import math
+from array import array
+from collections import Counter, defaultdict
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
+from rightsizer.fleet.cases.case import FleetCases
+from rightsizer.fleet.cases.hourly_figures import (
+    GpuCounts,
+    HourlyFigures,
+    NodeSums,
+    hours_of,
+    latest,
+)
+from rightsizer.fleet.model import (
+    FleetDevice,
+    FleetPool,
+    FleetView,
+    FleetWorkload,
+    HourlySeries,
+    WaitingWork,
+)
+from rightsizer.fleet.pools.pool import placed_waiting
+from rightsizer.model.block import Blocks
+from rightsizer.model.finding import Case
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.window import Window
+
+
+@dataclass(slots=True)
+class BatchContribution:
+    """Parts of an estate's views, which add up."""
+
+    sums: NodeSums = field(default_factory=NodeSums)
+    workloads: dict[Nanoseconds, list[FleetWorkload]] = field(default_factory=dict)
+    """By span."""
+    present: list[FleetDevice] = field(default_factory=list)
+    """Devices that are there now."""
+    free: set[str] = field(default_factory=set)
+    """Uuids of those that nobody holds now."""
+    known_seconds: dict[Nanoseconds, float] = field(default_factory=dict)
+    """By span, of all devices."""
+
+    def merge(self, other: BatchContribution) -> None:
+        """Add those of other workloads."""
+        self.sums.merge(other.sums)
+        for span, found in other.workloads.items():
+            self.workloads.setdefault(span, []).extend(found)
+        self.present += other.present
+        self.free |= other.free
+        for span, known in other.known_seconds.items():
+            self.known_seconds[span] = self.known_seconds.get(span, 0.0) + known
+
+
+def contribution_of(
+    cases: FleetCases, spans: Mapping[Nanoseconds, tuple[Case, ...]], teams: Mapping[str, str]
+) -> BatchContribution:
+    """What a batch contributes.
+
+    Args:
+        cases: The batch.
+        spans: Its cases over each span that a view is made of.
+        teams: Who answers for a workload.
+    """
+    found = BatchContribution()
+    for uuid, device in cases.devices.items():
+        days = cases.days(uuid)
+        found.sums.add_device(device, days, cases.rows(uuid))
+        for span in spans:
+            known = days.known_in(cases.now - span, cases.now)
+            found.known_seconds[span] = found.known_seconds.get(span, 0.0) + known
+    for case in cases.cases(0):
+        found.present += [cases.devices[device.uuid] for device in case.devices]
+        if case.workload is None:
+            found.free |= {device.uuid for device in case.devices}
+    views: dict[str, FleetWorkload] = {}
+    for span, of_span in sorted(spans.items(), reverse=True):
+        start = cases.now - span
+        found.workloads[span] = []
+        for case in of_span:
+            if case.workload is not None:
+                if case.key not in views:
+                    views[case.key] = _workload(cases, case, start, teams)
+                view = _later(views[case.key], case, start)
+                found.workloads[span].append(view)
+    return found
+
+
+def _later(view: FleetWorkload, case: Case, start: Nanoseconds) -> FleetWorkload:
+    """The same workload over a shorter span."""
+    return replace(
+        view,
+        case=_slim_case(case),
+        busy=latest(view.busy, start),
+        compute=latest(view.compute, start),
+        memory_bytes=latest(view.memory_bytes, start),
+    )
+
+
+def _workload(
+    cases: FleetCases, case: Case, start: Nanoseconds, teams: Mapping[str, str]
+) -> FleetWorkload:
+    devices = [cases.devices[device.uuid] for device in case.devices]
+    pools = Counter(device.pool for device in devices)
+    ratio = sum(device.device.capacity_ratio for device in devices) / len(devices)
+    days = cases.days_of(case.key)
+
+    def hours(column: str, factor: float) -> HourlySeries:
+        return hours_of(days, column, start, cases.now, factor)
+
+    return FleetWorkload(
+        case=_slim_case(case),
+        pool=min(pools, key=lambda pool: (-pools[pool], pool)),
+        nodes=dict(sorted(Counter(device.node for device in devices).items())),
+        team=teams.get(case.key, case.workload.namespace if case.workload else ""),
+        busy=hours("mean:busy", ratio),
+        compute=hours("peak:compute", ratio),
+        memory_bytes=hours("peak:memory_bytes", 1.0),
+    )
+
+
+def _slim_case(case: Case) -> Case:
+    """A case without distributions, blocks, past and node: an estate has very many of them."""
+    windows = tuple(map(_slim, case.windows))
+    return Case(case.key, case.workload, case.devices, windows, case.provisioning)
+
+
+def _slim(window: Window) -> Window:
+    return replace(window, demands={}, compute_at_least=Histogram(), blocks=Blocks())
+
+
+_HOURS: Final = DAY // COARSE_STEP
+
+
+def view_of(
+    parts: BatchContribution,
+    span: Nanoseconds,
+    now: Nanoseconds,
+    waiting: Sequence[WaitingWork] = (),
+) -> FleetView:
+    """The estate over the last span of time.
+
+    Args:
+        parts: Of all batches.
+        span: One that they were made for.
+        now: Where it ends.
+        waiting: Work that waits for GPUs.
+    """
+    start = now - span
+    by_pool: dict[str, list[FleetDevice]] = defaultdict(list)
+    for device in sorted(parts.present, key=lambda each: each.device.uuid):
+        by_pool[device.pool].append(device)
+    total = seconds(span) * len(parts.present)
+    known = parts.known_seconds.get(span, 0.0)
+    pools = tuple(
+        _pool(name, devices, parts, start, now) for name, devices in sorted(by_pool.items())
+    )
+    workloads = tuple(sorted(parts.workloads.get(span, ()), key=lambda each: each.case.key))
+    return FleetView(
+        start=start,
+        end=now,
+        pools=pools,
+        workloads=workloads,
+        waiting=placed_waiting(waiting, pools, workloads),
+        coverage_ratio=min(1.0, known / total) if total > 0 else 0.0,
+    )
+
+
+def _pool(
+    name: str,
+    devices: Sequence[FleetDevice],
+    parts: BatchContribution,
+    start: Nanoseconds,
+    end: Nanoseconds,
+) -> FleetPool:
+    boards = {device.device.board for device in devices}
+    nodes = parts.sums.days_of(name)
+    whole: dict[int, GpuCounts] = {}
+    for days in nodes.values():
+        for number, counts in days.items():
+            whole[number] = _sum(whole.get(number), counts)
+    sizes = _gpus(devices)
+    return FleetPool(
+        name=name,
+        board=boards.pop() if len(boards) == 1 else None,
+        devices=tuple(devices),
+        present=_hours((_mean(each, "present") for each in whole.values()), start, end),
+        held=_hours((_mean(each, "held") for each in whole.values()), start, end),
+        held_peak=_hours((_peak(each) for each in whole.values()), start, end),
+        active=_hours((_mean(each, "active") for each in whole.values()), start, end),
+        free_by_node=_gpus([each for each in devices if each.device.uuid in parts.free]),
+        size_by_node=sizes,
+        node_free={
+            place.node: _hours(map(_free, days.values()), start, end)
+            for place, days in nodes.items()
+            if place.node in sizes
+        },
+    )
+
+
+_Part = tuple[int, Sequence[float]]
+"""The first hour since the epoch, and a day of figures."""
+
+
+def _hours(days: Iterable[_Part], start: Nanoseconds, end: Nanoseconds) -> HourlySeries:
+    first, last = start // COARSE_STEP, end // COARSE_STEP
+    values = array("f", [math.nan]) * max(0, last - first)
+    for hour, figures in days:
+        for place, figure in enumerate(figures, start=hour - first):
+            if 0 <= place < len(values):
+                values[place] = figure
+    return HourlySeries(first * COARSE_STEP, HourlyFigures(values))
+
+
+def _mean(counts: GpuCounts, name: str) -> _Part:
+    hourly = counts.by_the_hour()
+    return _known(hourly, getattr(hourly, name))
+
+
+def _peak(counts: GpuCounts) -> _Part:
+    return _known(counts.by_the_hour(), counts.held_peaks())
+
+
+def _free(counts: GpuCounts) -> _Part:
+    hourly = counts.by_the_hour()
+    free = [max(0.0, there - held) for there, held in zip(hourly.present, hourly.held, strict=True)]
+    return _known(hourly, free)
+
+
+def _known(hourly: GpuCounts, figures: Sequence[float]) -> _Part:
+    """Nothing is known of an hour in which no GPU was heard of."""
+    known = [
+        figure if there > 0 else math.nan
+        for there, figure in zip(hourly.present, figures, strict=True)
+    ]
+    return hourly.grid.day * _HOURS, known
+
+
+def _sum(one: GpuCounts | None, other: GpuCounts) -> GpuCounts:
+    if one is None:
+        return other.copy()
+    one.add(other)
+    return one
+
+
+def _gpus(devices: Iterable[FleetDevice]) -> dict[str, int]:
+    """By node, whole GPUs; one counts as soon as all its parts are among them."""
+    found: dict[str, float] = defaultdict(float)
+    for device in devices:
+        found[device.node] += device.device.capacity_ratio
+    return {node: int(gpus + _ROUNDING) for node, gpus in sorted(found.items())}
+
+
+_ROUNDING: Final = 1e-6

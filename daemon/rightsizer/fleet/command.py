@@ -1,0 +1,228 @@
+"""`rightsizer fleet`: cluster-wide recommendations from any Prometheus-compatible store."""
+
+import argparse
+import json
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import fields, replace
+from pathlib import Path
+from typing import Any, Final, Self, TextIO
+
+from rightsizer.agent.log import LogLevel
+from rightsizer.agent.log import configure as configure_log
+from rightsizer.console.command import Command
+from rightsizer.console.explanation import explanation_text
+from rightsizer.console.flag_values import checked_address, duration
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag
+from rightsizer.fleet.encoder import encode_answer, encode_plan
+from rightsizer.fleet.judge import FleetJudge
+from rightsizer.fleet.ledger import fleet_settings_of
+from rightsizer.fleet.page import fleet_document
+from rightsizer.fleet.run import explain_once, run_once
+from rightsizer.fleet.service import serve_fleet
+from rightsizer.fleet.settings import FleetSettings, WholeSettings
+from rightsizer.fleet.text import fleet_text, plan_text
+from rightsizer.io.clock import Clock, FastClock, SystemClock
+from rightsizer.io.whole_file import WholeFile
+from rightsizer.model.errors import UsageError
+from rightsizer.model.settings import bounds_of
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, nanoseconds
+
+_EVERY_SECONDS: Final = 0.2
+_BAR: Final = 30
+
+
+class ProgressLine:
+    """A line that is written over, and gone in the end."""
+
+    def __init__(self, terminal: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
+        self._terminal, self._clock = terminal, clock
+        self._due = 0.0
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._terminal.write("\r\x1b[K")
+        self._terminal.flush()
+
+    def __call__(self, stage: str, done: int, total: int) -> None:
+        """Show how far a stage is.
+
+        Args:
+            stage: What is going on, in a word or two.
+            done: Parts that are done.
+            total: All its parts.
+        """
+        now = self._clock()
+        if now < self._due and done < total:
+            return
+        self._due = now + _EVERY_SECONDS
+        filled = _BAR * done // total if total else 0
+        bar = "#" * filled + "." * (_BAR - filled)
+        self._terminal.write(f"\r\x1b[K{stage:<10} [{bar}] {done}/{total}")
+        self._terminal.flush()
+
+
+_DESCRIPTION: Final = """\
+Advice over all GPUs that a store knows: Prometheus, Thanos Query, Mimir or VictoriaMetrics, with
+the metrics of our agents, of dcgm-exporter, or of both. Days that were read are kept, so that only
+the first look takes long; an interrupted one goes on where it stopped. Nothing is changed anywhere:
+without --save the advice is not even remembered. docs/fleet.md has more.
+
+  rightsizer fleet --store.url http://prometheus:9090
+  rightsizer fleet --store.url http://thanos-query:10902 --dry-run
+  rightsizer fleet --config.file fleet.yaml --save --html estate.html
+  rightsizer fleet --config.file fleet.yaml --serve
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which store, how far back, and how to answer."""
+    parser.add_argument(
+        "--store.url",
+        dest="store_url",
+        metavar="URL",
+        help="the store; without it fleet.store.url of the configuration",
+    )
+    parser.add_argument(
+        "--lookback",
+        type=duration,
+        metavar="DURATION",
+        help="how far back to look, as in 14d; without it fleet.lookback of the configuration",
+    )
+    parser.add_argument(
+        "--at",
+        type=float,
+        metavar="SECONDS",
+        help="look back from this time, in seconds since the epoch (default: now)",
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="answer in JSON; docs/fleet.md tells every key"
+    )
+    form = parser.add_mutually_exclusive_group()
+    form.add_argument("--serve", action="store_true", help="go on as a service, on port 19400")
+    form.add_argument("--dry-run", action="store_true", help="tell what would be asked, and end")
+    form.add_argument("--explain", metavar="ID", help="tell the whole reasoning behind a verdict")
+    parser.add_argument(
+        "--all", action="store_true", help="in JSON, give every verdict, not complaints alone"
+    )
+    parser.add_argument(
+        "--html", type=Path, metavar="OUT", help="write the answer as one page of HTML too"
+    )
+    parser.add_argument(
+        "--save",
+        action="store_true",
+        help="keep the advice, and tell Grafana and webhooks of it; for a CronJob",
+    )
+    parser.add_argument(
+        "--web.listen-address",
+        dest="listen_address",
+        metavar="ADDRESS",
+        help="with --serve, where to listen, as host:port; may be given more than once",
+        action="append",
+    )
+    parser.add_argument("--no-progress", action="store_true", help="show no progress")
+    add_config_flag(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Look at the estate, and say what was found.
+
+    Raises:
+        RightsizerError: no store is named, it does not answer, or a file is out of reach.
+    """
+    _refuse_what_does_not_fit(arguments)
+    settings = _settings(arguments)
+    if arguments.serve:
+        serve_fleet(settings)
+        return 0
+    configure_log(settings.log.format, LogLevel.WARNING)
+    clock = SystemClock() if arguments.at is None else FastClock(nanoseconds(arguments.at))
+    text: Callable[[dict[str, Any]], str]
+    with _judge(arguments, settings, clock) as judge:
+        if arguments.dry_run:
+            reports, plan = judge.plan()
+            form = encode_plan(reports, plan, clock.wall_time() / NANOSECONDS_PER_SECOND)
+            text = plan_text
+        elif arguments.explain:
+            form, text = explain_once(judge, settings, arguments.explain), explanation_text
+        else:
+            answer = run_once(judge, settings, clock, keeps=arguments.save)
+            form, text = encode_answer(answer), fleet_text
+            if arguments.html is not None:
+                with WholeFile(arguments.html, "page") as file:
+                    file.write(fleet_document(form).encode())
+    say(json.dumps(form, indent=1) if arguments.json else text(form))
+    return 0
+
+
+@contextmanager
+def _judge(
+    arguments: argparse.Namespace, settings: WholeSettings, clock: Clock
+) -> Iterator[FleetJudge]:
+    """A judge that tells a terminal how far it is, and is silent once it has ended."""
+    keeps_all = arguments.all or bool(arguments.explain)
+    if arguments.no_progress or not sys.stderr.isatty():
+        with FleetJudge.open(settings, clock, keeps_all=keeps_all) as judge:
+            yield judge
+        return
+    with (
+        ProgressLine(sys.stderr) as progress,
+        FleetJudge.open(settings, clock, progress, keeps_all=keeps_all) as judge,
+    ):
+        yield judge
+
+
+def _settings(arguments: argparse.Namespace) -> WholeSettings:
+    settings = fleet_settings_of(arguments)
+    fleet, web = settings.fleet, settings.web
+    if arguments.store_url is not None:
+        fleet = replace(fleet, store=replace(fleet.store, url=arguments.store_url))
+    if arguments.lookback is not None:
+        _refuse_beyond_bounds(arguments.lookback)
+        fleet = replace(fleet, lookback_seconds=arguments.lookback)
+    if arguments.listen_address:
+        addresses = tuple(map(checked_address, arguments.listen_address))
+        web = replace(web, listen_addresses=addresses)
+    return replace(settings, fleet=fleet, web=web)
+
+
+def _refuse_beyond_bounds(lookback_seconds: float) -> None:
+    """A flag may ask for what the file may, and for no more."""
+    (declared,) = (each for each in fields(FleetSettings) if each.name == "lookback_seconds")
+    bounds = bounds_of(declared)
+    least, most = (bounds.minimum, bounds.maximum) if bounds is not None else (None, None)
+    asked = format_duration(lookback_seconds)
+    if least is not None and lookback_seconds < least:
+        raise UsageError(f"--lookback: {asked} is less than {format_duration(least)}")
+    if most is not None and lookback_seconds > most:
+        raise UsageError(f"--lookback: {asked} is more than {format_duration(most)}")
+
+
+def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
+    """Before anything is asked: a flag that would do nothing is a misunderstanding."""
+    refused: dict[str, tuple[str, ...]] = {
+        "--serve": ("save", "html", "at", "all", "json"),
+        "--dry-run": ("save", "html", "all"),
+        "--explain": ("save", "html", "all"),
+    }
+    for mode, flags in refused.items():
+        if not getattr(arguments, mode.strip("-").replace("-", "_")):
+            continue
+        for flag in flags:
+            given = getattr(arguments, flag)
+            if given is not None and given is not False:
+                raise UsageError(f"--{flag} is nothing for {mode}; leave it out")
+    if arguments.listen_address and not arguments.serve:
+        raise UsageError("--web.listen-address is for --serve; leave it out, or serve")
+    if arguments.all and not arguments.json:
+        raise UsageError("--all is for --json; the text tells of complaints alone")
+
+
+COMMAND: Final = Command(
+    "fleet", "advise over a whole estate's store", configure, run, _DESCRIPTION
+)

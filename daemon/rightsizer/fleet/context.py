@@ -1,0 +1,151 @@
+"""FleetContext: sources, devices and fetch plan of one run, known after the probe alone."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.fleet.cache.day_cache import DayCache
+from rightsizer.fleet.cache.grid import COARSE_STEP
+from rightsizer.fleet.fetch_plan import FetchPlan, PlannedSource, plan_of
+from rightsizer.fleet.model import FleetInventory
+from rightsizer.fleet.prometheus.client import PrometheusStore
+from rightsizer.fleet.settings import FleetSettings, WholeSettings
+from rightsizer.fleet.source import FleetSource, SourceReport
+from rightsizer.fleet.sources.agent.source import AgentSource
+from rightsizer.fleet.sources.composite import CompositeSource
+from rightsizer.fleet.sources.dcgm_exporter.fields import spellings
+from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
+from rightsizer.fleet.sources.series import one_of
+from rightsizer.fleet.store import MetricStore
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.errors import ConfigurationError, StoreError
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
+
+_NAMES: Final = (
+    *("rightsizer_device_up", "uuid:rightsizer_device_info:last5m"),
+    *spellings(DCGM_FIELDS["DCGM_FI_DEV_FB_USED"]),
+    *spellings(DCGM_FIELDS["DCGM_FI_DEV_GPU_UTIL"]),
+)
+_JUST_NOW: Final = (900, 3600)
+"""Seconds: how far clocks are apart where nobody looks after them."""
+
+
+def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> str:
+    """What a store that has no devices now lacks, and the remedy; begins with "has no".
+
+    Raises:
+        StoreError: it does not answer.
+    """
+    age = _age_seconds(store, now, lookback)
+    if age is not None:
+        return (
+            f"has no series of GPUs now; the last are about {format_duration(age)} old: see "
+            "whether it still scrapes, and whether this machine's clock is ahead of its own; to "
+            "look back from a time before that, give --at"
+        )
+    return (
+        "has no series of GPUs: neither rightsizer_device_info nor DCGM_FI_DEV_*; let it scrape "
+        "the agents, or check fleet.matchers, tenant and sources"
+    )
+
+
+def _age_seconds(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> float | None:
+    selector = f"{{{one_of('__name__', _NAMES)}}}"
+    for span in _JUST_NOW:
+        if store.instant(f"count(last_over_time({selector}[{span}s]))", now):
+            return span
+    start = now - lookback // COARSE_STEP * COARSE_STEP
+    found = store.range(f"count({selector})", start, now, COARSE_STEP)
+    times = [each.times[-1] for each in found if each.times]
+    return (now - max(times)) / NANOSECONDS_PER_SECOND if times else None
+
+
+def sources_of(settings: WholeSettings, catalogue: Catalogue) -> tuple[FleetSource, ...]:
+    """Those that tell of devices, the best first."""
+    accounting, fleet = settings.accounting, settings.fleet
+    return (
+        AgentSource(
+            catalogue,
+            fleet,
+            fleet.agents,
+            usage=accounting.books.usage,
+            provisioning=accounting.provisioning,
+        ),
+        DcgmExporterSource(fleet, books=accounting.books, catalogue=catalogue),
+    )
+
+
+ProgressCallback = Callable[[str, int, int], None]
+"""Is told of a stage how many of its parts are done, and of how many."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetContext:
+    """What is known before anything is read."""
+
+    now: Nanoseconds
+    reports: tuple[SourceReport, ...]
+    estate: FleetInventory
+    plan: FetchPlan
+    store: PrometheusStore
+    sources: CompositeSource
+
+
+def fleet_context(
+    settings: WholeSettings,
+    catalogue: Catalogue,
+    shelf: DayCache,
+    now: Nanoseconds,
+    progress: ProgressCallback,
+) -> FleetContext:
+    """Probe the store, and plan what is to be read.
+
+    Args:
+        settings: Everything that an operator may set.
+        catalogue: Of GPUs.
+        shelf: Knows which days are kept.
+        now: Wall time.
+        progress: Is told how far it has come.
+
+    Raises:
+        StoreError: the store does not answer, or has no device.
+        ConfigurationError: its address or credentials are at fault.
+    """
+    fleet = settings.fleet
+    lookback, store = nanoseconds(fleet.lookback_seconds), store_of(fleet)
+    sources = CompositeSource(sources_of(settings, catalogue), fleet)
+    progress("probing", 0, 1)
+    reports = sources.probe(store, now, lookback)
+    if not any(report.devices for report in reports):
+        reason = why_nothing(store, now, lookback)
+        raise StoreError(f"the store at {fleet.store.url} {reason}")
+    estate = _with_hosts(sources.estate(store, reports, now, lookback))
+    planned = [
+        PlannedSource(
+            report,
+            tuple(each for each in estate.devices.values() if each.source == report.source),
+        )
+        for _, report in sources.readers(reports).values()
+    ]
+    plan = plan_of(planned, shelf.done, now, fleet)
+    progress("probing", 1, 1)
+    return FleetContext(now, reports, estate, plan, store, sources)
+
+
+def store_of(settings: FleetSettings, workers: int = 1) -> PrometheusStore:
+    """A process's own; those of all processes together ask as much at once as is allowed."""
+    concurrency = max(1, settings.store.concurrency // workers)
+    try:
+        return PrometheusStore(replace(settings.store, concurrency=concurrency), settings.matchers)
+    except ValueError as error:
+        raise ConfigurationError(str(error)) from None
+
+
+def _with_hosts(estate: FleetInventory) -> FleetInventory:
+    """So that whatever names a device says where it stands."""
+    devices = {
+        uuid: replace(each, device=replace(each.device, host=each.node))
+        for uuid, each in estate.devices.items()
+    }
+    return replace(estate, devices=devices)

@@ -1,0 +1,113 @@
+"""Ledger file of a fleet, and decisions on its advice while no service runs."""
+
+import argparse
+import os
+from pathlib import Path
+from typing import Final
+
+from rightsizer.advice.ledger import Ledger
+from rightsizer.agent.storage import Storage
+from rightsizer.config.loader import load, load_file
+from rightsizer.fleet.settings import WholeSettings, ledger_path, rule_trees
+from rightsizer.io.ownership import Called
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.units import Nanoseconds
+from rightsizer.report.explanation import explain_advice
+from rightsizer.report.json_encoder import Form
+from rightsizer.web.advice_api import closed_advice_message, unknown_advice_message
+
+_CALLED: Final = Called("the fleet's ledger", "fleet.path", "look or service")
+
+
+def opened_ledger(path: Path, *, read_only: bool = False) -> Storage:
+    """What is kept of advice, and of what is still to be told.
+
+    Raises:
+        HistoryError: it is held by another process, of a newer program, or out of reach.
+    """
+    return Storage(str(path), read_only=read_only, called=_CALLED)
+
+
+def loss_of(storage: Storage) -> tuple[str, ...]:
+    """A sentence where the ledger was broken, and a new one was begun."""
+    if storage.set_aside is None:
+        return ()
+    sentence = (
+        f"The fleet's ledger was broken and is now '{storage.set_aside}'; a new one was begun, "
+        "which knows of open advice and of decisions as far as the store and Grafana do."
+    )
+    return (sentence,)
+
+
+def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
+    settings: WholeSettings,
+    advice_id: str,
+    *,
+    state: AdviceState,
+    actor: str,
+    why: str,
+    for_seconds: float | None,
+    now: Nanoseconds,
+) -> Advice:
+    """Change advice in a ledger that nobody holds; the next look tells of it.
+
+    Raises:
+        UsageError: there is no such open advice.
+        HistoryError: there is no ledger, a look or a service holds it, or it cannot be written.
+    """
+    storage = opened_ledger(_path(settings))
+    try:
+        ledger = storage.ledger(settings.recommender.ledger)
+        found = _found(ledger, advice_id)
+        if (reason := closed_advice_message(found)) is not None:
+            raise UsageError(reason)
+        event = ledger.act(advice_id, state, actor, now, why=why, for_seconds=for_seconds)
+        storage.save_ledger(ledger, [*storage.untold, event])
+        return _found(ledger, advice_id)
+    finally:
+        storage.close()
+
+
+def explain_from_ledger(settings: WholeSettings, advice_id: str) -> Form:
+    """The reasoning behind advice that is kept, without asking the store.
+
+    Raises:
+        UsageError: there is no such advice.
+        HistoryError: there is no ledger, or it cannot be read.
+    """
+    storage = opened_ledger(_path(settings), read_only=True)
+    try:
+        ledger = storage.ledger(settings.recommender.ledger)
+        return explain_advice(_found(ledger, advice_id), rule_trees(settings))
+    finally:
+        storage.close()
+
+
+def _path(settings: WholeSettings) -> Path:
+    path = ledger_path(settings)
+    if not path.is_file():
+        raise HistoryError(
+            f"there is no ledger '{path}'; keep advice with `rightsizer fleet --save`, let "
+            "`rightsizer fleet --serve` run, or name the place with fleet.path"
+        )
+    return path
+
+
+def _found(ledger: Ledger, asked: str) -> Advice:
+    advice = ledger.advice()
+    if (reason := unknown_advice_message(advice, asked)) is not None:
+        raise UsageError(reason)
+    return next(each for each in advice if each.id == asked)
+
+
+def fleet_settings_of(arguments: argparse.Namespace) -> WholeSettings:
+    """The settings of the file that the flag names, and of the environment over it.
+
+    Raises:
+        ConfigurationError: either has faults.
+    """
+    file = arguments.config_file
+    if file is None:
+        return load(WholeSettings, "", "", os.environ)
+    return load_file(WholeSettings, file, os.environ)

@@ -1,0 +1,161 @@
+"""Value types of a fleet.
+
+Devices on nodes in pools, their holders, and the hourly view that fleet rules evaluate.
+"""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+
+from rightsizer.fleet.cache.day_frame import SubjectDay
+from rightsizer.model.device import Device
+from rightsizer.model.finding import Case
+from rightsizer.model.state import Resource
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Workload, WorkloadKind
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDevice:
+    """A GPU or a MIG instance, and where it stands."""
+
+    device: Device
+    node: str
+    """The host's name: `Hostname` of dcgm-exporter, the node of the pod, or `instance`
+    without its port."""
+    pool: str
+    """Machines that are interchangeable: a label of the node, a Slurm partition, else the board."""
+    cluster: str = ""
+    demands: Mapping[Resource, float] = field(default_factory=dict, hash=False)
+    """What its agent says is needed of it now, as `Provisioning.demand`; empty without an agent."""
+    source: str = ""
+    """Name of the source that reads it, where several know the estate."""
+    scheduler: WorkloadKind | None = None
+    """Who hands out its node, where a scheduler's exporter tells of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceHolding:
+    """A workload's part of a device over some stretches of a day."""
+
+    workload: Workload
+    first: int
+    """The first stretch of the grid."""
+    last: int
+    """The last one, itself included."""
+    share_ratio: float = 1.0
+
+
+@dataclass(frozen=True, slots=True)
+class NodeAdvice:
+    """Advice that a node's own agent exports."""
+
+    id: str
+    finding: str
+    reason: str
+    action: str
+    workload: str
+    devices: tuple[str, ...]
+    confidence: float | None
+    risk: str = ""
+    savings_gpus: float | None = None
+    savings_dollars_per_hour: float | None = None
+    opened_seconds: float | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingWork:
+    """Work that waits for GPUs: pending pods, jobs in a queue."""
+
+    key: str
+    """Owner, or partition."""
+    pool: str
+    """Empty where nobody tells."""
+    gpus: float
+    since_seconds: float | None = None
+    gpus_each: float | None = None
+    """Of its largest part, which needs them on one node; `None` where nobody tells."""
+    namespace: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetInventory:
+    """What there is, as of one moment."""
+
+    devices: Mapping[str, FleetDevice] = field(default_factory=dict)
+    """By uuid."""
+    workloads: Mapping[str, Workload] = field(default_factory=dict)
+    """By key; an identity that survives the churn of pods and jobs."""
+    teams: Mapping[str, str] = field(default_factory=dict)
+    """Who answers for a workload, by its key: a label, its namespace or its account."""
+    advice: tuple[NodeAdvice, ...] = ()
+    waiting: tuple[WaitingWork, ...] = ()
+
+
+@dataclass(frozen=True, slots=True)
+class FleetDay:
+    """One day of some devices."""
+
+    tracks: Mapping[str, SubjectDay]
+    """By uuid."""
+    holdings: Mapping[str, tuple[DeviceHolding, ...]] = field(default_factory=dict)
+    """By uuid; shares of one stretch sum to at most 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class HourlySeries:
+    """A figure by the hour, aligned over all subjects of a view; `None` where unknown."""
+
+    start: Nanoseconds
+    values: Sequence[float | None]
+
+
+@dataclass(frozen=True, slots=True)
+class FleetWorkload:
+    """A workload over the span."""
+
+    case: Case
+    pool: str
+    nodes: Mapping[str, int]
+    """How many of its devices each node has now."""
+    team: str
+    busy: HourlySeries
+    """GPUs' worth of time with a kernel resident, all its devices together."""
+    compute: HourlySeries
+    """GPUs' worth of compute, by the upper bound, peak within the hour of the sum."""
+    memory_bytes: HourlySeries
+    """All its devices together, the peak within the hour."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetPool:
+    """Machines that are interchangeable, over the span. Counts are whole GPUs, however divided."""
+
+    name: str
+    board: str | None
+    """The catalogue's key where all are alike, `None` otherwise."""
+    devices: tuple[FleetDevice, ...]
+    """Those that are there now; MIG parents are not among them."""
+    present: HourlySeries
+    held: HourlySeries
+    """GPUs that somebody holds, the mean over the hour."""
+    held_peak: HourlySeries
+    """The most that were held at the same moment of the hour."""
+    active: HourlySeries
+    free_by_node: Mapping[str, int]
+    """Whole GPUs that nobody holds now."""
+    size_by_node: Mapping[str, int]
+    node_free: Mapping[str, HourlySeries] = field(default_factory=dict, hash=False)
+    """By node and hour, GPUs that nobody holds."""
+
+
+@dataclass(frozen=True, slots=True)
+class FleetView:
+    """What a rule of the estate judges."""
+
+    start: Nanoseconds
+    end: Nanoseconds
+    pools: tuple[FleetPool, ...]
+    workloads: tuple[FleetWorkload, ...]
+    waiting: tuple[WaitingWork, ...] = ()
+    coverage_ratio: float = 0.0
+    """Known time of all devices, over the span."""

@@ -1,0 +1,260 @@
+"""Placement of waiting work: which pool serves it, what to do first, and why none does."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final
+
+from rightsizer.advice.judgement import Judgement
+from rightsizer.fleet.model import FleetPool, FleetView, WaitingWork
+from rightsizer.fleet.pools.hourly import known_values
+from rightsizer.fleet.pools.pool import kind_of, part_of, workloads_in
+from rightsizer.fleet.pools.pool_room import PoolRoom, ReclaimStep
+from rightsizer.fleet.pools.reclaim import reclaims_of
+from rightsizer.model.workload import WorkloadKind
+
+_SLURM_QUEUE: Final = "slurm"
+"""The key of a queue whose partitions nobody tells."""
+
+
+class PoolObstacle(StrEnum):
+    """Why a pool cannot serve a piece of waiting work, whatever is free of it."""
+
+    SCHEDULER = "scheduler"
+    """Another one hands its GPUs out."""
+    MEMORY = "memory"
+    """Its GPUs have too little, or nobody knows how much."""
+    NODE = "node"
+    """No node of it has as many GPUs as one part takes."""
+
+
+class PoolChoice:
+    """What waiting work needs of a pool, by what is known of its like."""
+
+    def __init__(self, view: FleetView) -> None:
+        """Of an estate.
+
+        Args:
+            view: Its pools, and who holds them.
+        """
+        self._pools = {pool.name: pool for pool in view.pools}
+        self._memory = {pool.name: _memory_of(pool) for pool in view.pools}
+        self._kinds = {pool.name: kind_of(view, pool) for pool in view.pools}
+        self._held: dict[str, float] = {}
+        for each in view.workloads:
+            peak = max(known_values(each.memory_bytes), default=None)
+            count = len(each.case.devices)
+            if peak is not None and count:
+                self._held[each.case.key] = peak / count
+
+    def memory_of(self, waiting: WaitingWork) -> float | None:
+        """What more of the same holds at most on a GPU; else what its own pool's GPUs have."""
+        found = self._held.get(waiting.key)
+        return self._memory.get(waiting.pool) if found is None else found
+
+    def pools_for(self, waiting: WaitingWork) -> list[str]:
+        """Its own, then others: those whose GPUs are smallest first, which are missed least."""
+        obstacles = self.obstacles(waiting)
+        others = [name for name in self._pools if name != waiting.pool and name not in obstacles]
+        others.sort(key=lambda name: (self._memory[name] or float("inf"), name))
+        own = self._pools.get(waiting.pool)
+        return [*([own.name] if own and own.name not in obstacles else ()), *others]
+
+    def obstacles(self, waiting: WaitingWork) -> Mapping[str, PoolObstacle]:
+        """The pools that may not serve it, each with the first thing that is in the way."""
+        needed = self.memory_of(waiting)
+        found = {name: self._obstacle(pool, waiting, needed) for name, pool in self._pools.items()}
+        return {name: obstacle for name, obstacle in found.items() if obstacle is not None}
+
+    def _obstacle(
+        self, pool: FleetPool, waiting: WaitingWork, needed: float | None
+    ) -> PoolObstacle | None:
+        if pool.name != waiting.pool:
+            kind, own = self._kinds[pool.name], _kind_of(waiting, self._kinds)
+            if kind is not None and own is not None and kind is not own:
+                return PoolObstacle.SCHEDULER
+            memory = self._memory[pool.name]
+            if needed is not None and (memory is None or memory < needed):
+                return PoolObstacle.MEMORY
+        largest = max(pool.size_by_node.values(), default=0)
+        return None if 0 < part_of(waiting, pool) <= largest else PoolObstacle.NODE
+
+
+def _memory_of(pool: FleetPool) -> float | None:
+    """Of its smallest GPU."""
+    known = [
+        each.device.memory_total_bytes
+        for each in pool.devices
+        if each.device.mig is None and each.device.memory_total_bytes is not None
+    ]
+    return min(known, default=None)
+
+
+def _kind_of(waiting: WaitingWork, kinds: Mapping[str, WorkloadKind | None]) -> WorkloadKind | None:
+    """Whose queue it is in; a scheduler hands out its own nodes alone."""
+    if waiting.namespace:
+        return WorkloadKind.KUBERNETES
+    if waiting.key in {waiting.pool, _SLURM_QUEUE}:
+        return WorkloadKind.SLURM
+    return kinds.get(waiting.pool)
+
+
+_MOST_NAMED: Final = 3
+_GIBIBYTE: Final = 2**30
+
+
+def why_left(
+    waiting: WaitingWork,
+    tried: Sequence[FleetPool],
+    obstacles: Mapping[str, PoolObstacle],
+    memory_bytes: float | None,
+) -> str:
+    """What is said of the part that nothing could give: the pools that were tried, then the rest.
+
+    Args:
+        waiting: Whom it is about.
+        tried: Pools that might have served it, its own first.
+        obstacles: The other pools, by name, and what is in the way of each.
+        memory_bytes: That a GPU must have for it, as far as anything tells.
+    """
+    reasons = [*_of_tried(waiting, tried), *_of_others(waiting, obstacles, memory_bytes)]
+    return f"{'; '.join(reasons)}." if reasons else "No pool is known."
+
+
+def _of_tried(waiting: WaitingWork, tried: Sequence[FleetPool]) -> Iterator[str]:
+    if not tried:
+        return
+    named = ", ".join(pool.name for pool in tried[:_MOST_NAMED])
+    more = len(tried) - _MOST_NAMED
+    beside = f" and {more} more" if more > 0 else ""
+    # Where nobody tells how large its parts are, a part is what a node of its own pool has.
+    part = _gpus(part_of(waiting, tried[0]))
+    yield f"no node of {named}{beside} has {part} left, free or after any advice or move"
+
+
+def _of_others(
+    waiting: WaitingWork, obstacles: Mapping[str, PoolObstacle], memory_bytes: float | None
+) -> Iterator[str]:
+    counts = Counter(obstacles.values())
+    if count := counts[PoolObstacle.NODE]:
+        each = waiting.gpus if waiting.gpus_each is None else waiting.gpus_each
+        yield f"{_pools(count, 'has', 'have')} no node of {_gpus(each)}"
+    if count := counts[PoolObstacle.MEMORY]:
+        least = (memory_bytes or 0.0) / _GIBIBYTE
+        yield f"{_pools(count, 'has', 'have')} not the {least:,.0f} GiB a GPU that it needs"
+    if count := counts[PoolObstacle.SCHEDULER]:
+        yield f"{_pools(count, 'is', 'are')} another scheduler's"
+
+
+def _pools(count: int, one: str, many: str) -> str:
+    return f"1 pool {one}" if count == 1 else f"{count} pools {many}"
+
+
+def _gpus(count: float) -> str:
+    return f"{count:,.4g} GPU{'' if count == 1 else 's'}"
+
+
+_PLACES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class PoolOffer:
+    """GPUs of one pool for a piece of waiting work."""
+
+    pool: str
+    gpus: float
+    is_now: bool
+    """Free at present; else after the steps."""
+    nodes: tuple[tuple[str, float], ...]
+    """GPUs by node."""
+    steps: tuple[ReclaimStep, ...] = ()
+    """What to do first; a step that an earlier offer named is done once for both."""
+
+
+@dataclass(frozen=True, slots=True)
+class WaitingOutcome:
+    """What a piece of waiting work could get."""
+
+    waiting: WaitingWork
+    offers: tuple[PoolOffer, ...]
+    memory_bytes: float | None
+    """That a GPU must have for it, as far as anything tells."""
+    why_left: str = ""
+    """Why nothing could give the rest; empty where there is none."""
+
+    @property
+    def now_gpus(self) -> float:
+        """That could be given at present."""
+        return round(sum(each.gpus for each in self.offers if each.is_now), _PLACES)
+
+    @property
+    def after_gpus(self) -> float:
+        """That could be given after the steps, beside those."""
+        return round(sum(each.gpus for each in self.offers if not each.is_now), _PLACES)
+
+    @property
+    def left_gpus(self) -> float:
+        """That nothing could give."""
+        return max(0.0, round(self.waiting.gpus - self.now_gpus - self.after_gpus, _PLACES))
+
+
+def place_waiting(view: FleetView, judgements: Iterable[Judgement]) -> tuple[WaitingOutcome, ...]:
+    """Each piece of waiting work with what it could get, whatever has waited longest first.
+
+    Its own pool comes first, then others of the same scheduler whose boards have enough memory;
+    free GPUs before those that a step would free, and of steps those with the fewest moves, the
+    least disturbance by class, the most idle GPU-hours.
+
+    Args:
+        view: Pools, who holds them, and what waits.
+        judgements: Verdicts, of which complaints that may become advice say what could be freed.
+    """
+    reclaims = reclaims_of(view, judgements)
+    rooms = {
+        pool.name: PoolRoom(
+            pool,
+            [each for each in reclaims if each.pool == pool.name],
+            workloads_in(view, pool),
+        )
+        for pool in (view.pools if view.waiting else ())
+    }
+    choice = PoolChoice(view)
+    return tuple(_serve(each, rooms, choice) for each in sorted(view.waiting, key=_turn))
+
+
+def _turn(waiting: WaitingWork) -> tuple[float, str, str]:
+    """Longest first; who does not tell comes last."""
+    known = waiting.since_seconds
+    return (float("inf") if known is None else -known, waiting.key, waiting.pool)
+
+
+def _serve(
+    waiting: WaitingWork, all_rooms: Mapping[str, PoolRoom], choice: PoolChoice
+) -> WaitingOutcome:
+    rooms = [all_rooms[name] for name in choice.pools_for(waiting)]
+    left = waiting.gpus
+    offers: list[PoolOffer] = []
+    for room in rooms:
+        nodes = room.give_now(part_of(waiting, room.pool), left)
+        given = sum(gpus for _, gpus in nodes)
+        if nodes:
+            offers.append(PoolOffer(room.pool.name, round(given, _PLACES), True, tuple(nodes)))
+            left = round(left - given, _PLACES)
+    for room in rooms:
+        while left > 0:
+            part = min(part_of(waiting, room.pool), left)
+            way = room.cheapest(part)
+            if way is None:
+                break
+            given, steps = room.give_after(way, part, left)
+            if not given:
+                break
+            nodes_after = ((way.node, given),)
+            offers.append(PoolOffer(room.pool.name, given, False, nodes_after, steps))
+            left = round(left - given, _PLACES)
+    memory, why = choice.memory_of(waiting), ""
+    if left > 0:
+        tried = [room.pool for room in rooms]
+        why = why_left(waiting, tried, choice.obstacles(waiting), memory)
+    return WaitingOutcome(waiting, tuple(offers), memory, why)

@@ -1,0 +1,91 @@
+"""FleetRule: settings, evaluation and conduct of a rule of the fleet."""
+
+from collections.abc import Callable
+from dataclasses import dataclass, field, replace
+from typing import Any, Generic, TypeVar
+
+from rightsizer.advice.market import Market
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
+from rightsizer.fleet.model import FleetView
+from rightsizer.model.finding import Finding
+from rightsizer.model.settings import setting
+
+FleetRuleSettings = TypeVar("FleetRuleSettings", bound=RuleSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class FleetVerdict:
+    """A finding of the estate, and the key of what it is about (`pool/NAME`, a workload's key)."""
+
+    key: str
+    finding: Finding
+
+
+@dataclass(frozen=True, slots=True)
+class FleetRule(Generic[FleetRuleSettings]):
+    """A rule by its parts; one verdict a pool or a workload, the well ones included."""
+
+    name: str
+    settings: FleetRuleSettings
+    judge_with: Callable[[FleetView, FleetRuleSettings, Market], tuple[FleetVerdict, ...]]
+    conduct_with: Callable[[FleetRuleSettings], OpeningPolicy]
+    market: Market = field(default_factory=Market)
+
+    def judge(self, view: FleetView) -> tuple[FleetVerdict, ...]:
+        """The verdicts on the estate."""
+        return self.judge_with(view, self.settings, self.market)
+
+    def conduct(self) -> OpeningPolicy:
+        """How advice of this rule behaves."""
+        return self.conduct_with(self.settings)
+
+    def relaxed(self, factor: float) -> "FleetRule[FleetRuleSettings]":
+        """The same rule with a lower threshold: what is still true enough to stay open."""
+        lowered: Any = self.settings
+        return replace(self, settings=replace(lowered, on_ratio=self.settings.on_ratio * factor))
+
+    def with_settings(self, settings: FleetRuleSettings) -> "FleetRule[FleetRuleSettings]":
+        """The same rule with an operator's settings."""
+        return replace(self, settings=settings)
+
+    def in_market(self, market: Market) -> "FleetRule[FleetRuleSettings]":
+        """The same rule with an operator's boards and prices."""
+        return replace(self, market=market)
+
+
+_DAY_SECONDS = 86400.0
+
+
+def covered() -> float:
+    """The setting of the known time that a judgement of size rests on."""
+    result: float = setting(
+        6 * _DAY_SECONDS,
+        help="Known time under which the rule abstains; every hour of a week must be seen too.",
+        unit="seconds",
+        minimum=_DAY_SECONDS,
+        source="docs/definitions.md, conduct: not before the history covers the load's cycle",
+    )
+    return result
+
+
+def mostly_covered() -> float:
+    """The setting of the part of the span that must be known."""
+    result: float = setting(
+        0.8,
+        help="Part of the span that must be known; what was not seen may have been a peak.",
+        unit="ratio",
+        minimum=0.1,
+        maximum=1,
+        source="assumed; a day a week may be missing",
+    )
+    return result
+
+
+def weekly_conduct() -> OpeningPolicy:
+    """Two weeks, and one week at their end, so that both have every hour of a week."""
+    return OpeningPolicy(
+        long_seconds=14 * _DAY_SECONDS,
+        short_seconds=7 * _DAY_SECONDS,
+        minimum_known_seconds=6 * _DAY_SECONDS,
+        close_after_seconds=_DAY_SECONDS,
+    )

@@ -1,0 +1,209 @@
+"""Metrics and recording rules read of a device, in each form a store may keep them.
+
+And their queries.
+"""
+
+from collections.abc import Iterable, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from itertools import chain
+from typing import Final
+
+from rightsizer.fleet.prometheus.selector import selector
+from rightsizer.model.state import Cause
+from rightsizer.model.units import Nanoseconds
+
+Labels = Mapping[str, str | tuple[str, ...]]
+"""By name, a value or several that a selector asks for."""
+
+FIGURE: Final = "figure"
+"""The label that tells the figures of one query apart."""
+_SIDE: Final = "side"
+
+_NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
+
+
+@dataclass(frozen=True, slots=True)
+class MetricForm:
+    """A name, and the function that makes a stretch's value of its samples."""
+
+    name: str
+    function: str
+    over: str = ""
+    """What it is divided by, by the same function."""
+    beside: str = ""
+    """Another metric of the device, the larger of the two counts."""
+
+    @property
+    def names(self) -> frozenset[str]:
+        """All that the store must have for it."""
+        return frozenset({self.name, self.over, self.beside} - {""})
+
+    def promql(self, labels: Labels, span: Nanoseconds) -> str:
+        """The value over a span that ends at the query's time."""
+        value = self._call(self.name, labels, span)
+        if self.beside:
+            # Functions take the name away, without which the two would be the same series.
+            both = (value, self._call(self.beside, labels, span))
+            return " or ".join(
+                f'label_replace({each}, "{_SIDE}", "{place}", "", "")'
+                for place, each in enumerate(both)
+            )
+        return f"{value} / ({self._call(self.over, labels, span)} > 0)" if self.over else value
+
+    def _call(self, name: str, labels: Labels, span: Nanoseconds) -> str:
+        milliseconds = span // _NANOSECONDS_PER_MILLISECOND
+        if ":" in name:
+            # A recorded sample stands for all of its five minutes, and older stores count one at
+            # the very beginning of a range too.
+            milliseconds -= 1
+        return f"{self.function}({selector(name, labels)}[{milliseconds}ms])"
+
+
+@dataclass(frozen=True, slots=True)
+class AgentMetric:
+    """One thing to know of a device, the form that costs the store least first."""
+
+    name: str
+    forms: tuple[MetricForm, ...]
+    labels: tuple[str, ...] = ()
+    """What tells its series apart beside the device."""
+    rounding: float = 0.001
+    """Digits beyond it only make the answer long."""
+    only: Mapping[str, str] = field(default_factory=dict, hash=False)
+    """Labels whose value is fixed: no other series are read."""
+
+    def form(self, names: AbstractSet[str]) -> MetricForm | None:
+        """The first form that a store with these names has."""
+        return next((form for form in self.forms if form.names <= names), None)
+
+    def promql(self, names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> str | None:
+        """The query for it, each device once however often it is scraped; `None` without a form."""
+        form = self.form(names)
+        if form is None:
+            return None
+        by = ", ".join(("uuid", *self.labels))
+        value = f"max by ({by}) ({form.promql({**labels, **self.only}, span)})"
+        return f"round({value}, {self.rounding:.10g})"
+
+
+def grouped(
+    figures: Iterable[AgentMetric], names: AbstractSet[str], labels: Labels, span: Nanoseconds
+) -> str | None:
+    """One query for several figures, told apart by the label `figure`; `None` without any."""
+    parts = [
+        f'label_replace({query}, "{FIGURE}", "{figure.name}", "", "")'
+        for figure in figures
+        if (query := figure.promql(names, labels, span)) is not None
+    ]
+    return " or ".join(parts) or None
+
+
+def _counter(
+    name: str,
+    stem: str,
+    *labels: str,
+    rounding: float = 0.001,
+    only: Mapping[str, str] | None = None,
+) -> AgentMetric:
+    level = "_".join(("uuid", *labels))
+    forms = (
+        MetricForm(f"{level}:rightsizer_{stem}:increase5m", "sum_over_time"),
+        MetricForm(f"rightsizer_{stem}_total", "increase"),
+    )
+    return AgentMetric(name, forms, labels, rounding, only or {})
+
+
+def _gauge(name: str, stem: str, function: str, rounding: float = 0.001) -> AgentMetric:
+    kind = {"avg_over_time": "avg5m", "max_over_time": "max5m"}[function]
+    forms = (
+        MetricForm(f"uuid:rightsizer_{stem}:{kind}", function),
+        MetricForm(f"rightsizer_{stem}", function),
+    )
+    return AgentMetric(name, forms, (), rounding)
+
+
+def _mean(name: str, stem: str) -> AgentMetric:
+    """Of a ratio: its distribution has every second of it, its gauge one sample a scrape."""
+    rule, gauge = _gauge(name, f"{stem}_ratio", "avg_over_time").forms
+    distribution = f"rightsizer_{stem}_distribution_ratio"
+    exact = MetricForm(f"{distribution}_sum", "increase", over=f"{distribution}_count")
+    return AgentMetric(name, (rule, exact, gauge))
+
+
+def _peak(name: str, stem: str) -> AgentMetric:
+    return _gauge(name, f"{stem}_ratio", "max_over_time")
+
+
+def _buckets(name: str, stem: str) -> AgentMetric:
+    bucket = f"{stem}_distribution_ratio_bucket"
+    forms = (
+        MetricForm(f"uuid_le:rightsizer_{bucket}:increase5m", "sum_over_time"),
+        MetricForm(f"rightsizer_{bucket}", "increase"),
+    )
+    return AgentMetric(name, forms, ("le",), 1.0)
+
+
+_MEBIBYTE: Final = 2.0**20
+
+STATES: Final = _counter("states", "state_seconds", "state")
+CONDITIONS: Final = _counter("conditions", "condition_seconds", "condition")
+WASTE: Final = _counter("waste", "waste_seconds", "cause")
+IDLE_JOULES: Final = _counter(
+    "idle_joules", "waste_joules", "cause", rounding=0.1, only={"cause": Cause.IDLE.value}
+)
+"""Of the causes, the one that a rule asks for: what a device draws at work is what this leaves."""
+
+TOTALS: Final = (
+    _counter("seconds", "used_seconds"),
+    _counter("energy", "energy_joules", rounding=0.1),
+)
+_CLOCK: Final = AgentMetric(
+    "clock",
+    (
+        MetricForm(
+            "uuid:rightsizer_sm_work_ratio:avg5m",
+            "avg_over_time",
+            over="uuid:rightsizer_sm_active_ratio:avg5m",
+        ),
+        MetricForm("rightsizer_sm_work_ratio", "avg_over_time", over="rightsizer_sm_active_ratio"),
+    ),
+)
+"""Of its maximum, while the SMs work: that is the one the pipes ran at."""
+MEANS: Final = (
+    _mean("busy", "gpu_busy"),
+    _mean("sm_work", "sm_work"),
+    _mean("tensor", "tensor_active"),
+    _mean("dram", "dram_active"),
+    _gauge("memory_bytes", "memory_used_bytes", "avg_over_time", _MEBIBYTE),
+    _CLOCK,
+)
+PEAKS: Final = (
+    _peak("busy", "gpu_busy"),
+    _peak("sm_work", "sm_work"),
+    _peak("tensor", "tensor_active"),
+    _peak("dram", "dram_active"),
+    _gauge("memory_bytes", "memory_used_bytes", "max_over_time", _MEBIBYTE),
+)
+POWER: Final = (_mean("power", "power"), _peak("power_peak", "power"))
+"""What weighs the busy share of a device without profiling."""
+
+
+def _link(name: str, link: str, function: str) -> AgentMetric:
+    """Of the busier direction, or of the one that is known."""
+    ways = [
+        _gauge(name, f"{link}_{way}_bytes_per_second", function).forms
+        for way in ("receive", "transmit")
+    ]
+    both = [replace(one, beside=other.name) for one, other in zip(*ways, strict=True)]
+    return AgentMetric(name, (*both, *chain(*ways)), (), 1e6)
+
+
+LINKS: Final = tuple(
+    _link(f"{link}_{part}", link, function)
+    for link in ("pcie", "nvlink")
+    for part, function in (("mean", "avg_over_time"), ("peak", "max_over_time"))
+)
+
+BUCKETS: Final = (_buckets("sm_work", "sm_work"), _buckets("dram", "dram_active"))
+POWER_BUCKETS: Final = (_buckets("busy", "gpu_busy"), _buckets("power", "power"))

@@ -1,0 +1,268 @@
+"""Devices and holders seen within the lookback, completed by the catalogue."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.completion import completed, mig_instance
+from rightsizer.fleet.model import FleetDevice
+from rightsizer.fleet.settings import FleetSettings
+from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.sources.dcgm_exporter.fields import (
+    DEVICE_LABELS,
+    EXPORTER,
+    FACT_LABELS,
+    HOLDER_LABELS,
+    device_of,
+    node_of,
+    presence_names,
+    spellings,
+)
+from rightsizer.fleet.sources.dcgm_exporter.holdings import DeviceHolder, HolderNames
+from rightsizer.fleet.sources.kubernetes_pods import (
+    NODE_LABELS,
+    POD_LABELS,
+    LookbackSpan,
+    Pod,
+    told,
+)
+from rightsizer.fleet.sources.series import first_label, one_of
+from rightsizer.fleet.store import MetricStore, SampledSeries
+from rightsizer.model.dcgm_field import DcgmField
+from rightsizer.model.dcgm_labels import Entity
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.device import Device
+from rightsizer.model.plausible import plausible
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, convert
+
+_NAME_LABELS: Final = ("modelName", "model", "model_name")
+_PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile")
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFigures:
+    """What fields say of devices once and for all, by device, in base units."""
+
+    memory_bytes: Mapping[str, float] = field(default_factory=dict)
+    power_limit_watts: Mapping[str, float] = field(default_factory=dict)
+    sm_clock_maximum_hertz: Mapping[str, float] = field(default_factory=dict)
+
+
+def estate_devices(
+    seen: Sequence[Mapping[str, str]],
+    figures: DeviceFigures,
+    catalogue: Catalogue,
+    node_of_pod: Mapping[str, str],
+    cluster_label: str,
+) -> dict[str, FleetDevice]:
+    """The devices by uuid; GPUs that have instances are among them, and marked.
+
+    Instances of a board that the catalogue does not know are left out: nobody can say how
+    large a part they are.
+
+    Args:
+        seen: The labels of each series, the newest last.
+        figures: What is known beside the labels.
+        catalogue: Where a name leads to a board.
+        node_of_pod: The node of each exporter's pod, for those that call themselves by it.
+        cluster_label: What tells clusters apart.
+    """
+    labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
+    for labels in seen:
+        entity = device_of(labels)
+        if entity is not None:
+            former = labels_of.get(entity.device, (entity, {}))[1]
+            labels_of[entity.device] = entity, {**former, **labels}
+    parents = {entity.whole for entity, _ in labels_of.values() if entity.is_instance}
+    found: dict[str, FleetDevice] = {}
+    for uuid, (entity, labels) in sorted(labels_of.items()):
+        device = _device(entity, labels, figures, catalogue)
+        if device is None:
+            continue
+        device = replace(device, has_mig_instances=uuid in parents)
+        found[uuid] = FleetDevice(
+            device,
+            node_of(labels, node_of_pod),
+            device.board or device.name or "unknown",
+            labels.get(cluster_label, ""),
+        )
+    return found
+
+
+def reading_of(signal: Signal, value: float) -> float | None:
+    """A figure that can be true, else nothing."""
+    found = plausible(signal, value)
+    return None if isinstance(found, Missing) or not found else found
+
+
+def _device(
+    entity: Entity, labels: Mapping[str, str], figures: DeviceFigures, catalogue: Catalogue
+) -> Device | None:
+    name, index = first_label(labels, _NAME_LABELS), labels.get("gpu", "")
+    board = catalogue.find(name) if name else None
+    profile = first_label(labels, _PROFILE_LABELS)
+    instance = None
+    if entity.is_instance:
+        if board is None or not profile:
+            return None
+        instance = mig_instance(board, profile, entity.whole or "", entity.gpu_instance_id or 0)
+        if instance is None:
+            return None
+    uuid = entity.device
+    device = Device(
+        uuid=uuid,
+        index=int(index) if index.isdigit() else 0,
+        name=name,
+        pci_bus_id=labels.get("pci_bus_id") or None,
+        mig=instance,
+        memory_total_bytes=figures.memory_bytes.get(uuid),
+        power_limit_watts=figures.power_limit_watts.get(uuid),
+        sm_clock_maximum_hertz=figures.sm_clock_maximum_hertz.get(uuid),
+    )
+    return device if board is None else completed(device, board)
+
+
+_LOOK: Final[Nanoseconds] = 6 * 3600 * NANOSECONDS_PER_SECOND
+"""Between two looks: a device that was there for less than that may be missed, if it is gone."""
+_DIGITS: Final = "0123456789abcdef"
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterInventory:
+    """What was found."""
+
+    devices: Mapping[str, FleetDevice]
+    holders: Mapping[str, tuple[DeviceHolder, ...]]
+    """Who holds each device now."""
+
+
+def read_inventory(
+    store: MetricStore,
+    report: SourceReport,
+    span: LookbackSpan,
+    catalogue: Catalogue,
+    settings: FleetSettings,
+) -> ExporterInventory:
+    """Every device that was there, at a moment in six hours.
+
+    Args:
+        store: Whom to ask.
+        report: What a probe found.
+        span: How far back is looked.
+        catalogue: Where a name leads to a board.
+        settings: What tells clusters apart, and how many series are asked for at once.
+    """
+    names, cluster_label = presence_names(report.metrics), settings.cluster_label
+    parts = _parts(report.devices, settings.store.series_maximum)
+    seen = [series for part in parts for series in _seen(store, names, part, span, cluster_label)]
+    seen.sort(key=lambda series: series.times[-1])
+    labels = [series.labels for series in seen]
+    devices = estate_devices(
+        labels,
+        _figures(store, report, span.end),
+        catalogue,
+        _nodes(store, labels, span),
+        cluster_label,
+    )
+    exported = HolderNames.seen_in(labels)
+    return ExporterInventory(devices, _holders(seen, exported, span))
+
+
+def holder_names(store: MetricStore, names: Iterable[str], at: Nanoseconds) -> HolderNames:
+    """Whether the store's scrapes write the exporter's own pod where the holder's would be."""
+    inside = f'{{{one_of("__name__", names)},exported_pod!=""}}'
+    found = store.instant(f"count by (job, exported_pod) ({inside})", at)
+    return HolderNames.seen_in(series.labels for series in found)
+
+
+def _seen(
+    store: MetricStore, names: Iterable[str], part: str, span: LookbackSpan, cluster_label: str
+) -> Sequence[SampledSeries]:
+    by = ", ".join((*FACT_LABELS, *HOLDER_LABELS, cluster_label))
+    query = f"group by ({by}) ({{{one_of('__name__', names)}{part}}})"
+    step = min(_LOOK, span.length)
+    found = store.range(query, span.end - span.length, span.end, step)
+    return [series for series in found if series.times]
+
+
+def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
+    """Matchers that divide an estate by its devices' names."""
+    if devices <= series_maximum:
+        return ("",)
+    tails = (
+        _DIGITS
+        if devices <= len(_DIGITS) * series_maximum
+        else [a + b for a in _DIGITS for b in _DIGITS]
+    )
+    return tuple(
+        matcher
+        for tail in tails
+        for matcher in (f',UUID=~"(GPU|MIG)-{tail}.*"', f',uuid=~"(GPU|MIG)-{tail}.*",UUID=""')
+    )
+
+
+def _holders(
+    seen: Sequence[SampledSeries], names: HolderNames, span: LookbackSpan
+) -> Mapping[str, tuple[DeviceHolder, ...]]:
+    """Those of the newest look."""
+    found: dict[str, dict[DeviceHolder, None]] = {}
+    for series in seen:
+        entity, holder = device_of(series.labels), names.holder(series.labels)
+        if entity is not None and holder is not None and series.times[-1] >= span.end:
+            found.setdefault(entity.device, {})[holder] = None
+    return {device: tuple(holders) for device, holders in found.items()}
+
+
+def _nodes(
+    store: MetricStore, labels: Iterable[Mapping[str, str]], span: LookbackSpan
+) -> Mapping[str, str]:
+    """The nodes of exporters that call their host by their own pod's name."""
+    pods = {
+        value
+        for each in labels
+        for value in (each.get("Hostname", ""), each.get("hostname", ""))
+        if EXPORTER in value
+    }
+    infos = told(
+        store, "kube_pod_info", (POD_LABELS, pods), NODE_LABELS, LookbackSpan(span.end, _LOOK)
+    )
+    return {Pod.of(each).name: first_label(each, NODE_LABELS) for each in infos}
+
+
+def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> DeviceFigures:
+    def of(name: str) -> Mapping[str, float]:
+        return _figure(store, DCGM_FIELDS[name], report.metrics, now)
+
+    used, free = of("DCGM_FI_DEV_FB_USED"), of("DCGM_FI_DEV_FB_FREE")
+    kept = of("DCGM_FI_DEV_FB_RESERVED")
+    sums = {
+        device: used.get(device, 0.0) + size + kept.get(device, 0.0)
+        for device, size in free.items()
+    }
+    asked = of("DCGM_FI_DEV_POWER_MGMT_LIMIT")
+    return DeviceFigures(
+        memory_bytes={**sums, **of("DCGM_FI_DEV_FB_TOTAL")},
+        power_limit_watts={**asked, **of("DCGM_FI_DEV_ENFORCED_POWER_LIMIT")},
+        sm_clock_maximum_hertz=of("DCGM_FI_DEV_MAX_SM_CLOCK"),
+    )
+
+
+def _figure(
+    store: MetricStore, field: DcgmField, metrics: frozenset[str], now: Nanoseconds
+) -> Mapping[str, float]:
+    """One figure of every device, in its base unit; what cannot be true is left out."""
+    if field.signal is None:
+        return {}
+    _, factor = convert(field.unit)
+    found: dict[str, float] = {}
+    for metric in (each for each in spellings(field) if each in metrics):
+        for series in store.instant(f"max by ({', '.join(DEVICE_LABELS)}) ({metric})", now):
+            entity = device_of(series.labels)
+            value = reading_of(field.signal, series.values[0] * factor)
+            if entity is None or value is None or (entity.is_instance and field.is_of_card):
+                continue
+            found[entity.device] = value
+    return found

@@ -1,0 +1,111 @@
+"""Series of a store: label spellings of scrapes, samples onto a grid, and their density by day."""
+
+from __future__ import annotations
+
+import math
+import re
+from array import array
+from collections.abc import Iterable, Mapping
+from enum import StrEnum
+from typing import Final, TypeVar
+
+from rightsizer.fleet.cache.grid import DAY, Grid
+from rightsizer.fleet.prometheus.selector import any_of, quoted
+from rightsizer.fleet.store import MetricStore, SampledSeries
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+
+_Word = TypeVar("_Word", bound=StrEnum)
+
+_NODE_LABELS: Final = ("node", "nodename", "Hostname", "hostname", "kubernetes_node")
+_PORT: Final = re.compile(r":\d+$")
+
+
+def selector(name: str, *matchers: str) -> str:
+    """A vector selector of a name and matchers, those that are empty left out."""
+    inside = ", ".join(matcher for matcher in matchers if matcher)
+    return f"{name}{{{inside}}}"
+
+
+def one_of(label: str, values: Iterable[str]) -> str:
+    """A matcher for any of some values of a label."""
+    return f"{label}=~{quoted(any_of(values))}"
+
+
+def first_label(labels: Mapping[str, str], names: Iterable[str]) -> str:
+    """The value of the first of these labels that is there and not empty; else nothing."""
+    return next((labels[name] for name in names if labels.get(name)), "")
+
+
+def node_of(labels: Mapping[str, str]) -> str:
+    """The host's name: a label that says it, else the instance without its port."""
+    named = first_label(labels, _NODE_LABELS)
+    return named or _PORT.sub("", labels.get("instance", "")).strip("[]")
+
+
+def word_of(words: type[_Word], text: str) -> _Word | None:
+    """The member of a vocabulary that a label means; `None` for one that we do not know."""
+    try:
+        return words(text)
+    except ValueError:
+        return None
+
+
+def placed(series: SampledSeries, grid: Grid, blank: float = math.nan) -> array[float]:
+    """The values of a series, each where its time belongs; `blank` where it has none."""
+    times, values = series.times, series.values
+    if not times:
+        return array("d", [blank]) * grid.count
+    if len(values) == grid.count and times[0] == grid.start + grid.step and times[-1] == grid.end:
+        return values
+    first, last = grid.place(times[0]), grid.place(times[-1])
+    if first is not None and last is not None and last - first + 1 == len(values):
+        before, after = array("d", [blank]) * first, array("d", [blank]) * (grid.count - last - 1)
+        return before + array("d", values) + after
+    found = array("d", [blank]) * grid.count
+    for time, value in zip(times, values, strict=True):
+        place = grid.place(time)
+        if place is not None:
+            found[place] = value
+    return found
+
+
+def by_label(
+    answer: Iterable[SampledSeries], grid: Grid, label: str, blank: float = math.nan
+) -> dict[str, dict[str, array[float]]]:
+    """The series of an answer on a grid, by uuid and by the value of a label."""
+    found: dict[str, dict[str, array[float]]] = {}
+    for series in answer:
+        labels = series.labels
+        uuid, value = labels.get("uuid", ""), labels.get(label, "")
+        found.setdefault(uuid, {})[value] = placed(series, grid, blank)
+    return found
+
+
+_LOOK_SECONDS: Final = 3600
+_EVERY: Final[Nanoseconds] = 3 * _LOOK_SECONDS * NANOSECONDS_PER_SECOND
+"""An eighth of all samples is looked at, of a few series."""
+_OUTLIERS: Final = 1
+"""An hour in which a scraper began, or was away, is no measure of its day."""
+
+
+def seconds_by_day(
+    store: MetricStore, some_series: str, now: Nanoseconds, lookback: Nanoseconds
+) -> Mapping[int, float]:
+    """Seconds between two samples, by UTC day; days without samples are left out.
+
+    Args:
+        store: Whom to ask.
+        some_series: Selects a few that are always there.
+        now: Wall time.
+        lookback: How far back.
+    """
+    query = f"max(count_over_time({some_series}[{_LOOK_SECONDS}s]))"
+    hours: dict[int, list[float]] = {}
+    for series in store.range(query, now - lookback, now, _EVERY):
+        for time, count in zip(series.times, series.values, strict=True):
+            if count > 0:
+                hours.setdefault((time - 1) // DAY, []).append(_LOOK_SECONDS / count)
+    return {
+        day: sorted(found, reverse=True)[min(_OUTLIERS, len(found) - 1)]
+        for day, found in hours.items()
+    }

@@ -1,0 +1,354 @@
+"""Terminal text of a fleet answer.
+
+Pools, teams, recommendations, waiting work, sources, and the fetch plan.
+"""
+
+from collections.abc import Iterator, Mapping, Sequence
+from datetime import UTC, datetime
+from itertools import groupby
+from typing import Any, Final
+
+from rightsizer.console.aligned import aligned
+from rightsizer.console.counted import counted
+from rightsizer.console.wrapped import wrapped
+from rightsizer.model.advice import OPEN_STATES
+from rightsizer.model.finding import FindingKind, Severity
+from rightsizer.model.units import format_duration
+
+
+def sources_text(sources: Sequence[Mapping[str, Any]], now_seconds: float) -> list[str]:
+    """In lines of at most 100 columns; those that are not there in one of them.
+
+    Args:
+        sources: As JSON has them.
+        now_seconds: Wall time.
+    """
+    lines = ["Sources:"]
+    for source in sources:
+        if source["is_found"]:
+            lines += _source(source, now_seconds)
+    if absent := [each["source"] for each in sources if not each["is_found"]]:
+        lines += wrapped(f"not in the store: {', '.join(absent)}", 2)
+    return lines
+
+
+def _source(source: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
+    facts = ", ".join(_facts(source, now_seconds))
+    yield f"  {source['source']}{': ' if facts else ''}{facts}"
+    for mark, key in (("+", "can"), ("-", "cannot"), ("!", "warnings")):
+        for sentence in source[key]:
+            yield from wrapped(f"{mark} {sentence}", 4)
+
+
+def _facts(source: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
+    """What is counted of a source that tells of devices; others have none of it."""
+    if source["devices"]:
+        yield counted(source["devices"], "device")
+    if source["oldest"] is not None:
+        yield f"{format_duration(max(0.0, now_seconds - source['oldest']))} back"
+    elif source["devices"]:
+        yield "nothing within the lookback"
+    if source["resolution_seconds"] is not None:
+        yield f"every {format_duration(source['resolution_seconds'])}"
+    if source["devices"]:
+        yield f"{source['tier']} tier"
+
+
+_MOST_WAITING_ROWS: Final = 10
+_MOST_NAMED: Final = 4
+
+
+def waiting_text(waiting: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """A paragraph for each of the first pieces; nothing where nothing waits.
+
+    Args:
+        waiting: `waiting_work` of what `rightsizer fleet --json` prints.
+    """
+    if not waiting:
+        return
+    yield "Waiting work, the longest waiting first:"
+    for each in waiting[:_MOST_WAITING_ROWS]:
+        yield from wrapped(_waiting_title(each), 2)
+        for offer in each["offers"]:
+            yield from wrapped(_offer(offer, each["pool"]), 4)
+        if each["left_gpus"] > 0:
+            left = _gpus(each["left_gpus"])
+            yield from wrapped(f"nothing that is known could give {left}: {each['why_left']}", 4)
+    if len(waiting) > _MOST_WAITING_ROWS:
+        yield f"  and {counted(len(waiting) - _MOST_WAITING_ROWS, 'piece')} more; --json has all"
+    yield ""
+
+
+def _waiting_title(served: Mapping[str, Any]) -> str:
+    since = served["waiting_seconds"]
+    where = f" of {served['pool']}" if served["pool"] else ""
+    long = "" if since is None else f" for {format_duration(since)}"
+    return f"{served['key']} waits{long} for {_gpus(served['gpus'])}{where}."
+
+
+def _offer(offer: Mapping[str, Any], own: str) -> str:
+    what = _gpus(offer["gpus"])
+    pool = f"{offer['pool']}, " if offer["pool"] != own else ""
+    where = f"on {pool}{_names(list(offer['nodes']))}"
+    if offer["is_now"]:
+        return f"now: {what} {where}"
+    steps = "; ".join(_step(each) for each in offer["steps"])
+    return f"after: {what} {where}, once this is done: {steps}"
+
+
+def _step(step: Mapping[str, Any]) -> str:
+    who = _names(step["workloads"])
+    advice = f" ({step['advice']})" if step["advice"] else ""
+    to = f" to {step['target']}" if step["target"] else ""
+    action = step["action"].replace("_", " ")
+    return f"{action} {who}{to}{advice}, which frees {_gpus(sum(step['frees'].values()))}"
+
+
+def _gpus(count: float) -> str:
+    return f"{count:,.4g} GPU{'' if count == 1 else 's'}"
+
+
+def _names(names: Sequence[str]) -> str:
+    more = len(names) - _MOST_NAMED
+    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+
+
+_KINDS: Final = tuple(FindingKind)
+_SEVERITIES: Final = tuple(Severity)
+_MOST_PIECES: Final = 20
+_MOST_IDS: Final = 3
+
+
+def advice_text(advice: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Open advice by what was found, in lines of at most 100 columns; what is severest first.
+
+    Args:
+        advice: As JSON has it.
+    """
+    still_open = sorted((each for each in advice if each["state"] in OPEN_STATES), key=_place)
+    for kind, group in groupby(still_open, key=lambda each: str(each["finding"])):
+        pieces = list(group)
+        yield f"{kind.capitalize()}:"
+        for each in pieces[:_MOST_PIECES]:
+            yield from _piece(each)
+        if len(pieces) > _MOST_PIECES:
+            yield f"  and {len(pieces) - _MOST_PIECES} more; --json has all"
+        yield ""
+    is_or_are = counted(len(still_open), "piece of advice is", "pieces of advice are")
+    yield f"{is_or_are} open."
+
+
+def node_advice_text(
+    pieces: Sequence[Mapping[str, Any]], advice: Sequence[Mapping[str, Any]]
+) -> Iterator[str]:
+    """What the nodes' own agents advise, a line for each reason.
+
+    Args:
+        pieces: Theirs, as JSON has them.
+        advice: The estate's, which may say the same.
+    """
+    if not pieces:
+        return
+    known = {each["id"] for each in advice if each["state"] in OPEN_STATES}
+    same = sum(each["id"] in known for each in pieces)
+    told = f", {same} of them told above too" if same else ""
+    yield ""
+    yield f"The nodes' own agents have {counted(len(pieces), 'piece')} of advice open{told}:"
+    ordered = sorted(pieces, key=lambda each: (each["reason"], each["action"], each["id"]))
+    for (reason, action), group in groupby(ordered, key=lambda e: (e["reason"], e["action"])):
+        ids = list(dict.fromkeys(each["id"] for each in group))
+        more = f" and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else ""
+        named = f"{', '.join(ids[:_MOST_IDS])}{more}"
+        yield from wrapped(f"{reason}, {_spoken(action)}: {named}", 2)
+
+
+def _place(advice: Mapping[str, Any]) -> tuple[int, int, float, float, str]:
+    """By kind; in a kind the severest first, then what saves most."""
+    savings = advice["savings"]
+    return (
+        _KINDS.index(advice["finding"]),
+        -_SEVERITIES.index(advice["severity"]),
+        -(savings["dollars_per_hour_low"] or 0.0),
+        -(savings["gpus_low"] or 0.0),
+        advice["id"],
+    )
+
+
+def _piece(advice: Mapping[str, Any]) -> Iterator[str]:
+    by = f" by {advice['actor']}" if advice["actor"] else ""
+    about = f"; {advice['key']}" if advice["key"] else ""
+    yield from wrapped(f"{advice['id']}  {advice['severity']}, {advice['state']}{by}{about}", 2)
+    yield from wrapped(advice["summary"], 4, 0)
+    rest = f"confidence {advice['confidence']:.2f}, risk {advice['risk']}"
+    yield from wrapped(f"{_spoken(advice['action'])}; {rest}{_savings(advice['savings'])}", 4, 0)
+
+
+def _savings(savings: Mapping[str, Any]) -> str:
+    if savings["gpus_low"] is None or savings["gpus_high"] is None:
+        return f"; savings: {savings['reason']}" if savings["reason"] else ""
+    told = f"; saves {_range(savings['gpus_low'], savings['gpus_high'])} GPUs"
+    low, high = savings["dollars_per_hour_low"], savings["dollars_per_hour_high"]
+    return told if low is None or high is None else f"{told}, {_range(low, high)} $/h"
+
+
+def _range(low: float, high: float) -> str:
+    return f"{low:,.2f}" if low == high else f"{low:,.2f} to {high:,.2f}"
+
+
+def _spoken(action: str) -> str:
+    return "no action" if action == "none" else str(action).replace("_", " ")
+
+
+_MOST_ROWS: Final = 20
+_WIDEST_NAME: Final = 26
+_MIB: Final = 2.0**20
+
+
+def fleet_text(form: Mapping[str, Any]) -> str:
+    """In lines of at most 100 columns, but for names that are longer.
+
+    Args:
+        form: What `rightsizer fleet --json` prints.
+    """
+    lines = [
+        *wrapped(_title(form)),
+        *(line for note in form["notes"] for line in wrapped(f"! {note}", 2)),
+        "",
+        *sources_text(form["sources"], form["time"]),
+        "",
+        *_pools(form["pools"]),
+        *waiting_text(form["waiting_work"]),
+        *_teams(form["teams"]),
+        *advice_text(form["advice"]),
+        *node_advice_text(form["node_advice"], form["advice"]),
+        *_silent(form["verdicts"]),
+        "",
+        *wrapped(_use(form["use"]), 0, 0),
+        *wrapped(_next(form["advice"]), 0, 0),
+    ]
+    return "\n".join(lines)
+
+
+def _title(form: Mapping[str, Any]) -> str:
+    until = datetime.fromtimestamp(form["time"], UTC)
+    gpus = f"{form['gpus']:g} GPU{'' if form['gpus'] == 1 else 's'}"
+    pools, workloads = counted(len(form["pools"]), "pool"), counted(form["workloads"], "workload")
+    back = format_duration(form["lookback_seconds"])
+    return (
+        f"{gpus} in {pools}, {workloads}, over {back} to {until:%Y-%m-%d %H:%M} UTC; "
+        f"{form['coverage_ratio']:.0%} of the time is known."
+    )
+
+
+def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    header = ("pool", "board", "nodes", "GPUs", "held", "most held", "active", "free", "waited for")
+    rows = [
+        (
+            _short(pool["name"]),
+            pool["board"] or "mixed",
+            str(pool["nodes"]),
+            f"{pool['gpus']:g}",
+            _figure(pool["held_mean"]),
+            _figure(pool["held_peak"]),
+            _figure(pool["active_mean"]),
+            str(pool["free_now"]),
+            _figure(pool["waiting_gpus"]),
+        )
+        for pool in pools
+    ]
+    yield from _table(header, rows, ("pool", "board"))
+
+
+def _teams(teams: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    header = ("team", "workloads", "GPU-hours", "used", "wasted", "kWh", "dollars", "wasted $")
+    rows = [
+        (
+            _short(team["team"] or "(nobody)"),
+            str(team["workloads"]),
+            _figure(team["held_gpu_hours"]),
+            _figure(team["used_gpu_hours"]),
+            _figure(team["wasted_gpu_hours"]),
+            _figure(team["kilowatt_hours"]),
+            _middle(team["dollars"]),
+            _middle(team["wasted_dollars"]),
+        )
+        for team in teams
+    ]
+    yield from _table(header, rows, ("team",))
+
+
+def _table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Sequence[str]
+) -> Iterator[str]:
+    if not rows:
+        return
+    yield from aligned(header, rows[:_MOST_ROWS], left)
+    if len(rows) > _MOST_ROWS:
+        yield f"and {counted(len(rows) - _MOST_ROWS, header[0])} more; --json has all"
+    yield ""
+
+
+def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
+    """Where nobody would say anything: an answer that is none must not look like a good one."""
+    rules: dict[str, list[str]] = {}
+    for rule, counts in verdicts.items():
+        if counts["abstained"] and not counts["complaints"] and not counts["well"]:
+            most = max(counts["abstained"], key=lambda reason: counts["abstained"][reason])
+            rules.setdefault(str(most), []).append(rule)
+    if rules:
+        yield ""
+        yield "Rules that would not say anything of anybody:"
+        for reason, silent in sorted(rules.items()):
+            yield from wrapped(f"{reason}: {', '.join(silent)}", 2)
+
+
+def _use(use: Mapping[str, float]) -> str:
+    return (
+        f"The store was asked {counted(int(use['queries']), 'query', 'queries')}, which brought "
+        f"{use['samples']:,.0f} samples in {use['received_bytes'] / _MIB:.1f} MiB and took it "
+        f"{use['store_seconds']:.1f} s."
+    )
+
+
+def _next(advice: Sequence[Mapping[str, Any]]) -> str:
+    if any(each["state"] in OPEN_STATES for each in advice):
+        return (
+            "--explain ID tells why, --html FILE makes a page of it, --save keeps it; then "
+            "'rightsizer claim --fleet ID' says that somebody acts."
+        )
+    return (
+        "No rule found anything that holds over both of its spans; --json --all has every verdict."
+    )
+
+
+def _short(name: str) -> str:
+    return name if len(name) <= _WIDEST_NAME else f"{name[: _WIDEST_NAME - 1]}…"
+
+
+def _figure(value: float | None) -> str:
+    return "-" if value is None else f"{value:,.1f}"
+
+
+def _middle(interval: Mapping[str, float] | None) -> str:
+    return "-" if interval is None else f"{interval['value']:,.0f}"
+
+
+def plan_text(form: Mapping[str, Any]) -> str:
+    """In lines of at most 100 columns.
+
+    Args:
+        form: What `rightsizer fleet --dry-run --json` prints.
+    """
+    fine, coarse = counted(form["fine_days"], "day"), counted(form["coarse_days"], "day")
+    kept, wanted = form["kept_device_days"], form["device_days"]
+    days = (
+        f"{fine} would be read by five minutes and {coarse} by the hour; of {wanted:,} days of "
+        f"devices {kept:,} are kept already."
+    )
+    shards, queries = counted(form["shards"], "shard"), counted(form["queries"], "query", "queries")
+    costs = (
+        f"That is about {queries} in {shards}, which bring about {form['samples']:,} samples. "
+        "Nothing was asked but the probe."
+    )
+    sources = sources_text(form["sources"], form["time"])
+    return "\n".join([*sources, "", *wrapped(days, 0, 0), *wrapped(costs, 0, 0)])

@@ -1,0 +1,189 @@
+"""Usage counters and CPU limits of control groups."""
+
+import math
+from collections import defaultdict
+from collections.abc import Callable, Iterable, Iterator
+from typing import Final, TypeAlias
+
+from rightsizer.host.cache import RefreshingCache
+from rightsizer.host.cgroups import ControlGroup, ControlGroupMembership, outermost
+from rightsizer.host.files import cpu_set, read_file, read_whole_number
+from rightsizer.host.rates import MonotonicCounter
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import seconds as in_seconds
+
+_Line: TypeAlias = tuple[str, Signal, int]
+"""A device, in which direction, and how many bytes."""
+
+_MICROSECONDS_PER_SECOND: Final = 1_000_000
+_USAGE: Final = "usage_usec "
+_READ: Final = Signal.DISK_READ_BYTES_PER_SECOND
+_WRITE: Final = Signal.DISK_WRITE_BYTES_PER_SECOND
+_UNIFIED_KEYS: Final = {"rbytes": _READ, "wbytes": _WRITE}
+_BLKIO_KEYS: Final = {"Read": _READ, "Write": _WRITE}
+_BLKIO_FILES: Final = (
+    "blkio.throttle.io_service_bytes_recursive",
+    "blkio.throttle.io_service_bytes",
+)
+"""The second leaves out what groups inside have done; older kernels have no other."""
+
+
+def core_seconds(group: ControlGroup, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
+    """CPU time; its rate is the number of cores in use."""
+    if group.is_unified:
+        text = read_file(f"{group.folder}/cpu.stat") or ""
+        if not text.startswith(_USAGE):
+            return {}
+        used, unit = text[len(_USAGE) :].partition("\n")[0], _MICROSECONDS_PER_SECOND
+    else:
+        number = read_whole_number(f"{group.folder}/cpuacct.usage")
+        used, unit = "" if number is None else str(number), NANOSECONDS_PER_SECOND
+    try:
+        return {Signal.CPU: MonotonicCounter(int(used) / unit, in_seconds(now))}
+    except ValueError:
+        return {}
+
+
+def disk_bytes(
+    group: ControlGroup, disks: frozenset[str], now: Nanoseconds
+) -> dict[Signal, MonotonicCounter]:
+    """Bytes read from and written to whole disks.
+
+    Version 2 has nothing to say of a group that has done nothing, which is 0. Version 1 says the
+    same where the kernel does not count, so there the group's first bytes are the beginning.
+
+    Args:
+        group: Whose.
+        disks: The numbers of the whole disks; a volume repeats the disks below it.
+        now: The time of the look.
+    """
+    lines = _unified_lines(group) if group.is_unified else _blkio_lines(group)
+    if lines is None or not disks:
+        return {}
+    totals = {_READ: 0, _WRITE: 0}
+    for device, signal, count in lines:
+        if device in disks:
+            totals[signal] += count
+    return {signal: MonotonicCounter(total, in_seconds(now)) for signal, total in totals.items()}
+
+
+def _unified_lines(group: ControlGroup) -> list[_Line] | None:
+    text = read_file(f"{group.folder}/io.stat")
+    return None if text is None else list(_pairs(text))
+
+
+def _pairs(text: str) -> Iterator[_Line]:
+    for line in text.splitlines():
+        device, _, fields = line.partition(" ")
+        for field in fields.split():
+            key, _, count = field.partition("=")
+            if key in _UNIFIED_KEYS and count.isdecimal():
+                yield device, _UNIFIED_KEYS[key], int(count)
+
+
+def _blkio_lines(group: ControlGroup) -> list[_Line] | None:
+    for name in _BLKIO_FILES:
+        text = read_file(f"{group.folder}/{name}")
+        if text is not None:
+            return list(_triples(text)) or None
+    return None
+
+
+def _triples(text: str) -> Iterator[_Line]:
+    for line in text.splitlines():
+        # The last line, the sum of all, has no device.
+        device, _, rest = line.partition(" ")
+        operation, _, count = rest.partition(" ")
+        if operation in _BLKIO_KEYS and count.isdecimal():
+            yield device, _BLKIO_KEYS[operation], int(count)
+
+
+class CpuLimits:
+    """Quotas and CPU sets, looked up again now and then."""
+
+    def __init__(self, interval: Nanoseconds, forget_after: Nanoseconds) -> None:
+        """Reads nothing before it is asked."""
+        self._cores: RefreshingCache[frozenset[ControlGroupMembership], float | None] = (
+            RefreshingCache(interval, forget_after)
+        )
+        self._quotas: RefreshingCache[ControlGroup, float] = RefreshingCache(interval, forget_after)
+        self._cpus: RefreshingCache[ControlGroup, frozenset[int]] = RefreshingCache(
+            interval, forget_after
+        )
+
+    def cores(
+        self, seats: frozenset[ControlGroupMembership], online: frozenset[int], now: Nanoseconds
+    ) -> float | None:
+        """What those in some seats may use together.
+
+        Args:
+            seats: Where they sit.
+            online: The node's CPUs; none where they are not known.
+            now: The time of the look.
+
+        Returns:
+            Cores; `None` where nothing limits them and nobody knows the node's.
+        """
+        return self._cores.get(seats, now, lambda: self._allowed(seats, online, now))
+
+    def _allowed(
+        self, seats: frozenset[ControlGroupMembership], online: frozenset[int], now: Nanoseconds
+    ) -> float | None:
+        quota = math.inf
+        if all(seat.cpu_quota for seat in seats):
+            groups = outermost([seat.cpu_quota for seat in seats])
+            quota = cores_allowed(
+                groups, lambda group: self._quotas.get(group, now, lambda: _quota(group))
+            )
+        sets = [self._set(seat.cpu_set, now) for seat in seats]
+        # A group without a set of its own may use whatever is there.
+        cpus: frozenset[int] = frozenset().union(*sets) if all(sets) else online
+        cores = min(quota, len(cpus) or math.inf)
+        return cores if 0 < cores < math.inf else None
+
+    def _set(self, group: ControlGroup | None, now: Nanoseconds) -> frozenset[int]:
+        if group is None:
+            return frozenset()
+        return self._cpus.get(group, now, lambda: _cpus(group))
+
+
+def cores_allowed(groups: Iterable[ControlGroup], quota: Callable[[ControlGroup], float]) -> float:
+    """What groups may use together: the tightest quota on each way up counts; infinite without."""
+    level = dict.fromkeys(groups, math.inf)
+    for depth in range(max((group.depth for group in level), default=-1), 0, -1):
+        above: defaultdict[ControlGroup, float] = defaultdict(float)
+        for group, inside in level.items():
+            if group.depth < depth:
+                above[group] = inside
+            elif group.parent is not None:
+                above[group.parent] += min(quota(group), inside)
+        level = dict(above)
+    return sum(min(quota(group), inside) for group, inside in level.items()) or math.inf
+
+
+def _quota(group: ControlGroup) -> float:
+    if group.is_unified:
+        spent, _, period = (read_file(f"{group.folder}/cpu.max") or "").partition(" ")
+    else:
+        spent = str(read_whole_number(f"{group.folder}/cpu.cfs_quota_us"))
+        period = str(read_whole_number(f"{group.folder}/cpu.cfs_period_us"))
+    try:
+        cores = int(spent) / int(period)
+    except (ValueError, ZeroDivisionError):
+        return math.inf  # `max`, or nothing at all.
+    # Version 1 says -1 where there is no limit.
+    return cores if cores > 0 else math.inf
+
+
+def _cpus(group: ControlGroup) -> frozenset[int]:
+    """Of the nearest group that has a set: not every one has."""
+    names = (
+        ("cpuset.cpus.effective",) if group.is_unified else ("cpuset.effective_cpus", "cpuset.cpus")
+    )
+    for each in group.lineage:
+        for name in names:
+            found = cpu_set(read_file(f"{each.folder}/{name}") or "")
+            if found:
+                return found
+    return frozenset()

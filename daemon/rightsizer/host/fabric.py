@@ -1,0 +1,237 @@
+"""InfiniBand and RoCE ports in sysfs, and throughput of those nearest to a GPU."""
+
+import re
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final
+
+from rightsizer.host.cache import RefreshingCache
+from rightsizer.host.files import read_line, read_whole_number, sorted_names
+from rightsizer.host.rates import CounterMeter, MonotonicCounter
+from rightsizer.host.settings import HostSettings
+from rightsizer.model.fabric_port import FabricPort
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.topology import Placement
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import seconds as in_seconds
+
+_RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
+_BYTES_PER_GIGABIT: Final = 1e9 / 8
+_WORD_BYTES: Final = 4
+"""InfiniBand counts in words (IBTA, PortCounters: PortXmitData, PortRcvData)."""
+_ADDRESS: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
+
+_ACTIVE: Final = "ACTIVE"
+
+_ERRORS: Final = (
+    "counters/symbol_error",
+    "counters/link_error_recovery",
+    "counters/link_downed",
+    "counters/local_link_integrity_errors",
+    "counters/excessive_buffer_overrun_errors",
+    "counters/port_rcv_errors",
+    "counters/port_rcv_remote_physical_errors",
+    "counters/port_rcv_constraint_errors",
+    "counters/port_xmit_constraint_errors",
+    "counters/port_xmit_discards",
+    "counters/VL15_dropped",
+    "hw_counters/out_of_sequence",
+    "hw_counters/packet_seq_err",
+    "hw_counters/local_ack_timeout_err",
+    "hw_counters/rnr_nak_retry_err",
+    "hw_counters/rx_icrc_encapsulated",
+    "hw_counters/roce_adp_retrans_to",
+    "hw_counters/req_cqe_error",
+    "hw_counters/resp_cqe_error",
+)
+"""What went wrong on the wire or had to be sent again."""
+
+
+@dataclass(frozen=True, slots=True)
+class LocatedPort:
+    """A port, where its files are and which PCIe bridges are above its adapter."""
+
+    port: FabricPort
+    folder: str
+    bridges: tuple[str, ...] = ()
+
+
+def found_ports(sysfs: str) -> tuple[LocatedPort, ...]:
+    """All ports with what seldom changes of them; their counters are yet to be read."""
+    return tuple(_located(f"{sysfs}/class/infiniband"))
+
+
+def with_counters(located: LocatedPort, errors: Mapping[str, float]) -> FabricPort:
+    """The port with its counters as they are now; those that it does not have are absent."""
+    folder = located.folder
+    return replace(
+        located.port,
+        receive_bytes=_bytes(folder, "port_rcv_data", "rx_bytes"),
+        transmit_bytes=_bytes(folder, "port_xmit_data", "tx_bytes"),
+        transmit_wait=_number(f"{folder}/counters/port_xmit_wait"),
+        errors=errors,
+    )
+
+
+def port_errors(folder: str) -> Mapping[str, float]:
+    """The port's error counters by the kernel's names, those that the adapter has."""
+    counts = {name.rpartition("/")[2]: read_whole_number(f"{folder}/{name}") for name in _ERRORS}
+    return {name: float(count) for name, count in counts.items() if count is not None}
+
+
+def _located(top: str) -> Iterator[LocatedPort]:
+    for adapter in sorted_names(top):
+        device = str(Path(top, adapter, "device").resolve())
+        path = [part.lower() for part in device.split("/") if _ADDRESS.fullmatch(part)]
+        node = read_whole_number(f"{device}/numa_node")
+        for name in sorted_names(f"{top}/{adapter}/ports"):
+            if not name.isdecimal():
+                continue
+            folder = f"{top}/{adapter}/ports/{name}"
+            state = read_line(f"{folder}/state").rpartition(":")[2].strip()
+            port = FabricPort(
+                adapter=adapter,
+                number=int(name),
+                link_layer=read_line(f"{folder}/link_layer"),
+                is_active=state == _ACTIVE,
+                state=state,
+                pci_bus_id=path[-1] if path else None,
+                numa_node=node if node is not None and node >= 0 else None,
+                rate_bytes_per_second=_rate(read_line(f"{folder}/rate")),
+            )
+            yield LocatedPort(port, folder, tuple(path[:-1]))
+
+
+def _rate(text: str) -> float | None:
+    """Of `400 Gb/sec (4X NDR)`."""
+    found = _RATE.match(text)
+    return float(found.group(1)) * _BYTES_PER_GIGABIT if found else None
+
+
+def _bytes(folder: str, words_name: str, bytes_name: str) -> float | None:
+    count = read_whole_number(f"{folder}/counters/{words_name}")
+    if count is not None:
+        return float(count * _WORD_BYTES)
+    # Adapters that are neither InfiniBand nor like it, in a cloud for instance.
+    return _number(f"{folder}/hw_counters/{bytes_name}")
+
+
+def _number(path: str) -> float | None:
+    count = read_whole_number(path)
+    return None if count is None else float(count)
+
+
+_SHORT_DOMAIN: Final = 4
+_DIRECTIONS: Final = (
+    (Signal.INFINIBAND_RECEIVE_BYTES_PER_SECOND, Signal.INFINIBAND_RECEIVE),
+    (Signal.INFINIBAND_TRANSMIT_BYTES_PER_SECOND, Signal.INFINIBAND_TRANSMIT),
+)
+
+
+class FabricPortReader:
+    """Reads each port once a pass, and what seldom changes of it more seldom.
+
+    Adapters ask their firmware for state and errors, which takes them longer than for bytes.
+    """
+
+    def __init__(self, sysfs: str, settings: HostSettings) -> None:
+        """Reads nothing before it is asked."""
+        self._sysfs = sysfs
+        shortest = nanoseconds(settings.shortest_seconds)
+        recheck = nanoseconds(settings.recheck_interval_seconds)
+        forget_after = nanoseconds(settings.forget_after_seconds)
+        self._located: RefreshingCache[None, tuple[LocatedPort, ...]] = RefreshingCache(
+            recheck, forget_after
+        )
+        self._errors: RefreshingCache[str, Mapping[str, float]] = RefreshingCache(
+            recheck, forget_after
+        )
+        self._ports: RefreshingCache[None, _FabricPoll] = RefreshingCache(shortest, forget_after)
+        self._meter: CounterMeter[tuple[Signal, str]] = CounterMeter(shortest)
+
+    def ports(self, now: Nanoseconds) -> tuple[FabricPort, ...]:
+        """All ports with their counters."""
+        return self._pass(now).ports
+
+    def near(self, place: Placement, now: Nanoseconds) -> Mapping[Signal, float]:
+        """The throughput of the active ports nearest to a GPU, all together."""
+        last = self._pass(now)
+        ports = {port.name: port for port in last.ports if port.is_active}
+        rates = self._meter.look(last.time, lambda: _counters(last.ports, last.time))
+        chosen = [
+            ports[located.port.name]
+            for located in nearest(
+                [each for each in self._all(now) if each.port.name in ports], place
+            )
+        ]
+        signals: dict[Signal, float] = {}
+        for throughput, ratio in _DIRECTIONS:
+            measured = [port for port in chosen if (throughput, port.name) in rates]
+            if not measured:
+                continue
+            signals[throughput] = sum(rates[throughput, port.name] for port in measured)
+            limits = [port.rate_bytes_per_second for port in measured]
+            known = [limit for limit in limits if limit]
+            if len(known) == len(limits):
+                signals[ratio] = min(1.0, signals[throughput] / sum(known))
+        return signals
+
+    def _all(self, now: Nanoseconds) -> tuple[LocatedPort, ...]:
+        return self._located.get(None, now, lambda: found_ports(self._sysfs))
+
+    def _pass(self, now: Nanoseconds) -> "_FabricPoll":
+        return self._ports.get(
+            None,
+            now,
+            lambda: _FabricPoll(now, tuple(self._read(each, now) for each in self._all(now))),
+        )
+
+    def _read(self, located: LocatedPort, now: Nanoseconds) -> FabricPort:
+        errors = self._errors.get(located.folder, now, lambda: port_errors(located.folder))
+        return with_counters(located, errors)
+
+
+@dataclass(frozen=True, slots=True)
+class _FabricPoll:
+    """All ports as they were at one time."""
+
+    time: Nanoseconds
+    ports: tuple[FabricPort, ...]
+
+
+def nearest(ports: Collection[LocatedPort], place: Placement) -> list[LocatedPort]:
+    """The ports with the most PCIe bridges in common with a GPU, else those of its NUMA node.
+
+    Where neither tells them apart, all ports are equally near.
+    """
+    above = {_address(bridge.pci_bus_id) for bridge in place.bridges}
+
+    def rank(located: LocatedPort) -> tuple[int, bool]:
+        node = located.port.numa_node
+        return (
+            len(above.intersection(map(_address, located.bridges))),
+            node is not None and node == place.numa_node,
+        )
+
+    best = max(map(rank, ports), default=None)
+    return [located for located in ports if rank(located) == best]
+
+
+def _address(text: str) -> str:
+    """A PCI address as sysfs writes it; NVML's has a longer domain."""
+    domain, _, rest = text.lower().partition(":")
+    return f"{domain[-_SHORT_DOMAIN:]}:{rest}"
+
+
+def _counters(
+    ports: Collection[FabricPort], now: Nanoseconds
+) -> dict[tuple[Signal, str], MonotonicCounter]:
+    counters: dict[tuple[Signal, str], MonotonicCounter] = {}
+    for port in ports:
+        for (signal, _), count in zip(
+            _DIRECTIONS, (port.receive_bytes, port.transmit_bytes), strict=True
+        ):
+            if count is not None:
+                counters[signal, port.name] = MonotonicCounter(count, in_seconds(now))
+    return counters

@@ -1,0 +1,225 @@
+"""Signals of the whole node: CPU, pressure, disks, network interfaces."""
+
+import re
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rightsizer.host.cache import RefreshingCache
+from rightsizer.host.files import cpu_set, link_target, read_file, read_line, sorted_names
+from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
+from rightsizer.host.settings import HostSettings
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import seconds as in_seconds
+
+_KINDS: Final = (
+    (Signal.CPU_PRESSURE, "cpu"),
+    (Signal.IO_PRESSURE, "io"),
+    (Signal.MEMORY_PRESSURE, "memory"),
+)
+_SOME: Final = re.compile(r"some avg10=(\d+(?:\.\d+)?) .*?total=(\d+)")
+_MICROSECOND: Final = 1000
+
+
+def node_pressures(procfs: str, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
+    """Of the whole node; empty where the kernel does not keep them."""
+    return _pressures(f"{procfs}/pressure/", "", now)
+
+
+def group_pressures(folder: str, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
+    """Of a control group of version 2."""
+    return _pressures(f"{folder}/", ".pressure", now)
+
+
+def _pressures(prefix: str, suffix: str, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
+    counters: dict[Signal, MonotonicCounter] = {}
+    for signal, name in _KINDS:
+        found = _SOME.match(read_file(f"{prefix}{name}{suffix}") or "")
+        if found is not None:
+            recent, waited = found.groups()
+            counters[signal] = MonotonicCounter(
+                int(waited) * _MICROSECOND, now, float(recent) / 100
+            )
+    return counters
+
+
+_IDLE: Final = 3
+_IO_WAIT: Final = 4
+_GUEST: Final = 8
+"""From here on the time is already counted as user time."""
+
+
+def node_processors(procfs: str) -> dict[Signal, MonotonicCounter]:
+    """CPU time in use and CPU time that waited for a disk, of all there was.
+
+    A kernel may set I/O wait back a little; then it has no value for one look.
+    """
+    fields = (read_file(f"{procfs}/stat") or "").partition("\n")[0].split()[1:]
+    try:
+        ticks = [int(field) for field in fields[:_GUEST]]
+    except ValueError:
+        return {}
+    if len(ticks) <= _IO_WAIT:
+        return {}
+    total = sum(ticks)
+    return {
+        Signal.CPU: MonotonicCounter(total - ticks[_IDLE] - ticks[_IO_WAIT], total),
+        Signal.IO_WAIT: MonotonicCounter(ticks[_IO_WAIT], total),
+    }
+
+
+def online_cpus(sysfs: str) -> frozenset[int]:
+    """The CPUs that are there and switched on; none where sysfs does not say."""
+    return cpu_set(read_file(f"{sysfs}/devices/system/cpu/online") or "")
+
+
+def nodes_with_cpus(sysfs: str) -> frozenset[int]:
+    """The NUMA nodes that have CPUs; the others are memory of devices."""
+    return cpu_set(read_file(f"{sysfs}/devices/system/node/has_cpu") or "")
+
+
+_NAME: Final = 2
+_SECTORS_READ: Final = 5
+_SECTORS_WRITTEN: Final = 9
+_SECTOR_BYTES: Final = 512
+"""Of the kernel's counters, whatever the disk's own sectors are."""
+
+
+@dataclass(frozen=True, slots=True)
+class Disks:
+    """The whole disks of the node."""
+
+    names: frozenset[str] = frozenset()
+    numbers: frozenset[str] = frozenset()
+    """As control groups call them: `259:0`."""
+
+
+def whole_disks(sysfs: str) -> Disks:
+    """Disks with hardware behind them, but for the hidden paths of a disk that has several."""
+    top = f"{sysfs}/block"
+    found = {
+        name: read_line(f"{top}/{name}/dev")
+        for name in sorted_names(top)
+        if Path(top, name, "device").is_symlink() and read_line(f"{top}/{name}/hidden") != "1"
+    }
+    # A slash in a disk's name is an exclamation mark in sysfs.
+    names = frozenset(name.replace("!", "/") for name in found)
+    return Disks(names, frozenset(filter(None, found.values())))
+
+
+def disk_counters(
+    procfs: str, disks: Disks, now: Nanoseconds
+) -> Mapping[tuple[Signal, str], MonotonicCounter]:
+    """Bytes read and written, disk by disk."""
+    time, counters = in_seconds(now), dict[tuple[Signal, str], MonotonicCounter]()
+    for line in (read_file(f"{procfs}/diskstats") or "").splitlines():
+        fields = line.split()
+        if len(fields) <= _SECTORS_WRITTEN or fields[_NAME] not in disks.names:
+            continue
+        name = fields[_NAME]
+        try:
+            taken, written = int(fields[_SECTORS_READ]), int(fields[_SECTORS_WRITTEN])
+        except ValueError:
+            continue
+        counters[Signal.DISK_READ_BYTES_PER_SECOND, name] = MonotonicCounter(
+            taken * _SECTOR_BYTES, time
+        )
+        counters[Signal.DISK_WRITE_BYTES_PER_SECOND, name] = MonotonicCounter(
+            written * _SECTOR_BYTES, time
+        )
+    return counters
+
+
+_RECEIVED: Final = 0
+_TRANSMITTED: Final = 8
+_REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+.*")
+"""Stands on the host for a function of the adapter that somebody else uses."""
+_VIRTUAL: Final = re.compile(
+    r"(?:lo|veth|br[-\d]|docker|cni|cali|lxc|tun|tap|wg|sit|gre|erspan|ip6|dummy|ifb|vxlan|geneve|flannel"
+    r"|cilium|virbr|vnet|bond|team|nodelocaldns|kube)"
+)
+"""By their usual names, where sysfs does not show them: those of another namespace."""
+
+
+def physical_interfaces(sysfs: str) -> frozenset[str]:
+    """Interfaces with hardware behind them that no other such interface already counts."""
+    top = f"{sysfs}/class/net"
+    found = {name for name in sorted_names(top) if Path(top, name, "device").is_symlink()}
+    return frozenset(name for name in found if not _is_counted_elsewhere(f"{top}/{name}", found))
+
+
+def _is_counted_elsewhere(folder: str, physical: set[str]) -> bool:
+    # A virtual machine's fast path, below an interface that has hardware of its own.
+    master = Path(link_target(f"{folder}/master") or "").name
+    if master in physical:
+        return True
+    return _REPRESENTOR.fullmatch(read_line(f"{folder}/phys_port_name")) is not None
+
+
+def is_outward(name: str) -> bool:
+    """Whether an interface of a container leads out of it, as far as its name tells."""
+    return _VIRTUAL.match(name) is None
+
+
+def interface_counters(
+    text: str | None, is_counted: Callable[[str], bool], now: Nanoseconds
+) -> Mapping[tuple[Signal, str], MonotonicCounter]:
+    """Bytes received and transmitted, interface by interface, of a `net/dev`."""
+    time, counters = in_seconds(now), dict[tuple[Signal, str], MonotonicCounter]()
+    for line in (text or "").splitlines():
+        # The interface's own name may hold colons.
+        name, colon, rest = line.rpartition(":")
+        name = name.strip()
+        fields = rest.split()
+        if not colon or len(fields) <= _TRANSMITTED or not is_counted(name):
+            continue
+        try:
+            received, transmitted = int(fields[_RECEIVED]), int(fields[_TRANSMITTED])
+        except ValueError:
+            continue
+        counters[Signal.NETWORK_RECEIVE_BYTES_PER_SECOND, name] = MonotonicCounter(received, time)
+        counters[Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND, name] = MonotonicCounter(
+            transmitted, time
+        )
+    return counters
+
+
+def node_interfaces_text(procfs: str) -> str | None:
+    """The interfaces of the host's first process: our own may be a container's."""
+    return read_file(f"{procfs}/1/net/dev") or read_file(f"{procfs}/net/dev")
+
+
+class NodeSignalReader:
+    """CPU, pressure, disks and network of the node since the last look."""
+
+    def __init__(self, procfs: str, sysfs: str, settings: HostSettings) -> None:
+        """Reads nothing before it is asked."""
+        self._procfs = procfs
+        self._sysfs = sysfs
+        shortest = nanoseconds(settings.shortest_seconds)
+        recheck = nanoseconds(settings.recheck_interval_seconds)
+        self._ratios: CounterMeter[Signal] = CounterMeter(shortest)
+        self._throughput: CounterMeter[tuple[Signal, str]] = CounterMeter(shortest)
+        self._interfaces: RefreshingCache[None, frozenset[str]] = RefreshingCache(recheck, recheck)
+
+    def read(self, disks: Disks, now: Nanoseconds) -> Mapping[Signal, float]:
+        """What is known now."""
+        ratios = self._ratios.look(
+            now, lambda: node_pressures(self._procfs, now) | node_processors(self._procfs)
+        )
+        throughput = self._throughput.look(now, lambda: self._counters(disks, now))
+        return {signal: min(1.0, ratio) for signal, ratio in ratios.items()} | sum_by_signal(
+            throughput
+        )
+
+    def _counters(
+        self, disks: Disks, now: Nanoseconds
+    ) -> Mapping[tuple[Signal, str], MonotonicCounter]:
+        physical = self._interfaces.get(None, now, lambda: physical_interfaces(self._sysfs))
+        text = node_interfaces_text(self._procfs)
+        return {
+            **disk_counters(self._procfs, disks, now),
+            **interface_counters(text, physical.__contains__, now),
+        }

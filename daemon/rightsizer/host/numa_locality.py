@@ -1,0 +1,243 @@
+"""NUMA locality of processes to their GPU: CPUs and memory."""
+
+import os
+import re
+from collections import Counter
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.host.cache import ExpiringCache, RefreshingCache
+from rightsizer.host.cgroups import ControlGroup, outermost
+from rightsizer.host.files import read_file
+from rightsizer.host.process_groups import ProcessLocation
+from rightsizer.host.settings import HostSettings
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.topology import Placement
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+
+ByNode = Counter[int]
+"""Bytes by NUMA node."""
+
+_PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
+_NODE: Final = re.compile(r"\bN(\d+)=(\d+)")
+_PAGE_KIBIBYTES: Final = re.compile(r"\bkernelpagesize_kB=(\d+)")
+_CHUNK_BYTES: Final = 16384
+_RESIDENT: Final = 1
+
+_UNIFIED_LINES: Final = ("anon ", "shmem ")
+_VERSION_1_LINES: Final = ("hierarchical_anon=", "hierarchical_unevictable=")
+"""What a group's processes hold; the page cache is whoever's and goes by itself."""
+
+_SHARED_FILES: Final = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # noqa: S108 - to recognize.
+"""Files in name only: memory that processes share."""
+
+
+def group_memory(group: ControlGroup) -> ByNode | None:
+    """Of all processes of a group; `None` where the group does not account for memory."""
+    text = read_file(f"{group.folder}/memory.numa_stat")
+    if text is None:
+        return None
+    starts, unit = (_UNIFIED_LINES, 1) if group.is_unified else (_VERSION_1_LINES, _PAGE_BYTES)
+    return _added((line, unit) for line in text.splitlines() if line.startswith(starts))
+
+
+def process_memory(
+    procfs: str, pid: int, clock: Callable[[], Nanoseconds], patience: Nanoseconds
+) -> ByNode | None:
+    """Of one process, by its `numa_maps`; `None` without permission and past the patience.
+
+    The kernel walks the process's page tables meanwhile, one mapping at a time: between two of
+    them we can give up, not within one.
+    """
+    text = _patient_text(f"{procfs}/{pid}/numa_maps", clock, patience)
+    if text is None:
+        return None
+    return _added(
+        (line, 1024 * int(size.group(1)))
+        for line in text.splitlines()
+        if _is_own(line) and (size := _PAGE_KIBIBYTES.search(line))
+    )
+
+
+def resident_bytes(procfs: str, pid: int) -> int | None:
+    """Memory that a process has; `None` where it is gone."""
+    fields = (read_file(f"{procfs}/{pid}/statm") or "").split()
+    try:
+        return int(fields[_RESIDENT]) * _PAGE_BYTES
+    except (IndexError, ValueError):
+        return None
+
+
+def _is_own(line: str) -> bool:
+    _, is_file, name = line.partition(" file=")
+    return not is_file or name.startswith(_SHARED_FILES)
+
+
+def _added(lines: Iterable[tuple[str, int]]) -> ByNode:
+    total: ByNode = Counter()
+    for line, unit in lines:
+        for node, count in _NODE.findall(line):
+            total[int(node)] += int(count) * unit
+    return total
+
+
+def _patient_text(path: str, clock: Callable[[], Nanoseconds], patience: Nanoseconds) -> str | None:
+    started = clock()
+    try:
+        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+    except OSError:
+        return None
+    try:
+        pieces = []
+        for piece in _pieces(handle):
+            pieces.append(piece)
+            if clock() - started > patience:
+                return None
+    except OSError:
+        return None
+    finally:
+        os.close(handle)
+    return b"".join(pieces).decode("utf-8", "replace")
+
+
+def _pieces(handle: int) -> Iterator[bytes]:
+    return iter(lambda: os.read(handle, _CHUNK_BYTES), b"")
+
+
+def affinity(
+    places: Iterable[ProcessLocation], near: Placement, online: frozenset[int]
+) -> Mapping[Signal, float]:
+    """CPUs near to the GPU of those that its processes may run on, as the processes' mean."""
+    local, shares = frozenset(near.cpus), []
+    for place in places:
+        # The kernel also lists CPUs that could be there one day.
+        allowed = place.cpus & online if online else place.cpus
+        if allowed and local:
+            shares.append(len(allowed & local) / len(allowed))
+    return {Signal.CPU_AFFINITY_LOCAL: sum(shares) / len(shares)} if shares else {}
+
+
+class NumaLocalityReader:
+    """Tells on which NUMA nodes the memory of processes is.
+
+    A control group's own count is cheap and open to everyone, and so comes first. Where one
+    group has processes of GPUs on several nodes it cannot tell whose memory is where; then,
+    and for processes without such a group, `numa_maps` of each process does, where permitted.
+    """
+
+    def __init__(
+        self, procfs: str, settings: HostSettings, clock: Callable[[], Nanoseconds]
+    ) -> None:
+        """Reads nothing before it is asked."""
+        self._procfs = procfs
+        self._settings = settings
+        self._clock = clock
+        self._shortest = nanoseconds(settings.shortest_seconds)
+        self._interval = nanoseconds(settings.memory_placement_interval_seconds)
+        self._forget_after = nanoseconds(settings.forget_after_seconds)
+        self._uses: ExpiringCache[ControlGroup, _LocalityEntry] = ExpiringCache(self._forget_after)
+        self._groups: RefreshingCache[ControlGroup, ByNode | None] = RefreshingCache(
+            self._interval, self._forget_after
+        )
+        self._processes: ExpiringCache[tuple[int, str], _LocalityReading] = ExpiringCache(
+            self._forget_after
+        )
+        self._second = -1
+        self._left = 0
+
+    def memory(
+        self,
+        places: Collection[ProcessLocation],
+        near: Placement,
+        nodes: frozenset[int],
+        now: Nanoseconds,
+    ) -> Mapping[Signal, float]:
+        """Memory on the GPU's node of what its processes have; none where part is unknown.
+
+        Args:
+            places: Where the processes run.
+            near: Where the GPU sits.
+            nodes: Those with CPUs; what is on others is not the host's memory.
+            now: The time of the look.
+        """
+        if near.numa_node is None or near.numa_node not in nodes:
+            return {}
+        groups = outermost([place.seat.memory for place in places])
+        is_new = [self._note_use(group, near.numa_node, now) for group in groups]
+        if any(is_new):
+            return {}  # Before a whole pass, nobody knows who else uses the group.
+        total = ByNode()
+        for part in self._parts(places, groups, now):
+            if part is None:
+                return {}
+            total += part
+        everything = sum(total[node] for node in nodes)
+        if everything == 0:
+            return {}
+        return {Signal.HOST_MEMORY_LOCAL: total[near.numa_node] / everything}
+
+    def _note_use(self, group: ControlGroup, node: int, now: Nanoseconds) -> bool:
+        """Remember for which node a group is asked; whether this is its first pass."""
+        for each in group.lineage:
+            use = self._uses.get(each, now, lambda: _LocalityEntry(now))
+            use.nodes[node] = now
+        return now - self._uses.get(group, now, lambda: _LocalityEntry(now)).since < self._shortest
+
+    def _parts(
+        self, places: Iterable[ProcessLocation], groups: Iterable[ControlGroup], now: Nanoseconds
+    ) -> Iterator[ByNode | None]:
+        counted: set[ControlGroup] = set()
+        for group in groups:
+            count = self._group(group, now)
+            if count is not None:
+                counted.add(group)
+                yield count
+        for place in places:
+            seat = place.seat.memory
+            if seat is None or counted.isdisjoint(seat.lineage):
+                yield self._process(place, now)
+
+    def _group(self, group: ControlGroup, now: Nanoseconds) -> ByNode | None:
+        use = self._uses.get(group, now, lambda: _LocalityEntry(now))
+        since = now - self._forget_after
+        if sum(asked >= since for asked in use.nodes.values()) > 1:
+            return None
+        return self._groups.get(group, now, lambda: group_memory(group))
+
+    def _process(self, place: ProcessLocation, now: Nanoseconds) -> ByNode | None:
+        last = self._processes.get((place.pid, place.started), now, _LocalityReading)
+        is_due = last.time is None or now - last.time >= self._interval
+        if is_due and self._may_read(now):
+            last.time, last.value = now, self._measured(place.pid)
+        return last.value
+
+    def _may_read(self, now: Nanoseconds) -> bool:
+        second = now // NANOSECONDS_PER_SECOND
+        if second != self._second:
+            self._second, self._left = second, self._settings.numa_maps_processes_maximum
+        self._left -= 1
+        return self._left >= 0
+
+    def _measured(self, pid: int) -> ByNode | None:
+        resident = resident_bytes(self._procfs, pid)
+        if resident is None or resident > self._settings.numa_maps_resident_maximum_bytes:
+            return None
+        patience = nanoseconds(self._settings.numa_maps_deadline_seconds)
+        return process_memory(self._procfs, pid, self._clock, patience)
+
+
+@dataclass(slots=True)
+class _LocalityEntry:
+    """Since when a group is asked for, and when last for the GPUs of each NUMA node."""
+
+    since: Nanoseconds
+    nodes: dict[int, Nanoseconds] = field(default_factory=dict)
+
+
+@dataclass(slots=True)
+class _LocalityReading:
+    """What was last read of a process; `None` before, and where it may not be read."""
+
+    time: Nanoseconds | None = None
+    value: ByNode | None = None

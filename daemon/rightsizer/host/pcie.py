@@ -1,0 +1,209 @@
+"""PCIe: addresses, NVIDIA GPUs on the bus, links, and paths between devices."""
+
+import itertools
+import os
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.host.files import read_integer, read_names, read_text
+from rightsizer.model.topology import LinkKind
+
+_ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
+_HOST_BRIDGE: Final = re.compile(r"pci[0-9a-f]{4,8}:[0-9a-f]{2}")
+
+
+def kernel_address(text: str | None) -> str | None:
+    """An address as sysfs writes it: `0000:1b:00.0`, where NVML says `00000000:1B:00.0`."""
+    match = _ADDRESS.fullmatch(text or "")
+    return f"{int(match[1], 16):04x}:{match[2].lower()}" if match else None
+
+
+def is_address(name: str) -> bool:
+    """Whether a folder of sysfs is a PCI function."""
+    return kernel_address(name) == name
+
+
+def is_host_bridge(name: str) -> bool:
+    """Whether a folder of sysfs is where a PCI bus leaves the CPU."""
+    return _HOST_BRIDGE.fullmatch(name) is not None
+
+
+_NVIDIA: Final = 0x10DE
+_DISPLAY_CLASSES: Final = frozenset({0x0300, 0x0302})
+"""With a display and without; NVSwitches, audio functions and USB ports have others."""
+_ASLEEP: Final = frozenset({"suspended", "suspending"})
+
+
+@dataclass(frozen=True, slots=True)
+class BusGpu:
+    """A GPU as the kernel sees it; finding it wakes nothing."""
+
+    pci_bus_id: str
+    """As the kernel writes it: `0000:1b:00.0`."""
+    runtime_status: str | None
+    """The kernel's word: `active`, `suspended`, `error`, `unsupported`."""
+    vendor: int
+    driver_name: str | None
+    """Which driver has it: `nvidia`, `vfio-pci`, `nouveau`; `None` for none."""
+
+    @property
+    def is_asleep(self) -> bool:
+        """Whether the kernel has switched it off to save power, so that asking would wake it."""
+        return self.runtime_status in _ASLEEP
+
+
+def expected_gpus(sysfs: Path) -> tuple[BusGpu, ...]:
+    """All NVIDIA GPUs on the bus, in the order of their addresses."""
+    devices = sysfs / "bus/pci/devices"
+    return tuple(
+        BusGpu(
+            pci_bus_id=name,
+            runtime_status=read_text(devices / name / "power/runtime_status") or None,
+            vendor=_NVIDIA,
+            driver_name=_driver_name(devices / name),
+        )
+        for name in sorted(read_names(devices))
+        if is_address(name) and _is_gpu(devices / name)
+    )
+
+
+def is_asleep(device: Path) -> bool:
+    """Whether a device's configuration may not be read: the kernel would wake it for that."""
+    return read_text(device / "power/runtime_status") in _ASLEEP
+
+
+def _is_gpu(device: Path) -> bool:
+    if read_integer(device / "vendor") != _NVIDIA:
+        return False
+    kind = read_integer(device / "class")
+    return kind is not None and kind >> 8 in _DISPLAY_CLASSES
+
+
+def _driver_name(device: Path) -> str | None:
+    try:
+        return (device / "driver").readlink().name or None
+    except OSError:
+        return None
+
+
+_GENERATIONS: Final[Mapping[float, int]] = MappingProxyType(
+    {2.5: 1, 5.0: 2, 8.0: 3, 16.0: 4, 32.0: 5, 64.0: 6, 128.0: 7}
+)
+"""By giga-transfers a second."""
+_WIDTHS: Final = frozenset({1, 2, 4, 8, 12, 16, 32})
+"""The kernel writes 0 where there is no link and 255 where it does not know."""
+
+
+@dataclass(frozen=True, slots=True)
+class PcieLink:
+    """What of it is known."""
+
+    generation: int | None = None
+    width: int | None = None
+    generation_maximum: int | None = None
+    width_maximum: int | None = None
+
+
+def read_link(device: Path) -> PcieLink:
+    """The link above a device, or below a port.
+
+    These files are read from the device's own registers, for which kernels wake it up; of one
+    that is asleep nothing is said.
+    """
+    if is_asleep(device):
+        return PcieLink()
+    return PcieLink(
+        generation=generation_of(read_text(device / "current_link_speed")),
+        width=_width(device / "current_link_width"),
+        generation_maximum=generation_of(read_text(device / "max_link_speed")),
+        width_maximum=_width(device / "max_link_width"),
+    )
+
+
+def generation_of(speed: str | None) -> int | None:
+    """The generation of a speed as the kernel writes it: `32.0 GT/s PCIe`, formerly `8 GT/s`."""
+    number, _, unit = (speed or "").partition(" ")
+    if not unit.startswith("GT/s"):
+        return None
+    try:
+        return _GENERATIONS.get(float(number))
+    except ValueError:
+        return None
+
+
+def _width(file: Path) -> int | None:
+    width = read_integer(file)
+    return width if width in _WIDTHS else None
+
+
+@dataclass(frozen=True, slots=True)
+class PciPath:
+    """A place on the bus."""
+
+    chain: tuple[str, ...] = ()
+    """From the host bridge down to the device; empty where the real way is not seen."""
+    numa_node: int | None = None
+
+    @property
+    def bridges(self) -> tuple[str, ...]:
+        """The bridges above the device, from it up to the root port."""
+        return tuple(name for name in reversed(self.chain[:-1]) if is_address(name))
+
+
+def chain_of(sysfs: Path, link: str) -> tuple[str, ...]:
+    """The buses and devices on the real path of one of the kernel's links, from the host bridge.
+
+    Ends with the last PCI function, whatever hangs below it; empty where there is none.
+    """
+    # Unlike `Path.resolve`, this takes a link that leads to itself for what it is: no way.
+    real = Path(os.path.relpath(os.path.realpath(sysfs / link), os.path.realpath(sysfs)))
+    chain = [part for part in real.parts if is_host_bridge(part) or is_address(part)]
+    if not chain or not is_host_bridge(chain[0]) or not is_address(chain[-1]):
+        return ()  # A folder that is bound into a container alone does not tell its way.
+    return tuple(chain)
+
+
+def relate(one: PciPath, other: PciPath, *, has_one_node: bool) -> LinkKind:
+    """The way between two devices over PCIe.
+
+    Args:
+        one: A device.
+        other: Another.
+        has_one_node: Whether the machine has a single NUMA node, so that not naming it is no loss.
+    """
+    if one.chain and one.chain == other.chain:
+        return LinkKind.SELF
+    shared = _shared(one.chain, other.chain)
+    if shared:
+        return _below(one, other, shared)
+    if one.numa_node is not None and other.numa_node is not None:
+        if one.numa_node != other.numa_node:
+            return LinkKind.SYSTEM
+    elif not has_one_node:
+        return LinkKind.UNKNOWN
+    return LinkKind.NODE if one.chain and other.chain else LinkKind.UNKNOWN
+
+
+def _shared(one: Sequence[str], other: Sequence[str]) -> int:
+    """How many steps down from the host bridge two ways have in common."""
+    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
+    return sum(1 for _ in pairs)
+
+
+def _below(one: PciPath, other: PciPath, shared: int) -> LinkKind:
+    """The way between two devices below one host bridge."""
+    if is_host_bridge(one.chain[shared - 1]):
+        return LinkKind.PHB
+    # Two ports of one switch stand below its upstream port, and are one bridge to whoever counts.
+    bridges = max(len(one.chain), len(other.chain)) - shared - 1
+    return LinkKind.PIX if bridges <= 1 else LinkKind.PXB
+
+
+def pci_key(address: str) -> str:
+    """A PCI address as sysfs writes it; NVML writes the domain with eight digits, in capitals."""
+    domain, _, rest = address.lower().partition(":")
+    return f"{domain[-4:]}:{rest}"

@@ -1,0 +1,251 @@
+"""Signals of the control groups and network namespaces of a set of processes.
+
+And where these run.
+"""
+
+from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from dataclasses import dataclass
+from typing import Final, TypeAlias
+
+from rightsizer.host.cache import ExpiringCache, RefreshingCache
+from rightsizer.host.cgroup_usage import CpuLimits, core_seconds, disk_bytes
+from rightsizer.host.cgroups import (
+    ControlGroup,
+    ControlGroupHierarchies,
+    ControlGroupMembership,
+    outermost,
+)
+from rightsizer.host.files import cpu_set, inode_of, read_file
+from rightsizer.host.node_signals import Disks, group_pressures, interface_counters, is_outward
+from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
+from rightsizer.host.settings import HostSettings
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds, nanoseconds
+
+_CPUS: Final = "Cpus_allowed_list:"
+_NAMESPACED_PIDS: Final = "NSpid:"
+_START_TIME: Final = 19
+"""Of the fields after the command's name, which may itself hold spaces and parentheses."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProcessLocation:
+    """Where one process runs."""
+
+    pid: int
+    started: str
+    """Ticks since the machine's start; tells the process from a later one of the same number."""
+    seat: ControlGroupMembership
+    cpus: frozenset[int]
+    """Those that its first thread may run on; none where nobody says."""
+    network: int | None
+    """The number of its network namespace; `None` where procfs hides it."""
+
+
+class ProcessLocator:
+    """Looks processes up, and up again when they are others than before."""
+
+    def __init__(
+        self,
+        procfs: str,
+        hierarchies: ControlGroupHierarchies,
+        *,
+        interval: Nanoseconds,
+        forget_after: Nanoseconds,
+        shortest: Nanoseconds,
+    ) -> None:
+        """Reads nothing before it is asked."""
+        self._procfs = procfs
+        self._hierarchies = hierarchies
+        self._known: RefreshingCache[tuple[int, str], ProcessLocation] = RefreshingCache(
+            interval, forget_after
+        )
+        self._started: RefreshingCache[int, str | None] = RefreshingCache(shortest, forget_after)
+        self._is_ours: ExpiringCache[None, bool] = ExpiringCache(forget_after)
+        self._host_network: RefreshingCache[None, int | None] = RefreshingCache(
+            interval, forget_after
+        )
+
+    def of(self, pids: Iterable[int], now: Nanoseconds) -> tuple[ProcessLocation, ...]:
+        """The places of those processes that are there."""
+        if not self._is_ours.get(None, now, self._shows_our_namespace):
+            return ()
+        places = (self._of(pid, now) for pid in dict.fromkeys(pids))
+        return tuple(place for place in places if place is not None)
+
+    def host_network(self, now: Nanoseconds) -> int | None:
+        """The network namespace of the host's first process; `None` where procfs hides it."""
+        return self._host_network.get(None, now, lambda: self._network(1))
+
+    def _shows_our_namespace(self) -> bool:
+        """Whether this procfs numbers processes as the driver does when we ask it.
+
+        The driver answers with the numbers of the caller's own namespace. Seen through another
+        one's procfs, the same number is somebody else.
+        """
+        for line in (read_file(f"{self._procfs}/self/status") or "").splitlines():
+            if line.startswith(_NAMESPACED_PIDS):
+                return len(line.split()) == len((_NAMESPACED_PIDS, "pid"))
+        return True
+
+    def _of(self, pid: int, now: Nanoseconds) -> ProcessLocation | None:
+        started = self._started.get(pid, now, lambda: self._start(pid))
+        if started is None:
+            return None
+        return self._known.get((pid, started), now, lambda: self._place(pid, started))
+
+    def _start(self, pid: int) -> str | None:
+        fields = (read_file(f"{self._procfs}/{pid}/stat") or "").rpartition(")")[2].split()
+        return fields[_START_TIME] if len(fields) > _START_TIME else None
+
+    def _network(self, pid: int) -> int | None:
+        # The link `ns/net` is for tracers only; the file of the interfaces is for everyone, and
+        # there is one for each namespace.
+        return inode_of(f"{self._procfs}/{pid}/net/dev")
+
+    def _place(self, pid: int, started: str) -> ProcessLocation:
+        folder = f"{self._procfs}/{pid}"
+        return ProcessLocation(
+            pid=pid,
+            started=started,
+            seat=self._hierarchies.seat(read_file(f"{folder}/cgroup") or ""),
+            cpus=_cpus(read_file(f"{folder}/status") or ""),
+            network=self._network(pid),
+        )
+
+
+def _cpus(status: str) -> frozenset[int]:
+    _, found, rest = status.partition(f"\n{_CPUS}")
+    return cpu_set(rest.partition("\n")[0].strip()) if found else frozenset()
+
+
+_Meters: TypeAlias = ExpiringCache[ControlGroup, CounterMeter[Signal]]
+
+
+class ProcessGroupReader:
+    """Adds up each group once, however many processes and devices it has."""
+
+    def __init__(self, procfs: str, settings: HostSettings) -> None:
+        """Reads nothing before it is asked."""
+        self._procfs = procfs
+        self._shortest = nanoseconds(settings.shortest_seconds)
+        forget_after = nanoseconds(settings.forget_after_seconds)
+        self._limits = CpuLimits(nanoseconds(settings.recheck_interval_seconds), forget_after)
+        self._processors: _Meters = ExpiringCache(forget_after)
+        self._pressures: _Meters = ExpiringCache(forget_after)
+        self._disks: _Meters = ExpiringCache(forget_after)
+        self._networks: ExpiringCache[int, CounterMeter[tuple[Signal, str]]] = ExpiringCache(
+            forget_after
+        )
+
+    def __len__(self) -> int:
+        """How many groups and namespaces are followed."""
+        followed = (self._processors, self._pressures, self._disks, self._networks)
+        return sum(len(meters) for meters in followed)
+
+    def read(
+        self,
+        places: Collection[ProcessLocation],
+        *,
+        disks: Disks,
+        online: frozenset[int],
+        host_network: int | None,
+        now: Nanoseconds,
+    ) -> Mapping[Signal, float]:
+        """What is known of the processes' groups and namespaces.
+
+        Args:
+            places: Where the processes run.
+            disks: Those that count.
+            online: The node's CPUs, for groups that nothing limits.
+            host_network: The namespace whose traffic is the node's, not the owner's.
+            now: The time of the look.
+        """
+        seats = {place.seat for place in places}
+        return {
+            **self._cpu(seats, online, now),
+            **self._pressure(seats, now),
+            **self._disk(seats, disks, now),
+            **self._network(places, host_network, now),
+        }
+
+    def _cpu(
+        self, seats: Collection[ControlGroupMembership], online: frozenset[int], now: Nanoseconds
+    ) -> dict[Signal, float]:
+        """CPU time used of the quota; groups without a rate count on neither side."""
+        groups = outermost([seat.cpu_time for seat in seats])
+        rates = {
+            group: rate
+            for group in groups
+            for rate in self._look(self._processors, group, now, core_seconds).values()
+        }
+        if not rates:
+            return {}
+        measured = frozenset(
+            seat for seat in seats if seat.cpu_time and _is_in(seat.cpu_time, rates)
+        )
+        cores = self._limits.cores(measured, online, now)
+        return {Signal.CPU: min(1.0, sum(rates.values()) / cores)} if cores else {}
+
+    def _pressure(
+        self, seats: Collection[ControlGroupMembership], now: Nanoseconds
+    ) -> dict[Signal, float]:
+        """The worst of the groups: at least for that long, some task of theirs waited."""
+        worst: dict[Signal, float] = {}
+        for group in outermost([seat.pressure for seat in seats]):
+            found = self._look(
+                self._pressures, group, now, lambda group, now: group_pressures(group.folder, now)
+            )
+            for signal, ratio in found.items():
+                worst[signal] = max(worst.get(signal, 0.0), min(1.0, ratio))
+        return worst
+
+    def _disk(
+        self, seats: Collection[ControlGroupMembership], disks: Disks, now: Nanoseconds
+    ) -> dict[Signal, float]:
+        parts = {
+            (signal, group.folder): rate
+            for group in outermost([seat.io for seat in seats])
+            for signal, rate in self._look(
+                self._disks, group, now, lambda group, now: disk_bytes(group, disks.numbers, now)
+            ).items()
+        }
+        return sum_by_signal(parts)
+
+    def _network(
+        self, places: Collection[ProcessLocation], host_network: int | None, now: Nanoseconds
+    ) -> dict[Signal, float]:
+        """Each namespace once, through any process in it; none where that is the host's."""
+        if host_network is None:
+            return {}
+        inside = {place.network: place.pid for place in places}
+        parts = {
+            (signal, f"{network} {name}"): rate
+            for network, pid in inside.items()
+            if network not in (None, host_network)
+            for (signal, name), rate in self._interfaces(network, pid, now).items()
+        }
+        return sum_by_signal(parts)
+
+    def _interfaces(
+        self, network: int, pid: int, now: Nanoseconds
+    ) -> Mapping[tuple[Signal, str], float]:
+        meter = self._networks.get(network, now, lambda: CounterMeter(self._shortest))
+        return meter.look(
+            now,
+            lambda: interface_counters(read_file(f"{self._procfs}/{pid}/net/dev"), is_outward, now),
+        )
+
+    def _look(
+        self,
+        meters: _Meters,
+        group: ControlGroup,
+        now: Nanoseconds,
+        counters: Callable[[ControlGroup, Nanoseconds], Mapping[Signal, MonotonicCounter]],
+    ) -> Mapping[Signal, float]:
+        meter = meters.get(group, now, lambda: CounterMeter(self._shortest))
+        return meter.look(now, lambda: counters(group, now))
+
+
+def _is_in(group: ControlGroup, others: Container[ControlGroup]) -> bool:
+    return any(each in others for each in group.lineage)

@@ -1,0 +1,247 @@
+"""Topology of the node from sysfs and the facts of the driver."""
+
+import itertools
+import os
+from collections.abc import Callable, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+from rightsizer.host.files import parse_cpus, read_integer, read_names, read_text
+from rightsizer.host.numa import NumaNodes, read_nodes
+from rightsizer.host.pcie import PciPath, chain_of, kernel_address, read_link, relate
+from rightsizer.model.device import Device
+from rightsizer.model.topology import (
+    Adapter,
+    AdapterKind,
+    Bridge,
+    GpuLink,
+    LinkKind,
+    Placement,
+    Topology,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPairFacts:
+    """The way between two GPUs."""
+
+    pcie_kind: LinkKind = LinkKind.UNKNOWN
+    nvlinks: int | None = 0
+    """Links that are up between them, or from each to a switch; `None` where they are joined by
+    NVLink and nobody tells by how many."""
+    can_read: bool | None = None
+    """Whether one can read the other's memory."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlacementFacts:
+    """The place of one GPU."""
+
+    numa_node: int | None = None
+    memory_numa_node: int | None = None
+    """That the GPU's own memory is."""
+    cpus: tuple[int, ...] = ()
+    generation: int | None = None
+    """Of the link as it runs."""
+    width: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyFacts:
+    """All of it; empty where there is no driver."""
+
+    peers: Mapping[tuple[str, str], GpuPairFacts] = field(default_factory=dict)
+    """By two uuids in the order of the GPUs."""
+    seats: Mapping[str, GpuPlacementFacts] = field(default_factory=dict)
+    """By uuid."""
+
+    def peer(self, one: str, other: str) -> GpuPairFacts:
+        """What was said of two GPUs, whichever comes first."""
+        return self.peers.get((one, other)) or self.peers.get((other, one)) or GpuPairFacts()
+
+    def seat(self, uuid: str) -> GpuPlacementFacts:
+        """What was said of a GPU."""
+        return self.seats.get(uuid) or GpuPlacementFacts()
+
+
+_CLASSES: Final = (
+    ("infiniband", AdapterKind.INFINIBAND),
+    ("net", AdapterKind.NETWORK),
+    ("nvme", AdapterKind.NVME),
+)
+"""The kernel's word for each; a card that speaks RDMA is in the first two."""
+
+
+def read_adapters(
+    sysfs: Path,
+    gpus: Mapping[str, PciPath],
+    *,
+    numa_node: Callable[[str], int | None],
+    has_one_node: bool,
+) -> tuple[Adapter, ...]:
+    """All adapters that hang on PCIe, with their ways to the GPUs.
+
+    Args:
+        sysfs: Where sysfs is mounted.
+        gpus: The places of the GPUs, by uuid.
+        numa_node: Gives the node of a PCI address.
+        has_one_node: As `relate` wants it.
+    """
+    return tuple(
+        Adapter(
+            name=name,
+            kind=kind,
+            pci_bus_id=chain[-1],
+            numa_node=node,
+            links=_links(PciPath(chain, node), gpus.items(), has_one_node=has_one_node),
+        )
+        for name, kind, chain in _found(sysfs)
+        for node in [numa_node(chain[-1])]
+    )
+
+
+def _links(
+    site: PciPath, gpus: Iterable[tuple[str, PciPath]], *, has_one_node: bool
+) -> Mapping[str, LinkKind]:
+    return {uuid: relate(gpu, site, has_one_node=has_one_node) for uuid, gpu in gpus}
+
+
+def _found(sysfs: Path) -> Iterator[tuple[str, AdapterKind, tuple[str, ...]]]:
+    for folder, kind in _CLASSES:
+        for name in read_names(sysfs / "class" / folder):
+            chain = chain_of(sysfs, f"class/{folder}/{name}")
+            # Bonds, bridges and disks on the network hang on nothing; virtual functions are
+            # lent to virtual machines and containers by the hundred.
+            if chain and not _is_virtual_function(sysfs, chain[-1]):
+                yield name, kind, chain
+
+
+def _is_virtual_function(sysfs: Path, address: str) -> bool:
+    return os.path.lexists(sysfs / "bus/pci/devices" / address / "physfn")
+
+
+_SHORTEST_CHAIN: Final = 3
+"""Host bridge, root port, GPU."""
+
+
+def read_topology(sysfs: Path, devices: Iterable[Device], told: TopologyFacts) -> Topology:
+    """How GPUs, network cards and disks hang together; whatever nobody tells stays unknown.
+
+    Never raises, however odd the tree. Reads some hundred small files, and none that would wake
+    a GPU which is asleep.
+
+    Args:
+        sysfs: Where sysfs is mounted.
+        devices: The node's GPUs; MIG instances are where their GPU is, and are left out.
+        told: What the driver says.
+    """
+    tree = _PciTree(sysfs, read_nodes(sysfs))
+    gpus = [device for device in devices if device.mig is None]
+    sites = {gpu.uuid: tree.gpu_site(kernel_address(gpu.pci_bus_id)) for gpu in gpus}
+    return Topology(
+        placements={
+            gpu.uuid: tree.placement(gpu, sites[gpu.uuid], told.seat(gpu.uuid)) for gpu in gpus
+        },
+        links=tuple(_gpu_links(sites, told, has_one_node=tree.nodes.has_one)),
+        adapters=read_adapters(
+            sysfs, sites, numa_node=tree.numa_node, has_one_node=tree.nodes.has_one
+        ),
+        numa_nodes=tree.nodes.cpus,
+    )
+
+
+def _gpu_links(
+    sites: Mapping[str, PciPath], told: TopologyFacts, *, has_one_node: bool
+) -> Iterable[GpuLink]:
+    for (uuid, site), (peer_uuid, peer_site) in itertools.combinations(sites.items(), 2):
+        peer = told.peer(uuid, peer_uuid)
+        # The kernel's tree is the bus as it was found; the driver derives its word from it, and
+        # behind a hypervisor from less. Its word stands where the tree is silent.
+        seen = relate(site, peer_site, has_one_node=has_one_node)
+        pcie_kind = peer.pcie_kind if seen is LinkKind.UNKNOWN else seen
+        yield GpuLink(
+            uuid=uuid,
+            peer_uuid=peer_uuid,
+            kind=pcie_kind if peer.nvlinks == 0 else LinkKind.NVLINK,
+            nvlinks=peer.nvlinks or 0,
+            pcie_kind=pcie_kind,
+            can_read_peer=peer.can_read,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class _PciTree:
+    """The part of sysfs that tells places."""
+
+    sysfs: Path
+    nodes: NumaNodes
+
+    def device(self, address: str) -> Path:
+        """The folder of a PCI function."""
+        return self.sysfs / "bus/pci/devices" / address
+
+    def shows(self, address: str) -> bool:
+        """Whether there is such a PCI function."""
+        return os.path.isdir(self.device(address))  # noqa: PTH112 - pathlib raises for some errors.
+
+    def numa_node(self, address: str) -> int | None:
+        """The node of a PCI function."""
+        return self.nodes.checked(read_integer(self.device(address) / "numa_node"))
+
+    def gpu_site(self, address: str | None) -> PciPath:
+        """The place of a GPU."""
+        if address is None or not self.shows(address):
+            return PciPath()
+        chain = chain_of(self.sysfs, f"bus/pci/devices/{address}")
+        # Every real slot has a port above it. A GPU that seems to sit on the host bridge itself
+        # is in a virtual machine, and its bus says nothing of the way between two boards.
+        is_real = len(chain) >= _SHORTEST_CHAIN and chain[-1] == address
+        return PciPath(chain if is_real else (), self.numa_node(address))
+
+    def placement(self, device: Device, site: PciPath, seat: GpuPlacementFacts) -> Placement:
+        """What kernel and driver know of a GPU's place."""
+        address = kernel_address(device.pci_bus_id)
+        if address is None or not self.shows(address):
+            return _told_placement(device, address, seat)
+        folder = self.device(address)
+        link = read_link(folder)
+        return Placement(
+            uuid=device.uuid,
+            pci_bus_id=address,
+            numa_node=site.numa_node,
+            memory_numa_node=seat.memory_numa_node,
+            cpus=self._cpus(folder, site),
+            bridges=tuple(self._bridge(name) for name in site.bridges),
+            generation=link.generation or seat.generation,
+            width=link.width or seat.width,
+            generation_maximum=link.generation_maximum or device.pcie_generation_maximum,
+            width_maximum=link.width_maximum or device.pcie_width_maximum,
+        )
+
+    def _cpus(self, folder: Path, site: PciPath) -> tuple[int, ...]:
+        if site.numa_node is None and not self.nodes.has_one:
+            # The kernel lists all CPUs as near where it does not know the node.
+            return ()
+        return parse_cpus(read_text(folder / "local_cpulist"))
+
+    def _bridge(self, address: str) -> Bridge:
+        link = read_link(self.device(address))
+        return Bridge(
+            address, link.generation, link.width, link.generation_maximum, link.width_maximum
+        )
+
+
+def _told_placement(device: Device, address: str | None, seat: GpuPlacementFacts) -> Placement:
+    """The place of a GPU that the kernel does not show, as in a container without its sysfs."""
+    return Placement(
+        uuid=device.uuid,
+        pci_bus_id=address,
+        numa_node=seat.numa_node,
+        memory_numa_node=seat.memory_numa_node,
+        cpus=seat.cpus,
+        generation=seat.generation,
+        width=seat.width,
+        generation_maximum=device.pcie_generation_maximum,
+        width_maximum=device.pcie_width_maximum,
+    )

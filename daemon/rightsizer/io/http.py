@@ -1,0 +1,357 @@
+"""A small client for JSON and text: few tries, patience where asked for, failures as values.
+
+A peer that is away is an everyday thing, so it is never an exception. urllib3 is imported at the
+first request, because most agents never make one.
+"""
+
+from __future__ import annotations
+
+import json
+import random
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any, Final
+from urllib.parse import urlencode, urlsplit
+
+from rightsizer import __version__
+from rightsizer.io.form_text import form_text
+from rightsizer.io.http_fault import cause, is_about_a_file, retry_after_seconds
+from rightsizer.io.http_result import Excess, Failure, FailureKind, Response, Result
+from rightsizer.model.settings import setting
+
+if TYPE_CHECKING:
+    import urllib3
+
+
+_RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})
+_IDEMPOTENT_METHODS: Final = frozenset({"GET", "HEAD", "PUT", "DELETE"})
+_JSON: Final = "application/json"
+_FORM: Final = "application/x-www-form-urlencoded"
+_MESSAGE_LENGTH: Final = 300
+_ANSWER_LENGTH: Final = 65536
+_CHUNK_BYTES: Final = 65536
+_HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
+_OWN_HEADERS: Final = frozenset({"Accept", "User-Agent", "Content-Type"})
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How patient the client is."""
+
+    timeout_seconds: float = setting(
+        5.0,
+        help="How long a peer may take to accept a connection, and to answer.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=60.0,
+    )
+    tries: int = setting(
+        3,
+        help="How often a request is sent at most, where sending it again does no harm.",
+        minimum=1,
+        maximum=10,
+    )
+    backoff_seconds: float = setting(
+        0.5,
+        help="The wait before the second try; it doubles with each further one.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=30.0,
+    )
+    retry_after_maximum_seconds: float = setting(
+        10.0,
+        help="The longest wait that a peer may ask for; beyond it the request fails at once.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=300.0,
+    )
+    response_maximum_bytes: int = setting(
+        8 * 2**20,
+        help="The largest answer that is read.",
+        unit="bytes",
+        minimum=1024,
+    )
+    ca_file: str = setting(
+        "",
+        help="A PEM file with the authorities to trust; empty for the system's own.",
+    )
+
+
+def _no_token() -> None:
+    return None
+
+
+def _no_headers() -> Mapping[str, str]:
+    return {}
+
+
+class HttpClient:
+    """Talks to one peer, JSON unless it is told otherwise.
+
+    Args:
+        base_url: The address that every path is appended to; a path of its own may be in it.
+        settings: How patient the client is.
+        accept: What its answers are; anything but JSON is given as the text that it is.
+        token: Gives the bearer token at each request, so that it may rotate; an `OSError` or
+            `ValueError` from it becomes a failure.
+        headers: Gives further headers at each request, secrets like the token.
+        open_headers: Further headers that messages may hold.
+        parse: Makes the body of a success from its bytes, whatever `accept` says; what it raises
+            reaches the caller.
+        certificate: Files of the certificate to show and of its key, or nothing.
+        connections: How many are kept, for callers in as many threads.
+        has_secret_paths: Whether paths and queries are secrets too, as with many webhooks.
+        sleep: Waits between tries; where it returns true, as an event's `wait` does when the
+            event is set, there are no more tries.
+        jitter: A random number from 0 to 1.
+        wall_seconds: The time since the epoch, for a `Retry-After` that is a date.
+
+    Raises:
+        ValueError: the address is not an `http` or `https` one, or has a password in it.
+    """
+
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
+        self,
+        base_url: str,
+        settings: HttpSettings | None = None,
+        *,
+        accept: str = _JSON,
+        token: Callable[[], str | None] = _no_token,
+        headers: Callable[[], Mapping[str, str]] = _no_headers,
+        open_headers: Mapping[str, str] | None = None,
+        parse: Callable[[bytes], Any] | None = None,
+        certificate: tuple[str, str] | None = None,
+        connections: int = 1,
+        has_secret_paths: bool = False,
+        sleep: Callable[[float], object] = time.sleep,
+        jitter: Callable[[], float] = random.random,
+        wall_seconds: Callable[[], float] = time.time,
+    ) -> None:
+        self.base_url = checked_url(base_url).rstrip("/")
+        self._settings = settings or HttpSettings()
+        self._accept = accept
+        self._token = token
+        self._further_headers = headers
+        self._open_headers = dict(open_headers or {})
+        self._parse = parse
+        self._certificate = certificate
+        self._connections = connections
+        self._has_secret_paths = has_secret_paths
+        self._sleep = sleep
+        self._jitter = jitter
+        self._wall_seconds = wall_seconds
+        self._pool: urllib3.PoolManager | None = None
+        self._pool_lock = threading.Lock()
+
+    def request(  # noqa: PLR0913 - what a request has.
+        self,
+        method: str,
+        path: str,
+        *,
+        query: Sequence[tuple[str, str]] = (),
+        body: Any = None,
+        form: Sequence[tuple[str, str]] | None = None,
+        idempotent: bool | None = None,
+    ) -> Result:
+        """Send a request and read its answer.
+
+        Args:
+            method: GET, POST, PATCH and so on.
+            path: Appended to the base address; starts with a slash.
+            query: Pairs, a key may repeat.
+            body: Sent as JSON unless `None`.
+            form: Sent as a form instead; pairs, a key may repeat.
+            idempotent: Whether sending it twice does what once does; by the method if `None`.
+                What is not idempotent is tried again only if nothing was sent.
+        """
+        try:
+            headers = self._headers(_JSON if body is not None else _FORM if form else None)
+        except (OSError, ValueError) as error:
+            return Failure(FailureKind.CREDENTIAL, str(error))
+        url = self.base_url + path + ("?" + urlencode(query) if query else "")
+        payload = None if body is None else json.dumps(body, separators=(",", ":")).encode()
+        if form:
+            payload = form_text(form)
+        may_repeat = method in _IDEMPOTENT_METHODS if idempotent is None else idempotent
+        result = self._try(method, url, headers, payload)
+        for attempt in range(1, self._settings.tries):
+            if isinstance(result, Response) or not _is_worth_retrying(result, may_repeat):
+                break
+            asked = result.retry_after_seconds
+            if asked is not None and asked > self._settings.retry_after_maximum_seconds:
+                break
+            if self._sleep(self._backoff_seconds(attempt) if asked is None else asked):
+                break
+            result = self._try(method, url, headers, payload)
+        if isinstance(result, Failure):
+            parts = urlsplit(url)
+            target = parts.path + (f"?{parts.query}" if parts.query else "")
+            return _without(result, self._secrets(headers, target))
+        return result
+
+    def close(self) -> None:
+        """Let go of idle connections; the next request makes new ones."""
+        if self._pool is not None:
+            self._pool.clear()
+
+    def _backoff_seconds(self, attempt: int) -> float:
+        whole: float = self._settings.backoff_seconds * 2 ** (attempt - 1)
+        return whole * (0.5 + self._jitter() / 2)
+
+    def _headers(self, content_type: str | None) -> dict[str, str]:
+        headers = {"Accept": self._accept, "User-Agent": f"rightsizer/{__version__}"}
+        if content_type is not None:
+            headers["Content-Type"] = content_type
+        token = self._token()
+        if token is not None:
+            if not token.isascii() or not token.isprintable():
+                raise ValueError("the token has characters that no header may hold")
+            headers["Authorization"] = f"Bearer {token}"
+        for name, value in (*self._open_headers.items(), *self._further_headers().items()):
+            if not _HEADER_NAME.fullmatch(name) or not value.isascii() or not value.isprintable():
+                raise ValueError("a further header has characters that no header may hold")
+            headers[name] = value
+        return headers
+
+    def _secrets(self, headers: Mapping[str, str], target: str) -> list[str]:
+        """What no message may hold, longest first."""
+        authorization = headers.get("Authorization", "")
+        known = _OWN_HEADERS | self._open_headers.keys()
+        found = {value for name, value in headers.items() if name not in known}
+        found.add(authorization.removeprefix("Bearer "))
+        if self._has_secret_paths:
+            found |= {target, target.partition("?")[0], target.partition("?")[2]}
+        return sorted(found - {"", "/"}, key=lambda secret: (-len(secret), secret))
+
+    def _try(self, method: str, url: str, headers: dict[str, str], payload: bytes | None) -> Result:
+        import urllib3  # noqa: PLC0415 - costs 10 MB and 50 ms; most agents never need it.
+        from urllib3 import exceptions  # noqa: PLC0415 - the same.
+
+        peer = urlsplit(url).netloc
+        deadline = time.monotonic() + self._settings.timeout_seconds
+        try:
+            answer = self._pooled().request(
+                method,
+                url,
+                body=payload,
+                headers=headers,
+                timeout=urllib3.Timeout(self._settings.timeout_seconds),
+                retries=False,
+                redirect=False,
+                preload_content=False,
+            )
+            with answer:
+                raw = self._read(answer, deadline)
+        except (exceptions.NewConnectionError, exceptions.ConnectTimeoutError) as error:
+            return Failure(FailureKind.AWAY, f"{peer} cannot be reached: {cause(error)}")
+        except (exceptions.ReadTimeoutError, TimeoutError):
+            waited = f"{self._settings.timeout_seconds:g} s"
+            message = f"{peer} did not answer within {waited}"
+            return Failure(FailureKind.INTERRUPTED, message, excess=Excess.TIME)
+        except (exceptions.SSLError, OSError) as error:
+            # A file of authorities that cannot be read is an OSError too.
+            return Failure(FailureKind.UNTRUSTED, f"{peer} cannot be trusted: {cause(error)}")
+        except exceptions.HTTPError as error:
+            if is_about_a_file(error):
+                return Failure(
+                    FailureKind.UNTRUSTED, f"{peer} is shown no certificate: {cause(error)}"
+                )
+            return Failure(FailureKind.INTERRUPTED, f"{peer} broke off: {cause(error)}")
+        return self._judge(peer, answer, raw)
+
+    def _pooled(self) -> urllib3.PoolManager:
+        import urllib3  # noqa: PLC0415 - as above.
+
+        with self._pool_lock:
+            if self._pool is None:
+                certificate, key = self._certificate or (None, None)
+                self._pool = urllib3.PoolManager(
+                    num_pools=1,
+                    maxsize=self._connections,
+                    ca_certs=self._settings.ca_file or None,
+                    cert_file=certificate,
+                    key_file=key,
+                )
+            return self._pool
+
+    def _read(self, answer: urllib3.BaseHTTPResponse, deadline: float) -> bytes | None:
+        """The body; `None` where it is larger than allowed."""
+        parts: list[bytes] = []
+        size = 0
+        while chunk := answer.read1(_CHUNK_BYTES):
+            size += len(chunk)
+            if size > self._settings.response_maximum_bytes:
+                return None
+            if time.monotonic() > deadline:
+                raise TimeoutError
+            parts.append(chunk)
+        return b"".join(parts)
+
+    def _judge(self, peer: str, answer: urllib3.BaseHTTPResponse, raw: bytes | None) -> Result:
+        if raw is None:
+            size = f"{self._settings.response_maximum_bytes} bytes"
+            message = f"{peer} answered with more than {size}"
+            return Failure(FailureKind.MALFORMED, message, excess=Excess.SIZE)
+        if 200 <= answer.status < 300:  # noqa: PLR2004 - HTTP's own numbers.
+            if self._parse is not None:
+                return Response(answer.status, self._parse(raw), len(raw))
+            if self._accept != _JSON:
+                return Response(answer.status, raw.decode(errors="replace"), len(raw))
+            try:
+                body = json.loads(raw) if raw.strip() else None
+                return Response(answer.status, body, len(raw))
+            except (ValueError, RecursionError):
+                return Failure(
+                    FailureKind.MALFORMED,
+                    f"{peer} answered {answer.status} with something that is not JSON; "
+                    "is a login page or a proxy in the way?",
+                    answer.status,
+                )
+        where = answer.headers.get("Location")
+        message = f"{peer} answered {answer.status}"
+        if where is not None:
+            message += f" and points to {where}; use the address that it points to"
+        elif text := " ".join(raw.decode(errors="replace").split()):
+            message += f": {text}"
+        return Failure(
+            FailureKind.REFUSED,
+            message,
+            answer.status,
+            retry_after_seconds(answer.headers.get("Retry-After"), self._wall_seconds()),
+            answer=raw[:_ANSWER_LENGTH].decode(errors="replace"),
+        )
+
+
+def checked_url(url: str) -> str:
+    """The same address, if a client can use it.
+
+    Raises:
+        ValueError: it is not an `http` or `https` one, or has a password in it.
+    """
+    parts = urlsplit(url)
+    # What may hold a secret is not repeated.
+    shown = "what has an @ in it" if "@" in url else f"'{url.partition('?')[0]}'"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{shown} is not an address; write it like 'https://grafana.example.org'")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"the address of '{parts.hostname}' has a password in it; use a token")
+    if parts.query or parts.fragment:
+        raise ValueError(f"{shown} has a query in it; end it at the path")
+    return url
+
+
+def _is_worth_retrying(failure: Failure, may_repeat: bool) -> bool:  # noqa: FBT001 - private.
+    if failure.kind is FailureKind.AWAY:
+        return True
+    return may_repeat and failure.status in _RETRIED_STATUSES
+
+
+def _without(failure: Failure, secrets: Sequence[str]) -> Failure:
+    """The failure without what the peer may have echoed, and not longer than a line or two."""
+    message, answer = failure.message, failure.answer
+    for secret in secrets:
+        message, answer = message.replace(secret, "***"), answer.replace(secret, "***")
+    return replace(failure, message=message[:_MESSAGE_LENGTH], answer=answer)

@@ -1,0 +1,144 @@
+"""A client for the agent on this machine: HTTP over its local socket, JSON both ways."""
+
+import http.client
+import json
+import os
+import socket
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.model.errors import (
+    AgentAbsentError,
+    AgentBusyError,
+    EndedError,
+    RefusedError,
+    RightsizerError,
+    UsageError,
+)
+
+_START: Final = (
+    "start it with `systemctl start rightsizer`, or name its socket with --path.api-socket"
+)
+_UNKNOWN: Final = "there is no "
+"""How the agent begins to say that what a path names is not there, where the path is known."""
+
+
+class LocalClient:
+    """Asks one agent, a connection a request; every fault is an error with its remedy."""
+
+    def __init__(self, path: Path, timeout_seconds: float = 10.0) -> None:
+        """A client that connects at its first request."""
+        self._path = path
+        self._timeout_seconds = timeout_seconds
+
+    @property
+    def path(self) -> Path:
+        """Of the socket, by which agents on one machine are told apart."""
+        return self._path.resolve()
+
+    def get(self, target: str) -> Any:
+        """The answer to a GET.
+
+        Raises:
+            AgentAbsentError: no agent runs here.
+            EndedError: what is asked about was ended by somebody.
+            UsageError: what is asked about is not there.
+            RightsizerError: nobody answers, or not with what was asked for.
+        """
+        return self._ask("GET", target, None)
+
+    def post(self, target: str, body: Any) -> Any:
+        """The answer to a POST of a value.
+
+        Raises:
+            AgentAbsentError: no agent runs here.
+            RefusedError: the agent does not do it.
+            UsageError: the agent does not take the value, or what it is about is not there.
+            RightsizerError: nobody answers, or not with what was asked for.
+        """
+        return self._ask("POST", target, json.dumps(body).encode())
+
+    def delete(self, target: str) -> Any:
+        """The answer to a DELETE.
+
+        Raises:
+            AgentAbsentError: no agent runs here.
+            UsageError: what is to go is not there, or is somebody else's.
+            RightsizerError: nobody answers, or not with what was asked for.
+        """
+        return self._ask("DELETE", target, None)
+
+    def _ask(self, method: str, target: str, body: bytes | None) -> Any:
+        connection = _Connection(self._path, self._timeout_seconds)
+        headers = {"Accept": "application/json", "Content-Type": "application/json"}
+        try:
+            connection.request(method, target, body, headers)
+            response = connection.getresponse()
+            raw = response.read()
+        except TimeoutError:
+            raise AgentBusyError(
+                f"the agent at {self._path} does not answer within {self._timeout_seconds:g} s; "
+                "see its log, `journalctl -u rightsizer`"
+            ) from None
+        except (FileNotFoundError, NotADirectoryError, ConnectionRefusedError) as error:
+            raise AgentAbsentError(self._remedy(error)) from None
+        except (BlockingIOError, ConnectionError) as error:
+            # Its queue is full, or it made room for another.
+            raise AgentBusyError(self._remedy(error)) from None
+        except OSError as error:
+            raise RightsizerError(self._remedy(error)) from None
+        except http.client.HTTPException:
+            raise RightsizerError(
+                f"what listens at {self._path} does not speak HTTP as it should"
+            ) from None
+        finally:
+            connection.close()
+        return self._judge(response.status, raw)
+
+    def _judge(self, status: int, raw: bytes) -> Any:
+        if status == http.client.OK:
+            try:
+                return json.loads(raw)
+            except ValueError:
+                raise RightsizerError(f"the agent at {self._path} answers no JSON") from None
+        said = raw.decode(errors="replace").strip() or http.client.responses.get(status, "")
+        if status == http.client.BAD_REQUEST:
+            raise UsageError(said)
+        if status == http.client.CONFLICT:
+            raise RefusedError(said)
+        if status == http.client.GONE:
+            raise EndedError(said)
+        if status == http.client.NOT_FOUND and said.startswith(_UNKNOWN):
+            raise UsageError(said)
+        if status == http.client.SERVICE_UNAVAILABLE:
+            raise AgentBusyError(f"the agent at {self._path} answers {status}: {said}")
+        if status == http.client.NOT_FOUND:
+            said += "; is it older than this command? Restart it"
+        raise RightsizerError(f"the agent at {self._path} answers {status}: {said}")
+
+    def _remedy(self, error: OSError) -> str:
+        path = self._path
+        if isinstance(error, FileNotFoundError | NotADirectoryError):
+            return f"no agent runs here: there is no socket {path}; {_START}"
+        if isinstance(error, ConnectionRefusedError):
+            return f"no agent runs here: nobody answers at {path} any more; {_START}"
+        if isinstance(error, PermissionError):
+            return (
+                f"user {os.geteuid()} may not use {path}; run as root, as the user that the agent "
+                "runs as, or as a member of its group"
+            )
+        return f"the agent at {path} broke off: {error.strerror or error}"
+
+
+class _Connection(http.client.HTTPConnection):
+    """One connection to a path instead of a host and a port."""
+
+    def __init__(self, path: Path, timeout_seconds: float) -> None:
+        super().__init__("localhost", timeout=timeout_seconds)
+        self._path = path
+
+    def connect(self) -> None:
+        """Connect to the path."""
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self.timeout)
+        self.sock.connect(str(self._path))

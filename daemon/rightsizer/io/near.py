@@ -1,0 +1,24 @@
+"""What somebody may have meant who misspelled a word."""
+
+from collections.abc import Iterable
+from typing import Final
+
+_LIKENESS: Final = 0.6
+"""difflib's own measure of what is close."""
+
+
+def near_words(
+    word: str, known: Iterable[str], most: int = 1, likeness: float = _LIKENESS
+) -> list[str]:
+    """The known words that are like it, most alike first.
+
+    Args:
+        word: What was written.
+        known: What might have been.
+        most: How many are told.
+        likeness: How alike they must be, from 0 to 1.
+    """
+    # Whoever spells well, as an agent that runs for months does, never loads it.
+    import difflib  # noqa: PLC0415
+
+    return difflib.get_close_matches(word, list(known), most, likeness)

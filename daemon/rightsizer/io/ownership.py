@@ -1,0 +1,83 @@
+"""Which process may write a file: a lock beside it, which the kernel lets go with the process."""
+
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from typing import IO, Final
+
+from rightsizer.model.errors import HistoryError
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How messages call a file, whoever writes it, and the setting that names it."""
+
+    what: str
+    setting: str
+    writer: str
+
+
+HISTORY: Final = Called("history", "history.path", "agent")
+"""What is meant unless it is told otherwise."""
+
+
+class Ownership:
+    """The right to write a file, held by one process at a time."""
+
+    def __init__(self, path: Path, called: Called = HISTORY) -> None:
+        """Take it.
+
+        Raises:
+            HistoryError: another process has it.
+            OSError: the place cannot be written.
+        """
+        self._path, self._called = path, called
+        self._lock_path = Path(f"{path}.lock")
+        self._file: IO[str] | None = self._take()
+
+    def release(self, *, remove: bool = False) -> None:
+        """Let others write.
+
+        Args:
+            remove: Take the lock's file away too, for there is nothing left to own.
+        """
+        if self._file is None:
+            return
+        if remove:
+            self._lock_path.unlink(missing_ok=True)
+        self._file.close()
+        self._file = None
+
+    def _take(self) -> IO[str]:
+        while True:
+            file = self._locked()
+            # Between opening and locking, the former owner may have taken its file away.
+            if self._is_the_file(file):
+                break
+            file.close()
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        return file
+
+    def _locked(self) -> IO[str]:
+        descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        file = os.fdopen(descriptor, "r+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = file.read().strip() or "unknown"
+            file.close()
+            raise HistoryError(
+                f"{self._called.what} '{self._path}' is being written by process {owner}; stop "
+                f"that {self._called.writer}, or give this one another {self._called.setting}"
+            ) from None
+        return file
+
+    def _is_the_file(self, file: IO[str]) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), self._lock_path.stat())
+        except FileNotFoundError:
+            return False

@@ -1,0 +1,193 @@
+"""YAML with the place of every value, so that an error can point at it.
+
+The only importer of pyyaml.
+"""
+
+import re
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, TypeAlias
+
+import yaml
+
+Path: TypeAlias = Sequence[str | int]
+"""The keys and indices that lead to a value."""
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class Place:
+    """A line and a column, both from 1."""
+
+    line: int
+    column: int
+
+
+class YamlError(ValueError):
+    """Text that is not YAML; the message starts with `name:line:column`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Document:
+    """A parsed YAML file: its data as plain Python values, and where each of them stands."""
+
+    name: str
+    data: Any
+    places: dict[tuple[str | int, ...], Place]
+
+    def place(self, path: Path) -> Place:
+        """Where a value stands, or the nearest thing around it that is there."""
+        keys = tuple(path)
+        while keys and keys not in self.places:
+            keys = keys[:-1]
+        return self.places.get(keys, Place(1, 1))
+
+    def where(self, path: Path) -> str:
+        """`name:line:column` of a value, or of the nearest thing around it that is there."""
+        place = self.place(path)
+        return f"{self.name}:{place.line}:{place.column}"
+
+
+_LOOK: Final = "look at the indentation, quotes and brackets here and in the lines before"
+_DEEPEST: Final = 100
+_MOST_VALUES: Final = 100_000
+"""A few lines of aliases to aliases can stand for more than any memory holds."""
+
+_QUOTED: Final = 60
+
+# Line breaks to YAML, which pyyaml writes bare and reads back as spaces.
+_RARE_BREAKS: Final = re.compile("[\x85\u2028\u2029]")
+
+# The C parser is ten times as fast and refuses and builds the same.
+_Parser: Final[Any] = getattr(yaml, "CSafeLoader", yaml.SafeLoader)
+
+
+class _Loader(_Parser):  # type: ignore[misc]  # Either parser.
+    """Turns the exceptions that pyyaml lets through, as for the date 2026-13-45, into its own."""
+
+    def construct_object(self, node: yaml.Node, deep: bool = False) -> Any:  # noqa: FBT001, FBT002 - pyyaml's.
+        try:
+            return super().construct_object(node, deep)
+        except (AttributeError, KeyError, TypeError, ValueError):
+            kind = node.tag.rpartition(":")[2]
+            text = str(node.value)
+            quoted = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
+            raise yaml.constructor.ConstructorError(
+                None,
+                None,
+                f"'{quoted}' is not a valid {kind}; quote what is text",
+                node.start_mark,
+            ) from None
+
+
+class _Dumper(yaml.SafeDumper):
+    """Writes any text so that it reads back the same."""
+
+    def represent_text(self, text: str) -> yaml.ScalarNode:
+        """Quote what pyyaml itself would spoil."""
+        style = '"' if _RARE_BREAKS.search(text) else None
+        return self.represent_scalar("tag:yaml.org,2002:str", text, style=style)
+
+
+_Dumper.add_representer(str, _Dumper.represent_text)
+
+
+def load_yaml(text: str, name: str) -> Document:
+    """Parse YAML text; `name` is what errors call it.
+
+    Raises:
+        YamlError: the text is not YAML, repeats a key, or nests into itself.
+    """
+    documents = _load(text, name, is_single=True)
+    return documents[0] if documents else Document(name, None, {})
+
+
+def load_yaml_documents(text: str, name: str) -> list[Document]:
+    """Parse YAML text of any number of documents; `name` is what errors call it.
+
+    Raises:
+        YamlError: the text is not YAML, repeats a key, or nests into itself.
+    """
+    return _load(text, name, is_single=False)
+
+
+def _load(text: str, name: str, *, is_single: bool) -> list[Document]:
+    loader = None
+    try:
+        _refuse_depth(text, name)
+        loader = _Loader(text)
+        documents = []
+        for node in _nodes(loader, is_single=is_single):
+            places: dict[tuple[str | int, ...], Place] = {}
+            _walk(name, node, (), places, set())
+            documents.append(Document(name, loader.construct_document(node), places))
+    except yaml.MarkedYAMLError as error:
+        mark = error.problem_mark or error.context_mark
+        place = f"{mark.line + 1}:{mark.column + 1}" if mark else "1:1"
+        problem = str(error.problem)
+        if isinstance(error, yaml.parser.ParserError | yaml.scanner.ScannerError):
+            problem = f"is not well-formed YAML ({problem}); {_LOOK}"
+        raise YamlError(f"{name}:{place}: {problem}") from None
+    except yaml.YAMLError as error:
+        raise YamlError(f"{name}:1:1: {error}") from None
+    else:
+        return documents
+    finally:
+        if loader is not None:
+            loader.dispose()
+
+
+def _nodes(loader: Any, *, is_single: bool) -> Iterator[yaml.Node]:
+    if is_single:
+        node = loader.get_single_node()
+        if node is not None:
+            yield node
+        return
+    while loader.check_node():
+        yield loader.get_node()
+
+
+def dump_yaml(data: Any) -> str:
+    """Plain Python values as YAML text, keys in their own order."""
+    return str(yaml.dump(data, Dumper=_Dumper, sort_keys=False, allow_unicode=True, width=100))
+
+
+def _refuse_depth(text: str, name: str) -> None:
+    """Both parsers recurse, and the one in C overruns its stack where Python's would not."""
+    depth = 0
+    for event in yaml.parse(text, Loader=_Loader):
+        if isinstance(event, yaml.CollectionStartEvent):
+            depth += 1
+        elif isinstance(event, yaml.CollectionEndEvent):
+            depth -= 1
+        if depth > _DEEPEST:
+            mark: Any = event.start_mark
+            raise YamlError(f"{name}:{mark.line + 1}:{mark.column + 1}: nests too deeply")
+
+
+def _walk(
+    name: str,
+    node: yaml.Node,
+    path: tuple[str | int, ...],
+    places: dict[tuple[str | int, ...], Place],
+    above: set[int],
+) -> None:
+    places[path] = Place(node.start_mark.line + 1, node.start_mark.column + 1)
+    if id(node) in above:
+        raise YamlError(f"{name}:{places[path].line}:{places[path].column}: contains itself")
+    if len(places) > _MOST_VALUES:
+        raise YamlError(f"{name}:{places[path].line}:{places[path].column}: holds too many values")
+    inside = above | {id(node)}
+    if isinstance(node, yaml.MappingNode):
+        seen: set[str] = set()
+        for key, value in node.value:
+            at = Place(key.start_mark.line + 1, key.start_mark.column + 1)
+            if not isinstance(key, yaml.ScalarNode):
+                raise YamlError(f"{name}:{at.line}:{at.column}: a key must be a single value")
+            if key.value in seen:
+                raise YamlError(f"{name}:{at.line}:{at.column}: '{key.value}' is given twice")
+            seen.add(key.value)
+            _walk(name, value, (*path, key.value), places, inside)
+            places[(*path, key.value)] = at
+    elif isinstance(node, yaml.SequenceNode):
+        for index, value in enumerate(node.value):
+            _walk(name, value, (*path, index), places, inside)

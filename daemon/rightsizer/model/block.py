@@ -1,0 +1,280 @@
+"""Blocks: what each five minutes came to, packed, so that a month of them is a few hundred KiB.
+
+A block keeps the mean and the peak of each measure. Blocks join by putting them side by side;
+those of the same five minutes (a restart divides them) are made one when they are read.
+"""
+
+import math
+import struct
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import partial
+from itertools import groupby, pairwise
+from operator import attrgetter
+from typing import Any, Final, NamedTuple, Self
+
+from rightsizer.model.lazy_column import LazyColumn
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+
+BLOCK_SPAN: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND
+
+
+class Measure(StrEnum):
+    """What is kept of a block: shares of a device, which add up over a workload's devices."""
+
+    BUSY = "busy"
+    """Share of time with a kernel resident."""
+    COMPUTE = "compute"
+    """The upper bound of the compute share: `sm_work`, or what stands for it without profiling."""
+    COMPUTE_AT_LEAST = "compute_at_least"
+    """The lower bound: the largest pipe, of what is achievable, at the clock that ran."""
+    MEMORY_BANDWIDTH = "memory_bandwidth"
+    MEMORY = "memory"
+    MEMORY_BYTES = "memory_bytes"
+    PCIE = "pcie"
+    NVLINK = "nvlink"
+
+
+_MEASURES: Final = tuple(Measure)
+"""Their order is that of the record; new ones need a new form of window."""
+_RECORD: Final = struct.Struct(f">IH{2 * len(_MEASURES)}e")
+"""Number of the block since the epoch, known tenths of a second, then means and peaks."""
+_PLACES: Final = {measure: 6 + 4 * place for place, measure in enumerate(_MEASURES)}
+"""Of each measure's mean within a record; its peak comes next."""
+_SIZE: Final = _RECORD.size
+_NUMBER_BYTES: Final = 4
+_HALF: Final = struct.Struct(">e")
+_HALF_BITS: Final = struct.Struct(">H")
+_MOST_HALF: Final = 65504.0
+_NO_NUMBERS: Final = (0x7C, 0x7D, 0x7E, 0x7F, 0xFC, 0xFD, 0xFE, 0xFF)
+"""First bytes of half floats that are infinite or none (IEEE 754, all bits of the exponent)."""
+_MOST_TENTHS: Final = 65535
+_TENTHS: Final = 10
+_UNITS: Final = {Measure.MEMORY_BYTES: 2.0**30}
+"""What a packed one stands for, so that half a float can hold it."""
+
+
+class Block(NamedTuple):
+    """Five minutes of one measure."""
+
+    start: Nanoseconds
+    """Wall time, a multiple of `BLOCK_SPAN`."""
+    known_seconds: float
+    mean: float
+    """Over the known time, idle time included; to a thousandth of itself."""
+    peak: float
+    """The largest reading; never below it, and at most a thousandth above."""
+
+
+class Series(NamedTuple):
+    """Blocks of one measure by columns, oldest first, one for each five minutes."""
+
+    numbers: Sequence[int]
+    """Since the epoch, counted in blocks."""
+    known_seconds: Sequence[float]
+    means: Sequence[float]
+    peaks: Sequence[float]
+
+    @classmethod
+    def of(cls, blocks: Iterable[Block]) -> Self:
+        """Of blocks that are in order."""
+        kept = list(blocks)
+        return cls(
+            [block.start // BLOCK_SPAN for block in kept],
+            [block.known_seconds for block in kept],
+            [block.mean for block in kept],
+            [block.peak for block in kept],
+        )
+
+    @property
+    def starts(self) -> list[Nanoseconds]:
+        """When each began, wall time."""
+        return [number * BLOCK_SPAN for number in self.numbers]
+
+    def parts(self, span: Nanoseconds) -> Iterator[tuple[int, slice]]:
+        """Its hours, days or whatever whole number of blocks, by their numbers since the epoch.
+
+        Each is where it lies in the columns.
+        """
+        each, first = span // BLOCK_SPAN, 0
+        while first < len(self.numbers):
+            part = self.numbers[first] // each
+            last = bisect_left(self.numbers, (part + 1) * each, first)
+            yield part, slice(first, last)
+            first = last
+
+
+@dataclass(frozen=True, slots=True)
+class Blocks:
+    """Any number of blocks, in the order of time. Joining them in any order gives the same."""
+
+    data: bytes = b""
+
+    @classmethod
+    def of_one(
+        cls,
+        start: Nanoseconds,
+        known_seconds: float,
+        means: Mapping[Measure, float],
+        peaks: Mapping[Measure, float],
+    ) -> Self:
+        """A single block; measures that are unknown are left out."""
+        values = []
+        for measure in _MEASURES:
+            unit = _UNITS.get(measure, 1.0)
+            known = measure in means
+            values.append(min(_MOST_HALF, means[measure] / unit) if known else math.nan)
+            values.append(_not_below(peaks[measure] / unit) if known else math.nan)
+        tenths = min(_MOST_TENTHS, round(known_seconds * _TENTHS))
+        return cls(_RECORD.pack(start // BLOCK_SPAN, tenths, *values))
+
+    @classmethod
+    def from_columns(cls, data: bytes) -> Self:
+        """The blocks that `columns` wrote.
+
+        Raises:
+            ValueError: the bytes are not whole blocks.
+        """
+        count, rest = divmod(len(data), _SIZE)
+        if rest:
+            raise ValueError("a window's blocks are cut off")
+        records = bytearray(len(data))
+        for place in range(_SIZE):
+            records[place::_SIZE] = data[place * count : (place + 1) * count]
+        return cls(bytes(records))
+
+    def columns(self) -> bytes:
+        """The same bytes turned on their side: what changes little stands together."""
+        return b"".join(self.data[place::_SIZE] for place in range(_SIZE))
+
+    @classmethod
+    def joined(cls, parts: Iterable["Blocks"]) -> Self:
+        """All the blocks of some."""
+        chunks = sorted(part.data for part in parts if part.data)
+        if all(
+            one[-_SIZE:][:_NUMBER_BYTES] < other[:_NUMBER_BYTES] for one, other in pairwise(chunks)
+        ):
+            return cls(b"".join(chunks))
+        return cls(b"".join(sorted(record for chunk in chunks for record in _records(chunk))))
+
+    def between(self, start: Nanoseconds, end: Nanoseconds) -> "Blocks":
+        """The blocks that begin in a span of time."""
+        if not self.data:
+            return self
+        first, last = -(-start // BLOCK_SPAN), -(-end // BLOCK_SPAN)
+        if first <= self._number(0) and self._number(len(self.data) - _SIZE) < last:
+            return self
+        numbers = _column(self.data, 0, "I")
+        low, high = bisect_left(numbers, first), bisect_left(numbers, last)
+        return Blocks(self.data[low * _SIZE : high * _SIZE])
+
+    def _number(self, place: int) -> int:
+        return int.from_bytes(self.data[place : place + _NUMBER_BYTES])
+
+    def shifted(self, time: Nanoseconds) -> "Blocks":
+        """The same blocks at another time, which counts in whole blocks."""
+        by = time // BLOCK_SPAN
+        return Blocks(
+            b"".join(
+                _RECORD.pack(number + by, *values)
+                for number, *values in _RECORD.iter_unpack(self.data)
+            )
+        )
+
+    def of(self, measure: Measure) -> tuple[Block, ...]:
+        """The blocks in which a measure is known, oldest first, one for each five minutes."""
+        return tuple(self.each(measure))
+
+    def each(self, measure: Measure) -> Iterator[Block]:
+        """The same one by one, for a month of them takes room."""
+        found = self.series(measure)
+        return map(Block, found.starts, found.known_seconds, found.means, found.peaks)
+
+    def series(self, measure: Measure) -> Series:
+        """The same by columns, which is the way to look at many."""
+        data, place = self.data, _PLACES[measure]
+        if _may_lack(data[place::_SIZE]) or _may_repeat(data[_NUMBER_BYTES - 1 :: _SIZE]):
+            return _cleaned(data, measure)
+        unit, count = _UNITS.get(measure), len(data) // _SIZE
+        return Series(
+            numbers=_column(data, 0, "I"),
+            known_seconds=LazyColumn(count, partial(_known_seconds, data)),
+            means=LazyColumn(count, partial(_in_units, data, place, unit)),
+            peaks=LazyColumn(count, partial(_in_units, data, place + 2, unit)),
+        )
+
+    def __bool__(self) -> bool:
+        return bool(self.data)
+
+
+def _records(data: bytes) -> Iterator[bytes]:
+    return (data[place : place + _SIZE] for place in range(0, len(data), _SIZE))
+
+
+def _column(data: bytes, place: int, code: str) -> tuple[Any, ...]:
+    """One number of each record, unpacked all at once."""
+    size = struct.calcsize(code)
+    cut = bytearray(len(data) // _SIZE * size)
+    for at in range(size):
+        cut[at::size] = data[place + at :: _SIZE]
+    return struct.unpack(f">{len(cut) // size}{code}", cut)
+
+
+def _may_lack(first_bytes: bytes) -> bool:
+    """Whether some half float is perhaps none, by the bytes that they begin with."""
+    return any(each in first_bytes for each in _NO_NUMBERS)
+
+
+def _may_repeat(last_bytes: bytes) -> bool:
+    """Whether two neighbors are perhaps the same five minutes, by the last bytes of numbers."""
+    differences = int.from_bytes(last_bytes[:-1]) ^ int.from_bytes(last_bytes[1:])
+    return len(last_bytes) > 1 and 0 in differences.to_bytes(len(last_bytes) - 1)
+
+
+def _in_units(data: bytes, place: int, unit: float | None) -> Sequence[float]:
+    values = _column(data, place, "e")
+    return values if unit is None else [value * unit for value in values]
+
+
+def _known_seconds(data: bytes) -> Sequence[float]:
+    """Most five minutes are known as a whole, so that few numbers stand for all."""
+    tenths = _column(data, _NUMBER_BYTES, "H")
+    lengths = {each: each / _TENTHS for each in set(tenths)}
+    if len(lengths) == 1:
+        return tuple(lengths.values()) * len(tenths)
+    return tuple(map(lengths.__getitem__, tenths))
+
+
+def _cleaned(data: bytes, measure: Measure) -> Series:
+    """Without blocks of which the measure is unknown; those of the same five minutes as one."""
+    place, unit = _PLACES[measure], _UNITS.get(measure, 1.0)
+    columns = [
+        _column(data, *each) for each in ((0, "I"), (4, "H"), (place, "e"), (place + 2, "e"))
+    ]
+    known = (
+        Block(number * BLOCK_SPAN, tenths / _TENTHS, mean * unit, peak * unit)
+        for number, tenths, mean, peak in zip(*columns, strict=True)
+        if not math.isnan(mean)
+    )
+    return Series.of(_as_one(list(same)) for _, same in groupby(known, attrgetter("start")))
+
+
+def _as_one(parts: list[Block]) -> Block:
+    if len(parts) == 1:
+        return parts[0]
+    known = sum(part.known_seconds for part in parts)
+    weighted = sum(part.mean * part.known_seconds for part in parts)
+    mean = weighted / known if known else sum(part.mean for part in parts) / len(parts)
+    return Block(parts[0].start, known, mean, max(part.peak for part in parts))
+
+
+def _not_below(value: float) -> float:
+    """The least half float that is not below a value, as far as they go."""
+    value = min(_MOST_HALF, value)
+    half = _HALF.pack(value)
+    if _HALF.unpack(half)[0] >= value:
+        return value
+    (bits,) = _HALF_BITS.unpack(half)
+    return float(_HALF.unpack(_HALF_BITS.pack(bits + 1))[0])

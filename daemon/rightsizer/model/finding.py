@@ -1,0 +1,272 @@
+"""What a rule says of a workload's devices, and what could be done about it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rightsizer.model.block import Blocks, Measure
+from rightsizer.model.device import Device
+from rightsizer.model.node import Node
+from rightsizer.model.pattern import Exceedance, Past, Shape, Trend
+from rightsizer.model.window import Provisioning, Window
+from rightsizer.model.workload import Workload
+
+
+class FindingKind(StrEnum):
+    """The verdict, in one word."""
+
+    IDLE = "idle"
+    OVERPROVISIONED = "overprovisioned"
+    UNDERPROVISIONED = "underprovisioned"
+    INEFFICIENT = "inefficient"
+    MISPLACED = "misplaced"
+    DEGRADED = "degraded"
+    OPTIMIZED = "optimized"
+    UNKNOWN = "unknown"
+
+
+class Reason(StrEnum):
+    """Why; stable names, the four GPU ones are AWS Compute Optimizer's."""
+
+    IDLE_EMPTY = "IdleEmpty"
+    IDLE_HELD = "IdleHeld"
+    ALLOCATED_WITHOUT_PROCESS = "AllocatedWithoutProcess"
+    HIDDEN_STALL = "HiddenStall"
+    RANK_IMBALANCE = "RankImbalance"
+    HOST_BOUND = "HostBound"
+    STORAGE_BOUND = "StorageBound"
+    NETWORK_BOUND = "NetworkBound"
+    PCIE_BOUND = "PcieBound"
+    LAUNCH_BOUND = "LaunchBound"
+    MEMORY_BANDWIDTH_BOUND = "MemoryBandwidthBound"
+    COMPUTE_SATURATED = "ComputeSaturated"
+    TENSOR_CORES_UNUSED = "TensorCoresUnused"
+    GPU_MEMORY_OVERPROVISIONED = "GpuMemoryOverprovisioned"
+    GPU_MEMORY_UNDERPROVISIONED = "GpuMemoryUnderprovisioned"
+    GPU_OVERPROVISIONED = "GpuOverprovisioned"
+    GPU_UNDERPROVISIONED = "GpuUnderprovisioned"
+    GPU_COUNT_OVERPROVISIONED = "GpuCountOverprovisioned"
+    SHARING_CANDIDATE_MIG = "SharingCandidateMig"
+    SHARING_CANDIDATE_MPS = "SharingCandidateMps"
+    SHARING_CANDIDATE_TIME_SLICE = "SharingCandidateTimeSlice"
+    POWER_THROTTLED = "PowerThrottled"
+    THERMAL_THROTTLED = "ThermalThrottled"
+    POWER_CAP_OPPORTUNITY = "PowerCapOpportunity"
+    PCIE_LINK_DEGRADED = "PcieLinkDegraded"
+    NUMA_MISPLACED = "NumaMisplaced"
+    NVLINK_ABSENT = "NvlinkAbsent"
+    CAPACITY_FRAGMENTED = "CapacityFragmented"
+    DIURNAL_AUTOSCALE = "DiurnalAutoscale"
+    EXHAUSTION_FORECAST = "ExhaustionForecast"
+    HARDWARE_UNHEALTHY = "HardwareUnhealthy"
+    INSUFFICIENT_DATA = "InsufficientData"
+    UNSUPPORTED_TELEMETRY = "UnsupportedTelemetry"
+
+
+class Action(StrEnum):
+    """What to do."""
+
+    RELEASE = "release"
+    SCALE_TO_ZERO = "scale_to_zero"
+    AUTOSCALE = "autoscale"
+    REDUCE_REPLICAS = "reduce_replicas"
+    REDUCE_GPU_COUNT = "reduce_gpu_count"
+    SHARE_MIG = "share_mig"
+    SHARE_MPS = "share_mps"
+    SHARE_TIMESLICE = "share_timeslice"
+    CHANGE_GPU_TYPE = "change_gpu_type"
+    REBIND_NUMA = "rebind_numa"
+    RESEAT_OR_DRAIN = "reseat_or_drain"
+    FIX_INPUT_PIPELINE = "fix_input_pipeline"
+    FIX_CHECKPOINTING = "fix_checkpointing"
+    RAISE_BATCH = "raise_batch"
+    ENABLE_CUDA_GRAPHS = "enable_cuda_graphs"
+    ENABLE_MIXED_PRECISION = "enable_mixed_precision"
+    INVESTIGATE_STRAGGLER = "investigate_straggler"
+    SET_POWER_LIMIT = "set_power_limit"
+    MOVE_GPUS = "move_gpus"
+    """The same number, placed nearer to one another."""
+    NONE = "none"
+
+
+class Risk(StrEnum):
+    """How likely an option fails the workload, best first."""
+
+    VERY_LOW = "VeryLow"
+    LOW = "Low"
+    MEDIUM = "Medium"
+    HIGH = "High"
+    UNKNOWN = "Unknown"
+
+
+class Severity(StrEnum):
+    """How much it matters that somebody acts, least first; Google Cloud's words for insights."""
+
+    LOW = "low"
+    MEDIUM = "medium"
+    HIGH = "high"
+    CRITICAL = "critical"
+
+
+@dataclass(frozen=True, slots=True)
+class Instruction:
+    """How to do what is advised: a command, a fragment of a manifest, or words."""
+
+    title: str
+    """One line that says what it does."""
+    text: str
+    language: str = "text"
+    """`sh`, `yaml` or `text`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Savings:
+    """What acting would save, as an interval; `reason` says why there is no figure."""
+
+    gpus_low: float | None = None
+    gpus_high: float | None = None
+    dollars_per_hour_low: float | None = None
+    dollars_per_hour_high: float | None = None
+    reason: str = ""
+    gpu_hours_per_month_low: float | None = None
+    gpu_hours_per_month_high: float | None = None
+    kilowatt_hours_per_month_low: float | None = None
+    kilowatt_hours_per_month_high: float | None = None
+    """At the GPUs; a building takes more."""
+    price_source: str = ""
+    price_date: str = ""
+    """When the price held; it is no quote of today."""
+
+
+@dataclass(frozen=True, slots=True)
+class Option:
+    """One way to act on a finding."""
+
+    description: str
+    risk: Risk
+    target: str = ""
+    """A board, a MIG profile or a count; empty where there is none."""
+    action: Action | None = None
+    """What choosing it means to do; `None` where it is the finding's."""
+    time_ratio: float | None = None
+    """The time of the same work, of that which it takes now; `None` where not projected."""
+    time_ratio_low: float | None = None
+    time_ratio_high: float | None = None
+    utilization: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """Mean shares that are expected there, by signal, idle time included."""
+    fits: bool | None = None
+    """Whether its memory holds what is needed; `None` where that is not known."""
+    dollars_per_hour_low: float | None = None
+    dollars_per_hour_high: float | None = None
+    """What it costs, all GPUs of the workload together."""
+    savings: Savings | None = None
+    risks: Mapping[str, Risk] = field(default_factory=dict, hash=False)
+    """By resource; the option's risk is the worst of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class Case:
+    """What a rule judges: the devices that one workload holds, over one window of time."""
+
+    key: str
+    """The workload's key, or the device's uuid where nobody is known to hold it."""
+    workload: Workload | None
+    devices: tuple[Device, ...]
+    windows: tuple[Window, ...]
+    """One for each device, in the same order."""
+    provisioning: tuple[Provisioning, ...]
+    """One for each device, in the same order."""
+    past: Past | None = field(default=None, compare=False, repr=False)
+    """What is known beyond the windows; `None` where nothing is."""
+    node: Node | None = field(default=None, compare=False, repr=False)
+    """The machine around it as it stands now; `None` where only a history is known."""
+
+    @property
+    def workload_window(self) -> Window | None:
+        """What the workload did over all the devices that it held within the window of time.
+
+        Its blocks are sums over its devices at the same moments, in devices' worth. Without a
+        workload it is that of the device.
+        """
+        return None if self.past is None else self.past.window
+
+    @property
+    def remembered(self) -> Blocks:
+        """What the workload did over all its devices, as far back as anybody remembers."""
+        return Blocks() if self.past is None else self.past.blocks()
+
+    def shape(self, measure: Measure = Measure.BUSY) -> Shape | None:
+        """How the load repeats itself, over all that is remembered; `None` where nothing is."""
+        return None if self.past is None else self.past.shape(measure)
+
+    def trend(self, measure: Measure = Measure.BUSY) -> Trend | None:
+        """Where the load is heading, over all that is remembered; `None` where unknown."""
+        return None if self.past is None else self.past.trend(measure)
+
+    def effective_samples(self, measure: Measure = Measure.BUSY) -> float:
+        """How many independent five minutes the window of time holds; 0 where none are known."""
+        if self.past is None:
+            return 0.0
+        return self.past.effective_samples(self._blocks, measure)
+
+    def exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
+        """How often a device's peak went beyond a capacity, of the device that did most often.
+
+        `None` where the measure is unknown of any device.
+        """
+        past = self.past
+        if past is None:
+            return None
+        found = [past.exceedance(each.blocks, measure, capacity) for each in self.windows]
+        known = [each for each in found if each is not None]
+        if not known or len(known) < len(found):
+            return None
+        return max(known, key=lambda each: (each.share, -each.effective_blocks))
+
+    def group_exceedance(self, measure: Measure, capacity: float) -> Exceedance | None:
+        """How often all devices together went beyond a capacity, in devices' worth or bytes."""
+        if self.past is None:
+            return None
+        return self.past.exceedance(self._blocks, measure, capacity)
+
+    @property
+    def _blocks(self) -> Blocks:
+        found = self.workload_window
+        return Blocks() if found is None else found.blocks
+
+
+@dataclass(frozen=True, slots=True)
+class Finding:
+    """A rule's verdict. `optimized` means that the rule found nothing to complain of."""
+
+    id: str
+    rule: str
+    finding: FindingKind
+    reasons: tuple[Reason, ...]
+    devices: tuple[str, ...]
+    culprits: tuple[str, ...]
+    """The devices that the trouble comes from, where that can be told."""
+    workload: str | None
+    action: Action
+    summary: str
+    options: tuple[Option, ...]
+    confidence: float
+    confidence_factors: Mapping[str, float]
+    risk: Risk
+    savings: Savings
+    evidence: Mapping[str, object] = field(default_factory=dict)
+    abstained: str | None = None
+    """Why the rule would not say, `None` where it did."""
+    severity: Severity = Severity.LOW
+    instructions: tuple[Instruction, ...] = ()
+    """What to run or apply, first things first; empty where there is nothing to type."""
+    exclusive_group: str | None = None
+    """Of findings with the same group only one can be acted on."""
+
+    @property
+    def is_complaint(self) -> bool:
+        """Whether there is something to do."""
+        return self.abstained is None and self.finding not in (
+            FindingKind.OPTIMIZED,
+            FindingKind.UNKNOWN,
+        )

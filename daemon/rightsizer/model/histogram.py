@@ -1,0 +1,174 @@
+"""A distribution of ratios in 101 linear bins: exact for whole percents, mergeable, decayable.
+
+Fixed bins beat a t-digest here: the domain is 0 to 1, merging is addition, decay is scaling,
+and the same readings give the same bytes.
+"""
+
+import struct
+from collections.abc import ItemsView, Iterable, Mapping
+from itertools import accumulate
+from typing import Final, Self
+
+BINS: Final = 101
+_ROUNDING: Final = 1e-9
+_PRECISION: Final = 1e-12
+_PAIR: Final = struct.Struct("<Bd")
+
+
+def bin_of(value: float) -> int:
+    """The bin of a ratio: bin 0 holds 0 alone, bin i holds (i-1 %, i %].
+
+    Values outside of 0 to 1 fall into the outermost bins.
+    """
+    scaled = value * (BINS - 1) - _ROUNDING
+    if scaled <= 0:
+        return 0
+    # Not even infinity is more than the last bin holds.
+    return int(scaled) + 1 if scaled < BINS - 2 else BINS - 1
+
+
+def bins_of(values: Iterable[float]) -> list[int]:
+    """The bin of each of some ratios, as `bin_of` tells it."""
+    most, last = BINS - 1, BINS - 2
+    return [
+        0
+        if (scaled := value * most - _ROUNDING) <= 0
+        else int(scaled) + 1
+        if scaled < last
+        else most
+        for value in values
+    ]
+
+
+class Histogram:
+    """How much weight fell on each percent; only percents in use take memory.
+
+    Weights are whatever the caller counts in; the program counts nanoseconds, which doubles
+    add and subtract exactly for a hundred days of one bin.
+    """
+
+    __slots__ = ("_weights",)
+
+    def __init__(self, weights: Mapping[int, float] | None = None) -> None:
+        """An empty histogram, or one of given weights by percent."""
+        self._weights = dict(weights) if weights else {}
+        if self._weights and not 0 <= min(self._weights) <= max(self._weights) < BINS:
+            wrong = next(each for each in self._weights if not 0 <= each < BINS)
+            raise ValueError(f"a histogram has no bin {wrong}")
+
+    def add(self, value: float, weight: float) -> None:
+        """Count a ratio with a weight."""
+        percent = bin_of(value)
+        self._weights[percent] = self._weights.get(percent, 0.0) + weight
+
+    def merge(self, other: "Histogram") -> None:
+        """Add another histogram's weights to this one's."""
+        mine = self._weights
+        known = mine.get
+        for percent, weight in other.items():
+            mine[percent] = known(percent, 0.0) + weight
+
+    def subtract(self, other: "Histogram") -> None:
+        """Take away weights that were merged before; exact for whole weights."""
+        mine = self._weights
+        for percent, weight in other.items():
+            left = mine.get(percent, 0.0) - weight
+            if left:
+                mine[percent] = left
+            else:
+                mine.pop(percent, None)
+
+    def decay(self, factor: float) -> None:
+        """Scale all weights by a factor from 0 to 1."""
+        self._weights = {percent: weight * factor for percent, weight in self._weights.items()}
+
+    def scaled(self, factor: float) -> "Histogram":
+        """Another one, all weights of which are scaled by a factor from 0 to 1."""
+        twin = Histogram()
+        twin._weights = {percent: weight * factor for percent, weight in self._weights.items()}
+        return twin
+
+    def copy(self) -> "Histogram":
+        """An independent histogram of the same weights."""
+        twin = Histogram()
+        twin._weights = self._weights.copy()
+        return twin
+
+    @property
+    def total(self) -> float:
+        """The sum of all weights."""
+        return sum(self._weights.values())
+
+    def quantile(self, share: float) -> float | None:
+        """The upper edge of the bin in which a share of the weight is reached; `None` if empty.
+
+        Never below the exact quantile, and at most one bin (0.01) above it.
+        """
+        target, reached = share * self.total * (1 - _PRECISION), 0.0
+        percent = None
+        for percent in self._used():
+            reached += self._weights[percent]
+            if reached >= target:
+                break
+        return None if percent is None else percent / (BINS - 1)
+
+    def mean(self) -> float | None:
+        """The weighted mean of the bins' upper edges; `None` if empty."""
+        total = self.total
+        if total <= 0:
+            return None
+        weighted = sum(percent * weight for percent, weight in self._weights.items())
+        return weighted / (total * (BINS - 1))
+
+    def maximum(self) -> float | None:
+        """The upper edge of the highest bin with any weight; `None` if empty."""
+        used = self._used()
+        return used[-1] / (BINS - 1) if used else None
+
+    def minimum(self) -> float | None:
+        """The upper edge of the lowest bin with any weight; `None` if empty."""
+        used = self._used()
+        return used[0] / (BINS - 1) if used else None
+
+    def at_most(self, value: float) -> float:
+        """The weight of all ratios up to a value, exact where the value is a whole percent."""
+        last = bin_of(value)
+        return sum(weight for percent, weight in self._weights.items() if percent <= last)
+
+    def cumulative(self) -> list[float]:
+        """By percent, the weight of all ratios up to it: all edges at the price of one pass."""
+        weights = [0.0] * BINS
+        for percent, weight in self._weights.items():
+            weights[percent] = weight
+        return list(accumulate(weights))
+
+    def to_bytes(self) -> bytes:
+        """The histogram in 9 bytes for each bin in use, without loss."""
+        return b"".join(_PAIR.pack(percent, weight) for percent, weight in sorted(self.items()))
+
+    @classmethod
+    def from_bytes(cls, data: bytes) -> Self:
+        """The histogram that `to_bytes` wrote.
+
+        Raises:
+            ValueError: the bytes are not such a histogram.
+        """
+        if len(data) % _PAIR.size:
+            raise ValueError("a histogram's bytes are cut off")
+        return cls(dict(_PAIR.iter_unpack(data)))
+
+    def items(self) -> ItemsView[int, float]:
+        """The bins in use with their weights, by percent, in no order."""
+        return self._weights.items()
+
+    def _used(self) -> list[int]:
+        return sorted(percent for percent, weight in self._weights.items() if weight > 0)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Histogram) and self._weights == other._weights
+
+    __hash__ = None  # type: ignore[assignment]
+
+    def __repr__(self) -> str:
+        inside = ", ".join(f"{percent}%: {weight:g}" for percent, weight in sorted(self.items()))
+        return f"Histogram({inside})"

@@ -1,0 +1,242 @@
+"""What a profiler wrote of a program at work, in one form whichever profiler it was.
+
+Times of events are whole nanoseconds on the profile's own clock. The idle causes are those of
+HolisticTraceAnalysis. Nothing here names a person, a host or an environment variable.
+"""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+from rightsizer.model.units import Nanoseconds
+
+
+class ProfileFormat(StrEnum):
+    """Who wrote the file."""
+
+    PYTORCH = "pytorch"
+    NSIGHT_SYSTEMS = "nsight-systems"
+    NSIGHT_SYSTEMS_STATS = "nsight-systems-stats"
+    NSIGHT_COMPUTE = "nsight-compute"
+    XPLANE = "xplane"
+    TRACE_VIEWER = "trace-viewer"
+    MLPERF_INFERENCE = "mlperf-inference"
+    MLPERF_TRAINING = "mlperf-training"
+
+
+class CopyKind(StrEnum):
+    """From where to where."""
+
+    HOST_TO_DEVICE = "host_to_device"
+    DEVICE_TO_HOST = "device_to_host"
+    DEVICE_TO_DEVICE = "device_to_device"
+    PEER = "peer"
+    OTHER = "other"
+
+
+class HostMemory(StrEnum):
+    """What the host's side of a copy is; only pinned memory is copied at the link's speed."""
+
+    PAGEABLE = "pageable"
+    PINNED = "pinned"
+    MANAGED = "managed"
+    UNKNOWN = "unknown"
+
+
+class SpanKind(StrEnum):
+    """What a program was doing on the host."""
+
+    LOADER = "loader"
+    CHECKPOINT = "checkpoint"
+    SYNCHRONIZATION = "synchronization"
+    ANNOTATION = "annotation"
+
+
+@dataclass(frozen=True, slots=True)
+class TimeUse:
+    """Where the time of a device went, over its span or over one step.
+
+    `kernel_seconds` and the idle causes sum to `span_seconds`.
+    """
+
+    span_seconds: float
+    """From the start of the first kernel to the end of the last, or of the step."""
+    kernel_seconds: float
+    """With any kernel running, collectives included: a union, for streams overlap."""
+    collective_seconds: float = 0.0
+    """With a collective running."""
+    exposed_collective_seconds: float = 0.0
+    """With a collective running and no other kernel: communication that is not hidden."""
+    copy_seconds: float = 0.0
+    """With a copy running, kernels beside it or not."""
+    exposed_copy_seconds: float = 0.0
+    """With a copy running and no kernel."""
+    host_wait_seconds: float = 0.0
+    """Idle while the next kernel was not launched yet."""
+    loader_wait_seconds: float = 0.0
+    """Of `host_wait_seconds`, what the host spent in its loader."""
+    kernel_wait_seconds: float = 0.0
+    """Idle between kernels that follow each other directly: the hardware's own gaps."""
+    other_idle_seconds: float = 0.0
+    """Idle for neither reason: the next kernel was launched in time and waited for another stream,
+    an event or a copy; or its launch is not in the profile."""
+    checkpoint_wait_seconds: float = 0.0
+    """Of `host_wait_seconds` and `other_idle_seconds`, what the host spent at a checkpoint."""
+
+    @property
+    def idle_seconds(self) -> float:
+        """Without any kernel."""
+        return self.host_wait_seconds + self.kernel_wait_seconds + self.other_idle_seconds
+
+
+@dataclass(frozen=True, slots=True)
+class KernelUse:
+    """All runs of one kernel."""
+
+    name: str
+    count: int
+    seconds: float
+    """Summed over its runs, which may overlap others'."""
+    shortest_seconds: float
+    longest_seconds: float
+    is_collective: bool = False
+    uses_tensor_cores: bool | None = None
+    """By its counters, or by its name where that tells; `None` where nothing does."""
+    occupancy_ratio: float | None = None
+    """Achieved, where it was measured; the launch's estimate where the profile has only that."""
+    compute_ratio: float | None = None
+    """SM throughput, of its peak."""
+    dram_ratio: float | None = None
+    """DRAM throughput, of its peak."""
+    dram_bytes_per_second: float | None = None
+    """Read and written, where that was counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class CopyUse:
+    """All copies of one kind."""
+
+    kind: CopyKind
+    memory: HostMemory
+    count: int
+    bytes: int
+    seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class LaunchUse:
+    """How kernels came to the device."""
+
+    count: int
+    """Calls that launch a kernel or a graph."""
+    host_seconds: float
+    """Summed, in these calls."""
+    short_kernels: int = 0
+    """Kernels shorter than the launch that brought them."""
+    matched: int = 0
+    """Kernels whose launch is in the profile."""
+
+
+@dataclass(frozen=True, slots=True)
+class StepUse:
+    """One step of a device."""
+
+    name: str
+    start: Nanoseconds
+    end: Nanoseconds
+    time: TimeUse
+    loader_seconds: float = 0.0
+    """In which the host waited for its loader."""
+    last_long_collective: Nanoseconds | None = None
+    """Start of its last collective that took over 1 % of the step: who starts it latest was
+    waited for."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledDevice:
+    """Which device; `None` and empty where the profile does not say."""
+
+    key: str
+    """As the profile tells devices apart."""
+    index: int | None = None
+    name: str = ""
+    uuid: str = ""
+    memory_bytes: int | None = None
+    multiprocessors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceProfile:
+    """What one device did."""
+
+    device: ProfiledDevice
+    time: TimeUse | None
+    """`None` where the profile has no time line, or no kernel."""
+    kernels: tuple[KernelUse, ...] = ()
+    """Longest in sum first."""
+    copies: tuple[CopyUse, ...] = ()
+    launches: LaunchUse | None = None
+    steps: tuple[StepUse, ...] = ()
+    memory_peak_bytes: int | None = None
+    start: Nanoseconds | None = None
+    """Of its first kernel, on the profile's clock; `None` where the profile has no time line."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostSpanUse:
+    """All spans of one kind and name on the host."""
+
+    kind: SpanKind
+    name: str
+    count: int
+    seconds: float
+    """Summed."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostStep:
+    """One step as the host marked it, where no device shows it."""
+
+    name: str
+    start: Nanoseconds
+    end: Nanoseconds
+    loader_seconds: float = 0.0
+    """In which the host waited for its loader."""
+
+
+@dataclass(frozen=True, slots=True)
+class BenchmarkResult:
+    """What a benchmark's log states; times in seconds, rates a second."""
+
+    benchmark: str
+    scenario: str
+    is_valid: bool | None
+    figures: Mapping[str, float] = field(default_factory=dict, hash=False)
+    """By stable names: `samples_per_second`, `tokens_per_second`, `latency_p90_seconds`,
+    `ttft_p99_seconds`, `tpot_p99_seconds`, `time_to_train_seconds`."""
+
+
+@dataclass(frozen=True, slots=True)
+class Profile:
+    """One file, read."""
+
+    format: ProfileFormat
+    source: str
+    """The file's name, without its folders."""
+    version: str = ""
+    """Of the format or of who wrote it."""
+    start: Nanoseconds | None = None
+    """Wall time of the profile's time 0; `None` where it is not known."""
+    rank: int | None = None
+    world_size: int | None = None
+    devices: tuple[DeviceProfile, ...] = ()
+    host_spans: tuple[HostSpanUse, ...] = ()
+    host_steps: tuple[HostStep, ...] = ()
+    """Empty where a device has a time line: its own steps tell more."""
+    benchmark: BenchmarkResult | None = None
+    events: int = 0
+    """That were read in all."""
+    unread: Mapping[str, int] = field(default_factory=dict, hash=False)
+    """Events that are of no use here or are not understood, counted by what they are."""
+    notes: tuple[str, ...] = ()
+    """What limits it, a sentence each."""

@@ -1,0 +1,88 @@
+"""One reading of one device: the values that are there, and why the others are not."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.model.nvlink import Nvlink
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds
+
+
+class Missing(StrEnum):
+    """Why a value is not there; never 0, -1 or NaN in its place."""
+
+    NOT_SUPPORTED = "not_supported"
+    """The device, its mode or the driver does not offer it."""
+    NOT_READ = "not_read"
+    """The source does not read it."""
+    NO_PERMISSION = "no_permission"
+    """The driver refuses it to this user."""
+    NO_SAMPLE = "no_sample"
+    """Supported, but there is nothing yet: a second sample, or a process, is needed."""
+    INVALID = "invalid"
+    """The driver answered with something that cannot be true."""
+    STALE = "stale"
+    """Last read too long ago to be held on."""
+    TIMED_OUT = "timed_out"
+    """The driver did not answer in time."""
+    LOST = "lost"
+    """The device has left the bus or the driver was unloaded."""
+    SUSPENDED = "suspended"
+    """The kernel has put the device to sleep; asking would wake it."""
+    RELEASED = "released"
+    """Somebody asked for the device or its counters to be let go."""
+    FAILED = "failed"
+    """The driver answered with an error of its own."""
+
+
+_NOTHING: Final[Mapping[Signal, Missing]] = MappingProxyType({})
+_NO_ORIGINS: Final[Mapping[Signal, str]] = MappingProxyType({})
+
+
+class ProcessKind(StrEnum):
+    """How a process uses the device."""
+
+    COMPUTE = "compute"
+    GRAPHICS = "graphics"
+    MPS = "mps"
+    """A client of the multi-process service."""
+
+
+@dataclass(frozen=True, slots=True)
+class Process:
+    """A process that holds a device. Its name, user and arguments are nobody's business here."""
+
+    pid: int
+    memory_used_bytes: int | None = None
+    kind: ProcessKind = ProcessKind.COMPUTE
+    gpu_busy: float | None = None
+    """Its own share of time with a kernel resident; unknown on MIG instances."""
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What was read of one device at one time."""
+
+    uuid: str
+    time: Nanoseconds
+    """On the source's own steady clock; a recording's clock is its timestamps."""
+    values: Mapping[Signal, float]
+    missing: Mapping[Signal, Missing] = field(default_factory=lambda: _NOTHING)
+    processes: tuple[Process, ...] | None = None
+    """`None` where the processes are not known."""
+    nvlinks: tuple[Nvlink, ...] = ()
+    origins: Mapping[Signal, str] = field(default_factory=lambda: _NO_ORIGINS)
+    """Which way each value came, where there are several: `gpm`, `dcgm`, `utilization`."""
+
+    def get(self, signal: Signal) -> float | None:
+        """The value of a signal, `None` where it is missing."""
+        return self.values.get(signal)
+
+    def why_missing(self, signal: Signal) -> Missing | None:
+        """Why a signal has no value, `None` where it has one."""
+        if signal in self.values:
+            return None
+        return self.missing.get(signal, Missing.NOT_READ)

@@ -1,0 +1,148 @@
+"""What the agent publishes at one tick: one immutable value that every output renders from."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+from rightsizer.model.advice import Advice
+from rightsizer.model.device import Device
+from rightsizer.model.energy_source import EnergySource
+from rightsizer.model.fabric_port import FabricPort
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.reading import Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import CollectorOutcome, Down
+from rightsizer.model.state import Cause, Condition, State, Tier
+from rightsizer.model.topology import Topology
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Provisioning
+from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.xid import XidLog
+
+
+@dataclass(frozen=True, slots=True)
+class Totals:
+    """Counters of one device since the agent started; they only grow."""
+
+    state_seconds: Mapping[State, float]
+    condition_seconds: Mapping[Condition, float]
+    waste_seconds: Mapping[Cause, float]
+    waste_joules: Mapping[Cause, float]
+    used_seconds: float
+    used_joules: float
+    distributions: Mapping[Signal, Histogram]
+    """Of all the seconds whose signal is known; weights are nanoseconds."""
+    signal_seconds: Mapping[Signal, float] = field(default_factory=dict)
+    """The exact integral of each of these signals over time; a distribution knows bins only."""
+    energy_joules: Mapping[EnergySource, float] = field(default_factory=dict)
+    """Of the known time, by how it was measured; used and wasted joules sum to all of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class StripCell:
+    """A slice of a device's day: how its time divides into states."""
+
+    start: Nanoseconds
+    end: Nanoseconds
+    states: Mapping[State, Nanoseconds]
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceReport:
+    """One device as it stands."""
+
+    device: Device
+    down: Down | None
+    """`None` where the device answers."""
+    last_sample: Nanoseconds | None
+    """Wall time of the last reading."""
+    reading: Reading | None
+    signals: Mapping[Signal, float]
+    """The last reading's signals with the derived ratios."""
+    state: State
+    conditions: frozenset[Condition]
+    tier: Tier
+    totals: Totals
+    provisioning: Mapping[str, Provisioning]
+    """By window: `24h`, `7d`, `current`."""
+    strip: tuple[StripCell, ...] = ()
+    """The last day, oldest first."""
+    holdings: tuple[Holding, ...] = ()
+    xids: XidLog | None = None
+    """`None` where nobody listens for them."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadReport:
+    """What a workload did since the agent started, over all the devices that it held."""
+
+    workload: Workload
+    devices: tuple[str, ...]
+    """The devices that it holds, or held when it was last seen, by uuid."""
+    last_seen: Nanoseconds
+    """Wall time."""
+    totals: Totals
+    """Summed over its devices, of a shared device its part; without distributions."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeReport:
+    """What the devices share."""
+
+    signals: Mapping[Signal, float] = field(default_factory=dict)
+    """The host's own."""
+    driver: Mapping[str, str] = field(default_factory=dict)
+    """Versions: `driver_version`, `cuda_version`, `nvml_version`."""
+    topology: Topology | None = None
+    ports: tuple[FabricPort, ...] = ()
+    released: str | None = None
+    """What was let go on request, `None` where nothing was."""
+
+
+@dataclass(frozen=True, slots=True)
+class JobReport:
+    """A scheduled job's last run. Times are wall time."""
+
+    name: str
+    runs: int = 0
+    failures: int = 0
+    skipped: int = 0
+    """Runs left out because the one before was still under way."""
+    last_start: Nanoseconds | None = None
+    last_success: Nanoseconds | None = None
+    last_duration_seconds: float | None = None
+    last_error: str | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class AgentReport:
+    """The agent itself."""
+
+    version: str
+    source: str
+    """What is read: `nvml`, `simulated (eight-gpu-node)`."""
+    started: Nanoseconds
+    interval_seconds: float
+    collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
+    jobs: tuple[JobReport, ...] = ()
+    trouble: str | None = None
+    """Why there are no devices, `None` where there are."""
+    counters: Mapping[str, float] = field(default_factory=dict)
+    """The agent's own counters, by the name of their metric."""
+    gauges: Mapping[str, float] = field(default_factory=dict)
+    """The agent's own gauges, by the name of their metric."""
+
+
+@dataclass(frozen=True, slots=True)
+class Report:
+    """The node at one tick."""
+
+    generation: int
+    """Grows with every tick; outputs cache by it."""
+    wall_time: Nanoseconds
+    devices: tuple[DeviceReport, ...]
+    advice: tuple[Advice, ...]
+    """Open advice first, then what was closed of late."""
+    agent: AgentReport
+    node: NodeReport = field(default_factory=NodeReport)
+    workloads: tuple[WorkloadReport, ...] = ()
+    """Seen longest ago first; a minute old at most."""

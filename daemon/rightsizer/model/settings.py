@@ -1,0 +1,72 @@
+"""How a threshold is declared: a field of a frozen dataclass with its unit, bounds and source.
+
+The configuration room turns such classes into a validated file format, a JSON schema and
+documentation; nothing else in the program holds a number that an operator may want to change.
+"""
+
+from collections.abc import Mapping
+from dataclasses import Field, dataclass, field
+from types import MappingProxyType
+from typing import Any, Final, cast
+
+_BOUNDS: Final = "bounds"
+_IS_LIVE: Final = "is_live"
+LIVE: Final[Mapping[str, Any]] = MappingProxyType({_IS_LIVE: True})
+"""The metadata of a group of settings that a reload puts in force, without a restart."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bounds:
+    """What is known of a setting beside its default."""
+
+    help: str
+    unit: str
+    minimum: float | None
+    maximum: float | None
+    source: str
+
+
+def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must tell.
+    default: Any,
+    *,
+    help: str,  # noqa: A002 - argparse uses the same word.
+    unit: str = "",
+    minimum: float | None = None,
+    maximum: float | None = None,
+    source: str = "",
+    is_live: bool | None = None,
+) -> Any:
+    """A dataclass field that carries its documentation.
+
+    Args:
+        default: The value where the operator says nothing.
+        help: One sentence that says what the setting does.
+        unit: `ratio`, `seconds`, `bytes`, `watts`; empty for text and switches. A field in
+            seconds is a float and is written as a duration (`10m`) in the configuration, one
+            in bytes as a size (`512MiB`), both without the unit at the end of their names.
+        minimum: The smallest value allowed, inclusive.
+        maximum: The largest value allowed, inclusive.
+        source: Where the default comes from: a paper, a document, a data file.
+        is_live: Whether a reload puts it in force; as the group says that it stands in without.
+    """
+    bounds = Bounds(help, unit, minimum, maximum, source)
+    if isinstance(default, (list, dict, set)):
+        raise TypeError("a setting's default must be immutable")
+    if isinstance(default, MappingProxyType):
+        # Read-only, but without a hash before Python 3.12, so that dataclasses refuse it.
+        return field(default_factory=lambda: default, metadata=_metadata(bounds, is_live))
+    return field(default=default, metadata=_metadata(bounds, is_live))
+
+
+def bounds_of(declared: "Field[Any]") -> Bounds | None:
+    """The bounds of a dataclass field, `None` for a field that groups other settings."""
+    return cast(Bounds | None, declared.metadata.get(_BOUNDS))
+
+
+def is_live(declared: "Field[Any]") -> bool | None:
+    """Whether a reload puts a dataclass field in force; `None` where its group decides."""
+    return cast(bool | None, declared.metadata.get(_IS_LIVE))
+
+
+def _metadata(bounds: Bounds, is_live: bool | None) -> dict[str, Any]:  # noqa: FBT001 - a value to keep.
+    return {_BOUNDS: bounds} if is_live is None else {_BOUNDS: bounds, _IS_LIVE: is_live}

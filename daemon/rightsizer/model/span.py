@@ -1,0 +1,58 @@
+"""Stretches of the past that people look at, and what a device did within one."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from typing import Final, TypeAlias
+
+from rightsizer.model.report import StripCell
+from rightsizer.model.state import Cause, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+
+_MINUTE: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
+_HOUR: Final[Nanoseconds] = 60 * _MINUTE
+_DAY: Final[Nanoseconds] = 24 * _HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class Span:
+    """A stretch of time that ends now, and the cells that it is divided into."""
+
+    name: str
+    text: str
+    """In a sentence: `the last` and this."""
+    length: Nanoseconds
+    cell: Nanoseconds
+
+
+SPANS: Final = (
+    Span("1h", "hour", _HOUR, 5 * _MINUTE),
+    Span("6h", "6 hours", 6 * _HOUR, 5 * _MINUTE),
+    Span("24h", "24 hours", _DAY, 10 * _MINUTE),
+    Span("7d", "7 days", 7 * _DAY, _HOUR),
+    Span("30d", "30 days", 30 * _DAY, 4 * _HOUR),
+)
+"""Shortest first."""
+
+DEFAULT_SPAN: Final = SPANS[2]
+"""A day: what people mean by now."""
+
+
+def span_named(name: str) -> Span | None:
+    """The span of a name, `None` where there is none."""
+    return next((span for span in SPANS if span.name == name), None)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceSpan:
+    """What a device did over a span: its cells, oldest first, and the sums over all of them."""
+
+    cells: tuple[StripCell, ...]
+    states: Mapping[State, Nanoseconds] = field(default_factory=dict)
+    used_seconds: float = 0.0
+    used_joules: float = 0.0
+    waste_seconds: Mapping[Cause, float] = field(default_factory=dict)
+    waste_joules: Mapping[Cause, float] = field(default_factory=dict)
+
+
+PastOf: TypeAlias = Callable[[Span], Mapping[str, DeviceSpan]]
+"""Answers what each device did over a span, by uuid."""

@@ -1,0 +1,133 @@
+"""How the parts of a node hang together: GPUs, their slots and neighbors."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+
+
+class LinkKind(StrEnum):
+    """The way between two devices, nearest first; the words are those of `nvidia-smi topo`."""
+
+    SELF = "X"
+    """The same device."""
+    NVLINK = "NV"
+    PIX = "PIX"
+    """At most one PCIe bridge."""
+    PXB = "PXB"
+    """Several PCIe bridges, not the host bridge."""
+    PHB = "PHB"
+    """The PCIe host bridge."""
+    NODE = "NODE"
+    """Host bridges of one NUMA node."""
+    SYSTEM = "SYS"
+    """The link between NUMA nodes."""
+    UNKNOWN = "?"
+
+
+@dataclass(frozen=True, slots=True)
+class Bridge:
+    """A PCIe bridge between a GPU and its host: root port or switch."""
+
+    pci_bus_id: str
+    generation: int | None = None
+    width: int | None = None
+    generation_maximum: int | None = None
+    width_maximum: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Placement:
+    """Where a GPU sits."""
+
+    uuid: str
+    pci_bus_id: str | None = None
+    numa_node: int | None = None
+    """Of its slot; `None` where the platform does not say."""
+    memory_numa_node: int | None = None
+    """That its own memory is, on platforms where GPUs are NUMA nodes; holds no CPUs."""
+    cpus: tuple[int, ...] = ()
+    """Those near to it; empty where nobody knows."""
+    bridges: tuple[Bridge, ...] = ()
+    """From the GPU up to the root port."""
+    generation: int | None = None
+    width: int | None = None
+    generation_maximum: int | None = None
+    """What the GPU itself could do."""
+    width_maximum: int | None = None
+
+    @property
+    def slot_generation_maximum(self) -> int | None:
+        """What GPU and all bridges above it allow together; `None` unless all of them tell."""
+        return _least(self.generation_maximum, [b.generation_maximum for b in self.bridges])
+
+    @property
+    def slot_width_maximum(self) -> int | None:
+        """What GPU and the slot it sits in allow together; wider bridges above do not matter."""
+        return _least(self.width_maximum, [b.width_maximum for b in self.bridges[:1]])
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLink:
+    """The way between two GPUs; each pair once, in the order of the node's GPUs."""
+
+    uuid: str
+    peer_uuid: str
+    kind: LinkKind
+    nvlinks: int = 0
+    """Links between the two, or to the switch that joins them; 0 beside the kind `NVLINK` where
+    the driver uses them and does not tell how many."""
+    pcie_kind: LinkKind = LinkKind.UNKNOWN
+    """The way over PCIe, which stands beside NVLink."""
+    can_read_peer: bool | None = None
+    """Whether one can read the other's memory; `None` where the driver does not say."""
+
+    @property
+    def label(self) -> str:
+        """As `nvidia-smi topo -m` writes it: `NV18`, `PIX`, `SYS`."""
+        return (
+            f"{self.kind}{self.nvlinks or ''}" if self.kind is LinkKind.NVLINK else str(self.kind)
+        )
+
+
+class AdapterKind(StrEnum):
+    """What is beside the GPUs."""
+
+    INFINIBAND = "infiniband"
+    NETWORK = "network"
+    NVME = "nvme"
+
+
+@dataclass(frozen=True, slots=True)
+class Adapter:
+    """A network card or disk, and how near each GPU is."""
+
+    name: str
+    kind: AdapterKind
+    pci_bus_id: str
+    numa_node: int | None = None
+    links: Mapping[str, LinkKind] = field(default_factory=dict)
+    """By the GPU's uuid."""
+
+
+@dataclass(frozen=True, slots=True)
+class Topology:
+    """All of it, as it was found once."""
+
+    placements: Mapping[str, Placement] = field(default_factory=dict)
+    """By uuid."""
+    links: tuple[GpuLink, ...] = ()
+    adapters: tuple[Adapter, ...] = ()
+    numa_nodes: Mapping[int, tuple[int, ...]] = field(default_factory=dict)
+    """CPUs by node; empty without NUMA."""
+
+    def link(self, one: str, other: str) -> GpuLink | None:
+        """The way between two GPUs, whichever comes first."""
+        return next(
+            (link for link in self.links if {link.uuid, link.peer_uuid} == {one, other}), None
+        )
+
+
+def _least(own: int | None, above: list[int | None]) -> int | None:
+    # Where a bridge is silent, or a virtual machine shows none, the slot may allow less.
+    known = [value for value in (own, *above) if value is not None]
+    return min(known) if above and len(known) == len(above) + 1 else None

@@ -1,0 +1,128 @@
+"""A window: what is known of one device over a span of time, in a form that can be merged."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from typing import Final
+
+from rightsizer.model.block import Blocks
+from rightsizer.model.histogram import Histogram
+from rightsizer.model.state import IDLE_STATES, Cause, Condition, Resource, State, Tier
+from rightsizer.model.units import Nanoseconds, seconds
+
+_WORKLOAD: Final = "workload:"
+_NO_BLOCKS: Final = Blocks()
+
+
+def workload_subject(key: str) -> str:
+    """What stands in the place of a device's uuid in the windows of a workload."""
+    return f"{_WORKLOAD}{key}"
+
+
+@dataclass(frozen=True, slots=True)
+class Window:
+    """Sums and distributions of one device from `start` to `end` (wall time).
+
+    Times are nanoseconds, whole, so that windows add and subtract without loss. The window of a
+    workload sums over all its devices: their seconds, their joules, their distributions.
+    """
+
+    uuid: str
+    start: Nanoseconds
+    end: Nanoseconds
+    states: Mapping[State, Nanoseconds] = field(default_factory=dict)
+    conditions: Mapping[Condition, Nanoseconds] = field(default_factory=dict)
+    tiers: Mapping[Tier, Nanoseconds] = field(default_factory=dict)
+    saturated: Mapping[Resource, Nanoseconds] = field(default_factory=dict)
+    pressed: Mapping[Resource, Nanoseconds] = field(default_factory=dict)
+    waste_seconds: Mapping[Cause, float] = field(default_factory=dict)
+    waste_joules: Mapping[Cause, float] = field(default_factory=dict)
+    used_seconds: float = 0.0
+    used_joules: float = 0.0
+    energy_joules: float = 0.0
+    demands: Mapping[Resource, Histogram] = field(default_factory=dict)
+    """What was used of each resource over the active seconds; for memory over the held ones.
+    Weights are nanoseconds."""
+    compute_at_least: Histogram = field(default_factory=Histogram)
+    """The lower bound of the compute demand."""
+    blocks: Blocks = _NO_BLOCKS
+    """Mean and peak of each five minutes. Those of a workload are the sums over its devices at
+    the same moments; running sums have none."""
+
+    @property
+    def workload_key(self) -> str | None:
+        """The key of the workload that this is the window of, `None` for a device's."""
+        return self.uuid.removeprefix(_WORKLOAD) if self.uuid.startswith(_WORKLOAD) else None
+
+    @property
+    def accounted(self) -> Nanoseconds:
+        """All the time that has a state, `unknown` included."""
+        return sum(self.states.values())
+
+    @property
+    def known(self) -> Nanoseconds:
+        """The time whose state is not `unknown`."""
+        return self.accounted - self.states.get(State.UNKNOWN, 0)
+
+    @property
+    def active(self) -> Nanoseconds:
+        """The time that was neither idle nor unknown."""
+        return self.known - sum(self.states.get(state, 0) for state in IDLE_STATES)
+
+    @property
+    def known_seconds(self) -> float:
+        """`known` in seconds."""
+        return seconds(self.known)
+
+    @property
+    def coverage_ratio(self) -> float:
+        """Known time over the window's span, 0 to 1; for a workload over the time it was there."""
+        accounted = self.accounted
+        span = accounted if self.workload_key else max(self.end - self.start, accounted)
+        return self.known / span if span > 0 else 0.0
+
+    @property
+    def tier(self) -> Tier:
+        """The telemetry tier that most of the known time was read with."""
+        if not self.tiers:
+            return Tier.NONE
+        return max(self.tiers, key=lambda tier: self.tiers[tier])
+
+    def share(self, *states: State) -> float:
+        """The part of the known time that was spent in any of these states, 0 to 1."""
+        known = self.known
+        return sum(self.states.get(state, 0) for state in states) / known if known > 0 else 0.0
+
+    def condition_share(self, condition: Condition) -> float:
+        """The part of the known time during which a condition held, 0 to 1."""
+        known = self.known
+        return self.conditions.get(condition, 0) / known if known > 0 else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class ResourceProvisioning:
+    """How well a device fits one resource's demand over a window; `None` where unknown."""
+
+    demand: float | None
+    need: float | None
+    overprovisioned: float | None
+    saturated: float | None
+    underprovisioned: float | None
+
+
+@dataclass(frozen=True, slots=True)
+class Provisioning:
+    """How well a device fits its demand over a window, by resource and as a whole."""
+
+    resources: Mapping[Resource, ResourceProvisioning]
+    overprovisioned: float | None
+    underprovisioned: float | None
+    compute_need_at_least: float | None
+    tier: Tier
+    coverage_ratio: float
+    active_seconds: float
+    is_underprovisioned: bool = False
+    """Some resource was short for longer than is tolerated."""
+    memory_is_preallocated: bool = False
+    """The memory in use says nothing of the memory needed."""
+    known_seconds: float = 0.0
+    """Seconds of the window whose state is known."""

@@ -1,0 +1,1 @@
+"""Delivery of changes of advice: Grafana annotations and webhooks."""

@@ -1,0 +1,1 @@
+"""Grafana annotations over its HTTP API."""

@@ -1,0 +1,95 @@
+"""Where Grafana is, how it is spoken to, and the token that opens it."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rightsizer.io.http import HttpSettings, checked_url
+from rightsizer.model.settings import setting
+
+CREDENTIAL_NAME = "grafana-token"
+"""What systemd's `LoadCredential=` calls the token."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrafanaSettings:
+    """The `grafana` section of the configuration; without `url` nothing is annotated.
+
+    Raises:
+        ValueError: `url` is not an address.
+    """
+
+    url: str = setting(
+        "", help="Grafana's address, its sub-path included; empty to post no annotations."
+    )
+    token_file: str = setting(
+        "",
+        help="A file that holds a service account's token; systemd's credential comes first.",
+    )
+    annotations_per_run: int = setting(
+        20,
+        help="How many changes of advice a run annotates; one more annotation sums up the rest.",
+        minimum=1,
+        maximum=500,
+        source="grafana/grafana#22170: the annotation store is meant for some hundreds a day",
+    )
+    annotations_per_day: int = setting(
+        500,
+        help="How many new annotations a day brings at most, after a first run's worth; what is "
+        "beyond waits and is summed up.",
+        minimum=1,
+        maximum=100_000,
+        source="grafana/grafana#22170: the annotation store is meant for some hundreds a day",
+    )
+    failures_before_pause: int = setting(
+        3,
+        help="After how many failed runs in a row Grafana is left alone for a while.",
+        minimum=1,
+        maximum=100,
+    )
+    pause_seconds: float = setting(
+        1800.0,
+        help="How long Grafana is left alone.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=86400.0,
+    )
+    outbox_maximum: int = setting(
+        1000,
+        help="How many changes wait for a Grafana that is away; the oldest give way.",
+        minimum=1,
+        maximum=100_000,
+    )
+    http: HttpSettings = field(default_factory=HttpSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse an address that no client can use."""
+        if self.url:
+            checked_url(self.url)
+
+
+def read_token(
+    settings: GrafanaSettings, environment: Mapping[str, str] = os.environ
+) -> str | None:
+    """The token as it is now; `None` where none is configured.
+
+    Raises:
+        OSError: the token's file cannot be read.
+        ValueError: the file does not hold a token.
+    """
+    path = _token_path(settings, environment)
+    if path is None:
+        return None
+    token = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError(f"{path} does not hold a token; it must be one line, as Grafana gave it")
+    return token
+
+
+def _token_path(settings: GrafanaSettings, environment: Mapping[str, str]) -> Path | None:
+    if folder := environment.get("CREDENTIALS_DIRECTORY"):
+        credential = Path(folder) / CREDENTIAL_NAME
+        if credential.exists():
+            return credential
+    return Path(settings.token_file) if settings.token_file else None

@@ -1,0 +1,116 @@
+"""Encoders of a change of advice as JSON, and of advice as an alert of Alertmanager's API v2."""
+
+import json
+from datetime import UTC, datetime
+from typing import Final
+
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceState
+from rightsizer.model.finding import Severity
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.report.json_encoder import Form, advice_form
+
+ALERT_NAME: Final = "RightsizerAdvice"
+
+_SEVERITIES: Final = {
+    Severity.LOW: "info",
+    Severity.MEDIUM: "info",
+    Severity.HIGH: "warning",
+    Severity.CRITICAL: "warning",
+}
+"""Advice is never `critical`, which pages somebody at night."""
+_MISSED_RESENDS: Final = 4
+_RESOLVED_KEPT: Final[Nanoseconds] = nanoseconds(900.0)
+"""How long the end of an alert is repeated, as Prometheus does; nothing has to be remembered."""
+
+
+def is_firing(advice: Advice) -> bool:
+    """Whether somebody is asked to act; who snoozed it asked for quiet."""
+    return advice.is_open and advice.state is not AdviceState.SNOOZED
+
+
+def needs_delivery(advice: Advice, now: Nanoseconds) -> bool:
+    """Whether it fires, or ended so lately that an Alertmanager may not know."""
+    return is_firing(advice) or now - _end(advice) <= _RESOLVED_KEPT
+
+
+def alert_of(
+    advice: Advice, now: Nanoseconds, *, node: str, external_url: str, resend_seconds: float
+) -> Form:
+    """The alert; it ends by itself if it is not sent again.
+
+    Args:
+        advice: What it tells of.
+        now: Wall time.
+        node: The machine, a label.
+        external_url: What its link begins with; empty for no link.
+        resend_seconds: How often it is sent while it fires.
+    """
+    finding = advice.finding
+    lasts = nanoseconds(_MISSED_RESENDS * resend_seconds)
+    form: Form = {
+        "labels": {
+            "alertname": ALERT_NAME,
+            "advice": advice.id,
+            "finding": finding.finding.value,
+            "reason": finding.reasons[0].value if finding.reasons else "",
+            "action": finding.action.value,
+            "severity": _SEVERITIES[finding.severity],
+            "instance": node,
+            "workload": finding.workload or "",
+        },
+        "annotations": _annotations(advice),
+        "startsAt": _written(advice.opened),
+        # Never before its start, which the API refuses.
+        "endsAt": _written(max(now + lasts if is_firing(advice) else _end(advice), advice.opened)),
+    }
+    # A label that is empty is none.
+    form["labels"] = {name: value for name, value in form["labels"].items() if value}
+    if external_url:
+        form["generatorURL"] = f"{external_url.rstrip('/')}/api/v1/advice/{advice.id}"
+    return form
+
+
+def _annotations(advice: Advice) -> dict[str, str]:
+    finding, savings = advice.finding, advice.finding.savings
+    told = {
+        "summary": "A GPU workload can be placed or sized better.",
+        "description": finding.summary,
+        "devices": ", ".join(finding.devices),
+        "confidence": f"{finding.confidence:.2f}",
+        "risk": finding.risk.value,
+        "state": advice.state.value,
+        "actor": advice.actor or "",
+        "savings": "" if savings.gpus_low is None else f"{savings.gpus_low:.2f} GPUs at the least",
+    }
+    return {name: value for name, value in told.items() if value}
+
+
+def _end(advice: Advice) -> Nanoseconds:
+    return advice.updated if advice.closed is None else advice.closed
+
+
+def _written(time: Nanoseconds) -> str:
+    text = datetime.fromtimestamp(seconds(time), UTC).isoformat(timespec="milliseconds")
+    return text.replace("+00:00", "Z")
+
+
+CHANGE_VERSION: Final = 1
+"""Grows when a key changes its meaning or goes; keys are added without."""
+
+
+def change_of(event: AdviceEvent, node: str) -> str:
+    """The body: what happened, when, to which advice, and on which machine.
+
+    `delivery` is the same however often a message is sent, so that a receiver can tell.
+    """
+    return json.dumps(
+        {
+            "version": CHANGE_VERSION,
+            "event": event.kind,
+            "delivery": f"{event.advice.id}-{event.kind}-{event.time}",
+            "time": seconds(event.time),
+            "node": node,
+            "advice": advice_form(event.advice),
+        },
+        separators=(",", ":"),
+    )

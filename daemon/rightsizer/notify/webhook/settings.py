@@ -1,0 +1,181 @@
+"""Where advice is sent, which of it, and the secrets that it takes."""
+
+import os
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from pathlib import Path
+from typing import Final
+from urllib.parse import urlsplit
+
+from rightsizer.io.http import HttpSettings, checked_url
+from rightsizer.model.advice import Advice
+from rightsizer.model.finding import Reason, Severity
+from rightsizer.model.settings import setting
+
+_RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+class WebhookFormat(StrEnum):
+    """What is sent."""
+
+    JSON = "json"
+    """One request a change of advice."""
+    ALERTMANAGER = "alertmanager"
+    """Alerts for the API (v2) of an Alertmanager."""
+
+
+@dataclass(frozen=True, slots=True)
+class WebhookSettings:
+    """One place that advice is sent to.
+
+    Raises:
+        ValueError: there is no address, two, or one that no client can use.
+    """
+
+    url: str = setting(
+        "",
+        help="Where to post to; for `alertmanager` the address of its own page, a sub-path "
+        "included.",
+    )
+    url_file: str = setting(
+        "", help="A file that holds the address in place of `url`, where the address is a secret."
+    )
+    name: str = setting(
+        "", help="What metrics and the log call it; empty for the address's host and port."
+    )
+    format: WebhookFormat = setting(
+        WebhookFormat.JSON,
+        help="`json` for a request with each change of advice, `alertmanager` for alerts.",
+    )
+    token_file: str = setting(
+        "",
+        help="A file with a bearer token; a name without a folder is one of systemd's credentials.",
+    )
+    headers_file: str = setting(
+        "", help="A file of further headers, one `Name: value` a line, for what is no bearer token."
+    )
+    reasons: tuple[Reason, ...] = setting((), help="Reasons that are sent; empty for all.")
+    minimum_severity: Severity = setting(Severity.LOW, help="The least severity that is sent.")
+    send_resolved: bool = setting(True, help="Whether the end of advice is sent too.")
+    external_url: str = setting(
+        "",
+        help="The agent's address as its readers reach it, for links back; empty for no links.",
+    )
+    resend_seconds: float = setting(
+        60.0,
+        help="How often an Alertmanager is told that an alert still fires; it ends by itself when "
+        "four of them are missed.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+        source="Prometheus: rules.alert.resend-delay, and alerts that end four of them later",
+    )
+    outbox_maximum: int = setting(
+        1000,
+        help="How many changes wait for a receiver that is away; the oldest give way.",
+        minimum=1,
+        maximum=100_000,
+    )
+    pause_seconds: float = setting(
+        1800.0,
+        help="The longest that a receiver which fails is left alone; the first pause is a minute.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=86400.0,
+    )
+    http: HttpSettings = field(default_factory=HttpSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse what can never be posted to."""
+        if bool(self.url) == bool(self.url_file):
+            raise ValueError("a webhook has either url or url_file")
+        if self.url:
+            checked_address(self.url)
+
+    def wants(self, advice: Advice) -> bool:
+        """Whether advice is of a kind that is sent."""
+        finding = advice.finding
+        is_asked = not self.reasons or any(reason in self.reasons for reason in finding.reasons)
+        return is_asked and _RANKS[finding.severity] >= _RANKS[self.minimum_severity]
+
+
+def checked_address(url: str) -> str:
+    """The same address, if it can be posted to; a query may be part of it.
+
+    Raises:
+        ValueError: it cannot; the message never holds the path, which may be a secret.
+    """
+    parts = urlsplit(url)
+    try:
+        checked_url(f"{parts.scheme}://{parts.netloc}")
+        parts.port  # noqa: B018 - looking at it is what checks it.
+    except ValueError:
+        has_password = parts.password is not None or parts.username is not None
+        raise ValueError(
+            "the address has a password in it; use token_file or headers_file"
+            if has_password
+            else "it is not an address; write it like 'https://hooks.example.org/advice'"
+        ) from None
+    return url
+
+
+def read_address(settings: WebhookSettings, environment: Mapping[str, str] = os.environ) -> str:
+    """The address as it is now.
+
+    Raises:
+        OSError: its file cannot be read.
+        ValueError: the file holds none.
+    """
+    if settings.url:
+        return settings.url
+    path = _path(settings.url_file, environment)
+    try:
+        return checked_address(path.read_text(encoding="utf-8", errors="replace").strip())
+    except ValueError as error:
+        raise ValueError(f"{path}: {error}") from None
+
+
+def read_token(token_file: str, environment: Mapping[str, str] = os.environ) -> str | None:
+    """The bearer token as it is now; `None` where no file is named.
+
+    Raises:
+        OSError: its file cannot be read.
+        ValueError: the file does not hold a token.
+    """
+    if not token_file:
+        return None
+    path = _path(token_file, environment)
+    token = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError(f"{path} does not hold a token; it must be one line")
+    return token
+
+
+def read_headers(
+    settings: WebhookSettings, environment: Mapping[str, str] = os.environ
+) -> Mapping[str, str]:
+    """The further headers as they are now.
+
+    Raises:
+        OSError: their file cannot be read.
+        ValueError: a line is no header; the message names the line and not its content.
+    """
+    if not settings.headers_file:
+        return {}
+    path = _path(settings.headers_file, environment)
+    found = {}
+    text = path.read_text(encoding="utf-8", errors="replace")
+    for number, line in enumerate(text.splitlines(), 1):
+        if not line.strip() or line.startswith("#"):
+            continue
+        name, colon, value = line.partition(":")
+        if not colon or not name.strip():
+            raise ValueError(f"{path}:{number}: not a header; write it like 'X-Api-Key: value'")
+        found[name.strip()] = value.strip()
+    return found
+
+
+def _path(file: str, environment: Mapping[str, str]) -> Path:
+    folder = environment.get("CREDENTIALS_DIRECTORY")
+    return Path(folder) / file if folder and os.sep not in file else Path(file)

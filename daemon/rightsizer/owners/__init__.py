@@ -1,0 +1,1 @@
+"""Owners of GPU processes, one file each: Kubernetes, Slurm, containers, systemd, users."""

@@ -1,0 +1,111 @@
+"""Fetcher of answers of kubelet, container engine and job files on a background thread."""
+
+import time
+from collections.abc import Callable, Mapping
+from typing import Generic, TypeVar
+
+import structlog
+
+from rightsizer.io.polling import FetchResult, PollingThread
+from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.owners.settings import OwnerSettings
+
+T = TypeVar("T")
+
+
+class BackgroundFetcher(Generic[T]):
+    """The last answer of a peer that may be slow, away or not there at all.
+
+    Nobody waits for it, but for the first answer and then shortly. A peer that never was there
+    is nobody's failure: the node has no kubelet.
+    """
+
+    def __init__(  # noqa: PLR0913 - a peer, and how it is asked.
+        self,
+        name: str,
+        fetch: Callable[[], T],
+        settings: OwnerSettings,
+        *,
+        interval_seconds: float | None = None,
+        is_there: Callable[[], bool] = lambda: True,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Asks nothing before the first look.
+
+        Args:
+            name: Among the collectors.
+            fetch: Asks and gives the answer, or raises.
+            settings: How often and how patiently.
+            interval_seconds: In place of the settings' own.
+            is_there: Whether there is anybody to ask; not called again once there was.
+            now: The monotonic clock.
+        """
+        self.name = name
+        self._fetch = fetch
+        self._look_for = is_there
+        self._was_there = False
+        self._settings = settings
+        self._now = now
+        self._background = PollingThread(
+            f"owners-{name}",
+            self._attempt,
+            interval_seconds=interval_seconds or settings.interval_seconds,
+            hold_seconds=settings.hold_seconds,
+            now=now,
+        )
+        self._wait_seconds = settings.first_wait_seconds
+        self._has_tried = False
+        self._last: FetchResult[T] | None = None
+        self._hurried: float | None = None
+        self._log = structlog.get_logger(component="owners")
+        self.generation = 0
+        """Grows whenever there is another answer."""
+
+    def latest(self) -> T | None:
+        """The last answer that still stands."""
+        if not self._is_there():
+            return None
+        found = self._background.latest(self._wait_seconds)
+        self._wait_seconds = 0.0
+        if not self._has_tried and not found.duration_seconds:
+            return None  # The first attempt is under way.
+        before, self._last = self._last, found
+        former = before.value if before else None
+        if found.value is not former and found.value != former:
+            self.generation += 1
+        self._tell(before.error if before else None, found.error)
+        return found.value
+
+    def hurry(self) -> None:
+        """Ask again soon, since the answer lacks something; not more often than the floor."""
+        now = self._now()
+        if self._hurried is None or now - self._hurried >= self._settings.floor_seconds:
+            self._hurried = now
+            self._background.refresh()
+
+    def outcomes(self) -> Mapping[str, CollectorOutcome]:
+        """How the last attempt went; nothing where there was none."""
+        return {} if self._last is None else {self.name: self._last.outcome}
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._background.close()
+
+    def _is_there(self) -> bool:
+        # From then on, absence is a failure.
+        self._was_there = self._was_there or self._look_for()
+        return self._was_there
+
+    def _attempt(self) -> T:
+        """On the thread."""
+        try:
+            return self._fetch()
+        finally:
+            self._has_tried = True
+
+    def _tell(self, before: str | None, error: str | None) -> None:
+        """A line when it begins to fail and one when it is over, not one a second."""
+        if error is not None and before is None:
+            self._log.warning("owners_source_failing", source=self.name, error=error)
+        elif error is None and before is not None:
+            self._log.info("owners_source_recovered", source=self.name)

@@ -1,0 +1,194 @@
+"""Docker, containerd and Podman: containers by control group, names by the engine API."""
+
+import json
+import re
+import socket
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from http.client import HTTPConnection, HTTPException
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.host.process_files import ProcessFiles
+from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.background_fetcher import BackgroundFetcher
+from rightsizer.owners.owner import HEX_DIGIT, Allocations
+from rightsizer.owners.settings import OwnerSettings
+
+_OK: Final = 200
+_ID: Final = re.compile(r"[0-9a-f]{64}")
+_NAME_LENGTH: Final = 253
+_COMPOSE: Final = (
+    ("com.docker.compose.project", "com.docker.compose.service"),
+    ("io.podman.compose.project", "io.podman.compose.service"),
+)
+_SWARM: Final = "com.docker.swarm.service.name"
+
+
+class EngineError(Exception):
+    """A container engine that gives no names, in words for an operator."""
+
+
+def container_names(path: Path, *, timeout_seconds: float, maximum_bytes: int) -> Mapping[str, str]:
+    """What the running containers are called, by identifier.
+
+    Raises:
+        EngineError: there is no answer that can be read.
+    """
+    connection = _UnixConnection(path, timeout_seconds)
+    try:
+        connection.request("GET", "/containers/json")
+        answer = connection.getresponse()
+        body = answer.read(maximum_bytes + 1)
+    except TimeoutError:
+        raise EngineError(f"{path} did not answer within {timeout_seconds:g} s") from None
+    except OSError as error:
+        raise EngineError(f"{path} cannot be reached: {error.strerror or error}") from None
+    except HTTPException as error:
+        raise EngineError(f"{path} does not speak HTTP: {error!r}") from None
+    finally:
+        connection.close()
+    if answer.status != _OK:
+        raise EngineError(f"{path} answered HTTP status {answer.status}; is it Docker's socket?")
+    if len(body) > maximum_bytes:
+        raise EngineError(f"{path} answered with more than {maximum_bytes} bytes")
+    try:
+        containers = json.loads(body)
+    except (ValueError, RecursionError):
+        containers = None
+    if not isinstance(containers, list):
+        raise EngineError(f"{path} answered with something that is no list of containers")
+    found = (each for each in containers if isinstance(each, dict))
+    named = ((each.get("Id"), name_of(each)) for each in found)
+    return {
+        id_: name for id_, name in named if isinstance(id_, str) and _ID.fullmatch(id_) and name
+    }
+
+
+def name_of(container: Mapping[str, Any]) -> str:
+    """What a container's successor will be called too: its service, or else its own name."""
+    labels = container.get("Labels")
+    labels = labels if isinstance(labels, dict) else {}
+    for project, service in _COMPOSE:
+        if _is_name(labels.get(project)) and _is_name(labels.get(service)):
+            return f"{labels[project]}/{labels[service]}"
+    if _is_name(labels.get(_SWARM)):
+        return str(labels[_SWARM])
+    names = container.get("Names")
+    first = names[0] if isinstance(names, list) and names else ""
+    name = first.removeprefix("/") if isinstance(first, str) else ""
+    return name if _is_name(name) else ""
+
+
+def _is_name(value: object) -> bool:
+    return isinstance(value, str) and 0 < len(value) <= _NAME_LENGTH and value.isprintable()
+
+
+class _UnixConnection(HTTPConnection):
+    """HTTP over a Unix socket."""
+
+    def __init__(self, path: Path, timeout_seconds: float) -> None:
+        super().__init__("localhost", timeout=timeout_seconds)
+        self._path = path
+        self._timeout_seconds = timeout_seconds
+
+    def connect(self) -> None:
+        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        self.sock.settimeout(self._timeout_seconds)
+        self.sock.connect(str(self._path))
+
+
+_CONTAINER: Final = re.compile(
+    rf"(?:^|/)(?:(?P<engine>[a-z][a-z-]*)-)?(?P<id>{HEX_DIGIT}{{64}})(?:\.scope)?(?=/|$)"
+)
+_MONITOR: Final = "conmon"
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerGroup:
+    """A container that is in no pod."""
+
+    id: str
+    engine: str
+    """What the path says of who started it: `docker`, `libpod`; empty where it is silent."""
+
+
+def container_in(paths: Sequence[str]) -> ContainerGroup | None:
+    """The outermost container, which the host's engine knows by name."""
+    for path in paths:
+        for found in _CONTAINER.finditer(path):
+            engine = found["engine"] or _folder_before(path, found.start())
+            if not engine.endswith(_MONITOR):
+                return ContainerGroup(found["id"], engine)
+    return None
+
+
+def _folder_before(path: str, end: int) -> str:
+    return path[:end].rpartition("/")[2]
+
+
+_SHORT_LENGTH: Final = 12
+"""As `docker ps` shows them."""
+
+
+class ContainerCollector:
+    """Containers by the name that their engine tells if the operator lets it be asked.
+
+    Without, they go by their short identifier.
+    """
+
+    def __init__(
+        self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
+    ) -> None:
+        """Asks and reads nothing yet."""
+        self._files = ProcessFiles(procfs)
+        self._settings = settings
+        self._engine = (
+            BackgroundFetcher("container_engine", self._ask, settings, now=now)
+            if settings.container_socket
+            else None
+        )
+
+    def generation(self) -> int:
+        """Grows when names have changed, so that former answers no longer hold."""
+        if self._engine is None:
+            return 0
+        self._engine.latest()
+        return self._engine.generation
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """The container that a process runs in."""
+        group = container_in(self._files.groups(pid))
+        if group is None:
+            return None
+        short = group.id[:_SHORT_LENGTH]
+        names = self._engine.latest() if self._engine else None
+        name = names.get(group.id) if names else None
+        if name is None:
+            if self._engine:
+                self._engine.hurry()
+            name = short
+        return Workload(f"container:{name}", WorkloadKind.CONTAINER, name, container=short)
+
+    def allocations(self) -> Allocations:
+        """Container engines keep no account of devices."""
+        return {}
+
+    def outcomes(self) -> Mapping[str, CollectorOutcome]:
+        """How the last call went; nothing where the engine is not to be asked."""
+        return self._engine.outcomes() if self._engine else {}
+
+    def close(self) -> None:
+        """Let go of the thread that asks."""
+        if self._engine:
+            self._engine.close()
+
+    def _ask(self) -> Mapping[str, str]:
+        """On the engine's thread."""
+        return container_names(
+            Path(self._settings.container_socket),
+            timeout_seconds=self._settings.timeout_seconds,
+            maximum_bytes=self._settings.answer_maximum_bytes,
+        )

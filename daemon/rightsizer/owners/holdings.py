@@ -1,0 +1,152 @@
+"""Shares of a device among the workloads that run on it or were allocated it."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Process
+from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.owners.device_keys import keys_of
+from rightsizer.owners.owner import Allocations, OwnerCollector
+
+
+def match_allocations(
+    running: Sequence[Workload | None], given: Sequence[Workload]
+) -> tuple[Workload | None, ...]:
+    """The running workloads, by the names of those that were given the same device.
+
+    The kernel knows a pod by its uid, the kubelet by its name. Where exactly one of either lacks
+    its other half, the two halves are one; where there are more, nobody can tell.
+
+    Args:
+        running: The workload of each process; `None` where nobody knows it.
+        given: Those that were given the device.
+    """
+    found = {workload.key: workload for workload in running if workload is not None}
+    named = {workload.key: workload for workload in given}
+    nameless = [one for key, one in found.items() if key not in named]
+    unseen = [one for key, one in named.items() if key not in found]
+    ties: dict[str, Workload] = {}
+    for workload in unseen:
+        halves = [one for one in nameless if may_match(one, workload)]
+        rivals = [one for one in unseen if halves and may_match(halves[0], one)]
+        if len(halves) == len(rivals) == 1:
+            ties[halves[0].key] = workload
+    return tuple(_with_allocation(workload, ties) for workload in running)
+
+
+def may_match(running: Workload, given: Workload) -> bool:
+    """Whether a running workload, by its looks, is one that a scheduler names otherwise."""
+    if running.kind is not given.kind or running.key == given.key:
+        return False
+    if given.kind is WorkloadKind.KUBERNETES:
+        return bool(given.pod) and not running.pod
+    # `12_3` of an array, `12+1` of a heterogeneous job: its own number is told nowhere.
+    is_job = given.kind is WorkloadKind.SLURM
+    return is_job and running.name.isdecimal() and not given.name.isdecimal()
+
+
+def _with_allocation(workload: Workload | None, ties: dict[str, Workload]) -> Workload | None:
+    other = ties.get(workload.key) if workload is not None else None
+    if workload is None or other is None:
+        return workload
+    return replace(other, step=workload.step)
+
+
+_NOTHING_GIVEN: Final[Allocations] = MappingProxyType({})
+
+
+def holdings_on(
+    device: Device,
+    processes: Sequence[Process] | None,
+    owners: OwnerCollector,
+    allocations: Allocations = _NOTHING_GIVEN,
+) -> tuple[Holding, ...]:
+    """Who runs on a device, and who was given it without running there.
+
+    Whoever runs there has his part by the memory of his processes. Processes that nobody knows,
+    as those outside of the agent's own process namespace, are taken for those of whoever was
+    given the device. Else a workload without a process has no part of a device that others use,
+    and an equal part of one that nobody does.
+
+    Args:
+        device: As the allocations may spell it in any way.
+        processes: Those on the device; `None` where nobody knows them, which is not none.
+        owners: Asked once for each process.
+        allocations: Whom every device was given to.
+    """
+    given = _given(device, allocations)
+    parts = _parts(processes or ())
+    running = match_allocations(
+        [owners.workload_of(process.pid) for process in processes or ()], given
+    )
+    held = _held(running, parts)
+    keys = {holding.workload.key for holding in held}
+    unseen = _merged(workload for workload in given if workload.key not in keys)
+    strangers = [part for workload, part in zip(running, parts, strict=True) if workload is None]
+    spare = sum(strangers) if processes else 1.0
+    for workload in unseen:
+        may_run = processes is None or bool(strangers)
+        may_run = may_run or any(may_match(one.workload, workload) for one in held)
+        held.append(Holding(workload, min(1.0, spare / len(unseen)), may_run))
+    return tuple(sorted(held, key=lambda holding: holding.workload.key))
+
+
+def holdings_of(processes: Sequence[Process], owners: OwnerCollector) -> tuple[Holding, ...]:
+    """Each workload's part of a device, by the memory of its processes.
+
+    Equal parts for all processes where the memory of one of them is unknown or none has any.
+    Processes that nobody owns keep their part, so the sum may stay below 1.
+    """
+    running = [owners.workload_of(process.pid) for process in processes]
+    return tuple(_held(running, _parts(processes)))
+
+
+def split(value: float, holdings: Sequence[Holding]) -> Mapping[str, float]:
+    """A figure of a whole device, such as its power, by workload: to each its part.
+
+    What is nobody's stays nobody's; the parts never sum to more than the figure.
+    """
+    return {holding.workload.key: value * holding.share_ratio for holding in holdings}
+
+
+def _given(device: Device, allocations: Allocations) -> tuple[Workload, ...]:
+    found = (workload for key in keys_of(device) for workload in allocations.get(key, ()))
+    return tuple(dict.fromkeys(found))
+
+
+def _parts(processes: Sequence[Process]) -> list[float]:
+    """Each process's part of the device."""
+    weights = [process.memory_used_bytes for process in processes]
+    total = sum(weight or 0 for weight in weights)
+    if not total or None in weights:
+        return [1 / len(processes) for _ in processes]
+    return [(weight or 0) / total for weight in weights]
+
+
+def _held(running: Sequence[Workload | None], parts: Sequence[float]) -> list[Holding]:
+    shares: dict[str, float] = {}
+    for workload, part in zip(running, parts, strict=True):
+        if workload is not None:
+            shares[workload.key] = shares.get(workload.key, 0.0) + part
+    workloads = _merged(workload for workload in running if workload is not None)
+    return [
+        Holding(workload, min(1.0, shares[workload.key]))
+        for workload in sorted(workloads, key=lambda workload: workload.key)
+    ]
+
+
+def _merged(workloads: Iterable[Workload]) -> tuple[Workload, ...]:
+    """One of each key; what two of them call differently, it leaves open."""
+    found: dict[str, Workload] = {}
+    for workload in workloads:
+        first = found.setdefault(workload.key, workload)
+        found[workload.key] = replace(
+            first,
+            pod=first.pod if first.pod == workload.pod else "",
+            container=first.container if first.container == workload.container else "",
+            step=first.step if first.step == workload.step else "",
+        )
+    return tuple(found.values())

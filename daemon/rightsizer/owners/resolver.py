@@ -1,0 +1,221 @@
+"""Resolver of processes to workloads over all owners, with cache and a bound on names."""
+
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final, Protocol, Self, runtime_checkable
+
+import structlog
+
+from rightsizer.host.process_files import ProcessFiles
+from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.containers import ContainerCollector
+from rightsizer.owners.kubernetes import KubernetesCollector
+from rightsizer.owners.owner import Allocations, OwnerCollector
+from rightsizer.owners.settings import OwnerSettings
+from rightsizer.owners.slurm import SlurmCollector
+from rightsizer.owners.systemd import SystemdCollector
+from rightsizer.owners.users import UserCollector
+
+OTHER_WORKLOADS: Final = Workload("other", WorkloadKind.OTHER, "other")
+"""All that are beyond the bound, in one."""
+
+
+class WorkloadNameLimiter:
+    """Lets so many workloads be named at once; whoever is not seen for a while makes room."""
+
+    def __init__(
+        self,
+        workloads_maximum: int,
+        hold_seconds: float,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Nobody is named yet."""
+        self._workloads_maximum = workloads_maximum
+        self._hold_seconds = hold_seconds
+        self._now = now
+        self._seen: dict[str, float] = {}
+        self._is_full = False
+        self._log = structlog.get_logger(component="owners")
+
+    def __len__(self) -> int:
+        return len(self._seen)
+
+    def name(self, workload: Workload) -> Workload:
+        """The workload itself, or `OTHERS` where too many others are named already."""
+        now = self._now()
+        if workload.key not in self._seen and not self._has_room(now):
+            return OTHER_WORKLOADS
+        self._seen[workload.key] = now
+        return workload
+
+    def _has_room(self, now: float) -> bool:
+        if len(self._seen) < self._workloads_maximum:
+            return True
+        since = now - self._hold_seconds
+        self._seen = {key: seen for key, seen in self._seen.items() if seen >= since}
+        was_full, self._is_full = self._is_full, len(self._seen) >= self._workloads_maximum
+        if self._is_full and not was_full:
+            self._log.warning(
+                "workloads_beyond_bound",
+                workloads_maximum=self._workloads_maximum,
+                remedy="the others are summed up as 'other'; raise workloads_maximum to name them",
+            )
+        return not self._is_full
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerContext:
+    """What the sources are made with."""
+
+    procfs: Path
+    sysfs: Path
+    settings: OwnerSettings
+    now: Callable[[], float]
+
+
+OWNER_COLLECTORS: Final[tuple[tuple[str, Callable[[OwnerContext], OwnerCollector]], ...]] = (
+    ("kubernetes", lambda node: KubernetesCollector(node.procfs, node.settings, node.now)),
+    ("slurm", lambda node: SlurmCollector(node.procfs, node.sysfs, node.settings, node.now)),
+    ("container", lambda node: ContainerCollector(node.procfs, node.settings, node.now)),
+    ("user", lambda node: UserCollector(node.procfs)),
+    ("session", lambda node: SystemdCollector(node.procfs)),
+)
+"""By name, in order of precedence; the first that knows a process names its workload."""
+
+
+@runtime_checkable
+class _FetchingCollector(Protocol):
+    """A source that asks others, on a thread of its own."""
+
+    def outcomes(self) -> Mapping[str, CollectorOutcome]:
+        """How its last attempts went."""
+
+    def close(self) -> None:
+        """Let the thread end."""
+
+
+@runtime_checkable
+class _RenamingCollector(Protocol):
+    """A source whose answers may change by themselves."""
+
+    def generation(self) -> int:
+        """Grows when they have."""
+
+
+@dataclass(frozen=True, slots=True)
+class _CachedWorkload:
+    """What was said of a process."""
+
+    until: float
+    start_ticks: int | None
+    generation: int
+    workload: Workload | None
+
+
+class OwnerResolver:
+    """Asks its sources in turn and remembers what they said, also that they know nothing.
+
+    A PID that was given to another process is asked for anew. Everything here is for one thread.
+    """
+
+    def __init__(
+        self,
+        sources: Sequence[OwnerCollector],
+        *,
+        time_to_live_seconds: float = 30.0,
+        workloads_maximum: int = 200,
+        start_ticks: Callable[[int], int | None] = lambda _: None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Answers from memory for as long as `time_to_live_seconds`.
+
+        Args:
+            sources: The first that knows a process names its workload.
+            time_to_live_seconds: How long an answer stands, also that nobody knows.
+            workloads_maximum: How many are named at once.
+            start_ticks: When a process began, to tell it from the next with its PID.
+            now: The monotonic clock.
+        """
+        self._sources = tuple(sources)
+        self._asking = [source for source in sources if isinstance(source, _FetchingCollector)]
+        self._renaming = [source for source in sources if isinstance(source, _RenamingCollector)]
+        self._time_to_live_seconds = time_to_live_seconds
+        self._start_ticks = start_ticks
+        self._now = now
+        self._known: dict[int, _CachedWorkload] = {}
+        self._swept = now()
+        self._roll = WorkloadNameLimiter(workloads_maximum, time_to_live_seconds, now)
+
+    @classmethod
+    def on_host(
+        cls,
+        procfs: Path,
+        *,
+        sysfs: Path = Path("/sys"),
+        settings: OwnerSettings | None = None,
+        now: Callable[[], float] = time.monotonic,
+    ) -> Self:
+        """All the sources of a host that its settings allow."""
+        settings = settings or OwnerSettings()
+        node = OwnerContext(procfs, sysfs, settings, now)
+        return cls(
+            [make(node) for name, make in OWNER_COLLECTORS if name in settings.sources],
+            time_to_live_seconds=settings.time_to_live_seconds,
+            workloads_maximum=settings.workloads_maximum,
+            start_ticks=ProcessFiles(procfs).start_ticks,
+            now=now,
+        )
+
+    @property
+    def remembered(self) -> int:
+        """How many processes there are answers for."""
+        return len(self._known)
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """What the first source that knows the process says."""
+        now, start_ticks, generation = self._now(), self._start_ticks(pid), self._generation()
+        known = self._known.get(pid)
+        if (
+            known is None
+            or now >= known.until
+            or (known.start_ticks, known.generation) != (start_ticks, generation)
+        ):
+            self._sweep(now)
+            answers = (source.workload_of(pid) for source in self._sources)
+            workload = next((answer for answer in answers if answer is not None), None)
+            until = now + self._time_to_live_seconds
+            known = self._known[pid] = _CachedWorkload(until, start_ticks, generation, workload)
+        return self._roll.name(known.workload) if known.workload is not None else None
+
+    def allocations(self) -> Allocations:
+        """What all schedulers of the node have given away."""
+        found: dict[str, dict[Workload, None]] = {}
+        for source in self._sources:
+            for key, workloads in source.allocations().items():
+                named = found.setdefault(key, {})
+                named.update(dict.fromkeys(map(self._roll.name, workloads)))
+        return {key: tuple(workloads) for key, workloads in found.items()}
+
+    def collectors(self) -> Mapping[str, CollectorOutcome]:
+        """How each source that asks others fared last, by the name of whom it asks."""
+        outcomes: dict[str, CollectorOutcome] = {}
+        for source in self._asking:
+            outcomes |= source.outcomes()
+        return outcomes
+
+    def close(self) -> None:
+        """Let the sources' threads end; what hangs is left behind."""
+        for source in self._asking:
+            source.close()
+
+    def _generation(self) -> int:
+        return sum(source.generation() for source in self._renaming)
+
+    def _sweep(self, now: float) -> None:
+        """Forget processes that nobody asked for lately; most of them have ended."""
+        if now - self._swept >= self._time_to_live_seconds:
+            self._swept = now
+            self._known = {pid: known for pid, known in self._known.items() if now < known.until}

@@ -1,0 +1,111 @@
+"""How workloads are found and how many of them are named."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.model.settings import setting
+
+SOURCE_NAMES: Final = ("kubernetes", "slurm", "container", "user", "session")
+"""In order of precedence: the first that knows a process names its workload."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnerSettings:
+    """Who is asked whose a process is."""
+
+    sources: tuple[str, ...] = setting(
+        ("kubernetes", "slurm", "container", "session"),
+        help="Who is asked, of kubernetes, slurm, container, user and session (systemd units and"
+        " login sessions); their order is fixed. user names whoever started a process outside of"
+        " a unit, and is off unless you add it.",
+    )
+    kubelet_socket: str = setting(
+        "/var/lib/kubelet/pod-resources/kubelet.sock",
+        help="Where the kubelet tells which pod was given which device; empty to not ask it.",
+        source="Kubernetes' documentation of device plugins",
+    )
+    pod_log_folder: str = setting(
+        "/var/log",
+        help="Where the kubelet keeps logs; the names of the files in containers/ and pods/ tell"
+        " which pod an identifier stands for, the files are not opened. Empty to not look.",
+        source="Kubernetes' documentation of its logging architecture",
+    )
+    container_socket: str = setting(
+        "",
+        help="Socket of Docker, or of Podman's service, which is asked for containers' names;"
+        " empty to call containers by their short identifiers.",
+    )
+    job_map_folder: str = setting(
+        "",
+        help="Folder where Slurm's prolog and epilog say which job was given which GPU: files named"
+        " <index>, <index>.<MIG instance> or by uuid, one job a line; empty where there is none.",
+        source="dcgm-exporter's --hpc-job-mapping-dir",
+    )
+    interval_seconds: float = setting(
+        30.0,
+        help="How often kubelet and container engine are asked.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+        source="the kubelet allows 100 calls a second, all callers together",
+    )
+    floor_seconds: float = setting(
+        5.0,
+        help="How soon they are asked again for a pod or container that they did not know, and"
+        " how often Slurm's allocations are read.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+    )
+    hold_seconds: float = setting(
+        600.0,
+        help="For how long the last answer stands without another, as while a kubelet restarts.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=86400.0,
+    )
+    timeout_seconds: float = setting(
+        3.0,
+        help="How long an answer may take, on a thread where nobody waits for it.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=60.0,
+    )
+    first_wait_seconds: float = setting(
+        0.5,
+        help="How long the first look waits for an answer, so that the first names are the right"
+        " ones; later looks never wait.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=10.0,
+    )
+    answer_maximum_bytes: int = setting(
+        16 * 2**20,
+        help="A longer answer is refused.",
+        unit="bytes",
+        minimum=65536,
+        maximum=2**28,
+        source="four times what gRPC takes by default",
+    )
+    time_to_live_seconds: float = setting(
+        30.0,
+        help="For how long it is remembered whose a process is, or that nobody knows.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+    )
+    workloads_maximum: int = setting(
+        200,
+        help="How many workloads are named at once; the others are summed up as one, `other`.",
+        minimum=1.0,
+        maximum=10000.0,
+        source="64 devices with three holders each",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse a source that does not exist."""
+        for name in self.sources:
+            if name not in SOURCE_NAMES:
+                raise ValueError(
+                    f"sources: there is no '{name}'; choose from {', '.join(SOURCE_NAMES)}"
+                )

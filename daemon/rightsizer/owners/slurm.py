@@ -1,0 +1,194 @@
+"""Slurm: jobs by control group, devices by the job map or the devices control groups."""
+
+import os
+import re
+import stat
+import time
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rightsizer.host.device_files import MinorNumbers
+from rightsizer.host.process_files import ProcessFiles
+from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.owners.background_fetcher import BackgroundFetcher
+from rightsizer.owners.device_keys import MinorOf
+from rightsizer.owners.owner import Allocations
+from rightsizer.owners.settings import OwnerSettings
+
+_BY_INDEX: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?")
+_BY_UUID: Final = re.compile(r"(?:GPU|MIG)-[0-9a-fA-F-]{36}")
+_JOB: Final = re.compile(r"[\w.+-]{1,64}", re.ASCII)
+_FILES_MAXIMUM: Final = 1024
+_FILE_BYTES_MAXIMUM: Final = 65536
+_JOBS_MAXIMUM: Final = 256
+
+
+class JobMapError(Exception):
+    """A folder of jobs that cannot be read, in words for an operator."""
+
+
+def read_job_map(folder: Path) -> Mapping[str, tuple[str, ...]]:
+    """Jobs by the device's key; files that are not named after a device are passed over.
+
+    Raises:
+        JobMapError: the folder cannot be listed.
+    """
+    found: dict[str, tuple[str, ...]] = {}
+    try:
+        files = sorted(folder.iterdir())[:_FILES_MAXIMUM]
+    except OSError as error:
+        raise JobMapError(f"job_map_folder: {folder} cannot be listed: {error.strerror}") from None
+    for file in files:
+        key = _key_of(file.name)
+        jobs = _jobs(file) if key is not None else ()
+        if key is not None and jobs:
+            found[key] = jobs
+    return found
+
+
+def _key_of(name: str) -> str | None:
+    if _BY_UUID.fullmatch(name):
+        return name
+    by_index = _BY_INDEX.fullmatch(name)
+    if by_index is None:
+        return None
+    key = f"index:{int(by_index[1])}"
+    return key if by_index[2] is None else f"{key}/gi{int(by_index[2])}"
+
+
+def _jobs(path: Path) -> tuple[str, ...]:
+    """The jobs of one file; none where it went away or is no file."""
+    try:
+        # Opening a pipe would wait for its other end.
+        descriptor = os.open(path, os.O_RDONLY | os.O_NONBLOCK)
+    except OSError:
+        return ()
+    try:
+        if not stat.S_ISREG(os.fstat(descriptor).st_mode):
+            return ()
+        text = os.read(descriptor, _FILE_BYTES_MAXIMUM).decode(errors="replace")
+    except OSError:
+        return ()
+    finally:
+        os.close(descriptor)
+    lines = (line.strip() for line in text.splitlines()[:_JOBS_MAXIMUM])
+    return tuple(dict.fromkeys(line for line in lines if _JOB.fullmatch(line)))
+
+
+_JOB_FOLDER: Final = re.compile(r"job_(\d{1,10})")
+_GPU: Final = re.compile(r"c 195:(\d{1,3}) [rwm]+")
+"""NVIDIA's major number; one device a line."""
+_CONTROL_MINOR: Final = 254
+"""From here on the minor numbers are those of the driver itself."""
+
+
+def has_job_devices(sysfs: Path) -> bool:
+    """Whether Slurm keeps jobs in the devices control groups of version 1."""
+    return any(_root(sysfs).glob("slurm*"))
+
+
+def read_job_devices(sysfs: Path, minor_of: MinorOf) -> Mapping[str, tuple[str, ...]]:
+    """Jobs by the device's key; a job whose devices are not constrained says nothing."""
+    found: dict[str, list[str]] = {}
+    for folder in sorted(_root(sysfs).glob("slurm*/uid_*/job_*")):
+        job = _JOB_FOLDER.fullmatch(folder.name)
+        try:
+            text = (folder / "devices.list").read_text()
+        except OSError:
+            continue  # It has ended meanwhile.
+        minors = [int(found[1]) for found in map(_GPU.fullmatch, text.splitlines()) if found]
+        for minor in minors:
+            key = minor_of(minor) if minor < _CONTROL_MINOR else None
+            if job is not None and key is not None:
+                found.setdefault(key, []).append(job[1])
+    return {key: tuple(jobs) for key, jobs in found.items()}
+
+
+def _root(sysfs: Path) -> Path:
+    return sysfs / "fs" / "cgroup" / "devices"
+
+
+_SLURM: Final = re.compile(
+    r"/(?:slurm(?:_[^/]+)?/uid_\d+|(?:[^/]+_)?slurmstepd\.scope)"
+    r"/job_(?P<job>\d{1,10})(?:/step_(?P<step>[^/]{1,64}))?(?=/|$)"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class JobGroup:
+    """A step of a Slurm job."""
+
+    job: str
+    step: str
+    """`0`, `batch`, `extern`; empty where the path ends before it."""
+
+
+def job_in(paths: Sequence[str]) -> JobGroup | None:
+    """The Slurm job, with control groups of either version."""
+    for path in paths:
+        if found := _SLURM.search(path):
+            return JobGroup(found["job"], found["step"] or "")
+    return None
+
+
+class SlurmCollector:
+    """Jobs of processes by the kernel; jobs without a process by the site's map of jobs.
+
+    Every task of an array and every part of a heterogeneous job has a number of its own, which
+    the control groups go by.
+    """
+
+    def __init__(
+        self,
+        procfs: Path,
+        sysfs: Path,
+        settings: OwnerSettings,
+        now: Callable[[], float] = time.monotonic,
+    ) -> None:
+        """Reads nothing yet."""
+        self._files = ProcessFiles(procfs)
+        self._minors = MinorNumbers(procfs)
+        self._sysfs = sysfs
+        self._map = Path(settings.job_map_folder) if settings.job_map_folder else None
+        # The map may lie on a file system of the network.
+        self._given = BackgroundFetcher(
+            "slurm_jobs",
+            self._read,
+            settings,
+            interval_seconds=settings.floor_seconds,
+            is_there=lambda: self._map is not None or has_job_devices(sysfs),
+            now=now,
+        )
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """The job and step that a process runs in."""
+        group = job_in(self._files.groups(pid))
+        return workload_of_job(group.job, group.step) if group is not None else None
+
+    def allocations(self) -> Allocations:
+        """The devices that jobs were given, as far as somebody says so."""
+        found = self._given.latest()
+        return found if found is not None else {}
+
+    def outcomes(self) -> Mapping[str, CollectorOutcome]:
+        """How the last look at the allocations went; nothing where there are none to look at."""
+        return self._given.outcomes()
+
+    def close(self) -> None:
+        """Let go of the thread that reads."""
+        self._given.close()
+
+    def _read(self) -> Allocations:
+        """On the thread of its own; the map goes before the control groups where it has both."""
+        jobs = dict(read_job_devices(self._sysfs, self._minors.addresses().get))
+        if self._map is not None:
+            jobs |= read_job_map(self._map)
+        return {key: tuple(workload_of_job(job) for job in found) for key, found in jobs.items()}
+
+
+def workload_of_job(job: str, step: str = "") -> Workload:
+    """A job as a workload; its steps are the same workload."""
+    return Workload(f"slurm:{job}", WorkloadKind.SLURM, job, WorkloadClass.BATCH, step=step)

@@ -1,0 +1,50 @@
+"""Systemd units, else login sessions."""
+
+import re
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Final
+
+from rightsizer.host.process_files import ProcessFiles
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.owner import Allocations
+
+_UNIT: Final = re.compile(r"[^/]+\.(?:service|scope)")
+# These hold whatever somebody logged in for, not one piece of work.
+_LOGIN: Final = re.compile(r"(?:session-[^/]*\.scope|user@[^/]*\.service|init\.scope)")
+
+
+def unit_in(paths: Sequence[str]) -> str | None:
+    """The innermost systemd unit that is not a mere login."""
+    for path in paths:
+        units: list[str] = _UNIT.findall(path)
+        for unit in reversed(units):
+            if not _LOGIN.fullmatch(unit):
+                return unit
+    return None
+
+
+class SystemdCollector:
+    """Systemd units by name; other processes by their session and the start of its leader."""
+
+    def __init__(self, procfs: Path) -> None:
+        """Reads a process's control group and session."""
+        self._files = ProcessFiles(procfs)
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """The unit or session that a process runs in."""
+        unit = unit_in(self._files.naming_groups(pid))
+        if unit is not None:
+            return Workload(f"systemd:{unit}", WorkloadKind.SYSTEMD, unit)
+        standing = self._files.standing(pid)
+        if standing is None or standing.session == 0:
+            return None
+        session = standing.session
+        start = self._files.start_ticks(session)
+        # A session outlives its leader; then its number alone must do.
+        started = f"@{start}" if start is not None else ""
+        return Workload(f"session:{session}{started}", WorkloadKind.SESSION, f"session {session}")
+
+    def allocations(self) -> Allocations:
+        """Nobody gives devices away on such a node."""
+        return {}

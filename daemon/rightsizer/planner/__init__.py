@@ -1,0 +1,1 @@
+"""Planner: from requirements to the GPU that fits, before anything is bought."""

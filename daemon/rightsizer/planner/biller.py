@@ -1,0 +1,223 @@
+"""Biller of candidates: dollars on all terms, energy, carbon, by a plan's own prices first."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.price import Assumption, OnDemand, Price
+from rightsizer.catalogue.prices import Prices
+from rightsizer.planner.candidate import (
+    Bill,
+    CostAmount,
+    OwnershipCost,
+    PlanCandidate,
+    PredictedRate,
+    PriceOffer,
+)
+from rightsizer.sizing.cost import (
+    Billing,
+    HourlyCost,
+    OwnedCost,
+    board_watts,
+    break_even_hours,
+    break_even_months,
+    carbon_kilograms,
+    dollars_per_image,
+    dollars_per_million_tokens,
+    dollars_per_training,
+    hourly_costs,
+    kilowatt_hours,
+    owned_cost,
+)
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.mig import slice_board, slice_price_ratio
+from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, VisionTransformer
+from rightsizer.sizing.requirement import Requirement
+from rightsizer.sizing.settings import CostSettings
+
+_SOURCE: Final = "the plan's own prices"
+
+
+@dataclass(frozen=True, slots=True)
+class PlanPrices:
+    """What boards and slices cost in one plan."""
+
+    catalogue: Catalogue
+    prices: Prices
+
+    @classmethod
+    def of(cls, catalogue: Catalogue, prices: Prices, stated: Mapping[str, float]) -> "PlanPrices":
+        """Prices with those that a plan states, by key, in place of the clouds'.
+
+        What a plan says takes the place of every cloud price of the board, so that dates do not
+        mix; what it costs to buy stays.
+        """
+        own = {key: _stated(key, dollars, prices.of(key)) for key, dollars in stated.items()}
+        return cls(catalogue, replace(prices, by_board={**prices.by_board, **own}))
+
+    def board(self, key: str) -> Board:
+        """A board or a slice of one, by the key of a candidate."""
+        whole, profile = self._parts(key)
+        return whole if profile is None else slice_board(whole, profile)
+
+    def dollars_per_hour(self, board: Board) -> float | None:
+        """Of one GPU, or of a slice as its part of one; `None` where nobody says."""
+        own = self.prices.dollars_per_hour(board.key)
+        if own is not None:
+            return own
+        whole, ratio = self._whole(board)
+        dollars = self.prices.dollars_per_hour(whole.key)
+        return None if dollars is None else dollars * ratio
+
+    def offers(self, board: Board) -> tuple[HourlyCost, ...]:
+        """Every way to have it."""
+        whole, ratio = self._whole(board)
+        if ratio == 1.0 or self.prices.of(board.key) is not None:
+            return hourly_costs(board, self.prices)
+        return tuple(
+            replace(each, dollars_per_hour=each.dollars_per_hour.scaled(ratio))
+            for each in hourly_costs(whole, self.prices)
+        )
+
+    def owned(self, board: Board) -> OwnedCost | None:
+        """What owning it takes, of a slice its part of the board."""
+        whole, ratio = self._whole(board)
+        found = owned_cost(whole, self.prices)
+        return None if found is None else _scaled(found, lambda figure: figure.scaled(ratio))
+
+    def node_power_factor(self, board: Board) -> float | None:
+        """The power of a whole node over that of its GPUs, where a node of the board is known."""
+        price = self.prices.of(self._whole(board)[0].key)
+        return None if price is None else price.node_power_factor
+
+    def _whole(self, board: Board) -> tuple[Board, float]:
+        """The board that a slice is a part of, and the part; a board itself is all of it."""
+        whole, profile = self._parts(board.key)
+        return whole, 1.0 if profile is None else slice_price_ratio(profile)
+
+    def _parts(self, key: str) -> tuple[Board, MigProfile | None]:
+        """The board of a key, and the slice of it that is named."""
+        name, _, profile = key.partition(":")
+        board = self.catalogue.boards[name]
+        if not profile:
+            return board, None
+        return board, next(each for each in board.mig_profiles if each.name == profile)
+
+
+def _stated(key: str, dollars: float, known: Price | None) -> Price:
+    return Price(
+        key=key,
+        on_demand=OnDemand(dollars, dollars, dollars),
+        sources=(_SOURCE,),
+        purchases=() if known is None else known.purchases,
+        node_power_factor=None if known is None else known.node_power_factor,
+        is_stated=True,
+    )
+
+
+def _scaled(own: OwnedCost, scale: Callable[[EstimateInterval], EstimateInterval]) -> OwnedCost:
+    return replace(
+        own,
+        capital_dollars=scale(own.capital_dollars),
+        running_dollars_per_hour=scale(own.running_dollars_per_hour),
+        dollars_per_used_hour=scale(own.dollars_per_used_hour),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class Biller:
+    """One requirement's bills."""
+
+    requirement: Requirement
+    prices: PlanPrices
+    settings: CostSettings
+
+    def billed(self, candidate: PlanCandidate) -> PlanCandidate:
+        """A candidate with its bill."""
+        return replace(candidate, bill=self.bill(candidate))
+
+    def bill(self, candidate: PlanCandidate) -> Bill:
+        """What a candidate costs."""
+        board = self.prices.board(candidate.gpu)
+        terms = self.prices.offers(board)
+        energy = self._amount(self._kilowatts(board, candidate.count), candidate.rate)
+        grams = self._grams
+        return Bill(
+            offers=tuple(self._offer(each, candidate) for each in terms),
+            ownership=self._ownership(board, candidate.count, terms),
+            kilowatt_hours=energy,
+            carbon_kilograms=None if grams is None else _carbon(energy, grams),
+            carbon_grams_per_kilowatt_hour=grams,
+        )
+
+    @property
+    def _grams(self) -> float | None:
+        own = self.requirement.carbon_grams_per_kilowatt_hour
+        return self.settings.carbon_grams_per_kilowatt_hour if own is None else own
+
+    def _offer(self, terms: HourlyCost, candidate: PlanCandidate) -> PriceOffer:
+        hourly = terms.dollars_per_hour.scaled(candidate.count)
+        return PriceOffer(terms, self._amount(hourly, candidate.rate))
+
+    def _amount(self, per_hour: EstimateInterval, rate: PredictedRate) -> CostAmount:
+        """Of an amount that each hour takes, what goes into a unit of work."""
+        made, hours = rate.tokens_per_second, rate.training_hours
+        is_made = made is not None and made.low > 0.0
+        return CostAmount(
+            per_hour=per_hour,
+            per_million=dollars_per_million_tokens(per_hour, made) if made and is_made else None,
+            per_image=dollars_per_image(per_hour, made)
+            if made and is_made and isinstance(self.requirement.model, _OF_IMAGES)
+            else None,
+            per_run=None if hours is None else dollars_per_training(per_hour, hours),
+        )
+
+    def _ownership(
+        self, board: Board, count: int, terms: tuple[HourlyCost, ...]
+    ) -> OwnershipCost | None:
+        own = self.prices.owned(board)
+        if own is None:
+            return None
+        use = self.prices.prices.on_premises.utilization_ratio.value
+        cloud = next((each for each in terms if each.billing is Billing.ON_DEMAND), None)
+        return OwnershipCost(
+            capital_dollars=own.capital_dollars.scaled(count),
+            running_dollars_per_hour=own.running_dollars_per_hour.scaled(count),
+            break_even_hours=None if cloud is None else break_even_hours(cloud, own),
+            break_even_months=None
+            if cloud is None
+            else break_even_months(cloud, own, use, self.settings.hours_per_month),
+            utilization_ratio=use,
+        )
+
+    def _kilowatts(self, board: Board, count: int) -> EstimateInterval:
+        """What all GPUs draw under the load, with their nodes and their building."""
+        settings, trains = self.settings, self.requirement.task.trains
+        ratio = settings.training_power_ratio if trains else settings.serving_power_ratio
+        usual = board_watts(board, ratio)
+        spread = EstimateInterval.around(usual, settings.power_error_factor)
+        watts = EstimateInterval(
+            usual, spread.low, min(spread.high, max(usual, board.power_limit_watts))
+        )
+        terms = self.prices.prices.on_premises
+        factor = self.prices.node_power_factor(board)
+        if factor is not None:
+            terms = replace(terms, node_power_factor=Assumption(factor, factor, factor))
+        return kilowatt_hours(watts.scaled(count), 1.0, terms)
+
+
+_OF_IMAGES = ConvolutionalNetwork | VisionTransformer | Diffusion
+
+
+def _carbon(energy: CostAmount, grams_per_kilowatt_hour: float) -> CostAmount:
+    def carbon(part: EstimateInterval | None) -> EstimateInterval | None:
+        return None if part is None else carbon_kilograms(part, grams_per_kilowatt_hour)
+
+    return CostAmount(
+        per_hour=energy.per_hour.scaled(grams_per_kilowatt_hour / 1000.0),
+        per_million=carbon(energy.per_million),
+        per_image=carbon(energy.per_image),
+        per_run=carbon(energy.per_run),
+    )

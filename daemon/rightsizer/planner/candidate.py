@@ -1,0 +1,190 @@
+"""Candidates of a plan: rate, rejections, bill, and their rank."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from enum import StrEnum
+
+from rightsizer.sizing.cost import HourlyCost
+from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
+from rightsizer.sizing.requirement import Parallelism
+
+
+@dataclass(frozen=True, slots=True)
+class CostAmount:
+    """Dollars, kilowatt-hours or kilograms: of an hour, and of what is done in it."""
+
+    per_hour: EstimateInterval
+    per_million: EstimateInterval | None = None
+    """Of a million tokens; images or samples of models that know no tokens."""
+    per_image: EstimateInterval | None = None
+    """Of models of images."""
+    per_run: EstimateInterval | None = None
+    """Of a training run whose length is given."""
+
+
+@dataclass(frozen=True, slots=True)
+class PriceOffer:
+    """One way to have the GPUs of a candidate."""
+
+    terms: HourlyCost
+    """Of one GPU, with source and date."""
+    dollars: CostAmount
+    """Of all of them."""
+
+
+@dataclass(frozen=True, slots=True)
+class OwnershipCost:
+    """What buying the GPUs of a candidate takes, and when it pays."""
+
+    capital_dollars: EstimateInterval
+    """Of all GPUs and the servers around them."""
+    running_dollars_per_hour: EstimateInterval
+    break_even_hours: EstimateInterval | None
+    """Used hours after which owning has cost less than renting on demand; `None` where it never
+    has, or nobody rents them out."""
+    break_even_months: EstimateInterval | None
+    """The same in months, used as much of the time as is usual."""
+    utilization_ratio: float
+    """The part of those months that they are used for."""
+
+
+@dataclass(frozen=True, slots=True)
+class Bill:
+    """Everything that money and energy tell of a candidate."""
+
+    offers: tuple[PriceOffer, ...]
+    """Clouds first; none where nobody names a price."""
+    ownership: OwnershipCost | None
+    """`None` where nobody names a price to buy them for."""
+    kilowatt_hours: CostAmount
+    """At the meter of the building."""
+    carbon_kilograms: CostAmount | None
+    """`None` where nobody tells how much carbon goes with a kilowatt-hour."""
+    carbon_grams_per_kilowatt_hour: float | None = None
+
+
+class CandidateFilter(StrEnum):
+    """The sieves that candidates pass, in their order."""
+
+    LAYOUT = "layout"
+    MEMORY = "memory"
+    COMPUTE = "compute"
+    BANDWIDTH = "bandwidth"
+    THROUGHPUT = "throughput"
+
+
+@dataclass(frozen=True, slots=True)
+class Rejection:
+    """Why a candidate is none."""
+
+    by: CandidateFilter
+    why: str
+
+    def __str__(self) -> str:
+        """`memory: needs 141.2 GiB of each GPU, ...`."""
+        return f"{self.by}: {self.why}"
+
+
+@dataclass(frozen=True, slots=True)
+class PredictedRate:
+    """How fast a candidate is, all of its GPUs together."""
+
+    tokens_per_second: EstimateInterval | None = None
+    """Output tokens, trained tokens, or images and samples of models that know no tokens."""
+    concurrency: float | None = None
+    """Requests in flight; of training, sequences or images of one step."""
+    ttft_ms: EstimateInterval | None = None
+    tpot_ms: EstimateInterval | None = None
+    training_hours: EstimateInterval | None = None
+    mfu_ratio: float | None = None
+    bound: str = ""
+    """The limit that it comes up against first."""
+    missing: str = ""
+    """Why there is no rate."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlanCandidate:
+    """Some GPUs of one kind in one layout, and what they would do."""
+
+    gpu: str
+    layout: Parallelism
+    memory: MemoryEstimate
+    usable_bytes: float
+    """What processes can have of one GPU."""
+    rate: PredictedRate = PredictedRate()
+    rejections: tuple[Rejection, ...] = ()
+    gpu_dollars_per_hour: float | None = None
+    work_dollars: float | None = None
+    """For a million of the tokens that the load asks for, which may be fewer than it could make."""
+    rank: int | None = None
+    bill: Bill | None = None
+    """All forms of its cost; `None` before they are reckoned."""
+
+    @property
+    def fits(self) -> bool:
+        """Whether it meets everything that is asked for."""
+        return not self.rejections
+
+    @property
+    def fits_memory(self) -> bool:
+        """Whether it meets what is asked for of memory."""
+        return all(
+            each.by not in {CandidateFilter.LAYOUT, CandidateFilter.MEMORY}
+            for each in self.rejections
+        )
+
+    @property
+    def is_memory_tight(self) -> bool:
+        """Whether memory may turn out short, by the upper end of what is predicted."""
+        return self.memory.total.high > self.usable_bytes
+
+    @property
+    def count(self) -> int:
+        """How many GPUs."""
+        return self.layout.gpus
+
+    @property
+    def memory_headroom_ratio(self) -> float:
+        """What stays free of what processes can have; below 0 where it does not fit."""
+        return 1.0 - self.memory.total_bytes / self.usable_bytes if self.usable_bytes else -1.0
+
+    @property
+    def dollars_per_hour(self) -> float | None:
+        """Of all GPUs."""
+        return None if self.gpu_dollars_per_hour is None else self.gpu_dollars_per_hour * self.count
+
+    @property
+    def dollars_per_million_tokens(self) -> float | None:
+        """Of the tokens that it can make."""
+        dollars, rate = self.dollars_per_hour, self.rate.tokens_per_second
+        if dollars is None or rate is None or not rate.value:
+            return None
+        return dollars * 1e6 / (rate.value * 3600.0)
+
+
+def preference(candidate: PlanCandidate) -> tuple[float, ...]:
+    """The smaller, the better.
+
+    Of candidates that meet what is asked for: those whose work has a price first, the cheapest
+    work before the others; then the fewest GPUs, the fastest, the cheapest hour. Of the rest,
+    those that fail least: with memory enough, then by how much of it is short.
+    """
+    rate = candidate.rate.tokens_per_second
+    speed = 0.0 if rate is None else rate.value
+    if not candidate.fits:
+        shortage = min(0.0, candidate.memory_headroom_ratio)
+        return (2.0, not candidate.fits_memory, -shortage, candidate.count, -speed)
+    if candidate.work_dollars is None:
+        dollars = candidate.dollars_per_hour
+        return (1.0, candidate.count, -speed, math.inf if dollars is None else dollars)
+    return (0.0, candidate.work_dollars, candidate.count, -speed)
+
+
+def ranked(candidates: Iterable[PlanCandidate]) -> tuple[PlanCandidate, ...]:
+    """Best first and numbered from 1; those that do not fit follow without a number."""
+    ordered = sorted(candidates, key=lambda each: (preference(each), each.gpu))
+    return tuple(
+        replace(each, rank=place if each.fits else None) for place, each in enumerate(ordered, 1)
+    )

@@ -1,0 +1,255 @@
+"""Text of the catalogue: one board with its costs, or a table of many."""
+
+from collections.abc import Iterable, Iterator, Sequence
+from typing import Final
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.origin import OriginKind
+from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.price import OnDemand, Price, Reserved
+from rightsizer.catalogue.prices import Prices
+from rightsizer.planner.figures import SourceNotes, short_number
+
+_TERMS: Final = {1: "reserved for 1 year", 3: "reserved for 3 years"}
+
+
+def cost_lines(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, str, str]]:
+    """A label, a price, and its date with its source."""
+    price = prices.of(key)
+    if price is None:
+        yield "unknown", "", ""
+        return
+    seen = f"{price.period} {notes.mark(_cloud_note(price))}".rstrip()
+    if price.on_demand is not None:
+        yield "on demand", _spread(price.on_demand), seen
+        at_large = price.on_demand.hyperscaler_dollars_per_hour
+        if at_large is not None:
+            yield "on demand, hyperscalers", _hourly(at_large), seen
+    if price.spot_dollars_per_hour is not None:
+        yield "spot", _hourly(price.spot_dollars_per_hour), seen
+    for years, label in _TERMS.items():
+        offer = prices.reserved(key, years)
+        if offer is not None:
+            assumed = f"assumed {notes.mark(prices.reserved_source)}".rstrip()
+            yield label, _offer(offer), assumed if offer.is_assumed else seen
+    for purchase in price.purchases:
+        date = purchase.date or "undated"
+        yield (
+            "to buy",
+            f"${purchase.dollars:,.0f}",
+            f"{date} {notes.mark(purchase.source)}".rstrip(),
+        )
+
+
+def _cloud_note(price: Price) -> str:
+    parts = (price.dated, ", ".join(price.clouds), "; ".join(price.sources))
+    return ": ".join(filter(None, parts)) if price.on_demand or price.sources else ""
+
+
+def _spread(price: OnDemand) -> str:
+    low, high = price.low_dollars_per_hour, price.high_dollars_per_hour
+    text = _hourly(price.median_dollars_per_hour)
+    return f"{text} (${low:.2f} to ${high:.2f})" if low < high else text
+
+
+def _offer(offer: Reserved) -> str:
+    low, high = offer.low_dollars_per_hour, offer.high_dollars_per_hour
+    text = _hourly(offer.dollars_per_hour)
+    return f"{text} (${low:.2f} to ${high:.2f})" if low < high else text
+
+
+def _hourly(dollars: float) -> str:
+    return f"${dollars:.2f} an hour"
+
+
+_GIB: Final = 2**30
+_PEAKS: Final = {
+    Precision.FP32: "fp32",
+    Precision.TF32: "tf32",
+    Precision.BF16: "bf16, fp16",
+    Precision.FP16_ACC16: "fp16, sums in fp16",
+    Precision.FP8: "fp8",
+    Precision.INT8: "int8",
+    Precision.FP4: "fp4",
+}
+_EFFICIENCIES: Final = {
+    "gemm": "large matrix products, of the peak",
+    "weight_read": "reading weights, of the bandwidth",
+    "decode_attention": "attention of one token, of the bandwidth",
+}
+
+_Line = tuple[str, str, str]
+"""A label, a figure, and its name in the catalogue's file."""
+
+
+def card_text(board: Board, prices: Prices) -> str:
+    """The whole card."""
+    notes = SourceNotes()
+    sections = [_title(board, notes)]
+    for title, lines in (
+        ("Memory and limits", _limits(board)),
+        ("Dense peaks, tera-operations per second", _peaks(board)),
+        ("Achieved", _achieved(board)),
+        ("Sums over GPUs (all-reduce): bus bandwidth, small message", _sums(board)),
+        ("MIG", _slices(board)),
+    ):
+        told = ((label, text, _origin(board, figure, notes)) for label, text, figure in lines)
+        sections.append(_section(title, told))
+    costs = cost_lines(board.key, prices, notes)
+    sections.append(_section("Prices of one GPU, as of their dates: no quotes", costs))
+    if board.notes:
+        sections.append([f"Note: {board.notes}"])
+    sections.append(notes.lines())
+    return "\n\n".join("\n".join(lines) for lines in sections if lines)
+
+
+def _title(board: Board, notes: SourceNotes) -> list[str]:
+    year = "" if board.release_year is None else str(board.release_year)
+    about = (board.vendor, board.architecture, board.form_factor, year)
+    names = ", ".join((*board.names, *board.other_names))
+    called = (
+        f"{names}  {_origin(board, 'names', notes)}" if names else "what drivers call it is unknown"
+    )
+    return [board.key, f"  {', '.join(filter(None, about))}", f"  {called}"]
+
+
+def _origin(board: Board, figure: str, notes: SourceNotes) -> str:
+    origin = board.origin(figure)
+    return f"{origin.kind} {notes.mark(origin.source)}".rstrip()
+
+
+def _limits(board: Board) -> Iterator[_Line]:
+    nominal, bandwidth = board.nominal_memory_bytes, board.memory_bandwidth_bytes_per_second
+    yield "memory", f"{board.memory_bytes / _GIB:.2f} GiB {board.memory_type}", "memory_mib"
+    if nominal is not None:
+        yield "memory on the box", f"{short_number(nominal / 1e9)} GB", "memory_gb"
+    yield "memory bandwidth", f"{short_number(bandwidth / 1e9)} GB/s", "memory_bandwidth_gbs"
+    if board.l2_bytes is not None:
+        yield "L2 cache", f"{short_number(board.l2_bytes / 1e6)} MB", "l2_mb"
+    yield "SMs" if board.vendor == "NVIDIA" else "compute units", str(board.sm_count), "sm_count"
+    if board.sm_clock_maximum_hertz is not None:
+        clock = short_number(board.sm_clock_maximum_hertz / 1e6)
+        yield "highest SM clock", f"{clock} MHz", "sm_clock_maximum_mhz"
+    yield "power limit", f"{short_number(board.power_limit_watts)} W", "power_limit_watts"
+    link = f"gen{board.pcie_generation} x{board.pcie_width}"
+    yield "PCIe", f"{link}, {board.pcie_bytes_per_second / 1e9:.1f} GB/s one way", "pcie_generation"
+    if board.link_bytes_per_second:
+        yield from _links(board)
+
+
+def _links(board: Board) -> Iterator[_Line]:
+    is_nvlink = board.nvlink_generation is not None
+    name = f"NVLink {board.nvlink_generation}" if is_nvlink else "Infinity Fabric"
+    figure = "nvlink_total_gbs" if is_nvlink else "infinity_fabric_total_gbs"
+    yield name, f"{short_number(board.link_bytes_per_second / 1e9)} GB/s one way", figure
+    if board.linked_gpu_count is not None:
+        yield "GPUs that it joins", f"at most {board.linked_gpu_count}", "linked_gpus"
+
+
+def _peaks(board: Board) -> Iterator[_Line]:
+    for precision, label in _PEAKS.items():
+        peak = board.peak_per_second.get(precision)
+        if peak is not None:
+            yield label, short_number(peak / 1e12), f"dense_peak_tera.{precision}"
+
+
+def _achieved(board: Board) -> Iterator[_Line]:
+    for kind, label in _EFFICIENCIES.items():
+        for precision, ratio in getattr(board.efficiency, kind).items():
+            yield f"{label}, {precision}", f"{ratio:.3f}", f"efficiency.{kind}.{precision}"
+
+
+def _sums(board: Board) -> Iterator[_Line]:
+    for count, cost in board.all_reduce.items():
+        text = f"{cost.bytes_per_second / 1e9:.1f} GB/s, {cost.small_message_seconds * 1e6:.1f} us"
+        yield f"{count} GPUs", text, f"all_reduce.{count}"
+
+
+def _slices(board: Board) -> Iterator[_Line]:
+    for profile in board.mig_profiles:
+        memory = "" if profile.memory_bytes is None else f"{profile.memory_bytes / _GIB:.2f} GiB"
+        parts = [
+            "SMs unknown" if profile.sm_count is None else f"{profile.sm_count} SMs",
+            f"about {memory}" if profile.is_memory_assumed and memory else memory,
+            f"at most {profile.maximum_count}",
+        ]
+        yield profile.name, ", ".join(filter(None, parts)), "mig_profiles"
+
+
+def _section(title: str, lines: Iterable[_Line]) -> list[str]:
+    cells = list(lines)
+    if not cells:
+        return []
+    first, second = (max(len(line[at]) for line in cells) for at in (0, 1))
+    rows = (f"  {a.ljust(first)}  {b.ljust(second)}  {c}".rstrip() for a, b, c in cells)
+    return [title, *rows]
+
+
+_HEADER: Final = (
+    "board",
+    "architecture",
+    "GiB",
+    "GB/s",
+    "bf16",
+    "fp8",
+    "fp4",
+    "W",
+    "links GB/s",
+    "MIG",
+    "$/h",
+    "as of",
+)
+_TEXTS: Final = frozenset({"board", "architecture", "as of"})
+_LEGEND: Final = """\
+~ recalled or assumed: nobody compared it with a public table. Peaks in dense tera-operations per
+second, links one way, MIG: the most slices. $/h: the median list price of one GPU over clouds in
+the months beside it, no quote. 'rightsizer catalogue BOARD' tells where each figure comes from."""
+_NOTHING: Final = "-"
+_SURE: Final = frozenset({OriginKind.VERIFIED, OriginKind.MEASURED, OriginKind.STATED})
+_TABLE_PEAKS: Final = (Precision.BF16, Precision.FP8, Precision.FP4)
+
+
+def table_text(boards: Iterable[Board], prices: Prices) -> str:
+    """All of them, under a header, above what the signs mean."""
+    rows = [_HEADER, *(_row(board, prices.of(board.key)) for board in boards)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = (
+        "  ".join(
+            cell.ljust(width) if name in _TEXTS else cell.rjust(width)
+            for cell, width, name in zip(row, widths, _HEADER, strict=True)
+        )
+        for row in rows
+    )
+    return "\n".join([*(line.rstrip() for line in lines), "", _LEGEND])
+
+
+def _row(board: Board, price: Price | None) -> Sequence[str]:
+    link = board.link_bytes_per_second
+    dollars = None if price is None else price.dollars_per_hour
+    return (
+        board.key,
+        board.architecture,
+        _marked(board, "memory_mib", f"{board.memory_bytes / _GIB:.1f}"),
+        _marked(board, "memory_bandwidth_gbs", _giga(board.memory_bandwidth_bytes_per_second)),
+        *(_peak(board, precision) for precision in _TABLE_PEAKS),
+        _marked(board, "power_limit_watts", short_number(board.power_limit_watts)),
+        _marked(board, "nvlink_total_gbs", _giga(link)) if link else _NOTHING,
+        str(max((each.maximum_count for each in board.mig_profiles), default=_NOTHING)),
+        _NOTHING if dollars is None else f"{dollars:.2f}",
+        _NOTHING if dollars is None or price is None else price.period,
+    )
+
+
+def _peak(board: Board, precision: Precision) -> str:
+    peak = board.peak_per_second.get(precision)
+    if peak is None:
+        return _NOTHING
+    return _marked(board, f"dense_peak_tera.{precision}", short_number(peak / 1e12))
+
+
+def _marked(board: Board, figure: str, text: str) -> str:
+    return text if board.origin(figure).kind in _SURE else f"~{text}"
+
+
+def _giga(bytes_per_second: float) -> str:
+    return short_number(bytes_per_second / 1e9)

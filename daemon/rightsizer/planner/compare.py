@@ -1,0 +1,178 @@
+"""`rightsizer compare`: how much faster one GPU is than another at a kind of workload."""
+
+import argparse
+import json
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.catalogue.operator_file import read_catalogue
+from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.ratio_table import built_in_ratios
+from rightsizer.console.command import Command
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.model.errors import RequirementError, RightsizerError, UsageError
+from rightsizer.planner.question_file import FileQuestion, read_questions
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.place import GpuPlace, find_place
+from rightsizer.sizing.ratio import place_ratio
+from rightsizer.sizing.workload_family import (
+    WORKLOADS,
+    ComparedWorkload,
+    parse_precision,
+    parse_workload,
+)
+
+_Find = Callable[[str], GpuPlace]
+
+_DESCRIPTION = f"""\
+Tell the throughput of one GPU over that of another at a kind of workload, each in its best usable
+number format and as many of either, with the interval that it lies in with a probability of 90 %.
+GPUs are named by catalogue key or NVML name, MIG slices like A100-SXM4-80GB:1g.10gb; neighbors of
+slices idle. Ratios are derived from datasheets and results of MLCommons; they are not verified by
+MLCommons.
+
+Workloads: {", ".join(WORKLOADS)}.
+
+A file in YAML or JSON holds one question or a list of them; a list gives a list of answers in the
+same order, with {{error}} in the place of one that fails:
+
+  - {{workload: training-llm, from: A100-SXM4-80GB, to: H100-SXM5-80GB}}
+  - {{workload: inference-cnn, from: T4, to: L4, precision: int8}}
+"""
+_KEYS: Final = ("workload", "from", "to", "precision")
+_NEEDED: Final = _KEYS[:3]
+
+
+@dataclass(frozen=True, slots=True)
+class GpuComparison:
+    """Two places at one workload."""
+
+    workload: ComparedWorkload
+    place: GpuPlace
+    other: GpuPlace
+    precision: Precision | None
+
+    @property
+    def ratio(self) -> EstimateInterval:
+        """The other's throughput over the first's."""
+        return place_ratio(self.workload, self.place, self.other, built_in_ratios(), self.precision)
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """Which GPUs at what, or a file that asks; and how to answer."""
+    parser.add_argument("file", nargs="?", type=Path, metavar="FILE", help="YAML or JSON file")
+    parser.add_argument("--workload", metavar="NAME", help="such as inference-llm")
+    parser.add_argument("--from", metavar="GPU", help="catalogue key or NVML name")
+    parser.add_argument("--to", metavar="GPU", help="catalogue key or NVML name")
+    parser.add_argument(
+        "--precision", metavar="FORMAT", help="number format to run in where a GPU has it"
+    )
+    parser.add_argument(
+        "--catalogue", type=Path, metavar="FILE", help="YAML file that changes or adds boards"
+    )
+    add_config_flag(parser)
+    parser.add_argument("--json", action="store_true", help="answer in JSON; ratios")
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Print the answers.
+
+    Raises:
+        ConfigurationError: the catalogue file has faults.
+        RequirementError: the file cannot be read, or its only question is wrong.
+        UsageError: a GPU is unknown, or flags are missing or beside a file.
+    """
+    settings = settings_of(arguments)
+    catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
+    find = partial(find_place, catalogue, memory_settings=settings.sizing.memory)
+    given = {key: value for key in _KEYS if (value := getattr(arguments, key)) is not None}
+    if arguments.file is None:
+        answers, is_list = [_form(_of_flags(given, find))], False
+    elif given:
+        raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
+    else:
+        asked = read_questions(arguments.file, "compare")
+        is_list = asked.is_list
+        ask = _form_or_error if is_list else _asked_form
+        answers = [ask(question, find) for question in asked.questions]
+    if arguments.json:
+        say(json.dumps(answers if is_list else answers[0], indent=1))
+    else:
+        say("\n".join(map(_line, answers)))
+    return 0
+
+
+def _of_flags(given: Mapping[str, str], find: _Find) -> GpuComparison:
+    missing = [f"--{key}" for key in _NEEDED if key not in given]
+    if missing:
+        raise UsageError(
+            f"{', '.join(missing)}: is missing; give --workload, --from and --to, or a FILE"
+        )
+    try:
+        return _comparison(given, find)
+    except RequirementError as error:
+        raise UsageError(f"--{error}") from None
+
+
+def _asked_form(question: FileQuestion, find: _Find) -> dict[str, Any]:
+    row = question.row
+    row.refuse_unknown(_KEYS)
+    texts = {key: row.needed_text(key) for key in _NEEDED}
+    if row.values.get("precision") is not None:
+        texts["precision"] = row.needed_text("precision")
+    question.refuse()
+    try:
+        return _form(_comparison(texts, find))
+    except RequirementError as error:
+        raise question.placed(error) from None
+
+
+def _form_or_error(question: FileQuestion, find: _Find) -> dict[str, Any]:
+    try:
+        return _asked_form(question, find)
+    except RightsizerError as error:
+        return {"error": str(error)}
+
+
+def _comparison(texts: Mapping[str, str], find: _Find) -> GpuComparison:
+    return GpuComparison(
+        parse_workload(texts["workload"]),
+        _place(texts, "from", find),
+        _place(texts, "to", find),
+        parse_precision(texts["precision"]) if "precision" in texts else None,
+    )
+
+
+def _place(texts: Mapping[str, str], key: str, find: _Find) -> GpuPlace:
+    try:
+        return find(texts[key])
+    except (RequirementError, UsageError) as error:
+        raise RequirementError(f"{key}: {error}") from None
+
+
+def _form(comparison: GpuComparison) -> dict[str, Any]:
+    ratio = comparison.ratio
+    return {
+        "workload": comparison.workload.name,
+        "from": comparison.place.name,
+        "to": comparison.other.name,
+        "ratio": ratio.value,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+    }
+
+
+def _line(answer: Mapping[str, Any]) -> str:
+    if "error" in answer:
+        return f"error: {answer['error']}"
+    return (
+        f"{answer['workload']}: {answer['to']} does {answer['ratio']:.2f} times what "
+        f"{answer['from']} does ({answer['ratio_low']:.2f} to {answer['ratio_high']:.2f})"
+    )
+
+
+COMMAND = Command("compare", "compare two GPUs at a kind of workload", configure, run, _DESCRIPTION)

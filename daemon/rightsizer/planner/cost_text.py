@@ -1,0 +1,242 @@
+"""Text of a plan's bills, rejections and growth."""
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.console.aligned import aligned
+from rightsizer.console.counted import counted
+from rightsizer.console.wrapped import wrapped
+from rightsizer.planner.candidate import (
+    Bill,
+    CandidateFilter,
+    CostAmount,
+    OwnershipCost,
+    PlanCandidate,
+    PriceOffer,
+)
+from rightsizer.planner.figures import NOTHING, SourceNotes, dollars, interval_text, number
+from rightsizer.planner.growth import GrowingKind, GrowthOutlook
+from rightsizer.planner.planner import GpuPlan
+from rightsizer.sizing.cost import Billing
+
+_TERMS: Final = {
+    Billing.ON_DEMAND: "on demand",
+    Billing.RESERVED_1_YEAR: "reserved, 1 year",
+    Billing.RESERVED_3_YEARS: "reserved, 3 years",
+    Billing.SPOT: "spot",
+    Billing.ON_PREMISES: "owned, per used hour",
+}
+_LEAST_IMAGE: Final = 1e-4
+_VISIBLY: Final = 1.005
+_LEFT: Final = frozenset({"terms", "from", "as of", ""})
+
+
+def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
+    """What so many GPUs cost on all terms, with energy and carbon.
+
+    Args:
+        candidate: With its bill.
+        unit: What it makes: `tokens`, `images`.
+    """
+    bill = candidate.bill
+    if bill is None:
+        return
+    yield f"what {candidate.count} x {candidate.gpu} cost:"
+    notes = SourceNotes()
+    if bill.offers:
+        columns = _work_columns(candidate, bill.offers[0].dollars, unit)
+        rows = [_offer_row(each, columns, notes) for each in bill.offers]
+        header = ("terms", "$/h", "from", *(each.heading for each in columns), "as of", "")
+        yield from (f"  {line}" for line in aligned(header, rows, _LEFT))
+        if len(columns) > 1:
+            text = f"{columns[0].heading}: of {unit} asked for; full load: of all it could make."
+            yield from wrapped(text, indent=2)
+    else:
+        yield "  nobody names a price; state yours under 'prices' of the plan, or with --prices"
+    if bill.ownership is not None:
+        is_rented = any(each.terms.billing is Billing.ON_DEMAND for each in bill.offers)
+        text = _ownership_text(bill.ownership, is_rented=is_rented)
+        yield from wrapped(text, indent=2)
+    full = " at full load" if _idle_factor(candidate) > 1.0 else ""
+    yield from wrapped(_energy_text(bill, f"{unit}{full}"), indent=2)
+    for line in notes.lines():
+        yield from wrapped(line, indent=2, hanging=4)
+
+
+@dataclass(frozen=True, slots=True)
+class _Work:
+    """A column of what work costs."""
+
+    heading: str
+    part: str
+    """Of an amount."""
+    factor: float = 1.0
+    """Times so much."""
+
+
+def _work_columns(candidate: PlanCandidate, dollars_of: CostAmount, unit: str) -> tuple[_Work, ...]:
+    if dollars_of.per_run is not None:
+        return (_Work("$/run", "per_run"),)
+    idle = _idle_factor(candidate)
+    if dollars_of.per_image is not None and dollars_of.per_image.value >= _LEAST_IMAGE:
+        heading, part = "$/image", "per_image"
+    else:
+        heading, part = f"$/M {unit}", "per_million"
+    if idle == 1.0:
+        return (_Work(heading, part),)
+    # A table of a hundred signs has no room for the unit twice.
+    heading = heading.removesuffix(f" {unit}")
+    return (_Work(heading, part, idle), _Work("full load", part))
+
+
+def _idle_factor(candidate: PlanCandidate) -> float:
+    """How much more work costs at the load that is asked for than at full load."""
+    full, asked = candidate.dollars_per_million_tokens, candidate.work_dollars
+    return asked / full if full and asked and asked > full * _VISIBLY else 1.0
+
+
+def _offer_row(offer: PriceOffer, columns: Sequence[_Work], notes: SourceNotes) -> Sequence[str]:
+    hourly = offer.dollars.per_hour
+    amounts = [(getattr(offer.dollars, each.part), each.factor) for each in columns]
+    spread = f"{dollars(hourly.low)} to {dollars(hourly.high)}"
+    assumed = "assumed " if offer.terms.is_assumed else ""
+    return (
+        _TERMS[offer.terms.billing],
+        dollars(hourly.value),
+        spread if hourly.low < hourly.high else "",
+        *(NOTHING if done is None else dollars(done.value * factor) for done, factor in amounts),
+        offer.terms.date or "undated",
+        f"{assumed}{notes.mark(offer.terms.source)}".strip(),
+    )
+
+
+def _ownership_text(ownership: OwnershipCost, *, is_rented: bool) -> str:
+    capital, running = ownership.capital_dollars, ownership.running_dollars_per_hour
+    text = (
+        f"To own: ${number(capital.value)} ({interval_text(capital)}) with their servers, then"
+        f" ${dollars(running.value)} an hour."
+    )
+    hours, months = ownership.break_even_hours, ownership.break_even_months
+    if not is_rented:
+        return f"{text} Nobody names a price to rent them at."
+    if hours is None:
+        return f"{text} It never costs less than renting."
+    used = f"{number(hours.value)} used hours ({interval_text(hours)})"
+    text += f" Cheaper than on demand after {used}"
+    use = f"at {ownership.utilization_ratio:.0%} use"
+    if months is None:
+        return f"{text}; {use} never."
+    return f"{text}: {number(months.value)} months {use} ({interval_text(months)})."
+
+
+def _energy_text(bill: Bill, unit: str) -> str:
+    text = f"Energy at the meter: {_parts(bill.kilowatt_hours, 'kW', 'kWh', unit)}."
+    if bill.carbon_kilograms is None:
+        return f"{text} Carbon: not known without prices.carbon_grams_per_kwh."
+    carbon = _parts(bill.carbon_kilograms, "kg an hour", "kg", unit)
+    return f"{text} Carbon at {bill.carbon_grams_per_kilowatt_hour:g} g/kWh: {carbon}."
+
+
+def _parts(amount: CostAmount, hourly: str, each: str, unit: str) -> str:
+    work = (
+        (amount.per_run, "the run"),
+        (amount.per_million, f"a million {unit}"),
+    )
+    found = [f"{number(part.value)} {each} for {what}" for part, what in work if part is not None]
+    spread = interval_text(amount.per_hour)
+    return ", ".join([f"{number(amount.per_hour.value)} {hourly} ({spread})", *found])
+
+
+_NAMED: Final = 8
+LACKS: Final = {
+    CandidateFilter.LAYOUT: "links are too few",
+    CandidateFilter.MEMORY: "memory is too small",
+    CandidateFilter.COMPUTE: "compute is too slow",
+    CandidateFilter.BANDWIDTH: "memory bandwidth is too low",
+    CandidateFilter.THROUGHPUT: "throughput is too low",
+}
+
+
+def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Iterator[str]:
+    """All that do not fit, by the filter that each failed first; the nearest first.
+
+    Args:
+        candidates: Of a plan, in its order.
+        shows_all: A line for each, not only the nearest of each filter.
+    """
+    rejected = [each for each in candidates if not each.fits]
+    if not rejected:
+        return
+    yield f"rejected, {len(rejected)} of {counted(len(candidates), 'kind', 'kinds')} of GPU:"
+    for by in CandidateFilter:
+        found = [each for each in rejected if each.rejections[0].by is by]
+        if not found:
+            continue
+        yield f"  {LACKS[by]} on {len(found)}:"
+        shown = found if shows_all else found[:1]
+        for each in shown:
+            reasons = "; ".join(map(str, each.rejections))
+            yield from wrapped(f"{each.count} x {each.gpu}: {reasons}", indent=4)
+        rest = [each.gpu for each in found[len(shown) :]]
+        if rest:
+            more = f", and {len(rest) - _NAMED} more (--all)" if len(rest) > _NAMED else ""
+            yield from wrapped(f"also {', '.join(rest[:_NAMED])}{more}", indent=4)
+
+
+_GROWTH_LEFT: Final = frozenset({"kind", "remark"})
+
+
+def growth_lines(plan: GpuPlan) -> Iterator[str]:
+    """The steps of today's choice, what the leading kinds cost in all, and when to change over."""
+    outlook = plan.outlook
+    if outlook is None:
+        return
+    last = plan.growth[-1]
+    yield f"as the load grows, x{last.load_ratio:.2f} in {last.month} months:"
+    header = ("month", "load", "GPUs", "$/h", "remark")
+    rows = [
+        (
+            str(step.month),
+            f"x{step.load_ratio:.2f}",
+            f"{step.candidate.count} x {step.candidate.gpu}",
+            dollars(step.candidate.dollars_per_hour) if step.candidate.fits else NOTHING,
+            "" if step.candidate.fits else LACKS[step.candidate.rejections[0].by],
+        )
+        for step in plan.growth
+    ]
+    yield from (f"  {line}" for line in aligned(header, rows, frozenset({"GPUs", "remark"})))
+    if len(outlook.kinds) > 1:
+        yield ""
+        yield f"  over all {last.month} months, as many of a kind as each month takes:"
+        kinds = [_kind_row(each) for each in outlook.kinds]
+        lines = aligned(("kind", "now", "then", "$ in all", "remark"), kinds, _GROWTH_LEFT)
+        yield from (f"    {line}" for line in lines)
+    yield from wrapped(_verdict(outlook, plan.growth[0].candidate.gpu), indent=2)
+
+
+def _kind_row(kind: GrowingKind) -> Sequence[str]:
+    spent = kind.dollars() if kind.outgrown is None else None
+    return (
+        kind.gpu,
+        str(kind.steps[0].candidate.count),
+        str(kind.steps[-1].candidate.count) if kind.outgrown is None else NOTHING,
+        NOTHING if spent is None else number(spent),
+        "" if kind.outgrown is None else f"outgrown in month {kind.outgrown}",
+    )
+
+
+def _verdict(outlook: GrowthOutlook, today: str) -> str:
+    switch, cheapest = outlook.switch, outlook.cheapest
+    if switch is None and outlook.outgrown is not None:
+        return f"From month {outlook.outgrown} on none of them holds the load."
+    if switch is None:
+        if cheapest is None or cheapest.gpu == today:
+            return f"{today} stays the best choice; no change of GPU is due."
+        return f"{cheapest.gpu} is the cheapest over all months, but not by enough to change over."
+    saved = "" if switch.dollars_saved is None else f", which saves ${number(switch.dollars_saved)}"
+    why = f"{today} no longer holds the load" if switch.dollars_saved is None else "it is cheaper"
+    text = f"Change over in month {switch.month} to {switch.count} x {switch.gpu}: {why}{saved}."
+    if cheapest is not None and cheapest.gpu != today:
+        text += f" Starting with {cheapest.gpu} is the cheapest over all months."
+    return text

@@ -1,0 +1,93 @@
+"""Figures of plans and boards for people: significant digits, units, notes on sources."""
+
+import math
+from typing import Final
+
+from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.models import Model, RecommenderModel, Transformer
+
+NOTHING: Final = "-"
+_THREE_DIGITS: Final = 100
+_CENTS: Final = 0.1
+_WORDS: Final = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
+_SCALES: Final = ((1e9, "G"), (1e6, "M"), (1e3, "k"))
+
+
+def unit_of(model: Model) -> str:
+    """What a model makes, reads or is trained on."""
+    if isinstance(model, Transformer):
+        return "tokens"
+    return "samples" if isinstance(model, RecommenderModel) else "images"
+
+
+def large(value: float) -> str:
+    """`70.6 billion`."""
+    size, word = next((each for each in _WORDS if value >= each[0]), (1.0, ""))
+    return f"{number(value / size)} {word}".strip()
+
+
+def number(value: float | None) -> str:
+    """Three digits, or all of a whole one."""
+    if value is None:
+        return NOTHING
+    if math.isinf(value):
+        return "never"
+    is_plain = value >= _THREE_DIGITS or value == int(value)
+    return f"{value:,.0f}" if is_plain else f"{value:.3g}"
+
+
+def middle(interval: EstimateInterval | None) -> str:
+    """What is likeliest."""
+    return NOTHING if interval is None else number(interval.value)
+
+
+def interval_text(interval: EstimateInterval | None) -> str:
+    """`1,083 to 2,551`."""
+    if interval is None:
+        return NOTHING
+    return f"{number(interval.low)} to {number(interval.high)}"
+
+
+def range_text(interval: EstimateInterval | None) -> str:
+    """`1.1-2.6k`: the same where there is little room."""
+    if interval is None:
+        return NOTHING
+    scale, sign = next((each for each in _SCALES if interval.low >= each[0]), (1.0, ""))
+    return f"{interval.low / scale:.3g}-{_short(interval.high / scale)}{sign}"
+
+
+def dollars(value: float | None) -> str:
+    """Cents, and what is less than ten of them in two digits."""
+    if value is None:
+        return NOTHING
+    return f"{value:,.2f}" if value >= _CENTS or not value else f"{value:.2g}"
+
+
+def _short(value: float) -> str:
+    return f"{value:,.0f}" if value >= _THREE_DIGITS else f"{value:.3g}"
+
+
+_WHOLE_WITHIN: Final = 0.05
+
+
+def short_number(value: float) -> str:
+    """`3350`, `62.5`: one decimal, and that only where it tells something."""
+    is_whole = abs(value - round(value)) < _WHOLE_WITHIN
+    return f"{value:.0f}" if is_whole else f"{value:.1f}"
+
+
+class SourceNotes:
+    """The sources that a text refers to, in the order of its first references."""
+
+    def __init__(self) -> None:
+        self._numbers: dict[str, int] = {}
+
+    def mark(self, source: str) -> str:
+        """How to refer to a source: `[2]`; nothing for none."""
+        if not source:
+            return ""
+        return f"[{self._numbers.setdefault(source, len(self._numbers) + 1)}]"
+
+    def lines(self) -> list[str]:
+        """All of them, a line each."""
+        return [f"[{number}] {source}" for source, number in self._numbers.items()]

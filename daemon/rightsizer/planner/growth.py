@@ -1,0 +1,184 @@
+"""Growth of the load by month: each kind of GPU, the cheapest overall, when to switch."""
+
+import math
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, replace
+
+from rightsizer.catalogue.board import Board
+from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.search import Search
+from rightsizer.sizing.requirement import Requirement
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthStep:
+    """From a month on, so many GPUs."""
+
+    month: int
+    load_ratio: float
+    """Of today's."""
+    candidate: PlanCandidate
+
+
+@dataclass(frozen=True, slots=True)
+class GrowingKind:
+    """One kind of GPU, with as many as each month takes."""
+
+    gpu: str
+    steps: tuple[GrowthStep, ...]
+    """Every month, today first."""
+    hours_per_month: float
+
+    @property
+    def months(self) -> int:
+        """How long the load grows."""
+        return len(self.steps) - 1
+
+    @property
+    def outgrown(self) -> int | None:
+        """The first month whose load it does not hold; `None` where it holds them all."""
+        return next((step.month for step in self.steps if not step.candidate.fits), None)
+
+    def dollars(self, month: int = 0) -> float | None:
+        """What all months from one on cost, each for its own load; `None` without a price."""
+        hourly = [step.candidate.dollars_per_hour for step in self.steps[month:-1]]
+        known = [each for each in hourly if each is not None]
+        return sum(known) * self.hours_per_month if len(known) == len(hourly) else None
+
+
+def growing_kinds(
+    requirement: Requirement,
+    leading: Sequence[tuple[Board, PlanCandidate]],
+    search: Callable[[Requirement], Search],
+    price: Callable[[Board], float | None],
+    hours_per_month: float,
+) -> tuple[GrowingKind, ...]:
+    """The leading candidates through all months, in their order.
+
+    Requests in flight and tokens a second grow; how long a request is does not. Where the load
+    tells neither, and in training, there is nothing to grow.
+    """
+    growth, load = requirement.growth, requirement.load
+    if not growth.months or not growth.per_month_ratio or requirement.task.trains:
+        return ()
+    if load.concurrency is None and load.tokens_per_second is None:
+        return ()
+    steps = [[GrowthStep(0, 1.0, today)] for _, today in leading]
+    first = search(_grown(requirement, 1.0))
+    for month in range(1, growth.months + 1):
+        ratio = replace(growth, months=month).factor
+        asked = first.of_more(_grown(requirement, ratio))
+        for kind, (board, _) in zip(steps, leading, strict=True):
+            kind.append(GrowthStep(month, ratio, asked.best(board, price(board))))
+    return tuple(GrowingKind(kind[0].candidate.gpu, tuple(kind), hours_per_month) for kind in steps)
+
+
+def growth_steps(kind: GrowingKind) -> Iterator[GrowthStep]:
+    """The months in which the number of GPUs changes, today first and the last month last."""
+    before = None
+    for step in kind.steps:
+        now = (step.candidate.count, step.candidate.fits)
+        if now != before or step.month == kind.months:
+            yield step
+        before = now
+
+
+def _grown(requirement: Requirement, ratio: float) -> Requirement:
+    """The load so much larger, with as many replicas as it takes."""
+    load = requirement.load
+    return replace(
+        requirement,
+        parallel=None,
+        load=replace(
+            load,
+            concurrency=None if load.concurrency is None else load.concurrency * ratio,
+            tokens_per_second=None
+            if load.tokens_per_second is None
+            else load.tokens_per_second * ratio,
+        ),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class GpuSwitch:
+    """From a month on another kind of GPU is the better one."""
+
+    month: int
+    gpu: str
+    count: int
+    """How many it takes then."""
+    dollars_saved: float | None
+    """Until the last month; `None` where what is left behind no longer holds the load."""
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthOutlook:
+    """The leading candidates over all months."""
+
+    kinds: tuple[GrowingKind, ...]
+    """The cheapest over the whole span first; then those without a price, and those outgrown."""
+    switch: GpuSwitch | None
+    """When to leave today's first in rank; `None` where it stays the better one."""
+
+    @property
+    def cheapest(self) -> GrowingKind | None:
+        """What holds every month for the least money; `None` where nothing with a price does."""
+        first = self.kinds[0]
+        return first if math.isfinite(_span(first)) else None
+
+    @property
+    def outgrown(self) -> int | None:
+        """The first month whose load none of them holds; `None` where one holds them all."""
+        months = [each.outgrown for each in self.kinds]
+        known = [each for each in months if each is not None]
+        return max(known) if len(known) == len(months) else None
+
+
+def growth_outlook(
+    kinds: Sequence[GrowingKind], switch_saving_ratio: float
+) -> GrowthOutlook | None:
+    """What to expect of candidates, today's best first; `None` of none.
+
+    Args:
+        kinds: The candidates through all months.
+        switch_saving_ratio: What another kind has to save of the rest of the span, that changing
+            over is worth it.
+    """
+    if not kinds:
+        return None
+    ordered = sorted(kinds, key=_span)
+    return GrowthOutlook(tuple(ordered), _switch(kinds[0], kinds[1:], switch_saving_ratio))
+
+
+def _switch(today: GrowingKind, others: Sequence[GrowingKind], least: float) -> GpuSwitch | None:
+    for month in range(1, today.months + 1):
+        is_outgrown = today.outgrown is not None and today.outgrown <= month
+        holding = [each for each in others if _lasts(each) > month]
+        if not holding:
+            return None
+        best = min(holding, key=lambda each: (-_lasts(each), _span(each, month)))
+        count = best.steps[month].candidate.count
+        if is_outgrown:
+            return GpuSwitch(month, best.gpu, count, None)
+        rest = today.dollars(month)
+        saved = None if rest is None else rest - _span(best, month)
+        if rest and saved is not None and saved >= least * rest and _is_cheaper(best, today, month):
+            return GpuSwitch(month, best.gpu, count, saved)
+    return None
+
+
+def _lasts(kind: GrowingKind) -> float:
+    """The first month that it does not hold."""
+    return math.inf if kind.outgrown is None else kind.outgrown
+
+
+def _is_cheaper(one: GrowingKind, other: GrowingKind, month: int) -> bool:
+    """In that very month already, so that nobody changes over too early."""
+    mine = one.steps[month].candidate.dollars_per_hour
+    theirs = other.steps[month].candidate.dollars_per_hour
+    return mine is not None and theirs is not None and mine < theirs
+
+
+def _span(kind: GrowingKind, month: int = 0) -> float:
+    dollars = kind.dollars(month)
+    return math.inf if dollars is None or kind.outgrown is not None else dollars

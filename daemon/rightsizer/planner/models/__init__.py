@@ -1,0 +1,1 @@
+"""Models from their published files: config.json of Hugging Face's transformers and diffusers."""

@@ -1,0 +1,1 @@
+"""Diffusion models from files of Hugging Face's diffusers: denoisers and latent decoders."""

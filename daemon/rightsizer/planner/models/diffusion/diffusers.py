@@ -1,0 +1,246 @@
+"""Diffusion model from `model_index.json` and `config.json` of diffusers."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.checkpoint_format import checkpoint_format
+from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.diffusion.latent_decoder import LatentDecoder
+from rightsizer.planner.models.diffusion.layer_work import LayerWork
+from rightsizer.planner.models.diffusion.transformers import (
+    auraflow_work,
+    dit_work,
+    flux_work,
+    hunyuan_dit_work,
+    pixart_work,
+    qwen_image_work,
+    sana_work,
+    stable_diffusion_3_work,
+    z_image_work,
+)
+from rightsizer.planner.models.diffusion.unet import unet_work
+from rightsizer.planner.requirement_checks import check_model
+from rightsizer.sizing.models import Diffusion
+from rightsizer.sizing.number_format import NumberFormat
+
+
+@dataclass(frozen=True, slots=True)
+class Denoiser:
+    """One class, and what its pipeline does with it unless told otherwise."""
+
+    name: str
+    work: Callable[[Configuration, int, int], LayerWork]
+    """By its configuration, latent pixels of a side and tokens of the prompt."""
+    text_tokens: int = 0
+    """The longest prompt that the pipeline takes, which shorter ones are mostly filled up to."""
+    patch: int | None = None
+    """Latent pixels by tokens, of one side; as its `patch_size` where it is not given."""
+    scale: int = 8
+    """Pixels by latent pixels, of one side, where the decoder is not known."""
+    has_size: bool = True
+    """Whether `sample_size` tells what images it was made for."""
+    is_guided: bool = True
+    """Whether it runs with and without the prompt, unless it was taught the guidance."""
+
+
+DENOISERS: Final = (
+    Denoiser("UNet2DConditionModel", unet_work, 77, patch=2),
+    Denoiser("SD3Transformer2DModel", stable_diffusion_3_work, 77 + 256),
+    Denoiser("FluxTransformer2DModel", flux_work, 512, patch=2, has_size=False, is_guided=False),
+    Denoiser("PixArtTransformer2DModel", pixart_work, 300),
+    Denoiser("DiTTransformer2DModel", dit_work),
+    Denoiser("HunyuanDiT2DModel", hunyuan_dit_work),
+    Denoiser("SanaTransformer2DModel", sana_work, 300, scale=32),
+    Denoiser("AuraFlowTransformer2DModel", auraflow_work, 256),
+    Denoiser("QwenImageTransformer2DModel", qwen_image_work, 512, has_size=False),
+    Denoiser("ZImageTransformer2DModel", z_image_work, 512, patch=2, has_size=False),
+)
+"""The tests hold each against its published count, and against FLOPs counted while it ran."""
+_OLD_CLASS: Final = "Transformer2DModel"
+_OLD: Final = {
+    "ada_norm_single": "PixArtTransformer2DModel",
+    "ada_norm_zero": "DiTTransformer2DModel",
+}
+"""What files say that are older than these classes, by their `norm_type`."""
+_VIDEO: Final = ("Transformer3DModel", "VideoTransformer", "UNetSpatioTemporal", "UNet3D", "Motion")
+
+
+def find_denoiser(config: Configuration) -> Denoiser:
+    """The class of a configuration.
+
+    Raises:
+        RequirementError: it is not known, or makes no images.
+    """
+    kind = config.text("_class_name")
+    wanted = _OLD.get(config.text("norm_type"), kind) if kind == _OLD_CLASS else kind
+    for known in DENOISERS:
+        if known.name == wanted:
+            return known
+    if any(part in kind for part in _VIDEO) or kind.endswith("3DModel"):
+        raise RequirementError(
+            f"config.json: _class_name: {kind} makes videos, which are not read; describe the model"
+            " in the plan instead (kind: diffusion, parameters, forward_flops of one step of a"
+            " whole clip)"
+        )
+    raise RequirementError(
+        f"config.json: _class_name: '{kind}' is no denoiser that is known; name the folder of a"
+        " whole pipeline or its denoiser's file, or describe the model in the plan instead (kind:"
+        f" diffusion, parameters, forward_flops). Known are {', '.join(d.name for d in DENOISERS)}"
+    )
+
+
+_DENOISERS: Final = ("transformer", "unet")
+_WITHOUT_WEIGHTS: Final = (
+    "scheduler",
+    "tokenizer",
+    "feature_extractor",
+    "image_processor",
+    "processor",
+)
+_DESCRIBE: Final = (
+    "describe the model in the plan instead (kind: diffusion, parameters, forward_flops)"
+)
+_USUAL_PIXELS: Final = 1024
+"""Of a side, where the file does not tell: as the pipelines of these classes have it."""
+
+
+@dataclass(frozen=True, slots=True)
+class RequestedImage:
+    """How a plan wants images made; as the model's pipeline does where it does not say."""
+
+    image: int | None = None
+    """Pixels of a side."""
+    steps: int | None = None
+    guided: bool | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class PipelineParts:
+    """The folders of a pipeline, by what is read of them."""
+
+    denoiser: str
+    decoder: str
+    text_encoders: Mapping[str, str]
+    """The class that loads each."""
+    others: tuple[str, ...]
+    """With weights that are not counted."""
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedDiffusion:
+    """What configurations say of a diffusion model."""
+
+    model: Diffusion
+    weights: NumberFormat | None
+    """The format of the denoiser; `None` where the file does not say."""
+    notes: tuple[str, ...]
+
+
+def is_of_diffusers(values: Mapping[str, object]) -> bool:
+    """Whether a parsed file is one of diffusers, not of transformers."""
+    return "_class_name" in values and "model_type" not in values
+
+
+def pipeline_parts(index: Mapping[str, object]) -> PipelineParts:
+    """What a parsed `model_index.json` says of which folder.
+
+    Raises:
+        RequirementError: it names no denoiser, or nothing that makes pixels of latents.
+    """
+    named = {name: kind for name, entry in index.items() if (kind := _loaded(entry))}
+    denoiser = next((name for name in _DENOISERS if name in named), "")
+    if not denoiser:
+        raise RequirementError(
+            "model_index.json: names neither a transformer nor a unet; name the folder of a"
+            f" pipeline that makes images, or {_DESCRIBE}"
+        )
+    if "vae" not in named:
+        raise RequirementError(
+            "model_index.json: vae: is missing, and pipelines without latents are not read;"
+            f" {_DESCRIBE}"
+        )
+    texts = {name: kind for name, kind in named.items() if name.startswith("text_encoder")}
+    read = (denoiser, "vae", *texts)
+    others = tuple(
+        name for name in named if name not in read and not name.startswith(_WITHOUT_WEIGHTS)
+    )
+    return PipelineParts(denoiser, "vae", texts, others)
+
+
+def _loaded(entry: object) -> str:
+    """The class of an entry beside its library; empty for settings and for what is left out."""
+    match entry:
+        case [str(), str(kind)]:
+            return kind
+    return ""
+
+
+def read_denoiser(
+    values: Mapping[str, object],
+    asked: RequestedImage,
+    name: str,
+    decoder: LatentDecoder | None = None,
+) -> PublishedDiffusion:
+    """The model of a denoiser's parsed `config.json`, text encoders left out.
+
+    Args:
+        values: The file.
+        asked: What the plan says of the images.
+        name: The model's; that of its class where it is empty.
+        decoder: That of the same pipeline; the usual one where it is not known.
+
+    Raises:
+        RequirementError: the class is not known, or has parts that are not counted.
+    """
+    config = Configuration(values, {})
+    known = find_denoiser(config)
+    scale = decoder.scale if decoder else known.scale
+    patch = known.patch or config.needed("patch_size")
+    pixels = _own_pixels(config, known, scale) if asked.image is None else asked.image
+    side = pixels // scale
+    if side < patch:
+        raise RequirementError(
+            f"model.image: {pixels} pixels are fewer than the {scale * patch} of one token;"
+            " give those of a side of the image"
+        )
+    work = known.work(config, side, known.text_tokens)
+    usual = Diffusion(work.parameters)
+    taught = config.is_set("guidance_embeds") or bool(config.whole("time_cond_proj_dim"))
+    guided = known.is_guided and not taught if asked.guided is None else asked.guided
+    model = Diffusion(
+        parameters=work.parameters,
+        forward_flops=work.flops,
+        name=name or known.name,
+        steps=usual.steps if asked.steps is None else asked.steps,
+        guided=guided,
+        decoder_parameters=decoder.parameters if decoder else usual.decoder_parameters,
+        image=pixels,
+        latent_scale=scale,
+        latent_patch=patch,
+    )
+    check_model(model)
+    return PublishedDiffusion(model, checkpoint_format(config), tuple(_notes(model, asked)))
+
+
+def _own_pixels(config: Configuration, known: Denoiser, scale: int) -> int:
+    """A side of the images that the model was made for."""
+    latents = config.whole("sample_size") if known.has_size else None
+    return latents * scale if latents else _USUAL_PIXELS
+
+
+def _notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:
+    """What was taken as usual, for no file tells how images are made."""
+    twice = "twice, with and without the prompt" if model.guided else "once"
+    taken = {
+        "image": f"images of {model.image} by {model.image} pixels",
+        "steps": f"{model.steps} steps",
+        "guided": f"each step run {twice}",
+    }
+    left_out = [key for key in taken if getattr(asked, key) is None]
+    if left_out:
+        yield (
+            f"taken as usual for this model: {', '.join(taken[key] for key in left_out)}; give"
+            f" {', '.join(left_out)} beside config where it is otherwise"
+        )

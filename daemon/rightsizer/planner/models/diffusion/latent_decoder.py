@@ -1,0 +1,206 @@
+"""Latent decoders: parameters and scale of KL, deep and video autoencoders."""
+
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from itertools import pairwise
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.diffusion.layer_work import (
+    LayerWork,
+    convolution,
+    depthwise,
+    linear,
+    vectors,
+)
+from rightsizer.planner.models.diffusion.unet import residual_block
+
+_COLORS: Final = 3
+
+
+def deep_autoencoder_parameters(config: Configuration) -> float:
+    """All of them, encoder and decoder.
+
+    Raises:
+        RequirementError: what it says cannot be counted.
+    """
+    latents, head = config.needed("latent_channels"), config.needed("attention_head_dim")
+    work = LayerWork()
+    for half in ("encoder", "decoder"):
+        channels = config.wholes(f"{half}_block_out_channels")
+        layers = config.wholes(f"{half}_layers_per_block", len(channels))
+        scales = config.lists(f"{half}_qkv_multiscales")
+        kinds = _kinds(config, f"{half}_block_types", len(channels))
+        for at, width in enumerate(channels):
+            kernels = scales[at] if at < len(scales) else ()
+            sizes = Configuration({half: kernels}, {}).wholes(half) if kernels else ()
+            work += _block(kinds[at], width, head, sizes) * layers[at]
+        work += _steps(config, half, channels)
+        if half == "encoder":
+            work += convolution(_COLORS, channels[0], 3, 0)
+            work += convolution(channels[-1], latents, 3, 0)
+        else:
+            work += convolution(latents, channels[-1], 3, 0) + vectors(2 * channels[0])
+            work += convolution(channels[0], _COLORS, 3, 0)
+    return work.parameters
+
+
+def _kinds(config: Configuration, key: str, count: int) -> tuple[str, ...]:
+    names = config.names(key) or (config.text(key) or "ResBlock",) * count
+    known = ("ResBlock", "EfficientViTBlock")
+    if len(names) != count or not set(names) <= set(known):
+        raise RequirementError(
+            f"config.json: {key}: {list(names)} is not counted; known are {', '.join(known)};"
+            " describe the model in the plan instead (kind: diffusion, parameters, forward_flops,"
+            " decoder_parameters)"
+        )
+    return names
+
+
+def _block(kind: str, width: int, head: int, kernels: tuple[int, ...]) -> LayerWork:
+    if kind == "ResBlock":
+        twice = convolution(width, width, 3, 0) + convolution(width, width, 3, 0, bias=False)
+        return twice + vectors(2 * width)
+    work = linear(width, width, 0, bias=False) * 3 + vectors(2 * width)
+    for kernel in kernels:
+        work += vectors(3 * width * kernel**2, 3 * width * head)
+    work += linear(width * (1 + len(kernels)), width, 0, bias=False)
+    work += convolution(width, 8 * width, 1, 0) + depthwise(8 * width, 3, 0)
+    return work + convolution(4 * width, width, 1, 0, bias=False) + vectors(2 * width)
+
+
+def _steps(config: Configuration, half: str, channels: tuple[int, ...]) -> LayerWork:
+    """Convolutions between resolutions; where pixels move to channels, four make one."""
+    work = LayerWork()
+    for fine, coarse in pairwise(channels):
+        if half == "encoder":
+            is_moved = config.text("downsample_block_type") == "pixel_unshuffle"
+            work += convolution(fine, coarse // 4 if is_moved else coarse, 3, 0)
+        else:
+            is_moved = config.text("upsample_block_type") == "pixel_shuffle"
+            work += convolution(coarse, 4 * fine if is_moved else fine, 3, 0)
+    return work
+
+
+_VOLUME: Final = 27
+"""Of a kernel of 3 by 3 pixels in 3 frames."""
+_PLANE: Final = 9
+_FRAMES: Final = 3
+
+
+def frame_autoencoder_parameters(config: Configuration) -> float:
+    """All of them, encoder and decoder.
+
+    Raises:
+        RequirementError: what it says cannot be counted.
+    """
+    base, latents = config.needed("base_dim"), config.needed("z_dim")
+    widths = [base * times for times in config.wholes("dim_mult")]
+    layers = config.needed("num_res_blocks")
+    joined = config.lists("temperal_downsample")
+    first, last = widths[0], widths[-1]
+    middle = 2 * _frame_block(last, last) + 4 * last * (last + 1) + last
+    count = 2 * middle + last + first
+    count += _VOLUME * (_COLORS * first + last * 2 * latents + latents * last + first * _COLORS)
+    count += first + 2 * latents + last + _COLORS
+    count += 2 * latents * (2 * latents + 1) + latents * (latents + 1)
+    count += sum(_frames_down([first, *widths], layers, joined))
+    count += sum(_frames_up([last, *widths[::-1]], layers + 1, joined[::-1]))
+    return float(count)
+
+
+def _frames_down(widths: list[int], layers: int, joined: tuple[object, ...]) -> Iterator[int]:
+    for at, (inputs, width) in enumerate(pairwise(widths)):
+        yield _frame_block(inputs, width) + (layers - 1) * _frame_block(width, width)
+        if at + 2 < len(widths):
+            yield _PLANE * width * width + width
+            if joined[at : at + 1] == (True,):
+                yield _FRAMES * width * width + width
+
+
+def _frames_up(widths: list[int], layers: int, joined: tuple[object, ...]) -> Iterator[int]:
+    """Each step up halves the channels, which the next block takes in."""
+    for at, (before, width) in enumerate(pairwise(widths)):
+        inputs = before // 2 if at else before
+        yield _frame_block(inputs, width) + (layers - 1) * _frame_block(width, width)
+        if at + 2 < len(widths):
+            yield _PLANE * width * (width // 2) + width // 2
+            if joined[at : at + 1] == (True,):
+                yield _FRAMES * width * 2 * width + 2 * width
+
+
+def _frame_block(inputs: int, outputs: int) -> int:
+    """Two convolutions with a norm before each, and a way around."""
+    count = inputs + outputs + (_VOLUME * (inputs + outputs) + 2) * outputs
+    return count + ((inputs + 1) * outputs if inputs != outputs else 0)
+
+
+@dataclass(frozen=True, slots=True)
+class LatentDecoder:
+    """What a plan has to know of an autoencoder."""
+
+    parameters: float
+    """With the encoder, which pipelines load too."""
+    scale: int
+    """Pixels by latent pixels, of one side."""
+
+
+def read_decoder(values: Mapping[str, object]) -> LatentDecoder:
+    """The autoencoder that a parsed `config.json` describes.
+
+    Raises:
+        RequirementError: its class is not known, or what it says cannot be counted.
+    """
+    config = Configuration(values, {})
+    kind = config.text("_class_name")
+    if kind not in DECODERS:
+        raise RequirementError(
+            f"config.json: _class_name: '{kind}' is no decoder that is known; describe the model in"
+            " the plan instead (kind: diffusion, parameters, forward_flops, decoder_parameters)."
+            f" Known are {', '.join(DECODERS)}"
+        )
+    count, levels = DECODERS[kind]
+    return LatentDecoder(count(config), 2 ** (len(config.wholes(levels)) - 1))
+
+
+def _plain(config: Configuration) -> float:
+    """AutoencoderKL: Stable Diffusion's, SD3's, FLUX's."""
+    channels = config.wholes("block_out_channels")
+    layers = config.whole("layers_per_block", 1) or 1
+    latents = config.needed("latent_channels")
+    looks = config.is_set("mid_block_add_attention", otherwise=True)
+    first, last = channels[0], channels[-1]
+    middle = residual_block(last, last, 0) * 2
+    if looks:
+        middle += linear(last, last, 0) * 4 + vectors(2 * last)
+    work = middle * 2 + vectors(2 * last, 2 * first)
+    work += convolution(_COLORS, first, 3, 0) + convolution(last, 2 * latents, 3, 0)
+    work += convolution(latents, last, 3, 0) + convolution(first, _COLORS, 3, 0)
+    work += _levels(channels, layers) + _levels(channels[::-1], layers + 1)
+    for key, width in (("use_quant_conv", 2 * latents), ("use_post_quant_conv", latents)):
+        if config.is_set(key, otherwise=True):
+            work += convolution(width, width, 1, 0)
+    return work.parameters
+
+
+def _levels(channels: tuple[int, ...], layers: int) -> LayerWork:
+    """Residual blocks of each resolution, and a convolution from each to the next."""
+    work, inputs = LayerWork(), channels[0]
+    for at, width in enumerate(channels):
+        work += residual_block(inputs, width, 0) + residual_block(width, width, 0) * (layers - 1)
+        if at + 1 < len(channels):
+            work += convolution(width, width, 3, 0)
+        inputs = width
+    return work
+
+
+DECODERS: Final[Mapping[str, tuple[Callable[[Configuration], float], str]]] = MappingProxyType(
+    {
+        "AutoencoderKL": (_plain, "block_out_channels"),
+        "AutoencoderKLQwenImage": (frame_autoencoder_parameters, "dim_mult"),
+        "AutoencoderDC": (deep_autoencoder_parameters, "decoder_block_out_channels"),
+    }
+)
+"""By the class that diffusers load it with: what counts it, and the key of its resolutions."""

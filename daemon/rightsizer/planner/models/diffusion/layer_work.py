@@ -1,0 +1,59 @@
+"""What layers of a denoiser have and do: parameters and the FLOPs of one step, counted together."""
+
+from dataclasses import dataclass
+
+
+@dataclass(frozen=True, slots=True)
+class LayerWork:
+    """Parameters, and FLOPs of one image; two for each multiply-add."""
+
+    parameters: float = 0.0
+    flops: float = 0.0
+
+    def __add__(self, other: "LayerWork") -> "LayerWork":
+        return LayerWork(self.parameters + other.parameters, self.flops + other.flops)
+
+    def __mul__(self, times: int) -> "LayerWork":
+        return LayerWork(self.parameters * times, self.flops * times)
+
+
+def linear(inputs: int, outputs: int, rows: int = 1, *, bias: bool = True) -> LayerWork:
+    """A matrix that so many rows are multiplied with."""
+    return LayerWork(inputs * outputs + (outputs if bias else 0), 2.0 * inputs * outputs * rows)
+
+
+def convolution(
+    inputs: int, outputs: int, kernel: int, positions: int, *, bias: bool = True
+) -> LayerWork:
+    """A square kernel over so many positions of its output."""
+    return linear(inputs * kernel**2, outputs, positions, bias=bias)
+
+
+def depthwise(channels: int, kernel: int, positions: int) -> LayerWork:
+    """A square kernel of each channel by itself."""
+    return LayerWork(channels * (kernel**2 + 1), 2.0 * channels * kernel**2 * positions)
+
+
+def vectors(*widths: int) -> LayerWork:
+    """Norms, biases and tables, whose FLOPs do not count."""
+    return LayerWork(float(sum(widths)))
+
+
+def attention(queries: int, keys: int, width: int) -> LayerWork:
+    """Scores and their sums over values, all heads together; no parameters."""
+    return LayerWork(0.0, 4.0 * queries * keys * width)
+
+
+def embedding(inputs: int, width: int, outputs: int = 0, rows: int = 1) -> LayerWork:
+    """Two matrices with an activation between, of a time, a size or a text."""
+    return linear(inputs, width, rows) + linear(width, outputs or width, rows)
+
+
+def feed_forward(width: int, inner: int, rows: int) -> LayerWork:
+    """Two matrices with biases."""
+    return linear(width, inner, rows) + linear(inner, width, rows)
+
+
+def gated_feed_forward(width: int, inner: int, rows: int, *, bias: bool = False) -> LayerWork:
+    """Three matrices, two of them side by side."""
+    return linear(width, 2 * inner, rows, bias=bias) + linear(inner, width, rows, bias=bias)

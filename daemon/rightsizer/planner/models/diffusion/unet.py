@@ -1,0 +1,198 @@
+"""UNet2DConditionModel of diffusers: Stable Diffusion 1, 2 and XL, and what was made of them."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.diffusion.layer_work import (
+    LayerWork,
+    attention,
+    convolution,
+    embedding,
+    gated_feed_forward,
+    linear,
+    vectors,
+)
+
+_DOWN: Final = MappingProxyType({"DownBlock2D": False, "CrossAttnDownBlock2D": True})
+_UP: Final = MappingProxyType({"UpBlock2D": False, "CrossAttnUpBlock2D": True})
+"""Whether a level of this type has attention."""
+_MIDDLE: Final = "UNetMidBlock2DCrossAttn"
+_REMEDY: Final = (
+    "describe the model in the plan instead (kind: diffusion, parameters, forward_flops)"
+)
+_USUAL: Final = MappingProxyType(
+    {
+        "only_cross_attention": (False,),
+        "dual_cross_attention": (False,),
+        "class_embed_type": (None,),
+        "num_class_embeds": (None,),
+        "addition_embed_type": (None, "text_time"),
+        "encoder_hid_dim_type": (None, "text_proj"),
+        "resnet_time_scale_shift": ("default",),
+        "time_embedding_type": ("positional",),
+        "time_embedding_dim": (None,),
+        "attention_type": ("default",),
+        "class_embeddings_concat": (False,),
+        "cross_attention_norm": (None,),
+        "reverse_transformer_layers_per_block": (None,),
+    }
+)
+"""What may stand there; anything else has parts that are not counted here."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Level:
+    """One resolution, going down or up."""
+
+    channels: int
+    layers: int
+    depth: int
+    """Transformer blocks after each residual one; 0 without attention."""
+    text_width: int
+    side: int
+
+
+def unet_work(config: Configuration, side: int, text: int) -> LayerWork:
+    """The whole network.
+
+    Args:
+        config: Its `config.json`.
+        side: Latent pixels of a side.
+        text: Tokens of the prompt.
+
+    Raises:
+        RequirementError: it has parts that are not counted.
+    """
+    _refuse_unusual(config)
+    down = _levels(config, side, "down_block_types", _DOWN)
+    up = _levels(config, side, "up_block_types", _UP)
+    first, time = down[0].channels, 4 * down[0].channels
+    work = convolution(
+        config.whole("in_channels", 4) or 4, first, config.whole("conv_in_kernel", 3) or 3, side**2
+    )
+    work += embedding(first, time) + _conditions(config, first, time, text)
+    work += _down(down, time, text) + _middle(config, down[-1], time, text)
+    work += _up(up, time, text)
+    outputs, kernel = config.whole("out_channels", 4) or 4, config.whole("conv_out_kernel", 3) or 3
+    return work + vectors(2 * first) + convolution(first, outputs, kernel, side**2)
+
+
+def residual_block(inputs: int, outputs: int, positions: int, time: int = 0) -> LayerWork:
+    """Two convolutions with a norm before each, the time between them, and a way around."""
+    work = vectors(2 * inputs, 2 * outputs)
+    work += convolution(inputs, outputs, 3, positions) + convolution(outputs, outputs, 3, positions)
+    if time:
+        work += linear(time, outputs)
+    return work + convolution(inputs, outputs, 1, positions) if inputs != outputs else work
+
+
+def _refuse_unusual(config: Configuration) -> None:
+    for key, usual in _USUAL.items():
+        value = config.values.get(key, usual[0])
+        listed = config.lists(key)
+        plain = listed[0] if listed and listed == listed[:1] * len(listed) else value
+        if plain not in usual:
+            raise RequirementError(f"config.json: {key}: {value!r} is not counted; {_REMEDY}")
+
+
+def _levels(
+    config: Configuration, side: int, key: str, types: Mapping[str, bool]
+) -> tuple[_Level, ...]:
+    """From the finest to the coarsest."""
+    channels = config.wholes("block_out_channels")
+    count = len(channels)
+    layers = config.wholes("layers_per_block", count, 2)
+    depths = config.wholes("transformer_layers_per_block", count, 1)
+    widths = config.wholes("cross_attention_dim", count, 1280)
+    names = config.names(key)
+    if len(names) != count or not all(name in types for name in names):
+        raise RequirementError(
+            f"config.json: {key}: {list(names)} is not counted; known are {', '.join(types)},"
+            f" one for each of block_out_channels; {_REMEDY}"
+        )
+    if types is _UP:
+        names = names[::-1]
+    sides = [side]
+    while len(sides) < count:
+        sides.append((sides[-1] + 1) // 2)
+    return tuple(
+        _Level(channels[at], layers[at], depths[at] * types[names[at]], widths[at], sides[at])
+        for at in range(count)
+    )
+
+
+def _conditions(config: Configuration, first: int, time: int, text: int) -> LayerWork:
+    """What is known of an image beside its time: its size, and how strongly it is guided."""
+    work = LayerWork()
+    if config.text("addition_embed_type"):
+        work += embedding(config.needed("projection_class_embeddings_input_dim"), time)
+    if strengths := config.whole("time_cond_proj_dim"):
+        work += linear(strengths, first, bias=False)
+    if width := config.whole("encoder_hid_dim"):
+        work += linear(width, config.needed("cross_attention_dim"), text)
+    return work
+
+
+def _down(levels: tuple[_Level, ...], time: int, text: int) -> LayerWork:
+    work, inputs = LayerWork(), levels[0].channels
+    for at, level in enumerate(levels):
+        width, area = level.channels, level.side**2
+        work += residual_block(inputs, width, area, time)
+        work += residual_block(width, width, area, time) * (level.layers - 1)
+        work += _transformer(level, text) * level.layers
+        if at + 1 < len(levels):
+            work += convolution(width, width, 3, levels[at + 1].side ** 2)
+        inputs = width
+    return work
+
+
+def _middle(config: Configuration, coarsest: _Level, time: int, text: int) -> LayerWork:
+    kind = config.values.get("mid_block_type", _MIDDLE)
+    if kind is None:
+        return LayerWork()
+    if kind != _MIDDLE:
+        raise RequirementError(
+            f"config.json: mid_block_type: {kind!r} is not counted; known is {_MIDDLE}; {_REMEDY}"
+        )
+    count = len(config.wholes("block_out_channels"))
+    depth = config.wholes("transformer_layers_per_block", count, 1)[-1]
+    channels, side = coarsest.channels, coarsest.side
+    level = _Level(channels, 2, depth, coarsest.text_width, side)
+    return residual_block(channels, channels, side**2, time) * 2 + _transformer(level, text)
+
+
+def _up(levels: tuple[_Level, ...], time: int, text: int) -> LayerWork:
+    """Each block takes what the same resolution had on the way down beside its input.
+
+    That is one more than on the way down: the last takes what came from the finer resolution.
+    """
+    work, inputs = LayerWork(), levels[-1].channels
+    for at in reversed(range(len(levels))):
+        level, finer = levels[at], levels[max(0, at - 1)]
+        width, area = level.channels, level.side**2
+        work += residual_block(inputs + width, width, area, time)
+        work += residual_block(2 * width, width, area, time) * (level.layers - 1)
+        work += residual_block(width + finer.channels, width, area, time)
+        work += _transformer(level, text) * (level.layers + 1)
+        if at:
+            work += convolution(width, width, 3, finer.side**2)
+        inputs = width
+    return work
+
+
+def _transformer(level: _Level, text: int) -> LayerWork:
+    """Blocks of attention to the image and to the text, between two projections."""
+    if not level.depth:
+        return LayerWork()
+    width, rows = level.channels, level.side**2
+    own = linear(width, width, rows, bias=False) * 3 + linear(width, width, rows)
+    read = linear(width, width, rows, bias=False) + linear(width, width, rows)
+    read += linear(level.text_width, width, text, bias=False) * 2
+    looked = attention(rows, rows, width) + attention(rows, text, width)
+    block = own + read + looked + vectors(6 * width)
+    block += gated_feed_forward(width, 4 * width, rows, bias=True)
+    return vectors(2 * width) + linear(width, width, rows) * 2 + block * level.depth

@@ -1,0 +1,1 @@
+"""Families of transformers by their `model_type`."""

@@ -1,0 +1,329 @@
+"""Family of Hugging Face models: its keys, its experts, and its parameters to the last bias."""
+
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field
+from types import MappingProxyType
+from typing import Final, Self
+
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.configuration import Configuration
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.parameters import (
+    count_parameters,
+    ffn_width,
+    head_dimension,
+    key_value_heads,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerFamily:
+    """How a family names its shape, and what it has beside its matrices."""
+
+    types: str
+    """Values of `model_type`, separated by blanks."""
+    layers: str = "num_hidden_layers"
+    nested: tuple[str, ...] = ()
+    """Parts whose values are read as if they stood beside the others."""
+    hidden: str = "hidden_size"
+    heads: str = "num_attention_heads"
+    kv_heads: str = "num_key_value_heads"
+    ffn: str = "intermediate_size"
+    embedding: str = "word_embed_proj_dim"
+    """The key of how wide the embedding is where it is not as wide as the layers."""
+    experts: str = ""
+    expert_ffn: str = ""
+    vocab: str = "vocab_size"
+    window: str = "sliding_window"
+    window_pattern: int = 0
+    """Each so-many-th layer looks back at everything, the others through a window."""
+    is_gated: bool = True
+    is_tied: bool = False
+    """Where the configuration does not say."""
+    norm_vectors: int = 1
+    """Of each norm: a weight, or a bias too."""
+    layer_norms: int = 2
+    has_final_norm: bool = True
+    has_embedding_norm: bool = False
+    attention_bias: str = ""
+    """`qkv`, `all`, or the key that says so of all."""
+    has_output_bias: bool = True
+    """Where there are biases at all, that of attention's output too."""
+    ffn_bias: str = ""
+    """`all`, or the key that says so."""
+    head_bias: str = ""
+    """`all`, or the key that says so."""
+    switched_on: tuple[str, ...] = ()
+    """Keys of biases that are there where a configuration does not say."""
+    has_query_key_norm: bool = False
+    norms_whole_projections: bool = False
+    """Queries and keys of all heads in one norm, not each head by itself."""
+    has_router_bias: bool = False
+    has_pooler: bool = False
+    shared_experts: int = 0
+    """That every token passes, where no key tells."""
+    positions: str = ""
+    """The key of how many learned positions there are."""
+    position_offset: int = 0
+    is_encoder: bool = False
+    defaults: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
+    """Values that the family's configurations leave out."""
+
+
+_EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
+"""How transformers writes the same number, by version and family."""
+_CHOSEN: Final = (
+    "num_experts_per_tok",
+    "experts_per_token",
+    "num_experts_per_token",
+    "moe_top_k",
+    "moe_topk",
+    "moe_k",
+)
+_SHARED: Final = (
+    "n_shared_experts",
+    "num_shared_experts",
+    "moe_num_shared_experts",
+    "num_shared_expert",
+)
+_SHARED_WIDTHS: Final = ("shared_expert_intermediate_size", "share_expert_dim")
+_DENSE_FIRST: Final = ("first_k_dense_replace", "moe_layer_start_index")
+_STEPS: Final = ("decoder_sparse_step", "interleave_moe_layer_step", "moe_layer_interval")
+_EXPANSION: Final = 4
+_MOST_LAYERS: Final = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class MixtureShape:
+    """The feed-forward parts of all layers; a dense model has one expert."""
+
+    experts: int
+    experts_per_token: int
+    shared_experts: int
+    expert_ffn: int
+    dense_layers: int
+    dense_ffn: int
+
+    @classmethod
+    def of(cls, config: Configuration, family: TransformerFamily, layers: int, hidden: int) -> Self:
+        """That of a configuration.
+
+        Raises:
+            RequirementError: it does not tell how many experts a token passes, or has more layers
+                than can be.
+        """
+        usual = (config.whole("expansion_ratio") or _EXPANSION) * hidden
+        dense = _of_layers(config, family.ffn, layers) or usual
+        experts = _experts(config, family, layers)
+        if experts == 1:
+            return cls(1, 1, 0, dense, 0, dense)
+        if layers > _MOST_LAYERS:
+            raise RequirementError(
+                f"config.json: {family.layers}: {layers} is more than any model has; take the file"
+                " as published with the model"
+            )
+        width = (_of_layers(config, family.expert_ffn, layers) if family.expert_ffn else 0) or dense
+        return cls(
+            experts=experts,
+            experts_per_token=_chosen(config, layers),
+            shared_experts=shared_width(config, family, layers, width) // width,
+            expert_ffn=width,
+            dense_layers=layers - sum(_is_mixed(config, layer) for layer in range(layers)),
+            dense_ffn=dense,
+        )
+
+
+def _of_layers(config: Configuration, key: str, layers: int) -> int:
+    """A number, or what the layers have on average where a file names it for each; 0 for none."""
+    if not config.lists(key):
+        return config.whole(key) or 0
+    return round(sum(config.wholes(key, layers)) / layers)
+
+
+def _experts(config: Configuration, family: TransformerFamily, layers: int) -> int:
+    """By the family's key, else by another that stands for it; one where there are none."""
+    if not family.experts:
+        return 1
+    keys = (family.experts, *_EXPERTS)
+    return next((count for key in keys if (count := _of_layers(config, key, layers))), 1)
+
+
+def _chosen(config: Configuration, layers: int) -> int:
+    count = next((value for key in _CHOSEN if (value := _of_layers(config, key, layers))), None)
+    if count is None:
+        raise RequirementError(
+            f"config.json: {_CHOSEN[0]}: is missing; take the file as published with the model"
+        )
+    return count
+
+
+def shared_width(config: Configuration, family: TransformerFamily, layers: int, width: int) -> int:
+    """How wide the part of a layer is that every token passes.
+
+    Args:
+        config: Of the model.
+        family: Of the model.
+        layers: All of them.
+        width: Of one expert.
+    """
+    told = (key for key in _SHARED if config.lists(key) or config.whole(key) is not None)
+    if (key := next(told, None)) is not None:
+        return _of_layers(config, key, layers) * width
+    wide = next((value for key in _SHARED_WIDTHS if (value := config.whole(key))), 0)
+    return wide or family.shared_experts * width
+
+
+def _is_mixed(config: Configuration, layer: int) -> bool:
+    """Whether a layer has experts; each family's key says so in its own way."""
+    listed = _numbers(config.values, "moe_layers") or _numbers(config.values, "moe_layers_enum")
+    if listed:
+        return layer in listed
+    kinds = config.names("mlp_layer_types")
+    if layer < len(kinds):
+        return kinds[layer] == "sparse"
+    if layer in _numbers(config.values, "mlp_only_layers"):
+        return False
+    if layer < next((first for key in _DENSE_FIRST if (first := config.whole(key))), 0):
+        return False
+    last = config.values.get("moe_layer_end_index")  # ERNIE writes -1 where it is the last of all.
+    if isinstance(last, int) and 0 <= last < layer:
+        return False
+    every = config.whole("moe_layer_freq") or 1
+    step = next((value for key in _STEPS if (value := config.whole(key))), 1)
+    return layer % every == 0 and (layer + 1) % step == 0
+
+
+def _numbers(values: Mapping[str, object], key: str) -> Sequence[object]:
+    value = values.get(key)
+    if isinstance(value, str):  # Step-3 writes them in one text.
+        return [int(each) for each in value.split(",") if each.strip().isdecimal()]
+    return value if isinstance(value, list | tuple) else ()
+
+
+def family_parameters(
+    shape: Transformer, config: Configuration, family: TransformerFamily
+) -> float:
+    """The count of a shape's matrices, with the norms, biases and positions of its family."""
+    matrices = count_parameters(shape).total - (2 * shape.layers + 1) * shape.hidden
+    layer = _norms(shape, config, family) + _attention_bias(shape, config, family)
+    total = matrices + shape.layers * layer + _ffn_bias(shape, config, family)
+    total += _shared_rest(shape, config, family) + _ends(shape, config, family)
+    return float(total)
+
+
+def _norms(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
+    count = family.layer_norms
+    if config.text("model_type") == "falcon" and config.is_set("parallel_attn", otherwise=True):
+        usual = 2 if config.is_set("new_decoder_architecture") else 1
+        count = min(config.whole("num_ln_in_parallel_attn") or usual, 2)
+    if config.text("model_type") == "stablelm" and config.is_set("use_parallel_residual"):
+        count = 1
+    whole = 0
+    if family.norms_whole_projections:  # Beside one norm of a head for each of the two.
+        heads = shape.heads + key_value_heads(shape)
+        whole = (heads - 2) * head_dimension(shape)
+    return count * _norm(shape, config, family) + whole
+
+
+def _norm(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
+    """Of one norm; a configuration may add a bias to all, or leave them without any weight."""
+    if not config.is_set("layer_norm_elementwise_affine", otherwise=True):
+        return 0
+    vectors = 2 if config.is_set("norm_bias") else family.norm_vectors
+    return vectors * shape.hidden
+
+
+def _says(config: Configuration, family: TransformerFamily, switch: str) -> bool:
+    """Whether a family has a bias: always, or where its configuration says so."""
+    if switch == "all":
+        return True
+    return bool(switch) and config.is_set(switch, otherwise=switch in family.switched_on)
+
+
+def _attention_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
+    """Of queries, keys, values and the output.
+
+    Where a family always has the first three alone, they are counted with the shape.
+    """
+    queries = shape.heads * head_dimension(shape)
+    keys = key_value_heads(shape) * head_dimension(shape)
+    sinks = shape.heads if config.text("model_type") == "gpt_oss" else 0
+    if family.attention_bias == "qkv" or not _says(config, family, family.attention_bias):
+        return sinks
+    if shape.kv_lora_rank:
+        # Of what compresses and of the output; what expands has none.
+        compressed = shape.kv_lora_rank + shape.rope_head_dim
+        return (shape.query_lora_rank or 0) + compressed + shape.hidden
+    output = shape.hidden if family.has_output_bias else 0
+    return queries + 2 * keys + output + sinks
+
+
+def _ffn_bias(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
+    """Of all layers, with the router's and the gate of experts that every token passes."""
+    count, mixed = 0, _mixed_layers(shape)
+    if _says(config, family, family.ffn_bias):
+        inner = 2 if shape.gated_ffn else 1
+        dense = inner * (shape.dense_ffn or ffn_width(shape)) + shape.hidden
+        count += (shape.layers - mixed) * dense
+        count += mixed * _experts_bias(shape, family, inner)
+    if config.whole("shared_expert_intermediate_size"):
+        count += (mixed or shape.layers) * shape.hidden
+    if family.has_router_bias:
+        count += (shape.layers - shape.dense_layers) * shape.experts
+    return count
+
+
+def _experts_bias(shape: Transformer, family: TransformerFamily, inner: int) -> int:
+    """Of one layer: all have one where the family always does, else what each token passes."""
+    if family.ffn_bias == "all":
+        return shape.experts * (inner * ffn_width(shape) + shape.hidden + 1)
+    shared = shape.shared_experts * ffn_width(shape)
+    return inner * shared + shape.hidden if shared else 0
+
+
+def _mixed_layers(shape: Transformer) -> int:
+    return shape.layers - shape.dense_layers if shape.experts > 1 else 0
+
+
+def _shared_rest(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
+    """Of all layers, what every token passes beyond a whole number of experts."""
+    mixed, width = _mixed_layers(shape), ffn_width(shape)
+    if not mixed:
+        return 0
+    rest = shared_width(config, family, shape.layers, width) - shape.shared_experts * width
+    return mixed * (3 if shape.gated_ffn else 2) * shape.hidden * rest
+
+
+def _ends(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
+    """What stands before the first layer and after the last."""
+    norm = _norm(shape, config, family)
+    count = norm if family.has_final_norm and _keeps_final_norm(config) else 0
+    count += norm if family.has_embedding_norm else 0
+    count += shape.vocab if _says(config, family, family.head_bias) else 0
+    if family.positions:
+        places = config.whole(family.positions) or 0
+        count += (places + family.position_offset) * shape.hidden
+    if family.is_encoder:
+        count += (config.whole("type_vocab_size") or 0) * shape.hidden
+    pooled = config.whole("projection_size") or shape.hidden
+    count += pooled * (shape.hidden + 1) if family.has_pooler else 0
+    return count - _narrowing(shape, config, family)
+
+
+def _keeps_final_norm(config: Configuration) -> bool:
+    """Whether layers that normalize what they see leave what comes out to a last norm."""
+    is_removed = config.is_set("_remove_final_layer_norm")
+    return config.is_set("do_layer_norm_before", otherwise=True) and not is_removed
+
+
+def _narrowing(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
+    """What an embedding narrower than the layers saves, its projections taken off."""
+    width = config.whole(family.embedding) or shape.hidden
+    saved = shape.hidden - width
+    if not saved:
+        return 0
+    if not family.is_encoder:  # OPT alone: projected in and out.
+        return shape.vocab * saved - 2 * width * shape.hidden
+    places = (config.whole(family.positions) or 0) + (config.whole("type_vocab_size") or 0)
+    rows = shape.vocab + places + family.norm_vectors
+    return rows * saved - (width + 1) * shape.hidden

@@ -1,0 +1,226 @@
+"""Layers of one family alone: Gemma 3n, LongCat, Mllama, Step-3, linear and sparse attention."""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.configuration import Configuration
+from rightsizer.sizing.models import LayerKind, TokenIndexer, Transformer, UnreadParameters
+from rightsizer.sizing.parameters import attention_parameters, head_dimension
+
+_WINDOWED: Final = "sliding_attention"
+_PATTERN: Final = 5
+"""Each so-many-th layer looks back at everything, where the configuration does not say."""
+
+
+def with_layer_embeddings(shape: Transformer, config: Configuration) -> Transformer:
+    """The shape with what `Gemma3nTextModel` has beside attention and feed-forward parts.
+
+    A token reads one row of each layer's table, which stays in memory as the embedding does. The
+    last layers keep no keys and values: they look at those of the last layer of their kind
+    before them.
+
+    Raises:
+        RequirementError: more layers share than there are.
+    """
+    hidden, layers = shape.hidden, shape.layers
+    width = config.needed("hidden_size_per_layer_input")
+    streams = config.needed("altup_num_inputs")
+    mixing = streams**2 * (streams + 1) + streams * hidden + 2 * hidden
+    low_rank = (2 * config.needed("laurel_rank") + 1) * hidden
+    entering = (2 * width + 1) * hidden
+    beside = layers * width * hidden + width + 2 * (streams - 1) * hidden**2
+    total = (shape.parameters or 0.0) + layers * (mixing + low_rank + entering) + beside
+    shared = config.whole("num_kv_shared_layers", 0) or 0
+    if shared >= layers:
+        raise RequirementError(
+            f"config.json: num_kv_shared_layers: {shared} of {layers} layers; some keep their own"
+        )
+    windowed = _windowed(config, layers)
+    return replace(
+        shape,
+        parameters=total,
+        windowed_layers=sum(windowed) if shape.sliding_window else None,
+        cached_layers=layers - shared,
+        borrowed_layers=shared,
+        borrowed_windowed_layers=sum(windowed[layers - shared :]) if shape.sliding_window else 0,
+        unread=UnreadParameters(
+            tables=float(config.needed("vocab_size_per_layer_input") * layers * width)
+        ),
+    )
+
+
+def _windowed(config: Configuration, layers: int) -> Sequence[bool]:
+    kinds = config.names("layer_types")
+    if not kinds:
+        return [(layer + 1) % _PATTERN != 0 for layer in range(layers)]
+    if len(kinds) != layers:
+        raise RequirementError(f"config.json: layer_types: {len(kinds)} of {layers} layers")
+    return [kind == _WINDOWED for kind in kinds]
+
+
+_INTERVAL: Final = 4
+"""Each so-many-th layer has full attention, where the configuration does not say."""
+
+
+def has_linear_attention(config: Configuration) -> bool:
+    """Whether some layers keep a state of a request in place of a cache."""
+    return config.whole("linear_num_value_heads") is not None
+
+
+def with_linear_attention(shape: Transformer, config: Configuration) -> Transformer:
+    """The shape with gated delta nets in all layers but those of full attention (Qwen3-Next).
+
+    A state has a matrix of keys by values for each head (arXiv:2412.06464, equation 10), and what
+    the convolution before it looks back at.
+
+    Args:
+        shape: With the parameters of full attention in every layer.
+        config: Where the widths of the recurrent layers are.
+    """
+    named = config.names("layer_types")
+    every = config.whole("full_attention_interval") or _INTERVAL
+    full = min(named.count("full_attention") if named else shape.layers // every, shape.layers)
+    recurrent = shape.layers - full
+    value_heads = config.needed("linear_num_value_heads")
+    key_width = config.needed("linear_key_head_dim")
+    value_width = config.needed("linear_value_head_dim")
+    reach = config.needed("linear_conv_kernel_dim")
+    keys, values = config.needed("linear_num_key_heads") * key_width, value_heads * value_width
+    convolved = 2 * keys + values
+    inputs = convolved + values + 2 * value_heads
+    projections = shape.hidden * (inputs + values)
+    layer = projections + convolved * reach + 2 * value_heads + value_width
+    is_gated = config.is_set("attn_output_gate", otherwise=True)
+    gate = shape.hidden * shape.heads * head_dimension(shape) if is_gated else 0
+    total = (shape.parameters or 0.0) + full * gate
+    total += recurrent * (layer - attention_parameters(shape))
+    state = value_heads * key_width * value_width + convolved * (reach - 1)
+    kinds = (
+        LayerKind(full, has_attention=True),
+        LayerKind(recurrent, recurrent_inputs=inputs, recurrent_width=values),
+    )
+    return replace(
+        shape,
+        parameters=total,
+        cached_layers=full,
+        state_elements=float(recurrent * state),
+        layer_kinds=tuple(kind for kind in kinds if kind.layers),
+    )
+
+
+def with_double_layers(shape: Transformer, config: Configuration) -> Transformer:
+    """The shape with twice the layers, half of which have experts beside their dense part.
+
+    Some of the experts that a router may choose hand a token on as it is, so that fewer of the
+    real ones are passed: by their share, as a router in balance chooses (arXiv:2509.01322).
+    """
+    idle = config.whole("zero_expert_num", 0) or 0
+    chosen = max(1, round(shape.experts_per_token * shape.experts / (shape.experts + idle)))
+    dense = 3 * shape.hidden * (shape.dense_ffn or 0)
+    layer = attention_parameters(shape) + 2 * shape.hidden
+    router = idle * (shape.hidden + 1)
+    added = shape.layers * (layer + 2 * dense + router)
+    return replace(
+        shape,
+        layers=2 * shape.layers,
+        dense_layers=shape.layers,
+        experts_per_token=chosen,
+        parameters=(shape.parameters or 0.0) + added,
+    )
+
+
+_CROSSED: Final = (3, 8, 13, 18, 23, 28, 33, 38)
+"""Where the configuration does not name them."""
+_IMAGE_TOKENS: Final = 8
+"""Rows of the embedding that the vocabulary does not count."""
+_GATES: Final = 2
+
+
+def with_cross_attention(shape: Transformer, config: Configuration) -> Transformer:
+    """The shape with norms of queries and keys, and gates, in the layers that look at an image.
+
+    They keep nothing of the text: a token of it is cached by the others.
+
+    Raises:
+        RequirementError: a layer is named that is not there.
+    """
+    listed = config.lists("cross_attention_layers") or _CROSSED
+    crossed = {layer for layer in range(shape.layers) if layer in listed}
+    if len(crossed) < len(listed):
+        raise RequirementError(
+            f"config.json: cross_attention_layers: names layers beyond the {shape.layers}"
+            " of num_hidden_layers; take the file as published with the model"
+        )
+    of_layer = 2 * head_dimension(shape) + _GATES
+    added = len(crossed) * of_layer + _IMAGE_TOKENS * shape.hidden
+    return replace(
+        shape,
+        parameters=(shape.parameters or 0.0) + added,
+        cached_layers=shape.layers - len(crossed),
+    )
+
+
+_SKIPPED: Final = 2
+"""First layers that all have an indexer, where only each so-many-th one does."""
+
+
+def with_sparse_attention(shape: Transformer, config: Configuration) -> Transformer:
+    """The shape with an indexer in all layers, or in those that the configuration names.
+
+    Raises:
+        RequirementError: its queries are not compressed, so that there is nothing to index by.
+    """
+    if shape.query_lora_rank is None:
+        raise RequirementError(
+            "config.json: q_lora_rank: is missing; take the file as published with the model"
+        )
+    indexer = TokenIndexer(
+        heads=config.needed("index_n_heads"),
+        head_dim=config.needed("index_head_dim"),
+        tokens=config.needed("index_topk"),
+        layers=_indexed_layers(config, shape.layers),
+    )
+    added = indexer.layers * indexer.parameters(shape.hidden, shape.query_lora_rank)
+    return replace(shape, parameters=(shape.parameters or 0.0) + added, indexer=indexer)
+
+
+def _indexed_layers(config: Configuration, layers: int) -> int:
+    """Those that pick tokens; GLM-5's may look at what an earlier one picked."""
+    kinds = config.names("indexer_types") or tuple(
+        {"F": "full", "S": "shared"}.get(letter, "") for letter in config.text("index_topk_pattern")
+    )
+    if kinds:
+        if len(kinds) != layers:
+            raise RequirementError(
+                f"config.json: indexer_types: {len(kinds)} of {layers} layers; name each"
+            )
+        return kinds.count("full")
+    every = max(1, config.whole("index_topk_freq") or 1)
+    start = config.whole("index_skip_topk_offset", _SKIPPED) or 0
+    return sum(max(layer - start + 1, 0) % every == 0 for layer in range(layers))
+
+
+def with_factorized_queries(shape: Transformer, config: Configuration) -> Transformer:
+    """The shape with queries that pass a narrow width first (arXiv:2507.19427, section 3)."""
+    narrow = config.needed("share_q_dim")
+    queries = shape.heads * head_dimension(shape)
+    layer = narrow * (shape.hidden + 1 + queries) - shape.hidden * queries
+    return replace(shape, parameters=(shape.parameters or 0.0) + shape.layers * layer)
+
+
+FAMILY_LAYERS: Final[Mapping[str, Callable[[Transformer, Configuration], Transformer]]] = (
+    MappingProxyType(
+        {
+            "gemma3n_text": with_layer_embeddings,
+            "mllama_text_model": with_cross_attention,
+            "deepseek_v32": with_sparse_attention,
+            "glm_moe_dsa": with_sparse_attention,
+            "longcat_flash": with_double_layers,
+            "step3_text": with_factorized_queries,
+        }
+    )
+)
+"""By `model_type`."""

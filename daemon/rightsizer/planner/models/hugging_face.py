@@ -1,0 +1,355 @@
+"""Model from a `config.json` of Hugging Face's transformers."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from types import MappingProxyType
+from typing import Final
+
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.checkpoint_format import (
+    checkpoint_format,
+    leaves_attention_out,
+    quantizes_towers,
+)
+from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.families.encoder_decoder import read_bart, read_encoder_decoder
+from rightsizer.planner.models.families.family import (
+    MixtureShape,
+    TransformerFamily,
+    family_parameters,
+)
+from rightsizer.planner.models.families.registry import FAMILIES
+from rightsizer.planner.models.families.special_layers import (
+    FAMILY_LAYERS,
+    has_linear_attention,
+    with_linear_attention,
+)
+from rightsizer.planner.models.recurrent.bamba import (
+    read_bamba,
+    read_falcon_h1,
+    read_granite_hybrid,
+)
+from rightsizer.planner.models.recurrent.gated import (
+    read_lfm2,
+    read_lfm2_mixture,
+    read_recurrent_gemma,
+)
+from rightsizer.planner.models.recurrent.mamba import read_jamba, read_mamba, read_mamba2
+from rightsizer.planner.models.recurrent.nemotron_h import read_nemotron_h
+from rightsizer.planner.models.recurrent.zamba2 import read_zamba2
+from rightsizer.planner.models.towers.parts import OTHER_PARTS, Towers
+from rightsizer.planner.models.towers.vision import COLORS, channels
+from rightsizer.planner.requirement_checks import check_model
+from rightsizer.sizing.models import Transformer, VisionTransformer
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import count_parameters
+
+_KEYS: Final = ("max_position_embeddings", "n_positions")
+_MOST: Final = 1e6
+_MULTIPLIED: Final = frozenset({"yarn", "linear", "dynamic"})
+"""Scalings whose file tells the length before them, as vLLM reads it; others tell that after."""
+_SCALED: Final = "gemma3"
+"""Its files tell the length after a linear scaling, alone of all."""
+
+
+def context_tokens(config: Configuration) -> int | None:
+    """The most tokens of one request, the scaling of positions included; `None` if not told."""
+    known = next((value for key in _KEYS if (value := config.whole(key))), None)
+    if known is None or config.text("model_type").startswith(_SCALED):
+        return known
+    scaling = Configuration(config.part("rope_scaling") or config.part("rope_parameters"), {})
+    factor = scaling.values.get("factor")
+    kind = scaling.text("rope_type") or scaling.text("type")
+    if kind not in _MULTIPLIED or isinstance(factor, bool) or not isinstance(factor, int | float):
+        return known
+    if not 1 <= factor < _MOST:
+        return known
+    before = scaling.whole("original_max_position_embeddings") or known
+    return max(known, int(before * factor))
+
+
+_WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention"})
+
+
+def read_window(
+    config: Configuration, family: TransformerFamily, layers: int
+) -> tuple[int | None, int | None]:
+    """How far windowed layers look back, and how many there are.
+
+    Gemma 2 windows every second layer, Gemma 3 five of six, Llama 4 chunks three of four; Qwen
+    only where it is switched on.
+    """
+    window = config.whole(family.window)
+    is_qwen = config.text("model_type").startswith("qwen")
+    if not window or not config.is_set("use_sliding_window", otherwise=not is_qwen):
+        return None, None
+    kinds = config.names("layer_types")
+    if kinds:
+        windowed = sum(kind in _WINDOWED for kind in kinds)
+        return (window, windowed) if windowed else (None, None)
+    if letters := config.text("sliding_window_pattern"):
+        # EXAONE 4 spells it, L for a window, and its last layer looks back at everything.
+        whole, rest = divmod(layers - 1, len(letters))
+        return window, whole * letters.count("L") + letters[:rest].count("L")
+    pattern = config.whole("sliding_window_pattern") or family.window_pattern
+    if pattern:
+        return window, layers - layers // pattern
+    if is_qwen or config.whole("max_window_layers") is not None:
+        full = min(config.whole("max_window_layers") or 0, layers)
+        return (window, layers - full) if full < layers else (None, None)
+    return window, None
+
+
+RECURRENT_FAMILIES: Final[Mapping[str, Callable[[Configuration, str], Transformer]]] = (
+    MappingProxyType(
+        {
+            "bamba": read_bamba,
+            "falcon_h1": read_falcon_h1,
+            "falcon_mamba": read_mamba,
+            "granitemoehybrid": read_granite_hybrid,
+            "jamba": read_jamba,
+            "lfm2": read_lfm2,
+            "lfm2_moe": read_lfm2_mixture,
+            "mamba": read_mamba,
+            "mamba2": read_mamba2,
+            "nemotron_h": read_nemotron_h,
+            "recurrent_gemma": read_recurrent_gemma,
+            "zamba2": read_zamba2,
+        }
+    )
+)
+"""Each as its class in transformers has it; the tests hold them against published counts."""
+
+
+_ENCODER_DECODER: Final = frozenset({"t5", "mt5", "umt5"})
+_BART: Final = frozenset({"bart", "mbart", "whisper"})
+_VISION: Final = frozenset({"vit", "deit"})
+_TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
+_TIED: Final = "tie_word_embeddings"
+_TIED_BY_PART: Final = frozenset("01234")
+"""Versions of transformers that do so."""
+_OWN_HEADS: Final = frozenset({"llama4"})
+"""Models whose text part has the head, and so the word on it."""
+_COMMON: Final = ("torch_dtype", "dtype", "quantization_config", _TIED)
+"""What the whole says of its parts where they do not."""
+_TEXTS: Final = MappingProxyType(
+    {
+        "clip": "clip_text_model",
+        "siglip": "siglip_text_model",
+        "mistral3": "mistral",
+        "mllama": "mllama_text_model",
+        "step3_vl": "step3_text",
+        "llava_onevision": "qwen2",
+        "internvl": "qwen2",
+        "qwen2_audio": "qwen2",
+        "paligemma": "gemma",
+        "idefics3": "llama",
+        "smolvlm": "llama",
+        "voxtral": "llama",
+    }
+)
+"""Families of text parts that do not name themselves, where they are not `KIND_text`."""
+_CLASSES: Final = 1000
+
+
+@dataclass(frozen=True, slots=True)
+class PublishedModel:
+    """What a configuration says of a model."""
+
+    model: Transformer | VisionTransformer
+    weights: NumberFormat | None
+    """The format of the checkpoint; `None` where the file does not say."""
+    context_tokens: int | None = None
+    """The longest text that the model was made for; `None` where the file does not say.
+
+    Nor where prompt and answer have a stack each, and a length of their own.
+    """
+    notes: tuple[str, ...] = ()
+    """What of the model is counted beside its text, and what is not."""
+
+
+def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
+    """The model that a parsed `config.json` describes.
+
+    Of a model with several parts (vision and text) the text part is read, and what the others
+    take in memory, as far as their shape is understood; a note says so.
+
+    Raises:
+        RequirementError: the kind of model is not known, or the shape cannot be.
+    """
+    config = Configuration(values, {})
+    named = name or config.text("_name_or_path") or config.text("model_type")
+    for key in _TEXT_PARTS:
+        if part := config.part(key):
+            kind = config.text("model_type")
+            inner = {"model_type": _text_type(kind), **part}
+            beside = {
+                key: values[key]
+                for key in _COMMON
+                if key in values and (key not in part or _is_of_whole(key, config))
+            }
+            read = read_config({**inner, **beside}, named)
+            return _with_towers(read, config)
+    model = _read(config, named)
+    check_model(model)
+    if isinstance(model, Transformer) and leaves_attention_out(config):
+        model = replace(model, attention_in_16_bits=True)
+    has_two_stacks = config.text("model_type") in _ENCODER_DECODER | _BART
+    longest = None if has_two_stacks else context_tokens(config)
+    read = PublishedModel(model, checkpoint_format(config), longest)
+    has_more = any(config.part(key) for key in OTHER_PARTS)
+    return _with_towers(read, config) if has_more else read
+
+
+def _with_towers(read: PublishedModel, config: Configuration) -> PublishedModel:
+    """The same with the parts beside the text."""
+    model = read.model
+    if not isinstance(model, Transformer):
+        return read
+    towers = Towers.of(config, model.hidden)
+    unread = replace(
+        model.unread,
+        towers=float(towers.parameters),
+        are_towers_quantized=quantizes_towers(config),
+    )
+    return replace(read, model=replace(model, unread=unread), notes=(*read.notes, *towers.notes))
+
+
+def _is_of_whole(key: str, config: Configuration) -> bool:
+    """Whether a value of the whole stands, whatever the part says.
+
+    Transformers 5 ties embedding and head by the whole's word, and writes its default into the
+    part; before, the part's word stood, and the whole's was a default that nobody read.
+    """
+    if key != _TIED or config.text("model_type") in _OWN_HEADS:
+        return False
+    version = config.text("transformers_version").partition(".")[0]
+    return version.isdecimal() and version not in _TIED_BY_PART
+
+
+def _text_type(kind: str) -> str:
+    """The family of the text part, where the part itself does not name it."""
+    if kind in _TEXTS:
+        return _TEXTS[kind]
+    if kind.startswith("llava"):
+        return "llama"
+    parts = {each for family in FAMILIES for each in family.types.split()}
+    return f"{kind}_text" if f"{kind}_text" in parts else kind
+
+
+def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
+    kind = config.text("model_type")
+    if kind in _VISION:
+        return _vision_transformer(config, name)
+    if kind in _ENCODER_DECODER:
+        return read_encoder_decoder(config, name)
+    if kind in _BART:
+        return read_bart(config, name)
+    if kind in RECURRENT_FAMILIES:
+        return RECURRENT_FAMILIES[kind](config, name)
+    for family in FAMILIES:
+        if kind in family.types.split():
+            nested = {
+                key: each for part in family.nested for key, each in config.part(part).items()
+            }
+            values = {**nested, **config.values}
+            return _transformer(Configuration(values, family.defaults), family, name)
+    raise RequirementError(_not_known(kind))
+
+
+def _not_known(kind: str) -> str:
+    """What to do about a configuration of another kind."""
+    known = sorted(
+        {
+            *_VISION,
+            *_BART,
+            *_ENCODER_DECODER,
+            *RECURRENT_FAMILIES,
+            *" ".join(f.types for f in FAMILIES).split(),
+        }
+    )
+    if not kind:
+        return (
+            "config.json: model_type: is missing; take the file as published with the model."
+            f" Known are {', '.join(known)}"
+        )
+    return (
+        f"config.json: model_type: '{kind}' is not known; describe the model in the plan instead"
+        " (parameters, layers, hidden, heads, kv_heads, ffn, vocab)."
+        f" Known are {', '.join(known)}"
+    )
+
+
+def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
+    labels = config.part("id2label")
+    shape = VisionTransformer(
+        layers=config.needed("num_hidden_layers"),
+        hidden=config.needed("hidden_size"),
+        heads=config.needed("num_attention_heads"),
+        name=name,
+        ffn=config.whole("intermediate_size"),
+        image=config.whole("image_size") or 224,
+        patch=config.whole("patch_size") or 16,
+        classes=len(labels) or _CLASSES,
+    )
+    check_model(shape)
+    more = (channels(config) - COLORS) * shape.patch**2 * shape.hidden
+    if config.text("model_type") == "deit":
+        more += 2 * shape.hidden  # The token that learns from a teacher, and its position.
+    if not config.is_set("qkv_bias", otherwise=True):
+        more -= 3 * shape.layers * shape.hidden
+    return replace(shape, parameters=count_parameters(shape).total + more)
+
+
+def _transformer(config: Configuration, family: TransformerFamily, name: str) -> Transformer:
+    layers = config.needed(family.layers)
+    heads, hidden = config.needed(family.heads), config.needed(family.hidden)
+    mixture = MixtureShape.of(config, family, layers, hidden)
+    is_latent = config.whole("kv_lora_rank") is not None
+    window, windowed = read_window(config, family, layers)
+    shape = Transformer(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        vocab=config.needed(family.vocab),
+        name=name,
+        kv_heads=_kv_heads(config, family, heads),
+        head_dim=config.whole("qk_nope_head_dim" if is_latent else "head_dim"),
+        ffn=mixture.expert_ffn,
+        gated_ffn=family.is_gated,
+        tied_embeddings=_is_tied(config, family),
+        attention_bias=family.attention_bias == "qkv",
+        query_key_norm=family.has_query_key_norm,
+        experts=mixture.experts,
+        experts_per_token=mixture.experts_per_token,
+        shared_experts=mixture.shared_experts,
+        dense_layers=mixture.dense_layers,
+        dense_ffn=mixture.dense_ffn if mixture.experts > 1 else None,
+        sliding_window=window,
+        windowed_layers=windowed,
+        kv_lora_rank=config.whole("kv_lora_rank"),
+        rope_head_dim=config.whole("qk_rope_head_dim", 0) or 0,
+        query_lora_rank=config.whole("q_lora_rank"),
+        value_head_dim=config.whole("v_head_dim"),
+        cached_layers=0 if family.is_encoder else None,
+    )
+    check_model(shape)
+    whole = replace(shape, parameters=family_parameters(shape, config, family))
+    if has_linear_attention(config):
+        whole = with_linear_attention(whole, config)
+    beside = FAMILY_LAYERS.get(config.text("model_type"))
+    return beside(whole, config) if beside else whole
+
+
+def _kv_heads(config: Configuration, family: TransformerFamily, heads: int) -> int:
+    has_switch = config.values.get("multi_query") is not None
+    if has_switch and not config.is_set("new_decoder_architecture"):
+        return 1 if config.is_set("multi_query") else heads
+    return config.whole(family.kv_heads) or heads
+
+
+def _is_tied(config: Configuration, family: TransformerFamily) -> bool:
+    """Whether embedding and head are one; an encoder that makes no words has no head."""
+    if family.is_encoder and not family.head_bias:
+        return True
+    return config.is_set("tie_word_embeddings", otherwise=family.is_tied)

@@ -1,0 +1,166 @@
+"""Files of a model on disk: its `config.json`, a pipeline's folder, or its denoiser alone."""
+
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.io.yaml import YamlError, load_yaml
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.diffusion.diffusers import (
+    PublishedDiffusion,
+    RequestedImage,
+    pipeline_parts,
+    read_denoiser,
+)
+from rightsizer.planner.models.diffusion.latent_decoder import read_decoder
+from rightsizer.planner.models.hugging_face import read_config
+from rightsizer.sizing.parameters import count_parameters
+
+
+def parsed_config(
+    file: Path, remedy: str = "name the config.json that comes with the model"
+) -> dict[str, Any]:
+    """What a JSON file holds.
+
+    Raises:
+        RequirementError: it cannot be read, or is no JSON object; with the remedy.
+    """
+    try:
+        data = load_yaml(file.read_text(encoding="utf-8-sig").replace("\t", " "), str(file)).data
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise RequirementError(f"model.config: {file}: {reason}; {remedy}") from None
+    except (UnicodeDecodeError, YamlError) as error:
+        raise RequirementError(f"model.config: {file}: is no JSON: {error}; {remedy}") from None
+    if not isinstance(data, dict):
+        raise RequirementError(f"model.config: {file}: is no JSON object; {remedy}")
+    return data
+
+
+@contextmanager
+def errors_of(file: Path) -> Iterator[None]:
+    """What is wrong with values of a file, told with the file before it; of the plan's, as it is.
+
+    Raises:
+        RequirementError: something within was.
+    """
+    try:
+        yield
+    except RequirementError as error:
+        if str(error).startswith("model."):
+            raise
+        raise RequirementError(f"model.config: {file}: {error}") from None
+
+
+_HALVES: Final = ("T5EncoderModel", "MT5EncoderModel", "UMT5EncoderModel")
+"""Classes that load an encoder without its decoder."""
+_WITH_HEAD: Final = ("ForCausalLM", "ForConditionalGeneration", "LMHeadModel")
+_REMEDY: Final = (
+    "of a diffusion model, describe the whole in the plan instead (kind: diffusion, parameters,"
+    " forward_flops, text_encoder_parameters)"
+)
+_BUCKETS: Final = 32
+"""Of relative positions, where the configuration does not say."""
+
+
+@dataclass(frozen=True, slots=True)
+class TextEncoder:
+    """What a plan has to know of a text encoder."""
+
+    parameters: float
+    notes: tuple[str, ...] = ()
+
+
+def read_text_encoder(values: Mapping[str, object], loaded_as: str) -> TextEncoder:
+    """A parsed `config.json` of transformers, as far as a class loads it.
+
+    Raises:
+        RequirementError: the kind of model is not known, or the shape cannot be.
+    """
+    config = Configuration(values, {})
+    if loaded_as in _HALVES:
+        return TextEncoder(_half(config, loaded_as))
+    try:
+        read = read_config(values)
+    except RequirementError as error:
+        raise RequirementError(f"{error}; {_REMEDY}") from None
+    count = count_parameters(read.model)
+    parameters = count.total
+    if not loaded_as.endswith(_WITH_HEAD):
+        parameters -= count.head
+    if loaded_as.endswith("WithProjection"):
+        parameters += config.needed("hidden_size") * config.needed("projection_dim")
+    return TextEncoder(parameters, read.notes)
+
+
+def _half(config: Configuration, loaded_as: str) -> float:
+    """The encoder of T5; the first layer's table of positions serves all but in UMT5."""
+    layers, hidden = config.needed("num_layers"), config.needed("d_model")
+    heads, width = config.needed("num_heads"), config.needed("d_kv")
+    matrices = 3 if config.text("feed_forward_proj").startswith("gated") else 2
+    buckets = config.whole("relative_attention_num_buckets") or _BUCKETS
+    tables = layers if loaded_as == "UMT5EncoderModel" else 1
+    layer = 4 * hidden * heads * width + matrices * hidden * config.needed("d_ff") + 2 * hidden
+    total = config.needed("vocab_size") * hidden + layers * layer + hidden
+    return float(total + tables * buckets * heads)
+
+
+INDEX: Final = "model_index.json"
+_FOLDER_REMEDY: Final = (
+    f"each part that {INDEX} names has its config.json; download those too, or describe the model"
+    " in the plan (kind: diffusion, parameters, forward_flops)"
+)
+_ALONE: Final = (
+    "the denoiser alone is read: text encoders are not counted and the decoder is taken as usual;"
+    f" name the folder of the whole pipeline ({INDEX}) instead"
+)
+
+
+def read_diffusers(
+    file: Path, values: Mapping[str, Any], asked: RequestedImage, name: str
+) -> PublishedDiffusion:
+    """What a parsed file of diffusers describes, with the other parts of its pipeline.
+
+    Args:
+        file: Where it lies; the parts of a pipeline are folders beside its index.
+        values: What it holds.
+        asked: What the plan says of the images.
+        name: The model's; empty where the plan does not say.
+
+    Raises:
+        RequirementError: it, or a file of a part, cannot be read or counted.
+    """
+    if file.name == INDEX or str(values.get("_class_name")).endswith("Pipeline"):
+        return _pipeline(file, values, asked, name)
+    with errors_of(file):
+        read = read_denoiser(values, asked, name)
+    return replace(read, notes=(*read.notes, _ALONE))
+
+
+def _pipeline(
+    file: Path, index: Mapping[str, Any], asked: RequestedImage, name: str
+) -> PublishedDiffusion:
+    with errors_of(file):
+        parts = pipeline_parts(index)
+    files = {
+        part: file.parent / part / "config.json"
+        for part in (parts.denoiser, parts.decoder, *parts.text_encoders)
+    }
+    parsed = {part: parsed_config(each, _FOLDER_REMEDY) for part, each in files.items()}
+    with errors_of(files[parts.decoder]):
+        decoder = read_decoder(parsed[parts.decoder])
+    with errors_of(files[parts.denoiser]):
+        read = read_denoiser(parsed[parts.denoiser], asked, name, decoder)
+    parameters, notes = 0.0, [*read.notes]
+    for part, kind in parts.text_encoders.items():
+        with errors_of(files[part]):
+            text = read_text_encoder(parsed[part], kind)
+        parameters += text.parameters
+        notes += [f"{part}: {note}" for note in text.notes]
+    if parts.others:
+        notes.append(f"not counted of the pipeline: {', '.join(parts.others)}")
+    model = replace(read.model, text_encoder_parameters=parameters)
+    return replace(read, model=model, notes=tuple(notes))

@@ -1,0 +1,250 @@
+"""Hybrid of recurrent layers and attention: mixers, state spaces, experts."""
+
+import math
+from collections.abc import Iterable
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.requirement_checks import check_model
+from rightsizer.sizing.models import LayerKind, Transformer
+from rightsizer.sizing.parameters import attention_parameters
+
+_AUTOMATIC: Final = (None, "auto")
+_RANK_RATIO: Final = 16
+
+
+def inner_width(config: Configuration, expansion: str) -> int:
+    """So many times as wide as the layer, in whole elements."""
+    times = config.number(expansion, config.defaults[expansion])
+    return max(1, int(times * config.needed("hidden_size")))
+
+
+def time_step_rank(config: Configuration, key: str, hidden: int) -> int:
+    """The rank of the projection to the time steps; a sixteenth of the width where it is `auto`."""
+    if config.values.get(key) in _AUTOMATIC:
+        return math.ceil(hidden / _RANK_RATIO)
+    return config.needed(key)
+
+
+def head_width(config: Configuration, heads_key: str, key: str, inner: int) -> int:
+    """The width of one head: what its number leaves of all, and as it is told.
+
+    Raises:
+        RequirementError: heads do not divide the width, or are told to be of another.
+    """
+    heads = config.needed(heads_key)
+    if inner % heads:
+        raise RequirementError(
+            f"config.json: {heads_key}: {heads} heads do not divide {inner} channels; take the file"
+            " as published with the model"
+        )
+    if config.values.get(key) in _AUTOMATIC:
+        return inner // heads
+    told = config.needed(key)
+    if told * heads != inner:
+        raise RequirementError(
+            f"config.json: {key}: {heads} heads of {told} are not {inner} channels; correct one of"
+            f" {key}, {heads_key}, or what tells how many channels there are"
+        )
+    return told
+
+
+WIDE: Final = 2
+"""A number of 32 bits takes as much as two of 16."""
+_SCALES: Final = {"float32": WIDE, "bfloat16": 1, "float16": 1, "auto": 1}
+
+
+@dataclass(frozen=True, slots=True)
+class Mixer:
+    """One layer's, whatever runs in it."""
+
+    parameters: int
+    state_elements: int
+    """Of one request of any length, in numbers of 16 bits."""
+    inputs: int
+    """Elements of one token that its first projections make."""
+    width: int
+    """Elements of one token that the recurrence makes of them."""
+
+
+def state_scale(config: Configuration, key: str, otherwise: str) -> int:
+    """How many numbers of 16 bits one of a state takes.
+
+    Raises:
+        RequirementError: the format is not known.
+    """
+    named = config.text(key) or otherwise
+    if named not in _SCALES:
+        raise RequirementError(
+            f"config.json: {key}: '{named}' is not known; take one of {', '.join(_SCALES)}"
+        )
+    return _SCALES[named]
+
+
+@dataclass(frozen=True, slots=True)
+class Mamba:
+    """A state of its own for each channel (arXiv:2312.00752, section 3.4)."""
+
+    hidden: int
+    inner: int
+    """Channels."""
+    state: int
+    rank: int
+    """Of the projection to the time steps."""
+    reach: int
+    """Tokens that the convolution sees."""
+    has_bias: bool
+    has_convolution_bias: bool
+    has_norms: bool = False
+    """Of time steps and of what goes in and out of the state, as Jamba has them."""
+
+    @property
+    def mixer(self) -> Mixer:
+        """In parameters and widths."""
+        inner, state, rank = self.inner, self.state, self.rank
+        projections = 3 * self.hidden * inner + inner * (rank + 2 * state) + rank * inner
+        convolution = inner * (self.reach + (1 if self.has_convolution_bias else 0))
+        # The time step's bias, the decay of each element, and what passes by.
+        vectors = inner * (state + 2)
+        bias = 2 * inner + self.hidden if self.has_bias else 0
+        norms = rank + 2 * state if self.has_norms else 0
+        return Mixer(
+            parameters=projections + convolution + vectors + bias + norms,
+            state_elements=inner * (state + self.reach - 1),
+            inputs=2 * inner,
+            width=inner,
+        )
+
+
+@dataclass(frozen=True, slots=True)
+class Mamba2:
+    """A state for each head, of its width by the state's (arXiv:2405.21060, section 7)."""
+
+    hidden: int
+    heads: int
+    head_dim: int
+    groups: int
+    """Of heads that share what goes in and out of the state."""
+    state: int
+    reach: int
+    """Tokens that the convolution sees."""
+    has_input_bias: bool
+    has_output_bias: bool
+    has_convolution_bias: bool
+    has_norm: bool = True
+    state_scale: int = 1
+    """Numbers of 16 bits that one of the state takes."""
+
+    @property
+    def mixer(self) -> Mixer:
+        """In parameters and widths."""
+        inner = self.heads * self.head_dim
+        convolved = inner + 2 * self.groups * self.state
+        inputs = inner + convolved + self.heads
+        count = self.hidden * (inputs + inner)
+        count += convolved * (self.reach + (1 if self.has_convolution_bias else 0))
+        # The time step's bias, the decay, and what passes by.
+        count += 3 * self.heads + (inner if self.has_norm else 0)
+        count += inputs if self.has_input_bias else 0
+        count += self.hidden if self.has_output_bias else 0
+        return Mixer(
+            parameters=count,
+            state_elements=self.state_scale * inner * self.state + convolved * (self.reach - 1),
+            inputs=inputs,
+            width=inner,
+        )
+
+
+def attention_shape(
+    config: Configuration, name: str, layers: int, *, is_tied: bool = False
+) -> Transformer:
+    """The shape of a model as its attention and its ends tell it.
+
+    Args:
+        config: With the defaults of its family.
+        name: Of the model.
+        layers: Of any kind.
+        is_tied: Whether embedding and head are one where the configuration does not say.
+
+    Raises:
+        RequirementError: it cannot be.
+    """
+    heads, keys = config.needed("num_attention_heads"), "num_key_value_heads"
+    is_null = keys in config.values and config.values[keys] is None
+    shape = Transformer(
+        layers=layers,
+        hidden=config.needed("hidden_size"),
+        heads=heads,
+        vocab=config.needed("vocab_size"),
+        name=name,
+        kv_heads=heads if is_null else config.whole(keys) or heads,
+        head_dim=config.whole("head_dim"),
+        tied_embeddings=config.is_set("tie_word_embeddings", otherwise=is_tied),
+    )
+    check_model(shape)
+    return shape
+
+
+def hybrid(
+    shape: Transformer,
+    kinds: Iterable[LayerKind],
+    mixer: Mixer,
+    feed_forward_parameters: float,
+    beside: float = 0.0,
+) -> Transformer:
+    """The shape with what its kinds of layers have and keep.
+
+    Args:
+        shape: Of attention and ends.
+        kinds: All of its layers.
+        mixer: Of recurrent layers.
+        feed_forward_parameters: Of all layers together.
+        beside: Parameters that are in none of these, nor in ends and norms.
+
+    Raises:
+        RequirementError: no layer mixes tokens.
+    """
+    present = tuple(kind for kind in kinds if kind.layers)
+    attending = sum(kind.layers for kind in present if kind.has_attention)
+    recurrent = sum(kind.layers for kind in present if kind.is_recurrent)
+    if not attending + recurrent:
+        raise RequirementError(
+            "config.json: no layer has attention or a state; take the file as published with the"
+            " model"
+        )
+    norms = 1 + sum(kind.layers * kind.parts for kind in present)
+    total = shape.vocab * shape.hidden * (1 if shape.tied_embeddings else 2)
+    total += norms * shape.hidden + recurrent * mixer.parameters
+    attention = attending * attention_parameters(shape) if attending else 0.0
+    is_windowed = shape.sliding_window is not None and attending > 0
+    return replace(
+        shape,
+        parameters=total + attention + feed_forward_parameters + beside,
+        sliding_window=shape.sliding_window if is_windowed else None,
+        windowed_layers=attending if is_windowed else None,
+        cached_layers=attending,
+        state_elements=float(recurrent * mixer.state_elements),
+        layer_kinds=present,
+    )
+
+
+def with_idle_experts(shape: Transformer, layers: int, expert: float) -> Transformer:
+    """The shape of a mixture, with what one token passes.
+
+    Args:
+        shape: With all parameters.
+        layers: Those that have experts.
+        expert: Parameters of one.
+    """
+    check_model(shape)
+    idle = layers * (shape.experts - shape.experts_per_token) * expert
+    whole = shape.parameters or 0.0
+    return replace(shape, active_parameters=whole - idle)
+
+
+def feed_forward(hidden: int, ffn: int, *, is_gated: bool = True, has_bias: bool = False) -> int:
+    """Parameters of one layer's feed-forward part."""
+    inner = 2 if is_gated else 1
+    return (inner + 1) * hidden * ffn + (inner * ffn + hidden if has_bias else 0)

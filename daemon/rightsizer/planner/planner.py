@@ -1,0 +1,254 @@
+"""Planner: from a requirement to ranked GPUs; answers of every requirement of a file."""
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
+from functools import partial
+from typing import Final
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.prices import Prices
+from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.planner.alternatives import Alternative, alternatives
+from rightsizer.planner.biller import Biller, PlanPrices
+from rightsizer.planner.candidate import CandidateFilter, PlanCandidate, ranked
+from rightsizer.planner.growth import (
+    GrowthOutlook,
+    GrowthStep,
+    growing_kinds,
+    growth_outlook,
+    growth_steps,
+)
+from rightsizer.planner.plan_file import PlanFile, PlanFileItem
+from rightsizer.planner.rates import predict_rate
+from rightsizer.planner.requirement_checks import check_requirement
+from rightsizer.planner.search import Search
+from rightsizer.sizing.estimate import MemoryEstimate
+from rightsizer.sizing.mig import slice_board
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.requirement import Requirement
+from rightsizer.sizing.settings import SizingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class GpuPlan:
+    """What came of a requirement."""
+
+    requirement: Requirement
+    candidates: tuple[PlanCandidate, ...]
+    """The best first; those that do not fit, with their reasons, after it."""
+    alternatives: tuple[Alternative, ...] = ()
+    growth: tuple[GrowthStep, ...] = ()
+    outlook: GrowthOutlook | None = None
+    """What the leading candidates come to while the load grows; `None` where it does not."""
+    least: PlanCandidate | None = None
+    """Where nothing fits: what would, of all GPUs that are known and in any layout."""
+
+    @property
+    def best(self) -> PlanCandidate | None:
+        """The first in rank; `None` where nothing fits."""
+        first = self.candidates[0]
+        return first if first.fits else None
+
+    @property
+    def memory(self) -> MemoryEstimate:
+        """What one GPU of the best candidate needs, or of the one nearest to fitting."""
+        return self.candidates[0].memory
+
+    @property
+    def why_nothing_fits(self) -> str:
+        """A sentence; empty where something fits."""
+        if self.best is not None:
+            return ""
+        counts = Counter(each.rejections[0].by for each in self.candidates)
+        of = len(self.candidates)
+        lacks = ", ".join(
+            f"{_LACKS[each]} on {counts[each]} of {of} kinds of GPU"
+            for each in CandidateFilter
+            if counts[each]
+        )
+        nearest = self.candidates[0]
+        reasons = "; ".join(map(str, nearest.rejections))
+        return (
+            f"nothing fits, because {lacks};"
+            f" the nearest, {nearest.count} x {nearest.gpu}: {reasons}"
+        )
+
+
+_REMEDY: Final = (
+    "what nobody knows is not guessed: describe it in a file of boards (--catalogue FILE,"
+    " 'rightsizer catalogue --help' shows one)"
+)
+_LACKS: Final = {
+    CandidateFilter.LAYOUT: "links are too few",
+    CandidateFilter.MEMORY: "memory is too small",
+    CandidateFilter.COMPUTE: "compute is too slow",
+    CandidateFilter.BANDWIDTH: "memory bandwidth is too low",
+    CandidateFilter.THROUGHPUT: "throughput is too low",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Planner:
+    """What plans rest on."""
+
+    catalogue: Catalogue
+    prices: Prices
+    settings: SizingSettings = field(default_factory=SizingSettings)
+
+    def plan(self, requirement: Requirement) -> GpuPlan:
+        """Candidates for a requirement.
+
+        Raises:
+            RequirementError: the requirement contradicts itself, or names a GPU nobody knows.
+        """
+        check_requirement(requirement)
+        prices = self._prices(requirement)
+        boards = boards_of(requirement.gpus, self.catalogue)
+        search = self._search(requirement)
+        found = ranked(search.best(each, prices.dollars_per_hour(each)) for each in boards)
+        biller = Biller(requirement, prices, self.settings.cost)
+        plan = GpuPlan(requirement, tuple(map(biller.billed, found)))
+        if plan.best is None:
+            least = self._least(requirement, prices)
+            return replace(plan, least=None if least is None else biller.billed(least))
+        by_key = {board.key: board for board in boards}
+        fitting = [(by_key[each.gpu], each) for each in plan.candidates if each.fits]
+        kinds = growing_kinds(
+            requirement,
+            fitting[: self.settings.plan.growth_candidates],
+            self._search,
+            prices.dollars_per_hour,
+            self.settings.cost.hours_per_month,
+        )
+        return replace(
+            plan,
+            alternatives=tuple(
+                replace(each, candidate=biller.billed(each.candidate))
+                for each in alternatives(
+                    requirement,
+                    fitting[: self.settings.plan.alternatives],
+                    self._search,
+                    prices.dollars_per_hour,
+                )
+            ),
+            growth=tuple(growth_steps(kinds[0])) if kinds else (),
+            outlook=growth_outlook(kinds, self.settings.plan.switch_saving_ratio),
+        )
+
+    def predicted(self, requirement: Requirement, gpu: str) -> PlanCandidate:
+        """One kind of GPU for a requirement, whether it fits or not.
+
+        Raises:
+            RequirementError: nobody knows the GPU.
+        """
+        (board,) = boards_of((gpu,), self.catalogue)
+        prices = self._prices(requirement)
+        found = self._search(requirement).best(board, prices.dollars_per_hour(board))
+        return Biller(requirement, prices, self.settings.cost).billed(found)
+
+    def _search(self, requirement: Requirement) -> Search:
+        settings = self.settings
+        predict = partial(predict_rate, settings=settings)
+        return Search(requirement, predict, settings.plan, settings.memory)
+
+    def _least(self, requirement: Requirement, prices: PlanPrices) -> PlanCandidate | None:
+        """The first in rank of all GPUs, the layout left open."""
+        search = self._search(replace(requirement, parallel=None, gpus=()))
+        boards = boards_of((), self.catalogue)
+        first = ranked(search.best(each, prices.dollars_per_hour(each)) for each in boards)[0]
+        return first if first.fits else None
+
+    def _prices(self, requirement: Requirement) -> PlanPrices:
+        stated = {
+            board.key: dollars
+            for name, dollars in requirement.prices.items()
+            for board in boards_of((name,), self.catalogue, "prices")
+        }
+        return PlanPrices.of(self.catalogue, self.prices, stated)
+
+
+def boards_of(names: Sequence[str], catalogue: Catalogue, place: str = "gpus") -> tuple[Board, ...]:
+    """Boards by key or name, each once; a slice is named like `H100-SXM5-80GB:1g.10gb`.
+
+    Raises:
+        RequirementError: one is unknown; the message suggests the nearest.
+    """
+    if not names:
+        return tuple(catalogue.boards.values())
+    boards = [_board(name, catalogue, place) for name in names]
+    return tuple({board.key: board for board in boards}.values())
+
+
+def _board(name: str, catalogue: Catalogue, place: str) -> Board:
+    whole, _, profile = name.partition(":")
+    try:
+        board = catalogue.get(whole)
+    except UsageError as error:
+        raise RequirementError(f"{place}: {error}; {_REMEDY}") from None
+    if not profile:
+        return board
+    for each in board.mig_profiles:
+        if each.name == profile:
+            return slice_board(board, each)
+    known = ", ".join(each.name for each in board.mig_profiles) or "none: it has no MIG"
+    raise RequirementError(f"{place}: {board.key} has no slice '{profile}'; it has {known}")
+
+
+_NEEDED: Final = {
+    NumberFormat.FP8: Precision.FP8,
+    NumberFormat.INT8: Precision.INT8,
+    NumberFormat.NVFP4: Precision.FP4,
+}
+_NAMED: Final = 3
+
+
+def unit_notes(number_format: NumberFormat, boards: Iterable[Board]) -> Iterator[str]:
+    """A sentence, where some of the boards have no units for the weights."""
+    precision = _NEEDED.get(number_format)
+    if precision is None:
+        return
+    without = [board.key for board in boards if board.peak(precision) is None]
+    if not without:
+        return
+    more = len(without) - _NAMED
+    named = ", ".join(without[:_NAMED]) + (f" and {more} more" if more > 0 else "")
+    yield (
+        f"no units for {number_format} on {named}: reckoned as if an engine unpacks such weights"
+        " to 16 bits there, which saves memory and no computing; not every engine does"
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class PlanAnswer:
+    """A plan, or why there is none."""
+
+    plan: GpuPlan | None
+    notes: tuple[str, ...] = ()
+    error: str = ""
+
+
+def plan_answers(file: PlanFile, planner: Planner) -> tuple[PlanAnswer, ...]:
+    """One for each requirement.
+
+    Raises:
+        RequirementError: the only one cannot be met by anything; of a list, that is an answer.
+    """
+    found = tuple(_answer(each, planner) for each in file.items)
+    if not file.is_list and found[0].error:
+        raise RequirementError(found[0].error)
+    return found
+
+
+def _answer(planned: PlanFileItem, planner: Planner) -> PlanAnswer:
+    if planned.requirement is None:
+        return PlanAnswer(None, error=planned.error)
+    try:
+        plan = planner.plan(planned.requirement)
+    except RequirementError as error:
+        return PlanAnswer(None, error=planned.placed(str(error)))
+    boards = boards_of([each.gpu for each in plan.candidates], planner.catalogue)
+    units = unit_notes(plan.requirement.precision.weights, boards)
+    return PlanAnswer(plan, (*planned.notes, *units))

@@ -1,0 +1,312 @@
+"""Projections of a question: its profile on every target, as JSON and as a table."""
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from functools import partial
+from typing import Any, Final, TypeAlias
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.catalogue.row import Row
+from rightsizer.console.counted import counted
+from rightsizer.console.wrapped import wrapped
+from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
+from rightsizer.planner.question_file import FileQuestion
+from rightsizer.sizing.place import GpuPlace, find_place
+from rightsizer.sizing.projection import Projection, project
+from rightsizer.sizing.settings import MemorySettings
+from rightsizer.sizing.workload_profile import (
+    ComputeFormat,
+    ProfiledRun,
+    ProfiledTime,
+    UsageShares,
+    WorkloadProfile,
+)
+
+_KEYS: Final = ("gpu", "precision", "shares", "profile", "memory_bytes", "to")
+_SHARES: Final = tuple(share.name for share in fields(UsageShares))
+_PRECISION_KEYS: Final = ("from", "to")
+_MOST_BYTES: Final = 1e15
+_LEAST_CLOCK: Final = 0.01
+
+ReadRun: TypeAlias = Callable[[tuple[str, ...]], ProfiledRun | None]
+"""Reads the profilers' files that a question names; those of the command line where it names none,
+and `None` where there are none at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProjectionAnswer:
+    """One target of a question: what would happen there, or why that cannot be said."""
+
+    target: str
+    """As it was asked for."""
+    projection: Projection | None
+    error: str = ""
+    run: ProfiledRun | None = None
+    """What a profiler's files told; `None` where none were named."""
+    has_counters: bool = True
+    """Whether the shares tell what kernels wait for."""
+
+
+def answer_question(
+    question: FileQuestion, catalogue: Catalogue, settings: MemorySettings, read_run: ReadRun
+) -> tuple[ProjectionAnswer, ...]:
+    """The profile on every target, in the order that they were asked for.
+
+    Args:
+        question: What is asked.
+        catalogue: The boards.
+        settings: What of their memory nobody can have.
+        read_run: Reads profilers' files.
+
+    Raises:
+        RequirementError: the question itself is wrong; each fault with line and column.
+    """
+    row = question.row
+    row.refuse_unknown(_KEYS)
+    run = _run(row, read_run)
+    name = _gpu(row, run)
+    shares = _shares(row.row("shares"))
+    precision = row.row("precision")
+    precision.refuse_unknown(_PRECISION_KEYS)
+    runs, will_run = _format(precision, "from"), _format(precision, "to")
+    memory = row.number("memory_bytes", 0.0, _MOST_BYTES)
+    names = _targets(row)
+    find = partial(_place, catalogue, settings, row)
+    places = {each: find("to", each) for each in names}
+    place = find("gpu", name) if name else None
+    board = None if run is None else run.board
+    if place is not None and board is not None and board != place.board:
+        row.fault("gpu", f"the profile was recorded on {board.key}; name that, or leave it out")
+    question.refuse()
+    if place is None:
+        raise RequirementError("gpu: is required")
+    try:
+        profile = WorkloadProfile(
+            place,
+            shares,
+            runs or ComputeFormat.BF16,
+            _memory_bytes(memory, run),
+            None if run is None else run.time,
+        )
+        profile.peak_precision()
+    except RequirementError as error:
+        raise question.placed(error) from None
+    found = (_answer(question, profile, each, places[each], will_run) for each in names)
+    return tuple(replace(each, run=run, has_counters=profile.has_counters) for each in found)
+
+
+def _run(row: Row, read_run: ReadRun) -> ProfiledRun | None:
+    value = row.values.get("profile")
+    files = (value,) if isinstance(value, str) else row.texts("profile")
+    try:
+        return read_run(files)
+    except ProfileError as error:
+        if not files:
+            raise  # The command line named them, so that no line of the file is at fault.
+        row.fault("profile", str(error))
+        return None
+
+
+def _gpu(row: Row, run: ProfiledRun | None) -> str:
+    """What the question says, or the profile where it says nothing; never one against the other."""
+    has_profile = run is not None or row.values.get("profile") is not None
+    if row.values.get("gpu") is not None or not has_profile:
+        return row.needed_text("gpu")
+    if run is None:
+        return ""  # The fault of its profile is told already.
+    if run.board is None:
+        told = f"'{run.device_name}', which is not in the catalogue" if run.device_name else "none"
+        row.fault("gpu", f"is required: the profile names {told}")
+        return ""
+    return run.board.key
+
+
+def _memory_bytes(stated: float | None, run: ProfiledRun | None) -> float | None:
+    return run.memory_peak_bytes if stated is None and run is not None else stated
+
+
+def _answer(
+    question: FileQuestion,
+    profile: WorkloadProfile,
+    name: str,
+    target: GpuPlace | None,
+    will_run: ComputeFormat | None,
+) -> ProjectionAnswer:
+    if target is None:
+        return ProjectionAnswer(name, None, "is no place of the catalogue")
+    try:
+        return ProjectionAnswer(name, project(profile, target, will_run))
+    except RequirementError as error:
+        return ProjectionAnswer(name, None, str(question.placed(error)))
+
+
+def _shares(row: Row) -> UsageShares:
+    row.refuse_unknown(_SHARES)
+    return UsageShares(
+        **{
+            name: row.number(name, _LEAST_CLOCK if name == "sm_clock_ratio" else 0.0, 1.0)
+            for name in _SHARES
+        }
+    )
+
+
+def _format(row: Row, key: str) -> ComputeFormat | None:
+    value = row.values.get(key)
+    if value is None:
+        return None
+    known = [str(each) for each in ComputeFormat]
+    if isinstance(value, str) and value.lower() in known:
+        return ComputeFormat(value.lower())
+    row.fault(key, f"must be one of {', '.join(known)} (got {value!r})")
+    return None
+
+
+def _targets(row: Row) -> tuple[str, ...]:
+    value = row.values.get("to")
+    names = (value,) if isinstance(value, str) else row.texts("to")
+    if not names and not value:
+        row.fault("to", "is required: GPUs or MIG slices, like [L40S, 'H100-SXM5-80GB:1g.10gb']")
+    return names
+
+
+def _place(
+    catalogue: Catalogue, settings: MemorySettings, row: Row, key: str, name: str
+) -> GpuPlace | None:
+    try:
+        return find_place(catalogue, name, settings)
+    except RightsizerError as error:
+        row.fault(key, str(error))
+        return None
+
+
+_PARTS: Final = {
+    "tensor": "kernels with tensor cores",
+    "plain": "kernels without",
+    "unknown": "kernels of which that is not known",
+    "collective": "collectives beside no kernel",
+    "copy": "copies beside no kernel",
+    "host_wait": "waits for the host",
+    "gap": "idle for other reasons",
+}
+_DIGITS: Final = 6
+_LEAST: Final = 0.005
+
+
+def encode_profiled_run(run: ProfiledRun) -> dict[str, Any]:
+    """Where the time went, in shares of it that sum to 1; by the names of the documentation."""
+    return {
+        "source": run.source,
+        "devices": run.devices,
+        "steps": run.steps,
+        "step_seconds": run.step_seconds,
+        "time_shares": {part: round(getattr(run.time, part), _DIGITS) for part in _PARTS},
+        "memory_peak_bytes": run.memory_peak_bytes,
+    }
+
+
+def assumptions(answer: ProjectionAnswer) -> list[str]:
+    """What the profile does not tell, a sentence each; none where no profile was given."""
+    return [] if answer.run is None else list(_assumptions(answer, answer.run))
+
+
+def run_lines(answer: ProjectionAnswer) -> Iterator[str]:
+    """The same for people."""
+    if answer.run is None:
+        return
+    run = answer.run
+    steps = f", {counted(run.steps, 'step', 'steps')}" if run.steps else ""
+    devices = f", {run.devices} GPUs" if run.devices > 1 else ""
+    yield from wrapped(f"by {run.source}{devices}{steps}: {_spelled(run.time)}")
+    for each in _assumptions(answer, run):
+        yield from wrapped(f"assumed: {each}")
+
+
+def _spelled(time: ProfiledTime) -> str:
+    shares = ((words, getattr(time, part)) for part, words in _PARTS.items())
+    return ", ".join(f"{words} {share:.0%}" for words, share in shares if share >= _LEAST)
+
+
+def _assumptions(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
+    if not answer.has_counters:
+        yield (
+            "kernels with tensor cores wait for them, others for the memory; the interval holds "
+            "either way. shares.tensor_active and shares.dram_active, measured, would narrow it"
+        )
+        if run.time.unknown >= _LEAST:
+            yield (
+                "half of the kernels whose names do not tell are products of matrices; the "
+                "interval holds whatever they are"
+            )
+    if not run.is_launch_known:
+        yield (
+            "idle time is nobody's fault in particular: launches are not in the profile, so waits "
+            "for the host and other waits are one; all of them stay as long as they are"
+        )
+    if run.time.collective >= _LEAST:
+        yield "collectives are bound by the link and not by whom they wait for"
+    if not run.steps:
+        yield "no step is marked: all time from the first kernel to the last is like any other"
+
+
+_HEADER: Final = ("target", "time", "from", "to", "fits", "bottleneck", "SM", "tensor", "DRAM")
+_TEXTS: Final = frozenset({"target", "bottleneck", "fits"})
+LEGEND: Final = (
+    "time: that of the same work, over the time that it took; it lies between from and to in nine\n"
+    "cases of ten. Then what would be measured there, idle time included."
+)
+_FITS: Final = {True: "yes", False: "no", None: "?"}
+
+
+def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
+    """One target, by the names of the documentation."""
+    projection = answer.projection
+    if projection is None:
+        return {"target": answer.target, "error": answer.error}
+    ratio = projection.time_ratio
+    return {
+        "target": answer.target,
+        "time_ratio": round(ratio.value, _DIGITS),
+        "time_ratio_low": round(ratio.low, _DIGITS),
+        "time_ratio_high": round(ratio.high, _DIGITS),
+        "shares": {
+            name: None if share is None else round(share, _DIGITS)
+            for name, share in asdict(projection.shares).items()
+        },
+        "fits": projection.fits,
+        "bottleneck": projection.bottleneck,
+        "profile": None if answer.run is None else encode_profiled_run(answer.run),
+        "assumed": assumptions(answer),
+    }
+
+
+def answers_text(answers: Sequence[ProjectionAnswer]) -> str:
+    """All targets of one question, a line each."""
+    rows = [_HEADER, *(_row(answer) for answer in answers if answer.projection is not None)]
+    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
+    lines = [
+        "  ".join(
+            cell.ljust(width) if name in _TEXTS else cell.rjust(width)
+            for cell, width, name in zip(row, widths, _HEADER, strict=True)
+        ).rstrip()
+        for row in rows
+    ]
+    errors = [f"{answer.target}: {answer.error}" for answer in answers if answer.error]
+    return "\n".join([*lines, *errors, *(run_lines(answers[0]) if answers else ())])
+
+
+def _row(answer: ProjectionAnswer) -> Sequence[str]:
+    projection = answer.projection
+    if projection is None:
+        return ("",) * len(_HEADER)
+    ratio, shares = projection.time_ratio, projection.shares
+    return (
+        answer.target,
+        *(f"x{each:.2f}" for each in (ratio.value, ratio.low, ratio.high)),
+        _FITS[projection.fits],
+        projection.bottleneck,
+        *(_percent(each) for each in (shares.sm_active, shares.tensor_active, shares.dram_active)),
+    )
+
+
+def _percent(share: float | None) -> str:
+    return "?" if share is None else f"{share:.0%}"

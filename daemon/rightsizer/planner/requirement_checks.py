@@ -1,0 +1,246 @@
+"""Checks of models, layouts and requirements: contradictions by key, with a remedy."""
+
+from collections.abc import Iterator
+from typing import Final
+
+from rightsizer.model.errors import RequirementError
+from rightsizer.sizing.models import (
+    ConvolutionalNetwork,
+    Diffusion,
+    Model,
+    RecommenderModel,
+    Transformer,
+    VisionTransformer,
+)
+from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import key_value_heads
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
+
+_COUNTS = {
+    Transformer: (
+        "layers hidden heads vocab kv_heads head_dim ffn experts experts_per_token dense_ffn"
+        " sliding_window kv_lora_rank query_lora_rank value_head_dim parameters active_parameters"
+    ),
+    VisionTransformer: "layers hidden heads ffn image patch classes parameters",
+    ConvolutionalNetwork: "parameters forward_flops activation_bytes image",
+    Diffusion: "parameters forward_flops steps image latent_scale latent_patch",
+    RecommenderModel: "embedding_rows embedding_width dense_parameters lookups",
+}
+"""What has to be above zero where it is given."""
+_NOT_NEGATIVE = {
+    Transformer: (
+        "shared_experts dense_layers windowed_layers rope_head_dim cached_layers state_elements"
+        " borrowed_layers borrowed_windowed_layers repeated_parameters"
+    ),
+    Diffusion: "text_encoder_parameters decoder_parameters",
+}
+
+
+def check_model(model: Model) -> None:
+    """Accept a model that can be.
+
+    Raises:
+        RequirementError: it cannot; all that is wrong with it, one line each.
+    """
+    faults = [*_sizes(model)]
+    if not faults and isinstance(model, Transformer):
+        faults += _transformer(model)
+    if not faults and isinstance(model, VisionTransformer):
+        faults += _vision_transformer(model)
+    if faults:
+        raise RequirementError("\n".join(faults))
+
+
+def layout_fault(model: Model, layout: Parallelism) -> str | None:
+    """Why a model cannot be spread so, or `None`."""
+    if min(layout.tensor, layout.pipeline, layout.data) < 1:
+        return "parallel: tensor, pipeline and data are at least 1 each"
+    if not isinstance(model, Transformer | VisionTransformer):
+        return None
+    if model.heads % layout.tensor:
+        return (
+            f"parallel.tensor: {model.heads} heads do not divide by {layout.tensor};"
+            " take a divisor of the heads"
+        )
+    if isinstance(model, Transformer) and not model.kv_lora_rank and "heads" not in model.assumed:
+        # Engines give each GPU whole heads of keys, or one that several GPUs have. Heads that were
+        # taken as usual refuse nothing: nobody gave their number.
+        keys = key_value_heads(model)
+        if keys % layout.tensor and layout.tensor % keys:
+            return (
+                f"parallel.tensor: {keys} kv_heads do not divide by {layout.tensor}, nor the other"
+                " way around; take a divisor or a multiple of them"
+            )
+    if layout.pipeline > model.layers:
+        return (
+            f"parallel.pipeline: {layout.pipeline} stages for {model.layers} layers;"
+            " take at most one stage a layer"
+        )
+    return None
+
+
+def _sizes(model: Model) -> Iterator[str]:
+    for kind, keys in _COUNTS.items():
+        for key in keys.split() if isinstance(model, kind) else ():
+            value = getattr(model, key)
+            if value is not None and not value > 0:
+                yield f"model.{key}: {value:g} is not above 0; give it as published"
+    for kind, keys in _NOT_NEGATIVE.items():
+        for key in keys.split() if isinstance(model, kind) else ():
+            value = getattr(model, key)
+            if value is not None and value < 0:
+                yield f"model.{key}: {value:g} is negative; give 0 or more, or leave it out"
+
+
+def _transformer(model: Transformer) -> Iterator[str]:
+    if model.head_dim is None and model.kv_lora_rank is None and model.hidden % model.heads:
+        yield (
+            f"model.heads: a hidden width of {model.hidden} does not divide by {model.heads} heads;"
+            " correct one of them, or give head_dim"
+        )
+    keys = key_value_heads(model)
+    if model.heads % keys:
+        yield (
+            f"model.kv_heads: {model.heads} heads do not divide by {keys} kv_heads;"
+            " take a divisor of heads"
+        )
+    if model.experts_per_token > model.experts:
+        yield (
+            f"model.experts_per_token: {model.experts_per_token} of {model.experts} experts;"
+            " take at most as many as there are"
+        )
+    for key in ("dense_layers", "windowed_layers"):
+        value = getattr(model, key)
+        if value is not None and value > model.layers:
+            yield f"model.{key}: {value} of {model.layers} layers; take at most all of them"
+    if model.windowed_layers and model.sliding_window is None:
+        yield "model.windowed_layers: no sliding_window is given; give it, or leave both out"
+    if model.parameters and (model.active_parameters or 0.0) > model.parameters:
+        yield (
+            f"model.active_parameters: {model.active_parameters:g} of {model.parameters:g};"
+            " a token passes at most all parameters"
+        )
+
+
+def _vision_transformer(model: VisionTransformer) -> Iterator[str]:
+    if model.hidden % model.heads:
+        yield (
+            f"model.heads: a hidden width of {model.hidden} does not divide by {model.heads} heads;"
+            " correct one of them"
+        )
+    if model.image < model.patch:
+        yield (
+            f"model.patch: {model.patch} pixels of an image of {model.image};"
+            " a patch is at most as wide as the image"
+        )
+
+
+_OF_ATTENTION: Final = ("q", "k", "v", "o")
+_OF_FEED_FORWARD: Final = ("gate", "up", "down")
+LORA_TARGETS: Final = (*_OF_ATTENTION, *_OF_FEED_FORWARD, "head")
+_UNTRAINABLE: Final = frozenset(
+    {
+        NumberFormat.INT8,
+        NumberFormat.INT4,
+        NumberFormat.NF4,
+        NumberFormat.NF4_DOUBLE_QUANTIZED,
+        NumberFormat.Q4_K_M,
+    }
+)
+"""Formats that weights cannot be updated in; fp8 and nvfp4 are multiplied in beside 16 bits."""
+_ZERO_STAGES: Final = 3
+
+
+def check_requirement(requirement: Requirement) -> None:
+    """Accept a requirement that can be met by some GPU.
+
+    Raises:
+        RequirementError: none can; all that is wrong with it, one line each.
+    """
+    check_model(requirement.model)
+    faults = [*_load(requirement)]
+    if requirement.task.trains:
+        faults += _training(requirement)
+    if requirement.task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA}:
+        faults += _adapters(requirement)
+    if requirement.parallel is not None:
+        fault = layout_fault(requirement.model, requirement.parallel)
+        faults += [fault] if fault else []
+    if faults:
+        raise RequirementError("\n".join(faults))
+
+
+def _load(requirement: Requirement) -> Iterator[str]:
+    load = requirement.load
+    for key in ("input_tokens", "concurrency", "tokens_per_second", "ttft_ms", "tpot_ms"):
+        value = getattr(load, key)
+        if value is not None and not value > 0:
+            yield f"load.{key}: {value:g} is not above 0; give what is asked for, or leave it out"
+    if not load.output_tokens >= 0:
+        yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
+    if not 0 <= load.prefix_cache_ratio < 1:
+        yield (
+            f"load.prefix_cache_ratio: {load.prefix_cache_ratio:g} is not from 0 to below 1; give"
+            " the share of the prompts' tokens that the cache holds, or leave it out"
+        )
+
+
+def _training(requirement: Requirement) -> Iterator[str]:
+    training, weights = requirement.training, requirement.precision.weights
+    for key in ("micro_batch", "global_batch", "sequence", "tokens"):
+        value = getattr(training, key)
+        if value is not None and not value > 0:
+            yield f"training.{key}: {value:g} is not above 0; give it, or leave it out"
+    step, micro = training.global_batch, training.micro_batch
+    if step is not None and 0 < step < micro:
+        yield (
+            f"training.global_batch: {step:g} is less than a micro batch of {micro:g}; give a step"
+            " at least as many, or a smaller micro_batch"
+        )
+    replicas = requirement.parallel.data if requirement.parallel else 1
+    if step is not None and step >= micro > 0 and step < replicas * micro:
+        yield (
+            f"training.global_batch: {step:g} is less than {replicas} replicas of a micro batch of"
+            f" {micro:g} take in one step; give at least {replicas * micro:g}, or fewer replicas"
+        )
+    if not 0 <= training.zero_stage <= _ZERO_STAGES:
+        yield f"training.zero_stage: {training.zero_stage} is none of 0, 1, 2, 3"
+    if requirement.task is ModelTask.TRAINING and weights in _UNTRAINABLE:
+        yield (
+            f"precision.weights: {weights} cannot be trained; take bf16 or fp8,"
+            " or the task finetune-qlora"
+        )
+
+
+def _adapters(requirement: Requirement) -> Iterator[str]:
+    lora = requirement.lora
+    if not isinstance(requirement.model, Transformer):
+        yield f"task: {requirement.task} is for transformers; take training"
+    if lora.rank < 1:
+        yield f"lora.rank: {lora.rank} is less than 1; 8 is usual"
+    elif isinstance(requirement.model, Transformer) and lora.rank > requirement.model.hidden:
+        yield (
+            f"lora.rank: {lora.rank} is more than the width of {requirement.model.hidden}, where an"
+            " adapter has more parameters than what it adapts; 8 is usual"
+        )
+    unknown = [target for target in lora.targets if target not in LORA_TARGETS]
+    if unknown or not lora.targets:
+        named = ", ".join(unknown) or "none"
+        yield f"lora.targets: {named} is not known; take some of {', '.join(LORA_TARGETS)}"
+    elif isinstance(requirement.model, Transformer):
+        yield from _absent(requirement.model, lora.targets)
+
+
+def _absent(model: Transformer, targets: tuple[str, ...]) -> Iterator[str]:
+    """What no layer has cannot be adapted, as attention where all layers are recurrent."""
+    here = {"head"}
+    if any(kind.has_attention for kind in model.kinds):
+        here |= set(_OF_ATTENTION)
+    if any(kind.has_feed_forward for kind in model.kinds):
+        here |= set(_OF_FEED_FORWARD)
+    missing = [target for target in targets if target not in here]
+    if missing:
+        known = ", ".join(target for target in LORA_TARGETS if target in here)
+        yield (
+            f"lora.targets: {', '.join(missing)} is in no layer of this model; take some of {known}"
+        )

@@ -1,0 +1,291 @@
+"""Text of a plan: title, candidates, details, alternatives, validation, measured figures."""
+
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from typing import Final
+
+from rightsizer.console.aligned import aligned
+from rightsizer.console.counted import counted
+from rightsizer.console.wrapped import wrapped
+from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_lines
+from rightsizer.planner.figures import (
+    NOTHING,
+    dollars,
+    interval_text,
+    large,
+    middle,
+    number,
+    range_text,
+    unit_of,
+)
+from rightsizer.planner.plan_check import FigureComparison, PlanCheck
+from rightsizer.planner.planner import GpuPlan
+from rightsizer.planner.validation import validation_steps
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Requirement
+
+
+def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]:
+    """The model, the task, what is asked of it, and notes on the input."""
+    model = requirement.model
+    yield (
+        f"{model.name or 'model'}, {requirement.task}:"
+        f" {large(count_parameters(model).total)} parameters in {requirement.precision.weights}"
+    )
+    asked = ", ".join(_trained(requirement) if requirement.task.trains else _served(requirement))
+    if asked:
+        yield from wrapped(f"asked for: {asked}")
+    for note in notes:
+        yield from wrapped(f"note: {note}")
+
+
+def _served(requirement: Requirement) -> Iterator[str]:
+    load = requirement.load
+    if isinstance(requirement.model, Transformer):
+        yield f"{load.input_tokens:,g} tokens in and {load.output_tokens:,g} out"
+    if load.concurrency is not None:
+        yield f"{number(load.concurrency)} requests in flight"
+    if load.tokens_per_second is not None:
+        yield f"{number(load.tokens_per_second)} {unit_of(requirement.model)}/s"
+    if load.ttft_ms is not None:
+        yield f"the first within {load.ttft_ms:g} ms"
+    if load.tpot_ms is not None:
+        yield f"{load.tpot_ms:g} ms between tokens"
+
+
+def _trained(requirement: Requirement) -> Iterator[str]:
+    training = requirement.training
+    if isinstance(requirement.model, Transformer):
+        yield f"sequences of {training.sequence:,}"
+    yield f"micro batch {training.micro_batch}"
+    if training.global_batch is not None:
+        yield f"global batch {training.global_batch:,}"
+    if training.tokens is not None:
+        yield f"{large(training.tokens)} {unit_of(requirement.model)}"
+    if training.recompute is not Recompute.NONE:
+        yield f"{training.recompute} recomputation"
+    if training.zero_stage:
+        yield f"ZeRO {training.zero_stage}"
+    if requirement.task is not ModelTask.TRAINING:
+        yield f"rank {requirement.lora.rank}"
+    yield str(training.optimizer)
+
+
+_GIB: Final = 2.0**30
+
+_Column = tuple[str, Callable[[PlanCandidate], str]]
+
+
+def candidate_table(requirement: Requirement, candidates: Iterable[PlanCandidate]) -> list[str]:
+    """A header and a line for each candidate."""
+    columns = _columns(requirement)
+    rows = [[cell(each) for _, cell in columns] for each in candidates]
+    return aligned([name for name, _ in columns], rows, left=_LEFT)
+
+
+def layout_text(layout: Parallelism) -> str:
+    """`tensor 4, data 2`: what is more than one."""
+    parts = (("tensor", layout.tensor), ("pipeline", layout.pipeline), ("data", layout.data))
+    return ", ".join(f"{name} {count}" for name, count in parts if count > 1) or "one"
+
+
+def _columns(requirement: Requirement) -> Sequence[_Column]:
+    unit = unit_of(requirement.model)
+    speed: tuple[_Column, ...] = (
+        (f"{unit}/s", lambda each: middle(each.rate.tokens_per_second)),
+        ("90 % within", lambda each: range_text(each.rate.tokens_per_second)),
+    )
+    cost: tuple[_Column, ...] = (
+        ("$/h", lambda each: dollars(each.dollars_per_hour)),
+        ("$/M", lambda each: dollars(each.work_dollars)),
+    )
+    if requirement.task.trains:
+        is_counted = requirement.training.tokens is not None
+        run = _RUN if is_counted else ()
+        return (*_PLACE, *speed, _MFU, *run, *cost)
+    if isinstance(requirement.model, Transformer):
+        return (*_PLACE, _REQUESTS, *speed, _FIRST, _BETWEEN, *cost)
+    return (*_PLACE, _BATCH, *speed, _ANSWER, *cost)
+
+
+def _layout(candidate: PlanCandidate) -> str:
+    layout = candidate.layout
+    return f"{layout.tensor}x{layout.pipeline}x{layout.data}"
+
+
+def _mfu(candidate: PlanCandidate) -> str:
+    ratio = candidate.rate.mfu_ratio
+    return NOTHING if ratio is None else f"{ratio:.0%}"
+
+
+def _run_dollars(candidate: PlanCandidate) -> str:
+    hourly, hours = candidate.dollars_per_hour, candidate.rate.training_hours
+    return NOTHING if hourly is None or hours is None else number(hourly * hours.value)
+
+
+_LEFT: Final = frozenset({"GPUs", "TxPxD", "90 % within"})
+_PLACE: Final[tuple[_Column, ...]] = (
+    ("#", lambda each: NOTHING if each.rank is None else str(each.rank)),
+    ("GPUs", lambda each: f"{each.count} x {each.gpu}"),
+    ("TxPxD", _layout),
+    ("GiB", lambda each: f"{'?' * each.is_memory_tight}{each.memory.total_bytes / _GIB:.0f}"),
+)
+_REQUESTS: Final[_Column] = ("in flight", lambda each: number(each.rate.concurrency))
+_BATCH: Final[_Column] = ("batch", lambda each: number(each.rate.concurrency))
+_FIRST: Final[_Column] = ("TTFT", lambda each: middle(each.rate.ttft_ms))
+_BETWEEN: Final[_Column] = ("TPOT", lambda each: middle(each.rate.tpot_ms))
+_ANSWER: Final[_Column] = ("batch ms", lambda each: middle(each.rate.ttft_ms))
+_MFU: Final[_Column] = ("MFU", _mfu)
+_RUN: Final[tuple[_Column, ...]] = (
+    ("hours", lambda each: middle(each.rate.training_hours)),
+    ("$/run", _run_dollars),
+)
+
+
+_SHOWN: Final = 10
+_VISIBLE: Final = 0.05 * _GIB
+_LEGEND: Final = (
+    "What all GPUs make together, most likely and 90 % within; GiB of each one, ?: may turn out"
+    " short. TxPxD: tensor, pipeline, data parallel."
+)
+_SERVED: Final = "TTFT, TPOT: ms to the first token, and between tokens."
+_PRICES: Final = "$: medians of dated lists, no quotes."
+
+
+def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = False) -> str:
+    """The whole plan, in lines of at most a hundred signs but for what cannot be broken.
+
+    Args:
+        plan: What came of a requirement.
+        notes: What has to be said of the input.
+        shows_all: Every candidate, not only the first in rank and the nearest of the rest.
+    """
+    parts = (
+        title_lines(plan.requirement, notes),
+        _nothing_lines(plan),
+        _fitting_lines(plan, shows_all=shows_all),
+        _detail_lines(plan),
+        rejection_lines(plan.candidates, shows_all=shows_all),
+        _alternative_lines(plan),
+        growth_lines(plan),
+        _validation_lines(plan),
+    )
+    texts = ("\n".join(part) for part in parts)
+    return "\n\n".join(filter(None, texts))
+
+
+def _nothing_lines(plan: GpuPlan) -> Iterator[str]:
+    why = plan.why_nothing_fits
+    if not why:
+        return
+    yield from wrapped(f"{why[0].upper()}{why[1:]}.")
+    least = plan.least
+    if least is None:
+        yield "Nothing that is known would, in any layout."
+        return
+    price = least.dollars_per_hour
+    cost = "" if price is None else f", ${dollars(price)} an hour"
+    yield f"What would: {_spelled(least)}{cost}."
+
+
+def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
+    fitting = [each for each in plan.candidates if each.fits]
+    if not fitting:
+        return
+    shown = fitting if shows_all else fitting[:_SHOWN]
+    yield from candidate_table(plan.requirement, shown)
+    rest = len(fitting) - len(shown)
+    if rest:
+        yield f"and {counted(rest, 'more that fits', 'more that fit')} (--all)"
+    serves = not plan.requirement.task.trains
+    unit = unit_of(plan.requirement.model)
+    work = f"$/M: of a million {unit}" + (" asked for." if serves else ".")
+    served = _SERVED if serves and unit == "tokens" else ""
+    yield from wrapped(" ".join(filter(None, (_LEGEND, served, work, _PRICES))), hanging=0)
+
+
+def _detail_lines(plan: GpuPlan) -> Iterator[str]:
+    best = plan.best
+    if best is None:
+        return
+    memory = best.memory
+    parts = (
+        ("weights", memory.weights_bytes),
+        ("KV cache", memory.kv_cache_bytes),
+        ("activations", memory.activations_bytes),
+        ("gradients", memory.gradients_bytes),
+        ("optimizer", memory.optimizer_bytes),
+        ("overhead", memory.overhead_bytes),
+    )
+    split = ", ".join(f"{name} {value / _GIB:.1f}" for name, value in parts if value > _VISIBLE)
+    whole = memory.total
+    yield from wrapped(
+        f"memory of each {best.gpu}: {whole.value / _GIB:.1f} GiB"
+        f" ({whole.low / _GIB:.1f} to {whole.high / _GIB:.1f}) of {best.usable_bytes / _GIB:.1f},"
+        f" {best.memory_headroom_ratio:.0%} free: {split}"
+    )
+    yield ""
+    yield from costs_lines(best, unit_of(plan.requirement.model))
+
+
+def _alternative_lines(plan: GpuPlan) -> Iterator[str]:
+    if plan.alternatives:
+        yield "what else could be done:"
+    for each in plan.alternatives:
+        candidate = each.candidate
+        made, cost = candidate.rate.tokens_per_second, candidate.work_dollars
+        speed = (
+            "" if made is None else f", {number(made.value)} {unit_of(plan.requirement.model)}/s"
+        )
+        price = "" if cost is None else f", ${dollars(cost)} a million"
+        caution = f"; {each.caution}" if each.caution else ""
+        yield from wrapped(
+            f"{each.change}: {candidate.count} x {candidate.gpu}{speed}{price}{caution}", indent=2
+        )
+
+
+def _validation_lines(plan: GpuPlan) -> Iterator[str]:
+    best = plan.best
+    if best is None:
+        return
+    steps = validation_steps(plan.requirement, best)
+    yield from wrapped(f"before it is trusted, {steps[-1].run}:", hanging=0)
+    for step in steps:
+        at = "" if step.concurrency is None else f", {step.concurrency:,.0f}"
+        text = f"{step.name}{at}, {step.minutes:g} min: {'; '.join(step.expect)}"
+        yield from wrapped(text, indent=2)
+    yield from wrapped(f"Measure {', '.join(steps[0].measure)}.", hanging=0)
+    yield "'rightsizer record', then 'rightsizer plan FILE --measured RECORDING' compares."
+
+
+def _spelled(candidate: PlanCandidate) -> str:
+    count = f"{candidate.count} x {candidate.gpu}"
+    return count if candidate.count == 1 else f"{count} ({layout_text(candidate.layout)})"
+
+
+_HEADER: Final = ("figure", "measured", "predicted", "90 % within", "verdict")
+
+
+def measured_text(measured: PlanCheck) -> str:
+    """A line for each figure."""
+    candidate = measured.candidate
+    rows = [_row(each) for each in measured.comparisons]
+    lines = aligned(_HEADER, rows, left=_HEADER)
+    return "\n".join([f"measured on {candidate.count} x {candidate.gpu}:", *lines])
+
+
+def _row(comparison: FigureComparison) -> Sequence[str]:
+    scale = _GIB if comparison.unit == "bytes" else 1.0
+    unit = "GiB" if comparison.unit == "bytes" else comparison.unit
+    predicted = comparison.predicted
+    verdict = {True: "as predicted", False: "off", None: ""}[comparison.is_as_predicted]
+    if comparison.is_as_predicted is False:
+        verdict = f"off by x{comparison.ratio:.2f}"
+    return (
+        comparison.what.replace("_bytes", "").replace("_", " "),
+        f"{comparison.measured / scale:.4g} {unit}",
+        NOTHING if predicted is None else f"{predicted.value / scale:.4g} {unit}",
+        NOTHING if predicted is None else interval_text(predicted.scaled(1.0 / scale)),
+        "; ".join(filter(None, (verdict, comparison.remark))),
+    )

@@ -1,0 +1,213 @@
+"""A transformer from what somebody knows of it; the rest is taken as is usual for its size.
+
+What is given stands. Layers are a 128th of the hidden width, and 12 times its square in each layer
+makes the parameters (GPT-3, Llama: 102 to 130). A head is 128 wide, heads come in eights, and there
+are 8 of keys and values. The feed-forward width is what the parameters leave where layers and
+hidden width are given. Whether the feed-forward part is gated and the embedding tied goes by what
+fits the parameters best.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
+from typing import Final
+
+from rightsizer.model.errors import RequirementError
+from rightsizer.planner.requirement_checks import check_model
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.parameters import count_parameters, ffn_width
+
+_ASPECT: Final = 128
+_WIDTH_STEP: Final = 128
+_HEAD_DIM: Final = 128
+_GROUPED_HEADS: Final = 8
+_LAYER_SQUARES: Final = 12.0
+_GATED_WIDTHS: Final = 3.2
+"""Of the hidden width: what 12 of its squares leave three matrices beside grouped attention."""
+_VOCAB: Final = 32000
+_ROTATED: Final = 64
+"""Of latent attention in all that have it (DeepSeek V2 to V3.2, Kimi K2, GLM-4.7-Flash)."""
+_CONTRADICTION: Final = 2.0
+"""A shape that makes so many times the parameters given, or they it, is not that of the model."""
+
+
+@dataclass(frozen=True, slots=True)
+class TransformerDescription:
+    """What a plan may say of a transformer; every key may be left out."""
+
+    name: str = ""
+    parameters: float | None = None
+    active_parameters: float | None = None
+    layers: int | None = None
+    hidden: int | None = None
+    heads: int | None = None
+    kv_heads: int | None = None
+    head_dim: int | None = None
+    ffn: int | None = None
+    vocab: int | None = None
+    tied_embeddings: bool | None = None
+    experts: int | None = None
+    experts_per_token: int | None = None
+    sliding_window: int | None = None
+    kv_lora_rank: int | None = None
+    rope_head_dim: int | None = None
+
+
+def completed_shape(described: TransformerDescription) -> Transformer:
+    """A whole transformer; what was taken as usual is named in its `assumed`.
+
+    Raises:
+        RequirementError: what is given contradicts itself, or says nothing of the size.
+    """
+    _check_given(described)
+    layers, hidden = _depth_and_width(described)
+    heads, kv_heads, head_dim = _heads(described, hidden)
+    whole = Transformer(
+        layers=layers,
+        hidden=hidden,
+        heads=heads,
+        vocab=described.vocab or _VOCAB,
+        name=described.name,
+        parameters=described.parameters,
+        active_parameters=described.active_parameters,
+        kv_heads=kv_heads,
+        head_dim=head_dim,
+        ffn=described.ffn,
+        experts=described.experts or 1,
+        experts_per_token=described.experts_per_token or 1,
+        sliding_window=described.sliding_window,
+        kv_lora_rank=described.kv_lora_rank,
+        rope_head_dim=_rotated(described),
+        assumed=_assumed(described),
+    )
+    check_model(whole)
+    resolved = _resolved(whole, described)
+    _check_size(resolved)
+    return resolved
+
+
+def _check_given(described: TransformerDescription) -> None:
+    """A zero is an error, not something left out."""
+    sizes = (
+        "parameters active_parameters layers hidden heads kv_heads head_dim ffn vocab experts"
+        " experts_per_token sliding_window kv_lora_rank"
+    )
+    faults = [
+        f"model.{key}: {value:g} is not above 0; give it as published, or leave it out"
+        for key in sizes.split()
+        if (value := getattr(described, key)) is not None and not value > 0
+    ]
+    if (described.rope_head_dim or 0) < 0:
+        faults.append("model.rope_head_dim: is negative; give 0 or more, or leave it out")
+    if faults:
+        raise RequirementError("\n".join(faults))
+
+
+def _rotated(described: TransformerDescription) -> int:
+    """What latent attention keeps beside what it compresses."""
+    if described.rope_head_dim is None and described.kv_lora_rank:
+        return _ROTATED
+    return described.rope_head_dim or 0
+
+
+def _assumed(described: TransformerDescription) -> frozenset[str]:
+    keys = ("layers", "hidden", "heads", "vocab")
+    return frozenset(key for key in keys if getattr(described, key) is None)
+
+
+def _depth_and_width(described: TransformerDescription) -> tuple[int, int]:
+    if described.layers is not None and described.hidden is not None:
+        return described.layers, described.hidden
+    dense = described.active_parameters or described.parameters
+    if dense is None:
+        raise RequirementError(
+            "model.parameters: is missing; give it, or layers and hidden, or config"
+        )
+    if described.hidden is not None:
+        layers = round(dense / (_LAYER_SQUARES * described.hidden**2))
+        return max(1, layers), described.hidden
+    if described.layers is not None:
+        width = (dense / (_LAYER_SQUARES * described.layers)) ** 0.5
+    else:
+        width = (dense * _ASPECT / _LAYER_SQUARES) ** (1 / 3)
+    hidden = _width(width, described)
+    return described.layers or max(1, round(hidden / _ASPECT)), hidden
+
+
+def _width(width: float, described: TransformerDescription) -> int:
+    """Rounded so that the heads given divide it."""
+    step = described.heads or _WIDTH_STEP
+    return max(1, round(width / step)) * step
+
+
+def _heads(described: TransformerDescription, hidden: int) -> tuple[int, int | None, int | None]:
+    """Heads, those of keys and values, and how wide one is."""
+    if described.heads is not None:
+        return described.heads, described.kv_heads, described.head_dim
+    step = described.kv_heads or _GROUPED_HEADS
+    width = described.head_dim or min(_HEAD_DIM, max(1, hidden // step))
+    return step * max(1, round(hidden / (width * step))), step, width
+
+
+def _resolved(model: Transformer, described: TransformerDescription) -> Transformer:
+    """The same with the feed-forward part and the embedding settled."""
+    ties = [described.tied_embeddings] if described.tied_embeddings is not None else [False, True]
+    if described.parameters is None:
+        is_gated = _is_usually_gated(model)
+        return replace(model, gated_ffn=is_gated, tied_embeddings=ties[0])
+    if described.ffn is None and {"layers", "hidden"} & model.assumed:
+        usual = round(_GATED_WIDTHS * model.hidden)
+        return replace(model, gated_ffn=True, tied_embeddings=ties[0], ffn=usual)
+    if described.ffn is None:
+        return _with_ffn(replace(model, gated_ffn=True, tied_embeddings=ties[0]))
+    gates = [_is_usually_gated(model), not _is_usually_gated(model)]
+    forms = [replace(model, gated_ffn=gate, tied_embeddings=tie) for gate in gates for tie in ties]
+    return min(forms, key=_mismatch)
+
+
+def _is_usually_gated(model: Transformer) -> bool:
+    """Two matrices are usual where they are four times as wide, without grouped heads."""
+    is_grouped = (model.kv_heads or model.heads) not in {1, model.heads}
+    return is_grouped or ffn_width(model) != 4 * model.hidden
+
+
+def _shape_parameters(model: Transformer) -> float:
+    return count_parameters(replace(model, parameters=None, active_parameters=None)).total
+
+
+def _mismatch(model: Transformer) -> float:
+    return abs(_shape_parameters(model) - (model.parameters or 0.0))
+
+
+def _with_ffn(model: Transformer) -> Transformer:
+    """The feed-forward width that makes up the parameters."""
+    narrow = _shape_parameters(replace(model, ffn=1))
+    step = _shape_parameters(replace(model, ffn=2)) - narrow
+    left = (model.parameters or 0.0) - narrow
+    return replace(model, ffn=max(1, round(1 + left / step)))
+
+
+def _check_size(model: Transformer) -> None:
+    if model.parameters is None:
+        return
+    by_shape = _shape_parameters(model)
+    if by_shape > _CONTRADICTION * model.parameters:
+        raise RequirementError(
+            f"model.parameters: {model.parameters:g}, but the shape given makes {by_shape:.3g};"
+            " correct one of them, or leave parameters out"
+        )
+
+
+def shape_notes(model: Transformer) -> Iterator[str]:
+    """A sentence, where the shape is that of a far smaller model.
+
+    It may be that of a mixture whose experts nobody gave, so that it is no error.
+    """
+    if model.active_parameters or {"layers", "hidden"} & model.assumed:
+        return
+    by_shape = _shape_parameters(model)
+    if model.parameters and by_shape * _CONTRADICTION < model.parameters:
+        yield (
+            f"{model.parameters:.3g} parameters are given, and the shape given makes"
+            f" {by_shape:.3g}: the former stand; give the experts of a mixture, or correct one of"
+            " them"
+        )

@@ -1,0 +1,139 @@
+"""What to run before a plan is trusted: at which load and above it, and what to measure."""
+
+import math
+from collections.abc import Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.sizing.models import Transformer
+from rightsizer.sizing.requirement import Requirement
+
+_GIB: Final = 2.0**30
+_WHOLE: Final = 100.0
+"""From here on no more digits tell anything."""
+_ABOVE: Final = 1.25
+"""Of the planned load: enough above it to see what gives first."""
+_LOADS: Final = (("alone", 0.0), ("half the load", 0.5), ("the load", 1.0), ("above it", _ABOVE))
+
+
+@dataclass(frozen=True, slots=True)
+class ValidationStep:
+    """One run."""
+
+    name: str
+    run: str
+    concurrency: float | None
+    """Requests in flight, or sequences of one GPU at a time."""
+    minutes: float
+    measure: tuple[str, ...]
+    expect: tuple[str, ...]
+    """What the plan stands or falls with."""
+
+
+def validation_steps(
+    requirement: Requirement, candidate: PlanCandidate
+) -> tuple[ValidationStep, ...]:
+    """The runs that show whether a candidate does what is predicted of it."""
+    if requirement.task.trains:
+        return tuple(_training(requirement, candidate))
+    return tuple(_serving(requirement, candidate))
+
+
+def _serving(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:
+    load, rate = requirement.load, candidate.rate
+    is_of_tokens = isinstance(requirement.model, Transformer)
+    planned = rate.concurrency or load.concurrency or 1.0
+    for name, share in _LOADS:
+        requests = max(1.0, math.ceil(planned * share))
+        is_load = share == 1.0
+        if share < 1.0 and requests >= planned:
+            continue
+        yield ValidationStep(
+            name=name,
+            run=(
+                f"serve on {_spelled(candidate)} with weights in {requirement.precision.weights};"
+                + (
+                    f" {load.input_tokens:g} tokens in and {load.output_tokens:g} out; keep as many"
+                    " requests in flight"
+                    if is_of_tokens
+                    else " batches of as many samples, one after another"
+                )
+            ),
+            concurrency=requests,
+            minutes=10.0,
+            measure=(*(_OF_TOKENS if is_of_tokens else _OF_SAMPLES), *_OF_THE_GPU),
+            expect=tuple(_expected(requirement, candidate)) if is_load else _AROUND[name],
+        )
+
+
+_OF_TOKENS: Final = (
+    "output tokens/s",
+    "time to first token and between tokens, median and 95th percentile",
+    "kv_cache_used, requests_waiting, preemptions",
+)
+_OF_SAMPLES: Final = ("samples/s", "time of a batch, median and 95th percentile")
+_OF_THE_GPU: Final = (
+    "peak of memory_used_bytes",
+    "sm_active, tensor_active, dram_active, power",
+)
+_AROUND: Final = {
+    "alone": ("the lowest latencies there are; the load's cannot be below them",),
+    "half the load": ("more than half the tokens/s of the load, at shorter latencies",),
+    "above it": (
+        "no out of memory",
+        "requests wait or latencies grow; note which of them gives first, and at which load",
+    ),
+}
+
+
+def _training(requirement: Requirement, candidate: PlanCandidate) -> Iterator[ValidationStep]:
+    training = requirement.training
+    for name, batch in (("the load", training.micro_batch), ("above it", training.micro_batch + 1)):
+        is_load = name == "the load"
+        yield ValidationStep(
+            name=name,
+            run=(
+                f"train on {_spelled(candidate)} at each micro_batch with sequences of"
+                f" {training.sequence}: 20 steps to warm up, then 100"
+            ),
+            concurrency=float(batch),
+            minutes=15.0,
+            measure=(
+                "trained tokens/s of all GPUs",
+                "peak of memory_used_bytes on each GPU, and the allocator's own peak",
+                "sm_active, tensor_active, nvlink and pcie traffic, power, clocks",
+            ),
+            expect=tuple(_expected(requirement, candidate))
+            if is_load
+            else ("more tokens/s, or out of memory: how far the plan is from its edge",),
+        )
+
+
+def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[str]:
+    rate, load = candidate.rate, requirement.load
+    memory = candidate.memory.total
+    yield (
+        f"memory of a GPU {memory.low / _GIB:.1f} to {memory.high / _GIB:.1f} GiB,"
+        f" at most {candidate.usable_bytes / _GIB:.1f}"
+    )
+    if rate.tokens_per_second is not None:
+        made = rate.tokens_per_second
+        unit = "tokens" if isinstance(requirement.model, Transformer) else "samples"
+        yield f"{_figure(made.low)} to {_figure(made.high)} {unit}/s"
+    if load.ttft_ms is not None:
+        yield f"first token within {load.ttft_ms:g} ms"
+    if load.tpot_ms is not None:
+        yield f"at most {load.tpot_ms:g} ms between tokens"
+
+
+def _figure(value: float) -> str:
+    return f"{value:,.0f}" if value >= _WHOLE else f"{value:.3g}"
+
+
+def _spelled(candidate: PlanCandidate) -> str:
+    layout = candidate.layout
+    return (
+        f"{candidate.count} x {candidate.gpu}"
+        f" (tensor {layout.tensor}, pipeline {layout.pipeline}, data {layout.data})"
+    )

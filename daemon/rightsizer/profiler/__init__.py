@@ -1,0 +1,1 @@
+"""Profiler: files of profilers, findings, capture."""

@@ -1,0 +1,183 @@
+"""Judgements of profiles combined with those of telemetry: one recommendation per reason."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
+from typing import Any, Final
+
+from rightsizer.advice.conflicts import without_conflicts
+from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.model.advice import Advice
+from rightsizer.model.finding import Finding
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Workload
+from rightsizer.profiler.taken_profile import TakenProfile
+
+_PREFIX: Final = "profile_"
+"""Before the name of the rule over telemetry that asks the same."""
+_HOLDS: Final = OpeningPolicy(minimum_known_seconds=0.0, close_after_seconds=86400.0)
+"""A night's rest, in which another rule holds it back, is no end of it."""
+_OVER: Final = OpeningPolicy(minimum_known_seconds=0.0, close_after_seconds=0.0)
+"""A newer profile leaves no doubt to wait for."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Verdict:
+    """The latest that a rule over profiles knew to say of a workload."""
+
+    profile: TakenProfile
+    finding: Finding
+
+
+def judgements_of(
+    profiles: Iterable[TakenProfile],
+    present: Mapping[str, Workload | None],
+    advice: Sequence[Advice],
+    since: Nanoseconds,
+) -> tuple[Judgement, ...]:
+    """What the latest profile of each workload says of it, where that still counts.
+
+    A complaint is silent once advice for its reason has ended after the profile was made: what was
+    settled since, an old profile does not open again. A newer one that could not judge leaves what
+    an older one said.
+
+    Args:
+        profiles: All that were taken.
+        present: The workloads that are there now, by key; `None` for a device that nobody holds.
+        advice: All that the ledger has.
+        since: The wall time before which a profile counts no longer.
+    """
+    found: dict[tuple[str, str], _Verdict] = {}
+    for profile in sorted(profiles, key=lambda each: (each.moment, each.taken)):
+        if profile.key is not None and profile.key in present and profile.moment >= since:
+            for finding in profile.findings:
+                if finding.abstained is None:
+                    found[profile.key, finding.rule] = _Verdict(profile, finding)
+    return tuple(
+        _judgement(key, each, present[key])
+        for (key, _), each in found.items()
+        if not _is_settled(key, each, advice)
+    )
+
+
+def with_profiles(
+    found: Sequence[Judgement],
+    profiled: Sequence[Judgement],
+    open_now: AbstractSet[tuple[str, str]],
+) -> tuple[Judgement, ...]:
+    """The rules' judgements with those of profiles among them, without contradictions.
+
+    Of a workload's complaints with one reason, one may be advice: that which is open already, else
+    that of telemetry; the other stands in its evidence.
+
+    Args:
+        found: By telemetry.
+        profiled: By profiles.
+        open_now: Workload key and rule of the advice that is open.
+    """
+    judgements = list(found)
+    for judgement in profiled:
+        place = _place_of(judgement, judgements)
+        if place is None:
+            judgements.append(judgement)
+            continue
+        judgements[place], other = _as_one(judgements[place], judgement, open_now)
+        judgements.append(other)
+    return without_conflicts(judgements)
+
+
+def _judgement(key: str, verdict: _Verdict, workload: Workload | None) -> Judgement:
+    finding = verdict.finding
+    conduct = _HOLDS if finding.is_complaint else _OVER
+    is_sure = finding.confidence >= conduct.minimum_confidence_ratio
+    return Judgement(
+        finding,
+        key,
+        conduct,
+        may_open=finding.is_complaint and is_sure,
+        still_holds=finding.is_complaint,
+        workload=workload,
+    )
+
+
+def _is_settled(key: str, verdict: _Verdict, advice: Sequence[Advice]) -> bool:
+    """Whether advice for the same reason on the same workload ended after the profile."""
+    reasons = verdict.finding.reasons
+    return any(
+        each.closed is not None
+        and each.closed >= verdict.profile.moment
+        and (each.finding.workload or key) == key
+        and (each.finding.workload is not None or key in each.finding.devices)
+        and any(reason in reasons for reason in each.finding.reasons)
+        for each in advice
+    )
+
+
+def _place_of(judgement: Judgement, others: Sequence[Judgement]) -> int | None:
+    """The judgement of telemetry that asks the same, or that complains for the same reason."""
+    same = judgement.finding.rule.removeprefix(_PREFIX)
+    places = [place for place, each in enumerate(others) if each.key == judgement.key]
+    named = [place for place in places if others[place].finding.rule == same]
+    reasons = judgement.finding.reasons
+    alike = [
+        place
+        for place in places
+        if others[place].finding.is_complaint
+        and any(reason in reasons for reason in others[place].finding.reasons)
+    ]
+    return next(iter((*alike, *named)), None)
+
+
+def _as_one(
+    telemetry: Judgement, profile: Judgement, open_now: AbstractSet[tuple[str, str]]
+) -> tuple[Judgement, Judgement]:
+    """Both, of which one at most may open or stay open."""
+    if not profile.finding.is_complaint:
+        return telemetry, profile
+    is_open = (telemetry.key, telemetry.finding.rule) in open_now
+    is_profile_open = (profile.key, profile.finding.rule) in open_now
+    is_said = telemetry.finding.is_complaint and telemetry.may_open
+    if is_open or (is_said and not is_profile_open):
+        told = _beside(telemetry, "profile", _profile_evidence(profile.finding))
+        if telemetry.finding.is_complaint:
+            told = replace(told, finding=_instructed(told.finding, profile.finding))
+        return told, profile.held_back(_named(telemetry.finding))
+    profile = _beside(profile, "telemetry", _telemetry_evidence(telemetry.finding))
+    if is_said:
+        telemetry = telemetry.held_back(_named(profile.finding))
+    return telemetry, profile
+
+
+def _beside(judgement: Judgement, name: str, evidence: Mapping[str, object]) -> Judgement:
+    finding = judgement.finding
+    if not finding.is_complaint:
+        return judgement
+    return replace(
+        judgement, finding=replace(finding, evidence={**finding.evidence, name: evidence})
+    )
+
+
+def _profile_evidence(finding: Finding) -> dict[str, Any]:
+    return {"rule": finding.rule, "summary": finding.summary, **finding.evidence}
+
+
+def _telemetry_evidence(finding: Finding) -> dict[str, Any]:
+    """Of the rule's own span, which goes on to now."""
+    return {
+        "rule": finding.rule,
+        "finding": str(finding.finding),
+        "summary": finding.summary,
+        "confidence": finding.confidence,
+    }
+
+
+def _instructed(finding: Finding, profiled: Finding) -> Finding:
+    """With what the profile names: its kernels, spans and copies."""
+    known = {each.title for each in finding.instructions}
+    more = tuple(each for each in profiled.instructions if each.title not in known)
+    return replace(finding, instructions=(*finding.instructions, *more))
+
+
+def _named(finding: Finding) -> str:
+    return f"told by {finding.rule} ({', '.join(finding.reasons)})"

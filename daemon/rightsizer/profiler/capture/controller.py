@@ -1,0 +1,373 @@
+"""Controller of captures: looks, decides, has a profile taken, records the result."""
+
+import re
+from collections import Counter
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+
+from rightsizer.agent.process_mark import end_group
+from rightsizer.io.clock import Clock
+from rightsizer.model.advice import AdviceState
+from rightsizer.model.device import Device
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.report import DeviceReport, Report, WorkloadReport
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.workload import Workload
+from rightsizer.profiler.capture.policy import (
+    CaptureCandidate,
+    PastCapture,
+    WorkloadCourse,
+    WorkloadSample,
+    advanced,
+    capture_candidates,
+)
+from rightsizer.profiler.capture.repository import CaptureCache, CaptureRecord, CaptureRepository
+from rightsizer.profiler.capture.request import CaptureContext, CaptureOutcome, CaptureRequest
+from rightsizer.profiler.capture.settings import CaptureSettings
+from rightsizer.profiler.capture.storage import CaptureStorage, new_id
+
+
+@dataclass(frozen=True, slots=True)
+class ActiveWorkload:
+    """A workload that has processes on devices."""
+
+    workload: Workload
+    devices: tuple[Device, ...]
+    is_alone: bool
+    """Whether nobody else has processes on them, so that all that are there are its own."""
+    sighting: WorkloadSample
+
+    @property
+    def pids(self) -> tuple[int, ...]:
+        """Its processes, lowest number first; empty where they are not known."""
+        return tuple(sorted(self.sighting.pids or ()))
+
+
+def active_workloads(report: Report, now: Nanoseconds) -> Mapping[str, ActiveWorkload]:
+    """The workloads that are there, by key.
+
+    Args:
+        report: The latest.
+        now: On the steady clock.
+    """
+    accounts = {each.workload.key: each for each in report.workloads}
+    held: dict[str, list[DeviceReport]] = {}
+    for device in report.devices:
+        for holding in device.holdings:
+            if holding.has_process:
+                held.setdefault(holding.workload.key, []).append(device)
+    return {
+        key: _active_workload(accounts[key], devices, now)
+        for key, devices in held.items()
+        if key in accounts
+    }
+
+
+def _active_workload(
+    account: WorkloadReport, devices: list[DeviceReport], now: Nanoseconds
+) -> ActiveWorkload:
+    is_alone = all(
+        holding.workload.key == account.workload.key
+        for device in devices
+        for holding in device.holdings
+        if holding.has_process
+    )
+    return ActiveWorkload(
+        account.workload,
+        tuple(each.device for each in devices),
+        is_alone,
+        WorkloadSample(
+            now,
+            account.totals.state_seconds,
+            len(devices),
+            _pids(devices) if is_alone else None,
+        ),
+    )
+
+
+def _pids(devices: list[DeviceReport]) -> frozenset[int] | None:
+    processes = [None if each.reading is None else each.reading.processes for each in devices]
+    if any(each is None for each in processes):
+        return None
+    return frozenset(process.pid for each in processes for process in each or ())
+
+
+_LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
+"""By which a clock that is set may be wrong; and how long it is watched after that."""
+_RECORDS_KEPT_SECONDS: Final = 366 * 86400.0
+_MOST_RECORDS: Final = 1000
+_FIGURE: Final = re.compile(r"[\d.]+ ?(%|d\b|h\b|min\b|s\b)?")
+_QUIET: Final = frozenset({AdviceState.DISMISSED, AdviceState.SNOOZED})
+
+
+class CaptureRunner(Protocol):
+    """Whoever carries a capture out, on a thread of its own."""
+
+    def start(
+        self,
+        request: CaptureRequest,
+        record: CaptureRecord,
+        done: Callable[[CaptureRecord], None],
+    ) -> None:
+        """Begin; `done` is told how it went, once, from the thread that carried it out."""
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether one is under way."""
+
+    def stop(self) -> None:
+        """End what is under way and wait until it has."""
+
+
+class CaptureController:
+    """Decides at each look; whoever asks for its state may be on any thread."""
+
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
+        self,
+        settings: CaptureSettings,
+        witness: CaptureContext,
+        caller: CaptureRunner,
+        book: CaptureRepository,
+        *,
+        folder: Path,
+        clock: Clock,
+    ) -> None:
+        """A desk that has not looked yet.
+
+        Args:
+            settings: When to capture, and what that may cost.
+            witness: Tells what goes on.
+            caller: Carries captures out.
+            book: Remembers them.
+            folder: Where profiles land.
+            clock: The agent's.
+        """
+        self._settings, self._witness, self._caller = settings, witness, caller
+        self._book, self._clock = book, clock
+        self._room = CaptureStorage(folder, settings.room)
+        self._courses: Mapping[str, WorkloadCourse] = {}
+        self._memory = CaptureCache(book, clock)
+        self._told: Mapping[str, str | None] = {}
+        self._ahead = self._wall_ahead()
+        # A clock that was wrong before the start cannot be told either.
+        self._trusted_from: Nanoseconds = clock.time() + _LEAP
+        self._log = structlog.get_logger(component="capture")
+        self.candidates: tuple[CaptureCandidate, ...] = ()
+        """What the last look came to."""
+        self.counts: Counter[CaptureOutcome] = Counter(
+            {each: 0 for each in CaptureOutcome if each.is_final}
+        )
+        """How captures ended since the agent started."""
+
+    def start(self) -> None:
+        """See to what the last agent left: a program that still runs, a capture without an end.
+
+        Raises:
+            HistoryError: what is remembered cannot be read.
+        """
+        for record in self._memory.mended():
+            if record.outcome is CaptureOutcome.RUNNING:
+                self._bury(record)
+
+    def stop(self) -> None:
+        """End what is under way."""
+        self._caller.stop()
+
+    def records(self) -> Sequence[CaptureRecord]:
+        """All captures that are remembered, oldest first."""
+        return self._memory.records()
+
+    def look(self) -> None:
+        """Look at everybody, settle what has landed, and call where it is the moment.
+
+        Raises:
+            RightsizerError: a capture cannot be begun, or what is remembered not be read.
+        """
+        here = self._here()
+        self._settle()
+        records = self._tidied(self._memory.mended())
+        found = self._candidates(here, records)
+        self.candidates = found
+        self._tell(found)
+        chosen = next((each for each in found if each.why_not is None), None)
+        if chosen is not None:
+            self._begin(chosen, here[chosen.key])
+
+    def _here(self) -> Mapping[str, ActiveWorkload]:
+        report, now = self._witness.report(), self._clock.time()
+        here = {} if report is None else active_workloads(report, now)
+        span = self._settings.timing.steady_seconds
+        self._courses = {
+            key: advanced(self._courses.get(key), each.sighting, span) for key, each in here.items()
+        }
+        return here
+
+    def _candidates(
+        self, here: Mapping[str, ActiveWorkload], records: Sequence[CaptureRecord]
+    ) -> tuple[CaptureCandidate, ...]:
+        found = capture_candidates(
+            self._witness.judgements(),
+            self._courses,
+            [
+                PastCapture(each.workload, self._memory.ago_seconds(each), each.outcome.is_fruitful)
+                for each in records
+            ],
+            self._settings.timing,
+            now=self._clock.wall_time(),
+            quiet={each.id for each in self._witness.advice() if each.state in _QUIET},
+        )
+        if all(each.why_not is not None for each in found):
+            return found
+        obstacle = self._obstacle(records)
+        return tuple(
+            each
+            if each.why_not is not None
+            else replace(each, why_not=obstacle or self._why_out_of_reach(here[each.key]))
+            for each in found
+        )
+
+    def _obstacle(self, records: Sequence[CaptureRecord]) -> str | None:
+        """What keeps every capture from being made."""
+        if not self._book.is_kept:
+            return "no history is kept, and a restart would forget its limits; set history.path"
+        if self._caller.is_busy:
+            return "another capture is under way"
+        return self._room.why_none(records)
+
+    def _why_out_of_reach(self, workload: ActiveWorkload) -> str | None:
+        if not self._settings.needs_pids or workload.pids:
+            return None
+        if not workload.is_alone:
+            return "it shares its GPUs, and nobody can tell which processes are its own"
+        return "its processes are not known"
+
+    def _begin(self, chosen: CaptureCandidate, workload: ActiveWorkload) -> None:
+        finding, now = chosen.finding, self._clock.wall_time()
+        worst = finding.culprits or finding.devices
+        request = CaptureRequest(
+            id=(capture_id := new_id(now)),
+            finding=finding,
+            workload=workload.workload,
+            devices=tuple(sorted(workload.devices, key=lambda each: each.uuid not in worst)),
+            pids=workload.pids,
+            seconds=self._settings.seconds,
+            folder=self._room.make(capture_id),
+        )
+        record = CaptureRecord(
+            id=request.id,
+            workload=workload.workload.key,
+            finding=finding.id,
+            reason=request.reason,
+            devices=tuple(
+                each.uuid for each in sorted(workload.devices, key=lambda each: each.index)
+            ),
+            started=now,
+            outcome=CaptureOutcome.RUNNING,
+        )
+        # On disk before anybody is called: an agent that is killed meanwhile does not call again.
+        try:
+            self._memory.begin(record)
+        except RightsizerError:
+            request.folder.rmdir()
+            raise
+        self._log.info(
+            "capture_started",
+            id=record.id,
+            workload=record.workload,
+            reason=record.reason,
+            finding=record.finding,
+            kind=str(self._settings.kind),
+        )
+        self._caller.start(request, record, self._done)
+
+    def _done(self, record: CaptureRecord) -> None:
+        """Take note of how a call went; from the thread that made it."""
+        try:
+            self._memory.keep(record)
+        except RightsizerError as error:
+            self._log.error("capture_not_kept", id=record.id, error=str(error))
+        self._note(record)
+
+    def _settle(self) -> None:
+        """See what became of those that were called."""
+        files = self._book.files().values()
+        for record in self._memory.mended():
+            if record.outcome not in (CaptureOutcome.CALLED, CaptureOutcome.EMPTY):
+                continue
+            own = [each for each in files if each.path.startswith(f"{record.id}/")]
+            if any(not each.fault for each in own):
+                self._finish(replace(record, outcome=CaptureOutcome.LANDED), was=record.outcome)
+            elif (
+                record.outcome is CaptureOutcome.CALLED
+                and self._memory.ago_seconds(record) > self._settings.landing
+            ):
+                detail = own[0].fault if own else "no profile landed in its folder"
+                self._finish(replace(record, outcome=CaptureOutcome.EMPTY, detail=detail))
+
+    def _finish(self, record: CaptureRecord, was: CaptureOutcome = CaptureOutcome.RUNNING) -> None:
+        self._memory.keep(record)
+        self._note(record, was)
+
+    def _note(self, record: CaptureRecord, was: CaptureOutcome = CaptureOutcome.RUNNING) -> None:
+        outcome = record.outcome
+        # One that lands late has ended before.
+        if outcome.is_final and not was.is_final:
+            self.counts[outcome] += 1
+        is_well = outcome.is_fruitful or outcome is CaptureOutcome.INTERRUPTED
+        tell = self._log.info if is_well else self._log.warning
+        tell(f"capture_{outcome}", id=record.id, workload=record.workload, detail=record.detail)
+
+    def _bury(self, record: CaptureRecord) -> None:
+        """End what an agent that was killed has left running."""
+        detail = "the agent ended meanwhile"
+        if end_group(record.process, record.process_started):
+            detail += "; what it had called was ended with the next start"
+        self._finish(replace(record, outcome=CaptureOutcome.INTERRUPTED, detail=detail))
+
+    def _tidied(self, records: Sequence[CaptureRecord]) -> Sequence[CaptureRecord]:
+        """The captures without those that nobody asks for any more; old profiles are deleted."""
+        now = self._clock.wall_time()
+        by_age = self._is_clock_trusted()
+        for each in self._room.prune(records, now, by_age=by_age):
+            self._log.info("capture_deleted", id=each)
+        beyond = [
+            each.id
+            for place, each in enumerate(reversed(records))
+            if each.outcome.is_final
+            and (
+                place >= _MOST_RECORDS
+                or (by_age and seconds(now - each.started) > _RECORDS_KEPT_SECONDS)
+            )
+        ]
+        self._memory.forget(beyond)
+        return [each for each in records if each.id not in beyond]
+
+    def _is_clock_trusted(self) -> bool:
+        """Not at once where it has leapt: should it be wrong, all would be old."""
+        before, self._ahead = self._ahead, self._wall_ahead()
+        if abs(self._ahead - before) > _LEAP:
+            self._trusted_from = self._clock.time() + _LEAP
+        return self._clock.time() >= self._trusted_from
+
+    def _wall_ahead(self) -> Nanoseconds:
+        return self._clock.wall_time() - self._clock.time()
+
+    def _tell(self, found: Sequence[CaptureCandidate]) -> None:
+        """Say of each finding why there is no capture for it, whenever that changes in kind."""
+        told = {each.finding.id: each.why_not for each in found}
+        for each in found:
+            before = self._told.get(each.finding.id, "")
+            if each.why_not is not None and _kind(each.why_not) != _kind(before or ""):
+                self._log.info(
+                    "capture_waits", workload=each.key, finding=each.finding.id, why=each.why_not
+                )
+        self._told = told
+
+
+def _kind(why: str) -> str:
+    """A reason without its figures, which change by the minute."""
+    return " ".join(_FIGURE.sub(" ", why).split())

@@ -1,0 +1,337 @@
+"""Watcher of the drop folder: each file that may be opened is read once and passed on."""
+
+import os
+import stat
+import threading
+import time
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from itertools import groupby
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from rightsizer.model.errors import ProfileError, RightsizerError
+from rightsizer.model.profile import DeviceProfile, Profile
+from rightsizer.model.units import Nanoseconds
+from rightsizer.profiler.capture.feature import ProfileConsumer
+from rightsizer.profiler.capture.repository import CaptureRepository, ReadFile
+from rightsizer.profiler.capture.settings import DropFolderSettings
+from rightsizer.telemetry.profiles.limits import ReadLimits
+
+
+def with_origin(profile: Profile, devices: Sequence[str]) -> Profile:
+    """The profile with uuids of the GPUs that its workload held, where it has none.
+
+    A program that is shown its own GPUs alone numbers them from 0 in their order, so that a number
+    of this node's would name somebody else's. One that sees all GPUs may be told another of its
+    own; the workload is right in either case.
+
+    Args:
+        profile: Of a capture.
+        devices: The GPUs that the capture was of, by uuid, in the node's order.
+    """
+    return replace(profile, devices=tuple(_of(each, devices) for each in profile.devices))
+
+
+def _of(found: DeviceProfile, devices: Sequence[str]) -> DeviceProfile:
+    device = found.device
+    place = 0 if len(devices) == 1 else device.index
+    if device.uuid or place is None or not 0 <= place < len(devices):
+        return found
+    return replace(found, device=replace(device, uuid=devices[place]))
+
+
+_DEEPEST: Final = 4
+"""Folders within the drop folder: TensorFlow and JAX write into `plugins/profile/<time>`."""
+_OPENED: Final = os.O_RDONLY | os.O_NOFOLLOW | os.O_NONBLOCK | os.O_NOCTTY | os.O_CLOEXEC
+_KINDS: Final = {
+    stat.S_IFLNK: "a symbolic link",
+    stat.S_IFIFO: "a pipe",
+    stat.S_IFSOCK: "a socket",
+    stat.S_IFCHR: "a device",
+    stat.S_IFBLK: "a device",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class DroppedFile:
+    """Something in the drop folder that is no folder."""
+
+    path: str
+    """Below the folder."""
+    size_bytes: int
+    modified: Nanoseconds
+    number: tuple[int, int]
+    """Device and inode."""
+    refusal: str | None = None
+    """Why it is not opened, `None` where it may be."""
+
+    @property
+    def top(self) -> str:
+        """The folder right below the drop folder that it is in; empty for none."""
+        top, slash, _ = self.path.partition("/")
+        return top if slash else ""
+
+    @property
+    def name(self) -> str:
+        """Its own."""
+        return self.path.rpartition("/")[2]
+
+    def is_as(self, other: "DroppedFile | None") -> bool:
+        """Whether nobody has written to it since."""
+        return other is not None and (self.size_bytes, self.modified, self.number) == (
+            other.size_bytes,
+            other.modified,
+            other.number,
+        )
+
+
+def scan_folder(folder: Path, files_maximum: int) -> tuple[list[DroppedFile], int]:
+    """What is there, oldest first, and how many files were left out for being too many.
+
+    Hidden files and folders are passed over: that is how programs name what they still write.
+
+    Raises:
+        OSError: the folder cannot be read.
+    """
+    found = sorted(_walk(folder), key=lambda each: (each.modified, each.path))
+    return found[-files_maximum:], max(0, len(found) - files_maximum)
+
+
+def open_dropped(folder: Path, landed: DroppedFile) -> int:
+    """The file, open for reading; the very one that was looked at.
+
+    Raises:
+        ProfileError: it is another by now, or cannot be opened.
+    """
+    parts = landed.path.split("/")
+    try:
+        place = os.open(folder, os.O_RDONLY | os.O_DIRECTORY | os.O_CLOEXEC)
+        try:
+            for part in parts[:-1]:
+                inner = os.open(part, _OPENED | os.O_DIRECTORY, dir_fd=place)
+                os.close(place)
+                place = inner
+            descriptor = os.open(parts[-1], _OPENED, dir_fd=place)
+        finally:
+            os.close(place)
+    except OSError as error:
+        reason = (error.strerror or str(error)).lower()
+        raise ProfileError(
+            f"{landed.name}: cannot be opened: {reason}; let the agent's user read it"
+        ) from None
+    status = os.fstat(descriptor)
+    if not stat.S_ISREG(status.st_mode) or (status.st_dev, status.st_ino) != landed.number:
+        os.close(descriptor)
+        raise ProfileError(f"{landed.name}: became another file meanwhile; leave it as it is")
+    return descriptor
+
+
+def _walk(folder: Path) -> Iterator[DroppedFile]:
+    def refuse(error: OSError) -> None:
+        if error.filename == str(folder):
+            raise error
+
+    root = str(folder)
+    for here, folders, names, place in os.fwalk(root, onerror=refuse, follow_symlinks=False):
+        inner = here[len(root) :].strip("/")
+        depth = len(inner.split("/")) if inner else 0
+        folders[:] = [each for each in folders if not each.startswith(".") and depth < _DEEPEST]
+        is_open_to_all = bool(os.fstat(place).st_mode & stat.S_IWOTH)
+        for name in names:
+            if name.startswith("."):
+                continue
+            try:
+                status = os.stat(name, dir_fd=place, follow_symlinks=False)
+            except OSError:
+                continue  # It went away meanwhile.
+            path = f"{inner}/{name}" if inner else name
+            yield _dropped_file(path, status, is_open_to_all=is_open_to_all)
+
+
+def _dropped_file(path: str, status: os.stat_result, *, is_open_to_all: bool) -> DroppedFile:
+    return DroppedFile(
+        path.encode(errors="replace").decode(),
+        status.st_size,
+        status.st_mtime_ns,
+        (status.st_dev, status.st_ino),
+        _refusal(path, status, is_open_to_all=is_open_to_all),
+    )
+
+
+def _refusal(path: str, status: os.stat_result, *, is_open_to_all: bool) -> str | None:
+    kind = stat.S_IFMT(status.st_mode)
+    if kind != stat.S_IFREG:
+        return f"is {_KINDS.get(kind, 'no file')}; put the file itself there"
+    if not path.isprintable():
+        return "its name has characters that are no text; rename it"
+    # Whoever may write into a folder may put anybody's file there, by a second name.
+    if is_open_to_all and (status.st_uid not in (os.geteuid(), 0) or status.st_nlink > 1):
+        return (
+            "belongs to somebody else, in a folder that everybody may write into; let a group "
+            "write into it, and not everybody"
+        )
+    return None
+
+
+_Read = Callable[[int, str, ReadLimits, DropFolderSettings, threading.Event], Profile]
+_MOST_IN_A_LOOK_SECONDS: Final = 120.0
+"""After which the rest waits for the next look: other jobs want the thread too."""
+
+
+class DropFolderWatcher:
+    """A look at the folder at a time; what cannot be read is said once and left where it is."""
+
+    def __init__(
+        self,
+        settings: DropFolderSettings,
+        limits: Callable[[], ReadLimits],
+        book: CaptureRepository,
+        taker: ProfileConsumer,
+        *,
+        read: _Read | None = None,
+    ) -> None:
+        """Nothing is known of the folder.
+
+        Args:
+            settings: Which folder, and what a file may cost.
+            limits: What a file may ask of its reader, as it is configured now.
+            book: Remembers what was read.
+            taker: Gets what was read.
+            read: Reads one file; in a process of its own unless told otherwise.
+        """
+        self._settings, self._limits = settings, limits
+        self._book, self._taker = book, taker
+        self._read_with = read
+        self._before: Mapping[str, DroppedFile] = {}
+        self._stop = threading.Event()
+        self._trouble: str | None = None
+        self._has_too_many = False
+        self._log = structlog.get_logger(component="profiles")
+
+    @property
+    def folder(self) -> Path:
+        """Where profiles land."""
+        return Path(self._settings.path)
+
+    def stop(self) -> None:
+        """End what is being read; it is read again after the next start."""
+        self._stop.set()
+
+    def look(self) -> None:
+        """Read what has not changed since the last look, and was not read as it is now.
+
+        Raises:
+            RightsizerError: what was read could not be kept; it is read again.
+        """
+        found = self._found()
+        if found is None:
+            return
+        known = self._book.files()
+        self._book.forget_files(known.keys() - {each.path for each in found})
+        settled = [each for each in found if each.is_as(self._before.get(each.path))]
+        self._before = {each.path: each for each in found}
+        fresh = [each for each in settled if not _is_known(each, known.get(each.path))]
+        began = time.monotonic()
+        # The ranks of one program lie beside each other and are judged together.
+        for _, group in groupby(sorted(fresh, key=_place), key=lambda each: each.top):
+            if self._stop.is_set() or time.monotonic() - began > _MOST_IN_A_LOOK_SECONDS:
+                return
+            self._take(list(group))
+
+    def _found(self) -> list[DroppedFile] | None:
+        try:
+            found, left_out = scan_folder(self.folder, self._settings.files_maximum)
+        except OSError as error:
+            self._say_trouble((error.strerror or str(error)).lower())
+            return None
+        self._say_trouble(None)
+        if left_out and not self._has_too_many:
+            self._log.warning(
+                "drop_folder_crowded",
+                left_out=left_out,
+                remedy="take old files away, or raise profiles.drop_folder.files_maximum",
+            )
+        self._has_too_many = bool(left_out)
+        return found
+
+    def _say_trouble(self, trouble: str | None) -> None:
+        if trouble is not None and trouble != self._trouble:
+            self._log.warning(
+                "drop_folder_unreadable",
+                folder=str(self.folder),
+                error=trouble,
+                remedy="create it, and let the agent's user read it",
+            )
+        self._trouble = trouble
+
+    def _take(self, group: Iterable[DroppedFile]) -> None:
+        asked_for = {each.id: each.devices for each in self._book.captures()}
+        profiles: list[Profile] = []
+        read: list[ReadFile] = []
+        for each in group:
+            outcome = self._one(each)
+            if outcome is None:
+                return  # The agent ends; nothing of this group is remembered.
+            if isinstance(outcome, Profile):
+                profiles.append(with_origin(outcome, asked_for.get(each.top, ())))
+                read.append(_noted(each))
+            else:
+                self._log.warning("profile_not_read", file=each.path, reason=outcome)
+                self._book.put_files([_noted(each, outcome)])
+        if profiles:
+            self._hand_over(profiles, read)
+
+    def _one(self, landed: DroppedFile) -> Profile | str | None:
+        """The profile, or why there is none; `None` where the agent ends."""
+        # What it takes to start a process is not loaded before there is something to read.
+        from rightsizer.profiler.capture.isolated_reader import ReadInterrupted, read_isolated  # noqa: PLC0415
+
+        if landed.refusal is not None:
+            return f"{landed.name}: {landed.refusal}"
+        read = self._read_with or read_isolated
+        try:
+            descriptor = open_dropped(self.folder, landed)
+            try:
+                return read(descriptor, landed.name, self._limits(), self._settings, self._stop)
+            finally:
+                os.close(descriptor)
+        except ProfileError as error:
+            return str(error)
+        except OSError as error:
+            return f"{landed.name}: cannot be read: {error}; let the agent start processes"
+        except ReadInterrupted:
+            return None
+
+    def _hand_over(self, profiles: Sequence[Profile], read: Sequence[ReadFile]) -> None:
+        names = ",".join(each.path for each in read)
+        try:
+            self._taker.take(profiles)
+        except RightsizerError:
+            raise  # Of the disk, most likely: they are read again.
+        except Exception as error:  # noqa: BLE001 - who breaks its judge must not do so each minute.
+            self._log.exception("profile_not_judged", files=names)
+            fault = f"broke whoever judges it: {error!r:.200}"
+            self._book.put_files(
+                [ReadFile(each.path, each.size_bytes, each.modified, fault) for each in read]
+            )
+            return
+        self._book.put_files(read)
+        self._log.info("profiles_read", files=names, profiles=len(profiles))
+
+
+def _place(landed: DroppedFile) -> tuple[str, str]:
+    return landed.top, landed.path
+
+
+def _is_known(landed: DroppedFile, known: ReadFile | None) -> bool:
+    return known is not None and (known.size_bytes, known.modified) == (
+        landed.size_bytes,
+        landed.modified,
+    )
+
+
+def _noted(landed: DroppedFile, fault: str = "") -> ReadFile:
+    return ReadFile(landed.path, landed.size_bytes, landed.modified, fault)

@@ -1,0 +1,269 @@
+"""Capture policy: findings that a profile would settle, of a workload at steady work."""
+
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field, replace
+from itertools import pairwise
+from typing import Final
+
+from rightsizer.advice.judgement import Judgement
+from rightsizer.model.finding import Finding, Reason, Severity
+from rightsizer.model.state import ACTIVE_STATES, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
+from rightsizer.profiler.capture.settings import CaptureTimingSettings
+
+_NOTHING: Final[Mapping[State, float]] = {}
+_LEAST_POINTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadSample:
+    """A workload at one look."""
+
+    time: Nanoseconds
+    """On the steady clock."""
+    state_seconds: Mapping[State, float]
+    """Device seconds in each state so far; they only grow."""
+    devices: int = 1
+    pids: frozenset[int] | None = None
+    """Its processes on its devices; `None` where nobody can tell whose they are."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadCourse:
+    """What is known of a workload from looking at it again and again."""
+
+    first_seen: Mapping[int, Nanoseconds]
+    """Each process that is there, and when it was first seen."""
+    begun: Nanoseconds
+    """When the oldest of its processes was first seen, or it was itself where none are known."""
+    begun_state_seconds: Mapping[State, float]
+    points: tuple[WorkloadSample, ...] = field(default=())
+    """Looks of late, oldest first."""
+
+    @property
+    def age_seconds(self) -> float:
+        """Since it began."""
+        return (self.points[-1].time - self.begun) / NANOSECONDS_PER_SECOND
+
+    @property
+    def active_seconds(self) -> float:
+        """At work since it began, by the mean of its devices."""
+        last = self.points[-1]
+        grown = sum(
+            last.state_seconds.get(state, 0.0) - self.begun_state_seconds.get(state, 0.0)
+            for state in ACTIVE_STATES
+        )
+        return grown / max(1, last.devices)
+
+    @property
+    def covered_seconds(self) -> float:
+        """From the first of the looks that are kept to the last."""
+        return (self.points[-1].time - self.points[0].time) / NANOSECONDS_PER_SECOND
+
+    @property
+    def active_ratio(self) -> float:
+        """The part of that time that it was at work, 0 to 1."""
+        whole = _shares(self.points[0], self.points[-1])
+        return sum(whole.get(state, 0.0) for state in ACTIVE_STATES)
+
+    @property
+    def unsteadiness_ratio(self) -> float | None:
+        """How far the shares of states between two looks are from those of all looks, at most.
+
+        The total variation distance, 0 to 1: half the sum of the differences. `None` with fewer
+        than three looks, for one stretch is always like itself.
+        """
+        if len(self.points) < _LEAST_POINTS:
+            return None
+        whole = _shares(self.points[0], self.points[-1])
+        return max(_distance(_shares(*each), whole) for each in pairwise(self.points))
+
+
+def advanced(
+    course: WorkloadCourse | None, seen: WorkloadSample, span_seconds: float
+) -> WorkloadCourse:
+    """The course with one more look; it begins anew where no process is left of those before.
+
+    Args:
+        course: As it was; `None` at the first look.
+        seen: The look.
+        span_seconds: How far back looks are kept, and one beyond.
+    """
+    pids = seen.pids or frozenset()
+    if course is None or (pids and course.first_seen and not pids & course.first_seen.keys()):
+        first = dict.fromkeys(pids, seen.time)
+        return WorkloadCourse(first, seen.time, seen.state_seconds, (seen,))
+    first = {pid: course.first_seen.get(pid, seen.time) for pid in pids}
+    points = course.points
+    # A look that nothing was accounted for since tells nothing, and its time goes to the next.
+    if seen.state_seconds != points[-1].state_seconds:
+        points = _kept((*points, seen), span_seconds)
+    return replace(course, first_seen=first or course.first_seen, points=points)
+
+
+def _kept(points: tuple[WorkloadSample, ...], span_seconds: float) -> tuple[WorkloadSample, ...]:
+    """What lies within the span, and enough beyond to cover it and to compare."""
+    since = points[-1].time - round(span_seconds * NANOSECONDS_PER_SECOND)
+    inside = sum(each.time > since for each in points)
+    return points[-max(inside + 1, _LEAST_POINTS) :]
+
+
+def _shares(before: WorkloadSample, after: WorkloadSample) -> Mapping[State, float]:
+    grown = {
+        state: after.state_seconds.get(state, 0.0) - before.state_seconds.get(state, 0.0)
+        for state in State
+    }
+    total = sum(grown.values())
+    if total <= 0:
+        return _NOTHING
+    return {state: value / total for state, value in grown.items()}
+
+
+def _distance(one: Mapping[State, float], other: Mapping[State, float]) -> float:
+    return sum(abs(one.get(state, 0.0) - other.get(state, 0.0)) for state in State) / 2
+
+
+_DAY_SECONDS: Final = 86400.0
+_OF_PROFILES: Final = "profile_"
+"""How the names of rules over profiles begin."""
+_RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
+
+
+@dataclass(frozen=True, slots=True)
+class PastCapture:
+    """A capture of the past, or one that is under way."""
+
+    workload: str
+    """Its key."""
+    ago_seconds: float
+    """Since it began; by whichever clock can be trusted."""
+    is_fruitful: bool
+    """Whether a profile came of it, or still may."""
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureCandidate:
+    """A finding that a profile would settle."""
+
+    finding: Finding
+    key: str
+    """The workload's."""
+    why_not: str | None
+    """Why no profile of it is taken now, `None` where one may be."""
+
+
+def capture_candidates(  # noqa: PLR0913 - all that speaks for it or against it.
+    judgements: Sequence[Judgement],
+    courses: Mapping[str, WorkloadCourse],
+    taken: Sequence[PastCapture],
+    settings: CaptureTimingSettings,
+    *,
+    now: Nanoseconds,
+    quiet: AbstractSet[str] = frozenset(),
+) -> tuple[CaptureCandidate, ...]:
+    """The findings that a profile would settle, most severe and most certain first.
+
+    Args:
+        judgements: What the rules said last.
+        courses: What the workloads that are there have done of late, by key.
+        taken: The captures of the past.
+        settings: Thresholds.
+        now: Wall time, by which policies are in force.
+        quiet: Ids of advice that somebody dismissed or snoozed.
+    """
+    settled = {
+        (each.key, reason)
+        for each in judgements
+        if each.finding.is_complaint and each.finding.rule.startswith(_OF_PROFILES)
+        for reason in each.finding.reasons
+    }
+    found = [
+        CaptureCandidate(
+            each.finding,
+            each.key,
+            _of_the_finding(each, settings, quiet, now)
+            or _of_profiles(each, settled)
+            or _of_the_past(each.key, taken, settings)
+            or _of_the_workload(courses.get(each.key), settings),
+        )
+        for each in judgements
+        if each.finding.is_complaint
+        and not each.finding.rule.startswith(_OF_PROFILES)
+        and any(reason in settings.reasons for reason in each.finding.reasons)
+    ]
+    return tuple(sorted(found, key=lambda each: _rank(each.finding)))
+
+
+def _rank(finding: Finding) -> tuple[int, float, str]:
+    return -_RANKS[finding.severity], -finding.confidence, finding.id
+
+
+def _of_the_finding(
+    judgement: Judgement, settings: CaptureTimingSettings, quiet: AbstractSet[str], now: Nanoseconds
+) -> str | None:
+    finding = judgement.finding
+    if finding.id in quiet:
+        return "its advice was dismissed or snoozed"
+    if judgement.is_held_back:
+        return "another finding contradicts it"
+    if judgement.exclusion_of(finding, now) is not None:
+        return "a policy leaves the workload out"
+    if finding.confidence < settings.minimum_confidence_ratio:
+        return (
+            f"its confidence of {finding.confidence:.2f} is below "
+            f"{settings.minimum_confidence_ratio:.2f}"
+        )
+    if finding.confidence > settings.maximum_confidence_ratio:
+        return (
+            f"its confidence of {finding.confidence:.2f} is above "
+            f"{settings.maximum_confidence_ratio:.2f}: there is nothing left to settle"
+        )
+    if not judgement.may_open:
+        return "it is not true for as long as advice takes, or not of the last minutes"
+    return None
+
+
+def _of_profiles(judgement: Judgement, settled: AbstractSet[tuple[str, Reason]]) -> str | None:
+    if any((judgement.key, reason) in settled for reason in judgement.finding.reasons):
+        return "a profile that still counts says where the time goes"
+    return None
+
+
+def _of_the_past(
+    key: str, taken: Sequence[PastCapture], settings: CaptureTimingSettings
+) -> str | None:
+    for each in taken:
+        rest = settings.cool_down_seconds if each.is_fruitful else settings.retry_after_seconds
+        if each.workload == key and each.ago_seconds < rest:
+            return f"it was profiled {_told(each.ago_seconds)} ago, and rests for {_told(rest)}"
+    today = sum(each.ago_seconds < _DAY_SECONDS for each in taken)
+    if today >= settings.maximum_a_day:
+        return f"{today} captures were made on this node within 24 hours"
+    return None
+
+
+def _of_the_workload(course: WorkloadCourse | None, settings: CaptureTimingSettings) -> str | None:
+    if course is None:
+        return "nobody is known to be at work on its GPUs"
+    worked_seconds = min(course.age_seconds, course.active_seconds)
+    if worked_seconds < settings.minimum_age_seconds:
+        return (
+            f"it was seen at work for {_told(worked_seconds)}, and is past its start after "
+            f"{_told(settings.minimum_age_seconds)}"
+        )
+    unsteadiness = course.unsteadiness_ratio
+    if unsteadiness is None or course.covered_seconds < settings.steady_seconds:
+        return f"it was not watched for {_told(settings.steady_seconds)} yet"
+    if course.active_ratio < settings.minimum_active_ratio:
+        return f"it is at work for {course.active_ratio:.0%} of the time"
+    if unsteadiness > settings.unsteadiness_maximum_ratio:
+        return (
+            f"it is not steady: the shares of its states changed by {unsteadiness:.0%} within "
+            f"{_told(course.covered_seconds)}"
+        )
+    return None
+
+
+def _told(duration_seconds: float) -> str:
+    return format_duration(max(0.0, duration_seconds))

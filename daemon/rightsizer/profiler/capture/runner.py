@@ -1,0 +1,228 @@
+"""Runner of one capture on its own thread, profiling counters released meanwhile."""
+
+import math
+import threading
+import time
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager, suppress
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from rightsizer.agent.process_mark import started_of
+from rightsizer.agent.program import Ending, Limits, run_program
+from rightsizer.config.placeholders import filled
+from rightsizer.io.clock import Clock
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.units import Nanoseconds
+from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
+from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult
+from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DynologSettings
+from rightsizer.profiler.capture.storage import CaptureStorage
+from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+
+_OUTCOMES: Final = {
+    Ending.ABSENT: CaptureOutcome.FAILED,
+    Ending.TOO_MUCH: CaptureOutcome.FAILED,
+    Ending.TIMED_OUT: CaptureOutcome.TIMED_OUT,
+    Ending.STOPPED: CaptureOutcome.INTERRUPTED,
+}
+
+
+def run_command(
+    words: Sequence[str],
+    folder: Path,
+    limits: Limits,
+    *,
+    note: Callable[[int], None] = lambda _: None,
+) -> CaptureResult:
+    """Run a program, and end it with all that it has started and that stayed in its group.
+
+    Args:
+        words: The program and its arguments; no shell sees them.
+        folder: Where it runs.
+        limits: When it is ended.
+        note: Is told the number of its process, and of its group, once it runs.
+    """
+    run = run_program(words, folder, limits, note=note)
+    usual = CaptureOutcome.CALLED if run.status == 0 else CaptureOutcome.FAILED
+    return CaptureResult(
+        _OUTCOMES.get(run.ending, usual),
+        run.detail,
+        run.said,
+        is_recorded=run.ending is not Ending.ABSENT,
+    )
+
+
+_NOBODY: Final = "No processes were matched"
+
+
+def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]:
+    """The command: the processes on the GPUs by number, which dynolog keeps by Slurm job.
+
+    Each process writes a file of its own, with its number at the end of its name.
+    """
+    return (
+        *(settings.program, "--port", str(settings.port), "gputrace"),
+        *(("--job-id", request.slurm_job) if request.slurm_job is not None else ()),
+        *("--pids", ",".join(map(str, request.pids))),
+        *("--process-limit", str(max(1, len(request.pids)))),
+        *("--duration-ms", str(max(1, round(request.seconds * 1000)))),
+        *("--log-file", str(request.folder / "trace.json")),
+        *settings.arguments,
+    )
+
+
+def judged(called: CaptureResult) -> CaptureResult:
+    """What its client's answer means: it ends well even where it has reached nobody."""
+    if called.outcome is not CaptureOutcome.CALLED:
+        return called
+    if _NOBODY in called.said:
+        return CaptureResult(
+            CaptureOutcome.FAILED,
+            "dynolog knows none of the processes: start them with KINETO_USE_DAEMON=1, and the "
+            "daemon with --enable_ipc_monitor",
+            said=called.said,
+        )
+    return replace(called, is_recorded=False)
+
+
+COUNTER_HOLDER: Final = "capture"
+"""Whose release of the counters it is; an operator's stands by itself."""
+_RELEASE_SECONDS: Final = 10.0
+"""How long to wait for the counters to be let go: some rounds of the slowest driver."""
+_LOOK_SECONDS: Final = 0.05
+_STOP_SECONDS: Final = 5.0
+_StillHeld = Callable[[ReleaseRequest], str | None]
+
+
+class ThreadedCaptureRunner:
+    """Calls whom the settings name; one capture at a time. Times are the world's."""
+
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
+        self,
+        settings: CaptureSettings,
+        room: CaptureStorage,
+        book: CaptureRepository,
+        *,
+        controls: ReleaseController,
+        still_held: _StillHeld,
+        clock: Clock,
+    ) -> None:
+        """Nothing is under way.
+
+        Args:
+            settings: Whom to call.
+            room: What a capture may fill.
+            book: Is told of the process that a command is.
+            controls: Where the counters are let go.
+            still_held: Why they are not yet, `None` once they are.
+            clock: The agent's, which releases go by.
+        """
+        self._settings, self._room, self._book = settings, room, book
+        self._controls, self._still_held, self._clock = controls, still_held, clock
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._log = structlog.get_logger(component="capture")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether a capture is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(
+        self,
+        request: CaptureRequest,
+        record: CaptureRecord,
+        done: Callable[[CaptureRecord], None],
+    ) -> None:
+        """Begin one; the thread ends by itself, within the settings' bounds."""
+        self._thread = threading.Thread(
+            target=self._carry_out, args=(request, record, done), name="capture", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End what is under way."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+
+    def _carry_out(
+        self,
+        request: CaptureRequest,
+        record: CaptureRecord,
+        done: Callable[[CaptureRecord], None],
+    ) -> None:
+        called = CaptureResult(CaptureOutcome.FAILED, "the log says why")
+        try:
+            with self._counters_let_go():
+                called = self._call(request, record)
+                if called.outcome is CaptureOutcome.CALLED and not called.is_recorded:
+                    called = self._recorded(request, called)
+        except Exception:  # noqa: BLE001 - its end is told and the counters come back, whatever it is.
+            self._log.exception("capture_broke", id=request.id)
+        finally:
+            if called.said:
+                self._log.info("capture_said", id=request.id, said=called.said)
+            done(self._ended(record, called))
+
+    def _ended(self, record: CaptureRecord, called: CaptureResult) -> CaptureRecord:
+        ended: Nanoseconds = self._clock.wall_time()
+        return replace(record, outcome=called.outcome, detail=called.detail, ended=ended)
+
+    @contextmanager
+    def _counters_let_go(self) -> Iterator[None]:
+        """The counters are taken back in every outcome, by time even where this thread is lost."""
+        settings = self._settings
+        longest = _RELEASE_SECONDS + settings.timeout + settings.seconds + settings.margin
+        speed = self._clock.speed
+        for_seconds = longest * speed if math.isfinite(speed) else None
+        release = self._controls.release(
+            ReleasableResource.COUNTERS, for_seconds, asker=COUNTER_HOLDER
+        )
+        try:
+            deadline = time.monotonic() + _RELEASE_SECONDS
+            while (why := self._still_held(release)) is not None:
+                if time.monotonic() >= deadline:
+                    self._log.warning("capture_counters_held", why=why)
+                    break
+                if self._stop.wait(_LOOK_SECONDS):
+                    break
+            yield
+        finally:
+            self._controls.resume(ReleasableResource.COUNTERS, asker=COUNTER_HOLDER)
+
+    def _recorded(self, request: CaptureRequest, called: CaptureResult) -> CaptureResult:
+        """Wait until what was only asked for is recorded."""
+        if self._stop.wait(request.seconds + self._settings.margin):
+            return CaptureResult(CaptureOutcome.INTERRUPTED, "the agent ended meanwhile")
+        return called
+
+    def _call(self, request: CaptureRequest, record: CaptureRecord) -> CaptureResult:
+        settings = self._settings
+        if settings.kind is CaptureKind.WEBHOOK:
+            # Most agents never make a request.
+            from rightsizer.profiler.capture.webhook import call_webhook  # noqa: PLC0415
+
+            return call_webhook(settings.webhook, request, self._stop.wait)
+        if settings.kind is CaptureKind.DYNOLOG:
+            return judged(self._run(words(settings.dynolog, request), request, record))
+        return self._run(filled(settings.command, request.placeholders), request, record)
+
+    def _run(
+        self, command: tuple[str, ...], request: CaptureRequest, record: CaptureRecord
+    ) -> CaptureResult:
+        def note(pid: int) -> None:
+            # For the next agent, should this one be killed.
+            with suppress(RightsizerError):
+                self._book.put(replace(record, process=pid, process_started=started_of(pid)))
+
+        limits = Limits(
+            self._settings.seconds + self._settings.timeout,
+            self._stop,
+            lambda: self._room.why_too_much(request.id),
+        )
+        return run_command(command, request.folder, limits, note=note)

@@ -1,0 +1,303 @@
+"""Settings of capture: how a profile is requested, where it lands, what that may cost."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+from enum import StrEnum
+from typing import Final
+
+from rightsizer.config.placeholders import is_asked_for, unknown_placeholders
+from rightsizer.io.http import HttpSettings, checked_url
+from rightsizer.model.finding import Reason
+from rightsizer.model.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureTimingSettings:
+    """Which findings a profile is taken for, and when."""
+
+    reasons: tuple[Reason, ...] = setting(
+        (
+            *(Reason.HOST_BOUND, Reason.LAUNCH_BOUND, Reason.PCIE_BOUND, Reason.STORAGE_BOUND),
+            *(Reason.TENSOR_CORES_UNUSED, Reason.RANK_IMBALANCE, Reason.HIDDEN_STALL),
+        ),
+        help="Reasons of findings that a profile would settle.",
+        source="docs/profiles.md, findings: what the rules over profiles judge, and stalls",
+    )
+    minimum_confidence_ratio: float = setting(
+        0.5,
+        help="Confidence of a finding below which no workload is disturbed for it.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+        source="docs/definitions.md, conduct: the least confidence of advice",
+    )
+    maximum_confidence_ratio: float = setting(
+        1.0,
+        help="Confidence above which nothing is left to settle; 1 for never, since telemetry that "
+        "is sure that a GPU waits does not know for which line.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    minimum_age_seconds: float = setting(
+        600.0,
+        help="How long its processes must have been there, and have been at work: past start-up, "
+        "compilation and warming up.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=86400.0,
+        source="compilation and autotuning of large models take minutes",
+    )
+    steady_seconds: float = setting(
+        300.0,
+        help="Time at the end of which a workload must have been steady and at work.",
+        unit="seconds",
+        minimum=60.0,
+        maximum=3600.0,
+        source="one block of the accounts",
+    )
+    unsteadiness_maximum_ratio: float = setting(
+        0.25,
+        help="By how much the shares of states may differ from one look to the next, as total "
+        "variation: a checkpoint, a validation or a restart differs by more.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    minimum_active_ratio: float = setting(
+        0.5,
+        help="Part of that time that it must have been at work.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+    )
+    cool_down_seconds: float = setting(
+        86400.0,
+        help="How long a workload is left alone after a profile of it was taken.",
+        unit="seconds",
+        minimum=600.0,
+        maximum=366 * 86400.0,
+        source="a profile holds until the code changes, daily at the soonest",
+    )
+    retry_after_seconds: float = setting(
+        3600.0,
+        help="How long it is left alone where no profile came of it.",
+        unit="seconds",
+        minimum=600.0,
+        maximum=366 * 86400.0,
+    )
+    maximum_a_day: int = setting(
+        4, help="Captures on this node in any 24 hours.", minimum=1, maximum=1000
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse bounds that leave no room between them."""
+        if self.minimum_confidence_ratio > self.maximum_confidence_ratio:
+            raise ValueError("minimum_confidence_ratio is above maximum_confidence_ratio")
+
+
+PLACEHOLDERS: Final[Mapping[str, str]] = {
+    "pid": "a process of the workload on the GPU",
+    "pids": "all of them, separated by commas",
+    "gpu_uuid": "the GPU that the finding is about most",
+    "gpu_index": "its index",
+    "seconds": "how long to record",
+    "folder": "where the profile goes, made for this capture",
+    "workload": "the workload's key, without characters that mean something to programs",
+}
+"""Each with what it stands for."""
+
+
+class CaptureKind(StrEnum):
+    """Who is called for a profile."""
+
+    NONE = "none"
+    """Nobody: nothing is ever captured."""
+    DYNOLOG = "dynolog"
+    """Dynolog's daemon, by its command `dyno gputrace`."""
+    COMMAND = "command"
+    """A program on this node."""
+    WEBHOOK = "webhook"
+    """Whoever takes JSON over HTTP."""
+
+
+@dataclass(frozen=True, slots=True)
+class DynologSettings:
+    """Dynolog, which has programs under PyTorch profile themselves."""
+
+    program: str = setting("dyno", help="Its command, a name on PATH or a whole path.")
+    port: int = setting(
+        1778,
+        help="Where its daemon listens on this node.",
+        minimum=1,
+        maximum=65535,
+        source="dynolog: DYNO_PORT",
+    )
+    arguments: tuple[str, ...] = setting(
+        (), help="Further arguments of `dyno gputrace`, like --with-stacks."
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureWebhookSettings:
+    """Whoever takes JSON over HTTP and has a profile taken.
+
+    Raises:
+        ValueError: the address is none that a client can use.
+    """
+
+    url: str = setting("", help="Where to post to.")
+    token_file: str = setting("", help="A file with a bearer token; empty for none.")
+    http: HttpSettings = field(default_factory=HttpSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse what can never be posted to."""
+        if self.url:
+            checked_url(self.url)
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureStorageSettings:
+    """What the profiles that the agent had taken may fill of the disk; no others are deleted."""
+
+    quota_bytes: int = setting(
+        4 * 2**30,
+        help="What they may take together; the oldest go first, and none is taken while those "
+        "that are still to be read take as much.",
+        unit="bytes",
+        minimum=2**20,
+        source="four profiles of some 300 MB a day, of eight GPUs each a few",
+    )
+    kept_for: float = setting(
+        30 * 86400.0,
+        help="How long they are kept.",
+        unit="seconds",
+        minimum=3600.0,
+        maximum=366 * 86400.0,
+        source="as long as the history",
+    )
+    minimum_free_ratio: float = setting(
+        0.1,
+        help="Part of the file system that must be free, or none is taken.",
+        unit="ratio",
+        minimum=0.0,
+        maximum=1.0,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class CaptureSettings:
+    """A profile taken when a finding asks for one; off unless `kind` names who is called.
+
+    Raises:
+        ValueError: what the kind needs is not there, or a placeholder stands for nothing.
+    """
+
+    kind: CaptureKind = setting(
+        CaptureKind.NONE, help="Who is called for a profile: none, dynolog, command, webhook."
+    )
+    seconds: float = setting(
+        5.0,
+        help="How long a profile records.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=600.0,
+        source="some ten steps of training; a rule over profiles asks for 50 kernels",
+    )
+    timeout: float = setting(
+        120.0,
+        help="How long the call may take beyond that, before it is ended with all it started.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+        source="writing a trace takes longer than recording it",
+    )
+    margin: float = setting(
+        15.0,
+        help="How long the profiling counters stay released beyond a recording that is only asked "
+        "for: programs take a while to hear of it.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=600.0,
+        source="a program under Kineto hears of it when it next asks the daemon",
+    )
+    landing: float = setting(
+        900.0,
+        help="How long a profile may take to land before the capture is said to have left none.",
+        unit="seconds",
+        minimum=60.0,
+        maximum=86400.0,
+    )
+    timing: CaptureTimingSettings = field(default_factory=CaptureTimingSettings)
+    command: tuple[str, ...] = setting(
+        (),
+        help="The program and its arguments, one word each, without a shell; may hold "
+        + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+        + ".",
+    )
+    dynolog: DynologSettings = field(default_factory=DynologSettings)
+    webhook: CaptureWebhookSettings = field(default_factory=CaptureWebhookSettings)
+    room: CaptureStorageSettings = field(default_factory=CaptureStorageSettings)
+
+    def __post_init__(self) -> None:
+        """Refuse what could never be called."""
+        if unknown := unknown_placeholders(self.command, PLACEHOLDERS):
+            raise ValueError(
+                f"command: there is no {{{unknown[0]}}}; choose from "
+                + ", ".join(f"{{{name}}}" for name in PLACEHOLDERS)
+            )
+        if self.kind is CaptureKind.COMMAND and not (self.command and self.command[0]):
+            raise ValueError("command: is empty; name a program, or another kind")
+        if self.kind is CaptureKind.WEBHOOK and not self.webhook.url:
+            raise ValueError("webhook.url: is empty; name an address, or another kind")
+        if self.kind is CaptureKind.DYNOLOG and not self.dynolog.program:
+            raise ValueError("dynolog.program: is empty; name the command, or another kind")
+
+    @property
+    def needs_pids(self) -> bool:
+        """Whether nobody can be called without the workload's processes."""
+        if self.kind is CaptureKind.COMMAND:
+            return any(is_asked_for(name, self.command) for name in ("pid", "pids"))
+        return self.kind is CaptureKind.DYNOLOG
+
+
+@dataclass(frozen=True, slots=True)
+class DropFolderSettings:
+    """A folder whose profiles are read as they land, the agent's own captures among them."""
+
+    path: str = setting(
+        "", help="The folder, as a whole path; empty for none. What lands there is left there."
+    )
+    interval: float = setting(
+        60.0,
+        help="Time between two looks; a file that both found the same is read.",
+        unit="seconds",
+        minimum=5.0,
+        maximum=3600.0,
+    )
+    files_maximum: int = setting(
+        1000,
+        help="Files that are looked at; of more, the newest.",
+        minimum=1,
+        maximum=100_000,
+    )
+    read_timeout: float = setting(
+        120.0,
+        help="How long reading one file may take, in a process of its own.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+        source="docs/benchmarks.md: a trace of 300 MB, on the fifth of a core that the unit allows",
+    )
+    read_memory_bytes: int = setting(
+        512 * 2**20,
+        help="What that process may take of memory.",
+        unit="bytes",
+        minimum=128 * 2**20,
+        source="7 million kernels of 40 bytes each, and the program itself",
+    )
+
+    def __post_init__(self) -> None:
+        """Refuse a folder that depends on where the agent was started."""
+        if self.path and not self.path.startswith("/"):
+            raise ValueError(f"path: '{self.path}' is no whole path; begin it with /")

@@ -1,0 +1,139 @@
+"""`rightsizer profile`: what profilers wrote, where the time goes, and what to change."""
+
+import argparse
+import json
+from collections.abc import Sequence
+from pathlib import Path
+
+from rightsizer.agent.settings import Settings
+from rightsizer.agent.storage import Storage
+from rightsizer.console.command import Command
+from rightsizer.console.history_flag import write_up_to_now
+from rightsizer.console.output import say
+from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.io.whole_file import WholeFile
+from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.profiler.answer_encoder import answer_form
+from rightsizer.profiler.join import ProfileJoin, join
+from rightsizer.profiler.judgement import HistoryTelemetry
+from rightsizer.profiler.page import profile_document
+from rightsizer.profiler.text import profile_text
+from rightsizer.profiler.thresholds import ProfileComparisonSettings
+from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
+from rightsizer.telemetry.profiles.registry import read_files
+
+
+def joined_with_history(
+    path: Path, workloads: Sequence[ProfiledWorkload], settings: ProfileComparisonSettings
+) -> tuple[ProfileJoin, ...]:
+    """Each workload's profiles beside a history, which stays as it is.
+
+    Args:
+        path: The history; an agent may be writing it.
+        workloads: What was read and judged.
+        settings: From when on figures contradict each other.
+
+    Raises:
+        HistoryError: there is no history, or it cannot be read.
+    """
+    storage = Storage(str(path), read_only=True)
+    try:
+        if storage.history is None:
+            raise HistoryError("no history is kept; name one with --history.path")
+        telemetry = HistoryTelemetry(storage.history)
+        return tuple(
+            join(each.profiles, telemetry.devices, telemetry, settings) for each in workloads
+        )
+    finally:
+        storage.close()
+
+
+_DESCRIPTION = """\
+Reads what profilers write and says where the time of each GPU goes, why it is idle, what to change,
+and what that would give. Formats are told by their content: PyTorch Profiler, Nsight Systems
+(.sqlite, .nsys-rep, CSV and JSON of 'nsys stats'), Nsight Compute (CSV, .ncu-rep), TensorFlow, JAX
+and XLA (.xplane.pb, trace.json.gz), MLPerf logs; packed or plain. A folder is read whole; files of
+the ranks of one program are judged together, and those that are broken are named.
+
+Environments, host names, users and command lines that such files carry are never kept or shown.
+docs/profiles.md tells what is read of each format, and every key of the JSON.
+"""
+
+
+def configure(parser: argparse.ArgumentParser) -> None:
+    """What to read, and how to answer."""
+    parser.add_argument(
+        "files", type=Path, nargs="+", metavar="FILE", help="files of profilers, or their folders"
+    )
+    parser.add_argument(
+        "--against",
+        type=Path,
+        nargs="+",
+        default=(),
+        metavar="FILE",
+        help="earlier profiles of the same workloads, in the same order: before and after",
+    )
+    parser.add_argument(
+        "--report", type=Path, metavar="OUT", help="write the answer as one page of HTML too"
+    )
+    parser.add_argument(
+        "--json", action="store_true", help="answer in JSON; seconds, bytes, ratios"
+    )
+    parser.add_argument(
+        "--history.path",
+        dest="history_path",
+        type=Path,
+        metavar="FILE",
+        help="the history of the node that it was recorded on: show what telemetry says of the "
+        "same GPUs and time, and where the two contradict each other (default: none)",
+    )
+    add_config_flag(parser)
+
+
+def run(arguments: argparse.Namespace) -> int:
+    """Read, judge, and print what came of it.
+
+    Raises:
+        ProfileError: a file cannot be read, or is of no known format.
+        UsageError: the report would replace a profile, or profiles cannot be compared.
+        HistoryError: the history cannot be read.
+    """
+    _check_report(arguments)
+    settings = settings_of(arguments)
+    limits, judges = settings.profiles.read_limits, settings.profiles.judges
+    later, earlier = (read_files(each, limits) for each in (arguments.files, arguments.against))
+    found = judged_workloads(later.profiles, judges)
+    against = judged_workloads(earlier.profiles, judges)
+    joins = _joined(arguments.history_path, found, settings)
+    answer = answer_form(found, against, (*later.broken, *earlier.broken), joins)
+    if arguments.report is not None:
+        with WholeFile(arguments.report, "report") as out:
+            out.write(profile_document(answer).encode())
+    say(json.dumps(answer, indent=1) if arguments.json else profile_text(answer))
+    return 0
+
+
+def _joined(
+    path: Path | None, found: Sequence[ProfiledWorkload], settings: Settings
+) -> tuple[ProfileJoin, ...]:
+    if path is None:
+        return ()
+    write_up_to_now(settings)
+    return joined_with_history(path, found, settings.profiles.comparison)
+
+
+def _check_report(arguments: argparse.Namespace) -> None:
+    out = arguments.report
+    if out is not None and out.resolve() in {
+        each.resolve() for each in (*arguments.files, *arguments.against)
+    }:
+        raise UsageError(f"--report {out}: is a profile to read; name another file")
+
+
+COMMAND = Command(
+    "profile",
+    "say where a program's time goes, by its profiler's files",
+    configure,
+    run,
+    _DESCRIPTION,
+)

@@ -1,0 +1,282 @@
+"""Comparison of a profile with telemetry of the same GPU and time, figure by figure."""
+
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.model.block import Measure
+from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State, Tier
+from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.model.window import Window
+from rightsizer.profiler.member import ProfiledMember
+from rightsizer.profiler.thresholds import ProfileComparisonSettings
+
+_WHOLE_RATIO: Final = 0.9
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileTelemetry:
+    """All windows of a device that overlap a span of time; shares are of the active time."""
+
+    window: Window
+    workload: str | None = None
+    """The key of who held it then; `None` where nobody is known to."""
+    memory_total_bytes: float | None = None
+    unseen_seconds: float = 0.0
+    """Of the time that was asked for, what is before or after all windows."""
+
+    @property
+    def span_seconds(self) -> float:
+        """From where the first window begins to where the last one ends."""
+        return seconds(self.window.end - self.window.start)
+
+    @property
+    def active_seconds(self) -> float:
+        """Neither idle nor unknown."""
+        return seconds(self.window.active)
+
+    @property
+    def unknown_seconds(self) -> float:
+        """That nobody saw."""
+        lost = self.window.end - self.window.start - self.window.accounted
+        unknown = max(0, lost) + self.window.states.get(State.UNKNOWN, 0)
+        return seconds(unknown) + self.unseen_seconds
+
+    @property
+    def has_profiling(self) -> bool:
+        """Whether it was read with the counters of pipes."""
+        return self.window.tier is Tier.PROFILING
+
+    @property
+    def main_state(self) -> State:
+        """The active state that took most of the time."""
+        return max(ACTIVE_STATES, key=lambda state: (self.share(state), state))
+
+    @property
+    def busy_ratio(self) -> float | None:
+        """Part of the active time with a kernel resident; `None` where that was not read."""
+        series = self.window.blocks.series(Measure.BUSY)
+        busy = sum(
+            known * mean for known, mean in zip(series.known_seconds, series.means, strict=True)
+        )
+        # A running window has no block yet, so that its time would count as idle.
+        is_whole = sum(series.known_seconds) >= _WHOLE_RATIO * self.window.known_seconds
+        if not is_whole or self.active_seconds <= 0:
+            return None
+        return min(1.0, busy / self.active_seconds)
+
+    @property
+    def memory_peak_bytes(self) -> float | None:
+        """The most that was in use; `None` where that was not read."""
+        held = self.window.demands.get(Resource.MEMORY)
+        highest = None if held is None else held.maximum()
+        if highest is None or self.memory_total_bytes is None:
+            return None
+        return highest * self.memory_total_bytes
+
+    def share(self, *states: State) -> float:
+        """The part of the active time in any of these states; 0 where there was none."""
+        active = self.window.active
+        held = sum(self.window.states.get(state, 0) for state in states)
+        return held / active if active > 0 else 0.0
+
+    def condition_share(self, condition: Condition) -> float:
+        """The part of the active time during which a condition held, at most 1."""
+        active = self.window.active
+        return min(1.0, self.window.conditions.get(condition, 0) / active) if active > 0 else 0.0
+
+
+ProfileTelemetryOf = Callable[[str, Nanoseconds, Nanoseconds], ProfileTelemetry | None]
+"""What is known of a device (uuid) from a wall time to another; `None` where nothing is."""
+
+
+ACTIVE_SECONDS: Final = "active_seconds"
+PCIE_BOUND_RATIO: Final = "pcie_bound_ratio"
+TENSOR_CORE_RATIO: Final = "tensor_core_ratio"
+"""Figures that others ask for by name."""
+
+_WAITING: Final = (
+    State.HOST_BOUND,
+    State.STORAGE_BOUND,
+    State.LAUNCH_BOUND,
+    State.HIDDEN_STALL,
+)
+"""States in which the GPU is there for somebody and waits."""
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileComparison:
+    """One figure of both."""
+
+    figure: str
+    profile: float
+    telemetry: float
+    """In the same unit: a ratio of the time, or bytes for `memory_bytes`."""
+    is_contradiction: bool
+    text: str
+    """Both figures in one sentence."""
+
+
+def compare(
+    member: ProfiledMember,
+    name: str,
+    telemetry: ProfileTelemetry,
+    settings: ProfileComparisonSettings,
+) -> tuple[ProfileComparison, ...]:
+    """Every figure that both know.
+
+    A profile lasts from its first kernel to its last, while telemetry's windows hold whatever else
+    was: idle time around it contradicts nothing, and shares are of telemetry's active time. Where
+    telemetry saw less activity than the profile has kernels, only that is said.
+
+    Args:
+        member: The device as its profile shows it.
+        name: What to call it.
+        telemetry: What is known of the device around that time.
+        settings: From when on figures contradict each other.
+    """
+    both = _Both(member, name, telemetry, settings)
+    idle = _idle(both)
+    if idle is not None:
+        return (idle,)
+    if telemetry.active_seconds < _LEAST_RATIO * member.time.kernel_seconds:
+        return ()  # Most of it fell where nobody looked.
+    return tuple(found for each in _FIGURES for found in each(both))
+
+
+@dataclass(frozen=True, slots=True)
+class _Both:
+    member: ProfiledMember
+    name: str
+    telemetry: ProfileTelemetry
+    settings: ProfileComparisonSettings
+
+    @property
+    def profiled(self) -> str:
+        """How long the profile is."""
+        return _length(self.member.time.span_seconds)
+
+    @property
+    def around(self) -> str:
+        """What telemetry's figures are of, and how much of that the profile covers."""
+        ours, theirs = self.member.time.span_seconds, self.telemetry.span_seconds
+        covered = ours / theirs if theirs > 0 else 1.0
+        if covered >= _SAME_RATIO:
+            return f"telemetry of the same {_length(theirs)}"
+        part = f"{covered:.1%}" if covered >= _A_THOUSANDTH else "under 0.1%"
+        return f"telemetry of the {_length(theirs)} around it, {part} of which it covers,"
+
+    def shares(
+        self, figure: str, words: tuple[str, str], ours: float, theirs: float
+    ) -> ProfileComparison:
+        """Two shares of the time."""
+        return ProfileComparison(
+            figure,
+            round(ours, 4),
+            round(theirs, 4),
+            is_contradiction=abs(ours - theirs) >= self.settings.difference_minimum_ratio,
+            text=f"The profile says that {self.name} {words[0]} {ours:.1%} of {self.profiled}; "
+            f"{self.around} says that it {words[1]} {theirs:.1%} of its active time.",
+        )
+
+
+def _idle(both: _Both) -> ProfileComparison | None:
+    """Kernels where telemetry saw no activity that could be theirs."""
+    telemetry, kernels = both.telemetry, both.member.time.kernel_seconds
+    seen = telemetry.active_seconds + telemetry.unknown_seconds
+    if kernels <= seen + both.settings.tick_seconds:
+        return None
+    whole = telemetry.span_seconds
+    return ProfileComparison(
+        ACTIVE_SECONDS,
+        round(kernels, 6),
+        round(telemetry.active_seconds, 6),
+        is_contradiction=True,
+        text=f"The profile has {_length(kernels)} of kernels on {both.name}; {both.around} says "
+        f"that it was active for {_length(telemetry.active_seconds)} of {_length(whole)}: the "
+        "profile is of another GPU, or the clocks differ.",
+    )
+
+
+def _busy(both: _Both) -> Iterator[ProfileComparison]:
+    busy, time = both.telemetry.busy_ratio, both.member.time
+    if busy is not None and time.span_seconds > 0:
+        words = "runs kernels", "had one resident"
+        yield both.shares("busy_ratio", words, time.kernel_seconds / time.span_seconds, busy)
+
+
+def _waiting(both: _Both) -> Iterator[ProfileComparison]:
+    if both.member.device.launches is None:
+        return
+    state = both.telemetry.main_state
+    share = both.telemetry.share(state)
+    words = (
+        "waits for the host",
+        f"was {state.replace('_', ' ')} {share:.1%} and held up by host, storage or launches",
+    )
+    waits, held = both.member.host_wait_ratio, both.telemetry.share(*_WAITING)
+    yield both.shares("host_wait_ratio", words, waits, held)
+
+
+def _copies(both: _Both) -> Iterator[ProfileComparison]:
+    if Resource.PCIE in both.telemetry.window.demands:
+        words = "copies with no kernel beside it", "was PCIe bound"
+        ours = both.member.share(both.member.time.exposed_copy_seconds)
+        yield both.shares(PCIE_BOUND_RATIO, words, ours, both.telemetry.share(State.PCIE_BOUND))
+
+
+def _tensor_cores(both: _Both) -> Iterator[ProfileComparison]:
+    kernels = both.member.kernels_at_work
+    whole = sum(each.seconds for each in kernels)
+    is_known = all(each.uses_tensor_cores is not None for each in kernels)
+    if whole <= 0 or not is_known or not both.telemetry.has_profiling:
+        return
+    ours = sum(each.seconds for each in kernels if each.uses_tensor_cores) / whole
+    theirs = 1.0 - both.telemetry.condition_share(Condition.NO_TENSOR_CORES)
+    # Whatever uses them now and then uses them in every second, so that the shares differ.
+    least = both.settings.difference_minimum_ratio
+    is_unused = ours <= both.settings.tensor_maximum_ratio
+    yield ProfileComparison(
+        TENSOR_CORE_RATIO,
+        round(ours, 4),
+        round(theirs, 4),
+        is_contradiction=theirs >= 1.0 - least if is_unused else ours >= least >= theirs,
+        text=f"The profile says that {both.name} spends {ours:.1%} of the time of its kernels in "
+        f"those that use tensor cores; {both.around} saw them at work {theirs:.1%} of its active "
+        "time.",
+    )
+
+
+def _memory(both: _Both) -> Iterator[ProfileComparison]:
+    ours, theirs = both.member.device.memory_peak_bytes, both.telemetry.memory_peak_bytes
+    if ours is None or theirs is None:
+        return
+    tolerated = theirs * (1.0 + both.settings.memory_tolerance_ratio)
+    yield ProfileComparison(
+        "memory_bytes",
+        float(ours),
+        float(theirs),
+        is_contradiction=ours > tolerated,
+        text=f"The profile says that {both.name} has {ours / 2**30:,.1f} GiB of memory in use at "
+        f"the most; {both.around} saw {theirs / 2**30:,.1f} GiB.",
+    )
+
+
+def _length(seconds: float) -> str:
+    if seconds >= _A_MINUTE:
+        return format_duration(seconds)
+    return f"{seconds:.3g} s" if seconds >= 1.0 else f"{seconds * 1e3:.3g} ms"
+
+
+_LEAST_RATIO: Final = 0.5
+_SAME_RATIO: Final = 0.8
+"""Covered by the profile, beyond which telemetry's time is as good as the same."""
+_A_THOUSANDTH: Final = 0.001
+_A_MINUTE: Final = 60.0
+_FIGURES: Final[tuple[Callable[[_Both], Iterator[ProfileComparison]], ...]] = (
+    _busy,
+    _waiting,
+    _copies,
+    _tensor_cores,
+    _memory,
+)

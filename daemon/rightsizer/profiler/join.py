@@ -1,0 +1,262 @@
+"""Join of a profile with the accounts.
+
+Its GPU of the node, its holder, telemetry of the same time.
+"""
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.model.device import Device
+from rightsizer.model.profile import DeviceProfile, Profile, ProfiledDevice
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.profiler.comparison import (
+    ACTIVE_SECONDS,
+    ProfileComparison,
+    ProfileTelemetry,
+    ProfileTelemetryOf,
+    compare,
+)
+from rightsizer.profiler.member import ProfiledMember, key_of
+from rightsizer.profiler.thresholds import ProfileComparisonSettings
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceMatch:
+    """A device of the node, or why it is none."""
+
+    device: Device | None
+    by: str = ""
+    """What told it: `uuid`, `index and name`, `only GPU`."""
+    why: str = ""
+    """Why there is none; empty where there is one."""
+    is_foreign: bool = False
+    """Whether it is none of this node's, rather than any of them."""
+    note: str = ""
+    """What makes it less than sure; empty where nothing does."""
+
+
+def match_device(found: ProfiledDevice, node: Sequence[Device]) -> DeviceMatch:
+    """The device of a node that a profile's device is, as far as the profile tells.
+
+    Args:
+        found: What the profile says of it.
+        node: All devices of the node, MIG instances and their GPUs among them.
+    """
+    if found.uuid:
+        same = [each for each in node if _uuid(each.uuid) == _uuid(found.uuid)]
+        if not same:
+            why = f"no GPU of this node has the uuid {found.uuid}"
+            return DeviceMatch(None, why=why, is_foreign=True)
+        return _of_its_own(same[0], node, "uuid")
+    gpus = [each for each in node if each.mig is None]
+    if len(gpus) == 1:
+        if _differs(found, gpus[0]):
+            why = f"it is of a {found.name}, and this node has a {gpus[0].name}"
+            return DeviceMatch(None, why=why, is_foreign=True)
+        return _of_its_own(gpus[0], node, "only GPU")
+    return _by_index(found, gpus, node)
+
+
+def _by_index(found: ProfiledDevice, gpus: Sequence[Device], node: Sequence[Device]) -> DeviceMatch:
+    if found.index is None or not found.name:
+        told = "the number" if found.index is not None else "nothing"
+        return DeviceMatch(None, why=f"it tells {told} of its GPU, and this node has {len(gpus)}")
+    at = next((each for each in gpus if each.index == found.index), None)
+    if at is None:
+        return DeviceMatch(None, why=f"this node has no GPU {found.index}", is_foreign=True)
+    if _differs(found, at):
+        why = f"it is of a {found.name}, and GPU {at.index} here is a {at.name}"
+        return DeviceMatch(None, why=why, is_foreign=True)
+    alike = sum(not _differs(found, each) for each in gpus)
+    note = "" if alike == 1 else "CUDA_VISIBLE_DEVICES gives GPUs other numbers"
+    return _of_its_own(at, node, "index and name", note)
+
+
+def _of_its_own(device: Device, node: Sequence[Device], by: str, note: str = "") -> DeviceMatch:
+    """A GPU that is cut has no states; its only instance stands for it."""
+    if not device.has_mig_instances:
+        return DeviceMatch(device, by, note=note)
+    parts = [each for each in node if each.mig and each.mig.parent_uuid == device.uuid]
+    if len(parts) == 1:
+        return DeviceMatch(parts[0], by, note=note)
+    why = f"GPU {device.index} is cut into {len(parts)} MIG instances, and it does not say which"
+    return DeviceMatch(None, why=why)
+
+
+def _differs(found: ProfiledDevice, device: Device) -> bool:
+    """Whether the names cannot be of one GPU; some profilers shorten them."""
+    one, other = _name(found.name), _name(device.name)
+    return one not in other and other not in one
+
+
+def _name(name: str) -> str:
+    return name.casefold().removeprefix("nvidia ").strip()
+
+
+def _uuid(uuid: str) -> str:
+    return uuid.casefold().removeprefix("gpu-").replace("-", "")
+
+
+_LATEST: Final[Nanoseconds] = 2**62
+"""In the year 2116."""
+
+
+@dataclass(frozen=True, slots=True)
+class JoinedDevice:
+    """One device of one file."""
+
+    key: str
+    """What findings over profiles call it."""
+    device: Device | None = None
+    """Of the node; `None` where the profile does not tell which, or that of another node."""
+    matched_by: str = ""
+    start: Nanoseconds | None = None
+    """Wall time of its first kernel; `None` where that is not known."""
+    end: Nanoseconds | None = None
+    telemetry: ProfileTelemetry | None = None
+    comparisons: tuple[ProfileComparison, ...] = ()
+    unmatched: str = ""
+    """Why there is no telemetry beside it; empty where there is."""
+    is_foreign: bool = False
+    """Whether it is none of this node's GPUs."""
+    note: str = ""
+
+    @property
+    def contradictions(self) -> tuple[ProfileComparison, ...]:
+        """What both cannot be right about."""
+        return tuple(each for each in self.comparisons if each.is_contradiction)
+
+    @property
+    def was_idle(self) -> bool:
+        """Whether telemetry saw nothing of its kernels, so that it may be another GPU's."""
+        return any(each.figure == ACTIVE_SECONDS for each in self.contradictions)
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileJoin:
+    """All devices of the profiles of one workload."""
+
+    devices: tuple[JoinedDevice, ...]
+    key: str | None = None
+    """The workload that held them then, or the uuid of the only one, which nobody held."""
+    unmatched: str = ""
+    """Why no workload can be named; empty where one is."""
+
+    @property
+    def contradictions(self) -> tuple[str, ...]:
+        """A sentence each."""
+        return tuple(found.text for each in self.devices for found in each.contradictions)
+
+    def contradicts(self, figure: str) -> bool:
+        """Whether telemetry contradicts a figure of any device."""
+        return any(found.figure == figure for each in self.devices for found in each.contradictions)
+
+    @property
+    def span(self) -> tuple[Nanoseconds, Nanoseconds] | None:
+        """From the first kernel of any device to the last, wall time; `None` where not known."""
+        starts = [each.start for each in self.devices if each.start is not None]
+        ends = [each.end for each in self.devices if each.end is not None]
+        return (min(starts), max(ends)) if starts and ends else None
+
+
+def join(
+    profiles: Sequence[Profile],
+    node: Sequence[Device],
+    telemetry_of: ProfileTelemetryOf,
+    settings: ProfileComparisonSettings,
+) -> ProfileJoin:
+    """The profiles of one workload beside what is known of the node.
+
+    Args:
+        profiles: One file, or one for each rank.
+        node: All devices of the node.
+        telemetry_of: What is known of them, and who held them.
+        settings: From when on figures contradict each other.
+    """
+    devices = tuple(
+        _joined(profile, each, node, telemetry_of, settings)
+        for profile in profiles
+        for each in profile.devices
+    )
+    key, why = _holder(devices)
+    if key is None:
+        key, why = _only_holder(devices, node, telemetry_of) or (key, why)
+    return ProfileJoin(devices, key, "" if key is not None else why)
+
+
+def _joined(
+    profile: Profile,
+    found: DeviceProfile,
+    node: Sequence[Device],
+    telemetry_of: ProfileTelemetryOf,
+    settings: ProfileComparisonSettings,
+) -> JoinedDevice:
+    key, span = key_of(profile, found), _span(profile, found)
+    start, end = span or (None, None)
+    match = match_device(found.device, node)
+    if match.device is None:
+        return JoinedDevice(
+            key, start=start, end=end, unmatched=match.why, is_foreign=match.is_foreign
+        )
+    device, by = match.device, match.by
+    if found.time is None or start is None or end is None:
+        why = _timeless(profile, found)
+        return JoinedDevice(key, device, by, unmatched=why, note=match.note)
+    telemetry = telemetry_of(device.uuid, start, end)
+    if telemetry is None or not telemetry.window.known:
+        why = f"no telemetry of GPU {device.index} at that time is kept"
+        return JoinedDevice(key, device, by, start, end, unmatched=why, note=match.note)
+    member = ProfiledMember(profile, found, found.time)
+    compared = compare(member, f"GPU {device.index}", telemetry, settings)
+    return JoinedDevice(key, device, by, start, end, telemetry, compared, note=match.note)
+
+
+def _span(profile: Profile, found: DeviceProfile) -> tuple[Nanoseconds, Nanoseconds] | None:
+    if profile.start is None or found.start is None or found.time is None:
+        return None
+    start = profile.start + found.start
+    end = start + nanoseconds(found.time.span_seconds)
+    return (start, end) if 0 <= start <= end < _LATEST else None
+
+
+def _timeless(profile: Profile, found: DeviceProfile) -> str:
+    if found.time is None:
+        return "the profile has no time line"
+    if profile.start is None:
+        return f"{profile.format} has no wall time in it"
+    return "its time is none that a clock has"
+
+
+def _holder(devices: Sequence[JoinedDevice]) -> tuple[str | None, str]:
+    """The workload that held the devices, or why none can be named."""
+    if not devices:
+        return None, "there is no GPU in it"
+    seen = [each for each in devices if each.telemetry is not None and not each.was_idle]
+    if not seen:
+        idle = "telemetry saw no activity there then: it is of another GPU, or the clocks differ"
+        return None, devices[0].unmatched or idle
+    held = {each.telemetry.workload for each in seen if each.telemetry} - {None}
+    if len(held) == 1:
+        return held.pop(), ""
+    if held:
+        return (
+            None,
+            f"its GPUs were held by {len(held)} workloads: {', '.join(sorted(map(str, held)))}",
+        )
+    uuids = {each.device.uuid for each in seen if each.device}
+    # Without a holder, advice is of a device.
+    return (uuids.pop(), "") if len(uuids) == 1 else (None, "nobody is known to have held its GPUs")
+
+
+def _only_holder(
+    devices: Sequence[JoinedDevice], node: Sequence[Device], telemetry_of: ProfileTelemetryOf
+) -> tuple[str, str] | None:
+    """Who held all GPUs that were held at all, where the profile does not tell its own."""
+    span = ProfileJoin(tuple(devices)).span
+    if span is None or any(each.device is not None or each.is_foreign for each in devices):
+        return None
+    start, end = span
+    found = (telemetry_of(each.uuid, start, end) for each in node if not each.has_mig_instances)
+    held = {each.workload for each in found if each is not None and each.workload is not None}
+    return (held.pop(), "") if len(held) == 1 else None

@@ -1,0 +1,186 @@
+"""Judgement of profiles beside telemetry, from a history or a running agent's accounts."""
+
+from collections.abc import Iterable, Sequence
+from functools import cached_property
+from typing import Final
+
+from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.accounting.history import HistoryRepository, HolderPeriod
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.window_builder import WindowBuilder
+from rightsizer.accounting.window_query import HOUR, WindowQuery
+from rightsizer.model.device import Device
+from rightsizer.model.profile import Profile
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.window import Window
+from rightsizer.profiler.answer_encoder import device_forms
+from rightsizer.profiler.comparison import ProfileTelemetry
+from rightsizer.profiler.join import join
+from rightsizer.profiler.settings import ProfileSettings
+from rightsizer.profiler.taken_profile import TakenProfile, taken
+from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
+
+_UNSEEN: Final[Nanoseconds] = 120 * NANOSECONDS_PER_SECOND
+"""A holder is written down once a minute, so that one of a moment ago is seen no later."""
+
+
+class HistoryTelemetry:
+    """What a history holds."""
+
+    def __init__(self, history: HistoryRepository) -> None:
+        self._history = history
+
+    @cached_property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices that it knows."""
+        return tuple(each.device for each in self._known)
+
+    @cached_property
+    def _known(self) -> tuple[DeviceRecord, ...]:
+        return self._history.devices()
+
+    @cached_property
+    def _tenures(self) -> tuple[HolderPeriod, ...]:
+        return self._history.tenures()
+
+    def __call__(self, uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
+        """The windows that overlap a span of time; those of long ago are hours.
+
+        Raises:
+            HistoryError: it cannot be read.
+        """
+        builder = WindowBuilder(uuid)
+        for window in self._history.load(start - HOUR, end + 1):
+            if window.uuid == uuid and window.end > start:
+                builder.merge(window)
+        window = builder.window()
+        if not window.accounted:
+            return None
+        return _telemetry(
+            window, self._known, _holder(uuid, start, end, self._tenures), (start, end)
+        )
+
+
+class AccountsTelemetry:
+    """What an agent remembers now; it is asked once for each batch of profiles."""
+
+    def __init__(
+        self,
+        recollections: Iterable[WindowQuery],
+        known: Sequence[DeviceRecord],
+        tenures: Sequence[HolderPeriod] = (),
+    ) -> None:
+        """A look at the accounts.
+
+        Args:
+            recollections: Of each device.
+            known: The devices with who holds them now.
+            tenures: Who held them before, as far as a history tells.
+        """
+        self._recollections = {each.uuid: each for each in recollections}
+        self._known, self._tenures = tuple(known), tuple(tenures)
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The devices of the node."""
+        return tuple(each.device for each in self._known)
+
+    def __call__(self, uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
+        """The windows that overlap a span of time."""
+        remembered = self._recollections.get(uuid)
+        if remembered is None:
+            return None
+        grain = remembered.grain(start - start % HOUR, end)
+        window = remembered.window(start - start % grain, end + 1)
+        if not window.accounted:
+            return None
+        holder = self._present(uuid, end) or _holder(uuid, start, end, self._tenures)
+        return _telemetry(window, self._known, holder, (start, end))
+
+    def _present(self, uuid: str, end: Nanoseconds) -> str | None:
+        return next(
+            (
+                each.holder.key
+                for each in self._known
+                if each.device.uuid == uuid and each.holder and each.held_since < end
+            ),
+            None,
+        )
+
+
+def _holder(
+    uuid: str, start: Nanoseconds, end: Nanoseconds, tenures: Sequence[HolderPeriod]
+) -> str | None:
+    """Who held a device for the longest part of a span of time; `None` where nobody is known."""
+    parts = {
+        each.workload: min(end, each.seen + _UNSEEN) - max(start, each.since)
+        for each in tenures
+        if each.uuid == uuid and each.since < end and each.seen + _UNSEEN > start
+    }
+    return max(parts, key=lambda key: (parts[key], key)) if parts else None
+
+
+def _telemetry(
+    window: Window,
+    known: Iterable[DeviceRecord],
+    workload: str | None,
+    asked: tuple[Nanoseconds, Nanoseconds],
+) -> ProfileTelemetry:
+    found = (each.device for each in known if each.device.uuid == window.uuid)
+    total = next((each.memory_total_bytes for each in found), None)
+    start, end = asked
+    unseen = max(0, min(window.start, end) - start) + max(0, end - max(window.end, start))
+    return ProfileTelemetry(window, workload, total, seconds(unseen))
+
+
+def taken_profiles(
+    profiles: Sequence[Profile],
+    accountant: AccountingService,
+    tenures: Sequence[HolderPeriod],
+    settings: ProfileSettings,
+    now: Nanoseconds,
+) -> tuple[TakenProfile, ...]:
+    """What is kept of profiles, one for each program.
+
+    Args:
+        profiles: In any order; ranks of one program find each other.
+        accountant: Knows what the GPUs did meanwhile, and who holds them.
+        tenures: Who held them before, as far as a history tells.
+        settings: How they are judged.
+        now: Wall time.
+    """
+    telemetry = AccountsTelemetry(accountant.remembered()[1], accountant.known(), tenures)
+    return tuple(
+        _taken(each, telemetry, settings, now)
+        for each in judged_workloads(profiles, settings.judges)
+    )
+
+
+def profile_from_json(texts: Iterable[str]) -> tuple[TakenProfile, ...]:
+    """What was kept, the latest first; what a newer program kept is passed over."""
+    found = [each for each in map(_understood, texts) if each is not None]
+    return tuple(sorted(found, key=lambda each: (-each.taken, each.id)))
+
+
+def _taken(
+    workload: ProfiledWorkload,
+    telemetry: AccountsTelemetry,
+    settings: ProfileSettings,
+    now: Nanoseconds,
+) -> TakenProfile:
+    joined = join(workload.profiles, telemetry.devices, telemetry, settings.comparison)
+    return taken(
+        workload.profiles,
+        workload.findings,
+        joined,
+        forms=device_forms(joined),
+        settings=settings.comparison,
+        now=now,
+    )
+
+
+def _understood(text: str) -> TakenProfile | None:
+    try:
+        return TakenProfile.of(text)
+    except (ValueError, KeyError, TypeError, AttributeError):
+        return None

@@ -1,0 +1,127 @@
+"""What profilers' files of one program tell of its size: time, memory, and the GPU it ran on."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import Profile, TimeUse
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.profiler.member import ProfiledMember, members_of, source_of
+from rightsizer.profiler.rules.rule import no_time_line
+from rightsizer.profiler.thresholds import ProfileSteadySettings
+from rightsizer.sizing.workload_profile import ProfiledRun, ProfiledTime
+
+_STEADY: Final = ProfileSteadySettings()
+
+
+def profiled_run(
+    profiles: Sequence[Profile], catalogue: Catalogue, settings: ProfileSteadySettings = _STEADY
+) -> ProfiledRun:
+    """What the files tell.
+
+    Args:
+        profiles: Of one program: a file, or one of each rank.
+        catalogue: The boards.
+        settings: What a profile must show before anything rests on it.
+
+    Raises:
+        ProfileError: they have no time line of a GPU at work, or are of different GPUs.
+    """
+    source = source_of(profiles) if profiles else "the profile"
+    members = members_of(profiles)
+    if not members:
+        raise ProfileError(
+            f"{source}: {no_time_line(profiles)}; take a trace of the program on a GPU with "
+            "PyTorch Profiler, Nsight Systems or JAX"
+        )
+    _refuse_unsteady(source, members, settings)
+    names = {each.device.device.name for each in members} - {""}
+    boards = {name: catalogue.find(name) for name in sorted(names)}
+    if len({board.key if board else name for name, board in boards.items()}) > 1:
+        raise ProfileError(
+            f"{source}: recorded on different GPUs, {' and '.join(boards)}; give the files of one"
+        )
+    name = next(iter(boards), "")
+    peaks = [each.device.memory_peak_bytes for each in members]
+    steps = [step.end - step.start for each in members for step in each.device.steps]
+    matched = sum(each.matched_ratio for each in members) / len(members)
+    return ProfiledRun(
+        source=source,
+        devices=len(members),
+        device_name=name,
+        board=boards.get(name),
+        time=_time(members),
+        steps=max(len(each.device.steps) for each in members),
+        step_seconds=sum(steps) / len(steps) / NANOSECONDS_PER_SECOND if steps else None,
+        memory_peak_bytes=max((each for each in peaks if each is not None), default=None),
+        is_launch_known=matched >= settings.matched_minimum_ratio,
+    )
+
+
+def _refuse_unsteady(
+    source: str, members: Sequence[ProfiledMember], settings: ProfileSteadySettings
+) -> None:
+    count = sum(each.count for member in members for each in member.device.kernels)
+    has_length = any(each.time.span_seconds > 0.0 for each in members)
+    if count < settings.kernels_minimum * len(members) or not has_length:
+        raise ProfileError(
+            f"{source}: only {count} kernels, too few for a steady phase; profile several steps"
+        )
+    calls = [each.device.launches for each in members if each.device.launches is not None]
+    launches = sum(each.count for each in calls)
+    mean = sum(each.host_seconds for each in calls) / launches if launches else 0.0
+    if mean > settings.launch_maximum_seconds:
+        raise ProfileError(
+            f"{source}: a start-up: a launch took {mean * 1e3:.1f} ms on average, which is the "
+            "loading of kernels; profile a later step"
+        )
+
+
+def _time(members: Sequence[ProfiledMember]) -> ProfiledTime:
+    """Of steps where they are marked, else from the first kernel to the last."""
+    times = [time for member in members for time in _windows(member)]
+    span = sum(each.span_seconds for each in times)
+    collective = sum(each.exposed_collective_seconds for each in times)
+    copy = sum(min(each.exposed_copy_seconds, each.idle_seconds) for each in times)
+    work = sum(each.kernel_seconds for each in times) - collective
+    # Copies fill time that would be idle; they are taken off waits for the host first.
+    waits = sum(each.host_wait_seconds for each in times)
+    host = max(0.0, waits - copy)
+    tensor, plain = _by_unit(members)
+    kernels = [each for member in members for each in member.device.kernels]
+    count = sum(each.count for each in kernels)
+    return ProfiledTime(
+        tensor=tensor * work / span,
+        plain=plain * work / span,
+        unknown=max(0.0, 1.0 - tensor - plain) * work / span,
+        collective=collective / span,
+        copy=copy / span,
+        host_wait=host / span,
+        gap=max(0.0, span - work - collective - copy - host) / span,
+        launch=min(1.0, _launch_ratio(members)),
+        kernel_seconds=sum(each.seconds for each in kernels) / count,
+    )
+
+
+def _windows(member: ProfiledMember) -> Iterator[TimeUse]:
+    steps = [each.time for each in member.device.steps if each.time.span_seconds > 0.0]
+    yield from steps or [member.time]
+
+
+def _by_unit(members: Sequence[ProfiledMember]) -> tuple[float, float]:
+    """Of the time of kernels that are no collectives: with tensor cores, and without."""
+    kernels = [each for member in members for each in member.kernels_at_work]
+    whole = sum(each.seconds for each in kernels)
+    if not whole:
+        return 0.0, 0.0
+    return (
+        sum(each.seconds for each in kernels if each.uses_tensor_cores) / whole,
+        sum(each.seconds for each in kernels if each.uses_tensor_cores is False) / whole,
+    )
+
+
+def _launch_ratio(members: Sequence[ProfiledMember]) -> float:
+    span = sum(each.time.span_seconds for each in members)
+    calls = [each.device.launches for each in members if each.device.launches is not None]
+    return sum(each.host_seconds for each in calls) / span if span else 0.0

@@ -1,0 +1,22 @@
+"""One file a rule over profiles: its settings and one function."""
+
+from typing import Any, Final
+
+from rightsizer.profiler.rules import (
+    host_bound,
+    launch_bound,
+    pcie_bound,
+    rank_imbalance,
+    storage_bound,
+    tensor_cores_unused,
+)
+from rightsizer.profiler.rules.rule import ProfileRule
+
+PROFILE_RULES: Final[tuple[ProfileRule[Any], ...]] = (
+    launch_bound.RULE,
+    host_bound.RULE,
+    pcie_bound.RULE,
+    storage_bound.RULE,
+    tensor_cores_unused.RULE,
+    rank_imbalance.RULE,
+)

@@ -1,0 +1,256 @@
+"""Frame of the rules over profiles.
+
+Rule, gain as an interval, the three forms of a verdict, steady phase.
+"""
+
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import Generic, TypeVar
+
+from rightsizer.advice.confidence import confidence_of, probability_above
+from rightsizer.advice.verdict import finding_id, severity_of
+from rightsizer.model.finding import (
+    Action,
+    Finding,
+    FindingKind,
+    Instruction,
+    Option,
+    Reason,
+    Risk,
+    Savings,
+)
+from rightsizer.model.profile import Profile, TimeUse
+from rightsizer.profiler.member import ProfiledMember, key_of, members_of, source_of
+from rightsizer.profiler.thresholds import ProfileSteadySettings
+
+ProfileSettingsT = TypeVar("ProfileSettingsT")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRule(Generic[ProfileSettingsT]):
+    """A rule by its parts."""
+
+    name: str
+    settings: ProfileSettingsT
+    judge_with: Callable[[Sequence[Profile], ProfileSettingsT], Finding]
+
+    def judge(self, profiles: Sequence[Profile]) -> Finding:
+        """The verdict on the profiles of one workload: one file, or one for each rank."""
+        return self.judge_with(profiles, self.settings)
+
+    def with_settings(self, settings: ProfileSettingsT) -> "ProfileRule[ProfileSettingsT]":
+        """The same rule with an operator's settings."""
+        return replace(self, settings=settings)
+
+
+@dataclass(frozen=True, slots=True)
+class StepGain:
+    """Seconds of a step on average that would no longer be spent."""
+
+    step_seconds: float
+    """How long a step is."""
+    low_seconds: float
+    high_seconds: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gain:
+    """A share of the time of the same work that would no longer be spent."""
+
+    low_ratio: float
+    high_ratio: float
+    step: StepGain | None
+    """`None` where the profile marks no step."""
+
+    @classmethod
+    def of(
+        cls,
+        member: ProfiledMember,
+        exposed: Callable[[TimeUse], float],
+        removed_low_ratio: float,
+        removed_high_ratio: float = 1.0,
+    ) -> "Gain":
+        """Of one device.
+
+        Args:
+            member: The device.
+            exposed: Seconds that the cause exposes, of the device's span or of a step: Amdahl's
+                bound. A step may hold what is before the first kernel, so that each is told by
+                its own time.
+            removed_low_ratio: How much of it goes at least, where the remedy works.
+            removed_high_ratio: And at most.
+        """
+        ratio = min(1.0, member.share(exposed(member.time)))
+        step, length = None, member.step_seconds
+        of_a_step = member.of_a_step(exposed)
+        if length is not None and of_a_step is not None:
+            most = min(length, of_a_step)
+            step = StepGain(length, most * removed_low_ratio, most * removed_high_ratio)
+        return cls(ratio * removed_low_ratio, ratio * removed_high_ratio, step)
+
+    def option(self, description: str, action: Action, risk: Risk) -> Option:
+        """As a way to act."""
+        return Option(
+            description=description,
+            risk=risk,
+            action=action,
+            time_ratio_low=round(1.0 - self.high_ratio, 4),
+            time_ratio_high=round(1.0 - self.low_ratio, 4),
+        )
+
+    @property
+    def evidence(self) -> dict[str, object]:
+        """Its figures."""
+        found: dict[str, object] = {
+            "saved_ratio_low": round(self.low_ratio, 4),
+            "saved_ratio_high": round(self.high_ratio, 4),
+        }
+        if self.step is not None:
+            found |= {
+                "step_seconds": round(self.step.step_seconds, 9),
+                "saved_seconds_per_step_low": round(self.step.low_seconds, 9),
+                "saved_seconds_per_step_high": round(self.step.high_seconds, 9),
+            }
+        return found
+
+
+@dataclass(frozen=True, slots=True)
+class VerdictBasis:
+    """What a verdict rests on, complaint or none."""
+
+    summary: str
+    factors: Mapping[str, float]
+    evidence: Mapping[str, object]
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileComplaint:
+    """What a rule found."""
+
+    seen: VerdictBasis
+    reason: Reason
+    action: Action
+    gain: Gain
+    description: str
+    """Of what to do, in words."""
+    culprits: tuple[str, ...]
+    instructions: tuple[Instruction, ...]
+    risk: Risk = Risk.LOW
+
+
+def complain(rule: str, profiles: Sequence[Profile], complaint: ProfileComplaint) -> Finding:
+    """A finding that asks for something."""
+    gain, seen = complaint.gain, complaint.seen
+    return replace(
+        find_nothing(rule, profiles, seen),
+        id=finding_id(source_of(profiles), complaint.reason, complaint.action, ""),
+        finding=FindingKind.INEFFICIENT,
+        reasons=(complaint.reason,),
+        culprits=complaint.culprits,
+        action=complaint.action,
+        options=(gain.option(complaint.description, complaint.action, complaint.risk),),
+        confidence=confidence_of(seen.factors),
+        confidence_factors=_rounded(seen.factors),
+        risk=complaint.risk,
+        savings=Savings(reason="a profile tells time, not what it costs; see the options"),
+        evidence={**seen.evidence, **gain.evidence},
+        severity=severity_of(gain.high_ratio * len(complaint.culprits)),
+        instructions=complaint.instructions,
+    )
+
+
+def find_nothing(rule: str, profiles: Sequence[Profile], seen: VerdictBasis) -> Finding:
+    """A finding that the rule has nothing to complain of."""
+    factors = {**seen.factors, "certainty": 1.0 - seen.factors.get("certainty", 1.0)}
+    return Finding(
+        id=finding_id(source_of(profiles), rule, Action.NONE, ""),
+        rule=rule,
+        finding=FindingKind.OPTIMIZED,
+        reasons=(),
+        devices=tuple(key_of(each, device) for each in profiles for device in each.devices),
+        culprits=(),
+        workload=source_of(profiles),
+        action=Action.NONE,
+        summary=seen.summary,
+        options=(),
+        confidence=confidence_of(factors),
+        confidence_factors=_rounded(factors),
+        risk=Risk.VERY_LOW,
+        savings=Savings(reason="nothing to save"),
+        evidence=seen.evidence,
+    )
+
+
+def abstain(rule: str, profiles: Sequence[Profile], reason: Reason, why: str) -> Finding:
+    """A finding that the rule cannot say, and why."""
+    return replace(
+        find_nothing(rule, profiles, VerdictBasis(f"No verdict: {why}.", {}, {})),
+        id=finding_id(source_of(profiles), rule, reason, ""),
+        finding=FindingKind.UNKNOWN,
+        reasons=(reason,),
+        confidence=0.0,
+        confidence_factors={},
+        risk=Risk.UNKNOWN,
+        savings=Savings(reason="no verdict"),
+        abstained=why,
+    )
+
+
+def factors_of(member: ProfiledMember, share: float, threshold: float) -> dict[str, float]:
+    """How sure it is that a share of time passes a threshold, by as many steps as were seen."""
+    samples = float(max(1, len(member.device.steps)))
+    return {"certainty": probability_above(min(1.0, share), samples, threshold)}
+
+
+def _rounded(factors: Mapping[str, float]) -> dict[str, float]:
+    return {name: round(value, 3) for name, value in factors.items()}
+
+
+def at_work(
+    rule: str,
+    profiles: Sequence[Profile],
+    settings: ProfileSteadySettings,
+    *,
+    needs_launches: bool = True,
+) -> Finding | tuple[ProfiledMember, ...]:
+    """The devices that can be judged, or why there are none."""
+    members = members_of(profiles)
+    if not members:
+        return abstain(rule, profiles, Reason.UNSUPPORTED_TELEMETRY, no_time_line(profiles))
+    busy = [each for each in members if _kernels(each) >= settings.kernels_minimum]
+    if not busy:
+        most = max(map(_kernels, members))
+        why = f"only {most} kernels, too few for a steady phase"
+        return abstain(rule, profiles, Reason.INSUFFICIENT_DATA, why)
+    steady = [each for each in busy if _launch_seconds(each) <= settings.launch_maximum_seconds]
+    if not steady:
+        longest = max(map(_launch_seconds, busy))
+        why = (
+            f"a start-up: a launch took {longest * 1e3:.1f} ms on average, which is the loading "
+            "of kernels; profile a later step"
+        )
+        return abstain(rule, profiles, Reason.INSUFFICIENT_DATA, why)
+    known = [each for each in steady if each.matched_ratio >= settings.matched_minimum_ratio]
+    if needs_launches and not known:
+        why = "the launches of its kernels are not in the profile, so idle time has no cause"
+        return abstain(rule, profiles, Reason.UNSUPPORTED_TELEMETRY, why)
+    return tuple(known if needs_launches else steady)
+
+
+def no_time_line(profiles: Sequence[Profile]) -> str:
+    """Why none of the devices has one."""
+    devices = [device for each in profiles for device in each.devices]
+    if any(device.kernels for device in devices):
+        return "the profile has kernels but no time line"
+    if devices:
+        return "no kernel ran while it was recorded"
+    return "no GPU and no kernel in it: recorded on the CPU alone, or a benchmark's log"
+
+
+def _kernels(member: ProfiledMember) -> int:
+    return sum(each.count for each in member.device.kernels)
+
+
+def _launch_seconds(member: ProfiledMember) -> float:
+    launches = member.device.launches
+    return launches.host_seconds / launches.count if launches and launches.count else 0.0

@@ -1,0 +1,120 @@
+"""Products of matrices in kernels that leave the tensor cores aside."""
+
+import re
+from collections.abc import Sequence
+from typing import Final
+
+from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk
+from rightsizer.model.profile import KernelUse, Profile
+from rightsizer.profiler.member import ProfiledMember
+from rightsizer.profiler.rules.rule import (
+    Gain,
+    ProfileComplaint,
+    ProfileRule,
+    VerdictBasis,
+    abstain,
+    at_work,
+    complain,
+    factors_of,
+    find_nothing,
+)
+from rightsizer.profiler.thresholds import ProfileTensorCoresUnusedSettings
+
+NAME: Final = "profile_tensor_cores_unused"
+_MOST_NAMED: Final = 5
+_PRODUCT: Final = re.compile(
+    r"(?<!fb)gemm|convol|wgrad|dgrad|fprop|scudnn|winograd|matmul|Cijk_", re.IGNORECASE
+)
+_NOT_EASED: Final = re.compile(r"<double|dgemm|zgemm|dcudnn|, double|splitKreduce", re.IGNORECASE)
+"""Double precision has no cheaper form, and a sum of parts no product in it."""
+_WITHOUT: Final = re.compile(r"\b(?:P100|P40|P4|K80|K40|M60|M40)\b|GTX", re.IGNORECASE)
+"""GPUs that have none."""
+
+
+def judge(profiles: Sequence[Profile], settings: ProfileTensorCoresUnusedSettings) -> Finding:
+    """Whether products of matrices run on the ordinary units."""
+    members = at_work(NAME, profiles, settings.steady, needs_launches=False)
+    if isinstance(members, Finding):
+        return members
+    able = [each for each in members if not _WITHOUT.search(each.device.device.name)]
+    if not able:
+        why = f"a {members[0].device.device.name} has no tensor cores"
+        return abstain(NAME, profiles, Reason.UNSUPPORTED_TELEMETRY, why)
+    held = [each for each in able if _ratio(each, False) >= settings.on_ratio]
+    worst = max(held or able, key=lambda each: _ratio(each, False))
+    seen = _seen(worst, settings)
+    if held:
+        return complain(NAME, profiles, _complaint(seen, worst, held, settings))
+    if max(_ratio(each, None) for each in able) >= settings.on_ratio:
+        why = "the names of its products of matrices do not tell which units they use"
+        return abstain(NAME, profiles, Reason.INSUFFICIENT_DATA, why)
+    return find_nothing(NAME, profiles, seen)
+
+
+def _complaint(
+    seen: VerdictBasis,
+    worst: ProfiledMember,
+    held: Sequence[ProfiledMember],
+    settings: ProfileTensorCoresUnusedSettings,
+) -> ProfileComplaint:
+    return ProfileComplaint(
+        seen=seen,
+        reason=Reason.TENSOR_CORES_UNUSED,
+        action=Action.ENABLE_MIXED_PRECISION,
+        gain=Gain.of(
+            worst,
+            # Kernels are summed over the whole span; a step has its part of them.
+            lambda time: time.kernel_seconds * _part(worst, False),
+            1.0 - 1.0 / settings.speedup_low_ratio,
+            1.0 - 1.0 / settings.speedup_high_ratio,
+        ),
+        description="Compute in mixed precision, or allow TF32.",
+        culprits=tuple(each.key for each in held),
+        instructions=(_PRECISION,),
+        risk=Risk.MEDIUM,
+    )
+
+
+def _seen(member: ProfiledMember, settings: ProfileTensorCoresUnusedSettings) -> VerdictBasis:
+    ratio, kernels = _ratio(member, False), _products(member, False)
+    return VerdictBasis(
+        f"{member.key} multiplies matrices without tensor cores {ratio:.0%} of the time.",
+        factors_of(member, ratio, settings.on_ratio),
+        {
+            "device": member.key,
+            "without_tensor_cores_ratio": round(ratio, 4),
+            "with_tensor_cores_ratio": round(_ratio(member, True), 4),
+            "unknown_ratio": round(_ratio(member, None), 4),
+            "kernels": {each.name: round(each.seconds, 6) for each in kernels[:_MOST_NAMED]},
+        },
+    )
+
+
+def _ratio(member: ProfiledMember, uses: bool | None) -> float:  # noqa: FBT001 - a value, not a switch.
+    return min(1.0, member.share(member.time.kernel_seconds * _part(member, uses)))
+
+
+def _part(member: ProfiledMember, uses: bool | None) -> float:  # noqa: FBT001 - a value, not a switch.
+    """Of the time with a kernel."""
+    busy = member.time.kernel_seconds
+    summed = sum(each.seconds for each in _products(member, uses))
+    return min(1.0, summed / busy) if busy else 0.0
+
+
+def _products(member: ProfiledMember, uses: bool | None) -> list[KernelUse]:  # noqa: FBT001 - a value.
+    return [
+        each
+        for each in member.kernels_at_work
+        if each.uses_tensor_cores is uses
+        and (uses or _PRODUCT.search(each.name))
+        and not _NOT_EASED.search(each.name)
+    ]
+
+
+_PRECISION: Final = Instruction(
+    "Let the products run on tensor cores",
+    'with torch.autocast("cuda", dtype=torch.bfloat16):  # V100, T4: float16 and a GradScaler\n'
+    'torch.set_float32_matmul_precision("high"); torch.backends.cudnn.allow_tf32 = True\n'
+    "sizes of matrices that are multiples of 8; channels_last for convolutions",
+)
+RULE: Final = ProfileRule(NAME, ProfileTensorCoresUnusedSettings(), judge)

@@ -1,0 +1,203 @@
+"""Profile service: joins each profile with the accounts, judges and stores it."""
+
+from __future__ import annotations
+
+import json
+import threading
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from collections.abc import Set as AbstractSet
+from typing import TYPE_CHECKING, Final
+
+import structlog
+
+from rightsizer.accounting.history import HolderPeriod
+from rightsizer.accounting.service import AccountingService
+from rightsizer.advice.judgement import Judgement
+from rightsizer.agent.storage import Storage
+from rightsizer.io.clock import Clock
+from rightsizer.model.advice import Advice
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.workload import Workload
+from rightsizer.profiler.settings import ProfileSettings
+
+if TYPE_CHECKING:
+    from rightsizer.model.profile import Profile
+    from rightsizer.profiler.taken_profile import TakenProfile
+
+
+_MOST_NAMED: Final = 3
+"""Files in a line of the log."""
+
+
+class ProfileService:
+    """Takes profiles from any thread, and gives what they say to the recommender."""
+
+    def __init__(
+        self,
+        accountant: AccountingService,
+        storage: Storage,
+        clock: Clock,
+        settings: ProfileSettings | None = None,
+    ) -> None:
+        """A desk with what was kept.
+
+        Args:
+            accountant: Knows what the GPUs did meanwhile, and who holds them.
+            storage: Keeps the verdicts.
+            clock: Of what is taken.
+            settings: How profiles are judged, and how long they count.
+        """
+        self._accountant, self._storage, self._clock = accountant, storage, clock
+        self._settings = settings or ProfileSettings()
+        self._log = structlog.get_logger(component="profiles")
+        self._lock = threading.Lock()
+        self._breaks = storage.breaks
+        self._is_saved = True
+        # As text, a tenth of what the objects would take for weeks.
+        self._kept = self._loaded()
+        self.counts: Counter[tuple[str, str]] = Counter()
+        """Profiles that were taken since the start, by format and by what came of them."""
+
+    def follow(self, settings: ProfileSettings) -> None:
+        """Judge by other settings from the next profile on, and keep what is kept by them."""
+        self._settings = settings
+
+    def take(self, profiles: Sequence[Profile]) -> tuple[TakenProfile, ...]:
+        """Join, judge and keep profiles that were read already; from any thread.
+
+        The same files taken again are kept once. What cannot be written now is tried again with
+        the next profile, or in the next run of the recommender.
+
+        Args:
+            profiles: In any order; ranks of one program find each other.
+
+        Returns:
+            What was made of them, one for each program.
+        """
+        from rightsizer.profiler.judgement import taken_profiles  # noqa: PLC0415 - see above.
+
+        settings, now = self._settings, self._clock.wall_time()
+        found = taken_profiles(profiles, self._accountant, self._tenures(), settings, now)
+        with self._lock:
+            new = [each for each in found if each.id not in self._kept]
+            self._kept |= {each.id: each.text for each in found}
+            self._kept = _latest(self._kept, settings.kept_maximum)
+            self._is_saved = False
+            # A new one each time, for sampling reads it meanwhile.
+            self.counts = self.counts + Counter((each.format, each.outcome) for each in new)
+            self._save()
+        for each in new:
+            self._tell(each)
+        return found
+
+    def profiles(self) -> tuple[TakenProfile, ...]:
+        """All that is kept, the latest first; what a newer program kept is passed over."""
+        with self._lock:
+            texts = tuple(self._kept.values())
+        if not texts:
+            return ()
+        from rightsizer.profiler.judgement import profile_from_json  # noqa: PLC0415 - see above.
+
+        return profile_from_json(texts)
+
+    def judgements(
+        self,
+        now: Nanoseconds,
+        present: Mapping[str, Workload | None],
+        advice: Sequence[Advice] = (),
+    ) -> tuple[Judgement, ...]:
+        """What profiles say of the workloads that are there, where that still counts.
+
+        Args:
+            now: Wall time.
+            present: The workloads by key; `None` for a device that nobody holds.
+            advice: All that the ledger has: what has ended since a profile is not opened by it.
+        """
+        with self._lock:
+            if not self._is_saved or self._storage.breaks != self._breaks:
+                self._save()
+            if not self._kept:
+                return ()
+        from rightsizer.profiler.advice import judgements_of  # noqa: PLC0415 - see above.
+
+        since = now - nanoseconds(self._settings.valid_for)
+        return judgements_of(self.profiles(), present, advice, since)
+
+    def beside(
+        self,
+        found: Sequence[Judgement],
+        open_now: AbstractSet[tuple[str, str]],
+        now: Nanoseconds,
+        advice: Sequence[Advice] = (),
+    ) -> tuple[Judgement, ...]:
+        """The rules' judgements, with those of profiles among them.
+
+        Args:
+            found: What the rules over telemetry say of every workload that is there.
+            open_now: Workload key and rule of the advice that is open.
+            now: Wall time.
+            advice: All that the ledger has.
+        """
+        present = {each.key: each.workload for each in found}
+        profiled = self.judgements(now, present, advice)
+        if not profiled:
+            return tuple(found)
+        from rightsizer.profiler.advice import with_profiles  # noqa: PLC0415 - see above.
+
+        return with_profiles(found, profiled, open_now)
+
+    def _tenures(self) -> tuple[HolderPeriod, ...]:
+        """Who held which GPU before, as far as that is written down."""
+        history = self._storage.history
+        try:
+            return () if history is None else history.tenures()
+        except HistoryError as error:
+            self._log.warning("history_unreadable", error=str(error))
+            return ()
+
+    def _loaded(self) -> dict[str, str]:
+        try:
+            return _latest(self._storage.profiles(), self._settings.kept_maximum)
+        except HistoryError as error:
+            self._log.warning("profiles_unreadable", error=str(error))
+            return {}
+
+    def _save(self) -> None:
+        self._breaks = self._storage.breaks
+        try:
+            self._storage.save_profiles(self._kept)
+        except HistoryError as error:
+            self._is_saved = False
+            self._log.warning("profiles_not_saved", error=str(error))
+        else:
+            self._is_saved = True
+
+    def _tell(self, profile: TakenProfile) -> None:
+        complaints = [str(each.reasons[0]) for each in profile.findings if each.is_complaint]
+        self._log.info(
+            "profile_taken",
+            id=profile.id,
+            source=", ".join(profile.sources[:_MOST_NAMED]),
+            format=profile.format,
+            workload=profile.key or "",
+            unmatched=profile.unmatched,
+            complaints=",".join(complaints),
+            contradictions=len(profile.contradictions),
+        )
+
+
+def _latest(kept: Mapping[str, str], maximum: int) -> dict[str, str]:
+    """Those that were taken last."""
+    latest = sorted(kept.items(), key=lambda each: _taken(each[1]))[-maximum:]
+    return dict(latest)
+
+
+def _taken(text: str) -> Nanoseconds:
+    """When, of text that need not be understood; those that nobody understands go first."""
+    try:
+        time = json.loads(text)["taken"]
+    except (ValueError, KeyError, TypeError):
+        return 0
+    return time if isinstance(time, int) else 0

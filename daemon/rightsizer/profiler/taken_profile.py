@@ -1,0 +1,176 @@
+"""Taken profile as it is stored: verdicts on it, and an excerpt as evidence."""
+
+import json
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict, dataclass, fields, replace
+from datetime import UTC, datetime
+from typing import Any, Final
+
+from rightsizer.advice.confidence import confidence_of
+from rightsizer.advice.ledger_repository import finding_from
+from rightsizer.advice.verdict import finding_id
+from rightsizer.model.finding import Finding, Instruction, Reason
+from rightsizer.model.profile import Profile
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.profiler.comparison import PCIE_BOUND_RATIO, TENSOR_CORE_RATIO
+from rightsizer.profiler.join import ProfileJoin
+from rightsizer.profiler.thresholds import ProfileComparisonSettings
+
+_LONGEST: Final = 300
+"""Of a name that is kept; signatures of templates go on for lines."""
+_LONGEST_TEXT: Final = 2000
+_MOST_NAMED: Final = 20
+_MEASURED: Final[Mapping[Reason, str]] = {
+    Reason.PCIE_BOUND: PCIE_BOUND_RATIO,
+    Reason.TENSOR_CORES_UNUSED: TENSOR_CORE_RATIO,
+}
+"""What telemetry measures itself. That a GPU waits for its host, or runs kernels too short, it
+may not see at all, and what it does not see is no counter-evidence."""
+
+
+@dataclass(frozen=True, slots=True)
+class TakenProfile:
+    """One file, or one for each rank of a program, as it was judged when it was taken."""
+
+    id: str
+    """The same for the same files, whenever they are taken."""
+    taken: Nanoseconds
+    """Wall time."""
+    moment: Nanoseconds
+    """What it is of: the end of its span where that is known, else when it was taken."""
+    sources: tuple[str, ...]
+    """Names of files, without their folders."""
+    format: str
+    key: str | None
+    """The workload, or the uuid of a device that nobody held; `None` where it cannot be told."""
+    unmatched: str
+    """Why no workload can be told; empty where one can."""
+    devices: tuple[Mapping[str, Any], ...]
+    """Each with what telemetry says beside it, as in `rightsizer profile --json`."""
+    contradictions: tuple[str, ...]
+    findings: tuple[Finding, ...]
+
+    @property
+    def outcome(self) -> str:
+        """What came of it, in a word."""
+        if self.key is None:
+            return "unmatched"
+        if any(each.is_complaint for each in self.findings):
+            return "complaint"
+        is_judged = any(each.abstained is None for each in self.findings)
+        return "fine" if is_judged else "undecided"
+
+    @property
+    def text(self) -> str:
+        """As JSON, for the history."""
+        return json.dumps(asdict(self), separators=(",", ":"))
+
+    @classmethod
+    def of(cls, text: str) -> "TakenProfile":
+        """What `text` was written from; what a newer program added is left out.
+
+        Raises:
+            ValueError, KeyError, TypeError: it is none.
+        """
+        form = json.loads(text)
+        known = {each.name for each in fields(cls)}
+        values = {name: value for name, value in form.items() if name in known}
+        return cls(
+            **values
+            | {
+                "sources": tuple(form["sources"]),
+                "devices": tuple(form["devices"]),
+                "contradictions": tuple(form["contradictions"]),
+                "findings": tuple(map(finding_from, form["findings"])),
+            }
+        )
+
+
+def taken(  # noqa: PLR0913 - what was read, what is said of it, and by what and when.
+    profiles: Sequence[Profile],
+    findings: Sequence[Finding],
+    join: ProfileJoin,
+    *,
+    forms: Sequence[Mapping[str, Any]],
+    settings: ProfileComparisonSettings,
+    now: Nanoseconds,
+) -> TakenProfile:
+    """What is kept of the profiles of one workload.
+
+    Args:
+        profiles: One file, or one for each rank.
+        findings: What the rules over profiles say of them.
+        join: Them beside telemetry.
+        forms: The same as plain values, device by device.
+        settings: How much a contradiction weighs.
+        now: Wall time.
+    """
+    span = join.span
+    first, sources = profiles[0], tuple(each.source[:_LONGEST] for each in profiles)
+    told = "|".join(f"{each.source}/{each.start}/{each.rank}/{each.events}" for each in profiles)
+    profile = {
+        "sources": list(sources[:_MOST_NAMED]),
+        "format": str(first.format),
+        "start": None if span is None else _written(span[0]),
+        "seconds": None if span is None else seconds(span[1] - span[0]),
+    }
+    return TakenProfile(
+        id=finding_id(told, "profile", str(first.format), ""),
+        taken=now,
+        # A clock that is ahead makes nothing valid for longer.
+        moment=now if span is None else min(now, span[1]),
+        sources=sources,
+        format=str(first.format),
+        key=join.key,
+        unmatched=join.unmatched,
+        devices=tuple(forms),
+        contradictions=join.contradictions,
+        findings=tuple(_kept(_weighed(each, join, settings), join, profile) for each in findings),
+    )
+
+
+def _written(time: Nanoseconds) -> str:
+    """A wall time for people, who read evidence."""
+    return datetime.fromtimestamp(time // NANOSECONDS_PER_SECOND, UTC).isoformat(" ")
+
+
+def _weighed(finding: Finding, join: ProfileJoin, settings: ProfileComparisonSettings) -> Finding:
+    """Less sure, where telemetry measured the same and says otherwise."""
+    figure = _MEASURED.get(finding.reasons[0]) if finding.is_complaint else None
+    if figure is None or not join.contradicts(figure):
+        return finding
+    factors = {**finding.confidence_factors, "telemetry": settings.contradicted_ratio}
+    return replace(finding, confidence=confidence_of(factors), confidence_factors=factors)
+
+
+def _kept(finding: Finding, join: ProfileJoin, profile: Mapping[str, object]) -> Finding:
+    """A verdict on the node's own devices and workload, with what it rests on cut short."""
+    uuids = {each.key: each.device.uuid for each in join.devices if each.device is not None}
+    evidence: dict[str, Any] = _short(dict(finding.evidence))
+    evidence["profile"] = dict(profile)
+    if finding.is_complaint and join.contradictions:
+        evidence["contradictions"] = list(join.contradictions)
+    named = finding.reasons[0] if finding.is_complaint else finding.rule
+    return replace(
+        finding,
+        id=finding_id(join.key or "", named, finding.action, ""),
+        devices=tuple(dict.fromkeys(uuids.get(each, each) for each in finding.devices)),
+        culprits=tuple(dict.fromkeys(uuids.get(each, each) for each in finding.culprits)),
+        workload=join.key if join.key not in uuids.values() else None,
+        summary=_short(finding.summary),
+        evidence=evidence,
+        instructions=tuple(
+            Instruction(each.title[:_LONGEST], each.text[:_LONGEST_TEXT], each.language)
+            for each in finding.instructions
+        ),
+    )
+
+
+def _short(value: Any) -> Any:
+    if isinstance(value, str):
+        return value if len(value) <= _LONGEST else f"{value[: _LONGEST - 3]}..."
+    if isinstance(value, Mapping):
+        return {_short(str(key)): _short(inside) for key, inside in value.items()}
+    if isinstance(value, (list, tuple)):
+        return [_short(each) for each in value[:_MOST_NAMED]]
+    return value

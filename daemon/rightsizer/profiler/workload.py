@@ -1,0 +1,143 @@
+"""Profiles grouped by workload, judged, and the change between two of one workload."""
+
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rightsizer.model.finding import Finding
+from rightsizer.model.profile import Profile
+from rightsizer.profiler.member import ProfiledMember, members_of, source_of
+from rightsizer.profiler.rules import PROFILE_RULES
+from rightsizer.profiler.rules.rule import ProfileRule
+
+
+@dataclass(frozen=True, slots=True)
+class ProfiledWorkload:
+    """One file, or one for each rank, and what every rule says of it."""
+
+    name: str
+    profiles: tuple[Profile, ...]
+    findings: tuple[Finding, ...]
+    """Complaints first, those that would give most before others; abstentions last."""
+
+
+def judged_workloads(
+    profiles: Sequence[Profile], rules: Sequence[ProfileRule[Any]] = PROFILE_RULES
+) -> tuple[ProfiledWorkload, ...]:
+    """Every workload of profiles that were read already.
+
+    Args:
+        profiles: All of them, in any order.
+        rules: Who judges.
+    """
+    return tuple(_judged(each, rules) for each in _grouped(profiles))
+
+
+def _grouped(profiles: Sequence[Profile]) -> list[tuple[Profile, ...]]:
+    """Ranks of one program together, everything else by itself."""
+    groups: list[list[Profile]] = []
+    for profile in profiles:
+        joined = next((each for each in groups if _is_rank_of(profile, each)), None)
+        if joined is None:
+            groups.append([profile])
+        else:
+            joined.append(profile)
+    return [tuple(each) for each in groups]
+
+
+def _is_rank_of(profile: Profile, group: Sequence[Profile]) -> bool:
+    first = group[0]
+    return (
+        profile.rank is not None
+        and first.rank is not None
+        and (profile.format, profile.world_size) == (first.format, first.world_size)
+        and profile.rank not in [each.rank for each in group]
+    )
+
+
+def _judged(profiles: tuple[Profile, ...], rules: Sequence[ProfileRule[Any]]) -> ProfiledWorkload:
+    findings = [rule.judge(profiles) for rule in rules]
+    return ProfiledWorkload(source_of(profiles), profiles, tuple(sorted(findings, key=_urgency)))
+
+
+def _urgency(finding: Finding) -> tuple[int, float]:
+    if finding.abstained is not None:
+        return (2, 0.0)
+    ends = (each.time_ratio_low for each in finding.options)
+    return (
+        0 if finding.is_complaint else 1,
+        min((low for low in ends if low is not None), default=1.0),
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileChange:
+    """One figure; `None` where a profile does not tell it."""
+
+    figure: str
+    before: float | None
+    after: float | None
+
+    @property
+    def ratio(self) -> float | None:
+        """After, of before; `None` where either is unknown or nothing was before."""
+        if not self.before or self.after is None:
+            return None
+        return self.after / self.before
+
+
+def profile_changes(
+    before: Sequence[Profile], after: Sequence[Profile]
+) -> tuple[ProfileChange, ...]:
+    """Every figure that one of two profiles of a workload tells, and that is not 0 in both."""
+    first, second = members_of(before), members_of(after)
+    found = [ProfileChange(name, of(first), of(second)) for name, of in _FIGURES]
+    return tuple(each for each in found if each.before or each.after)
+
+
+def _share_of(name: str) -> Callable[[Sequence[ProfiledMember]], float | None]:
+    """Of the devices' spans, together."""
+
+    def share(members: Sequence[ProfiledMember]) -> float | None:
+        span = sum(each.time.span_seconds for each in members)
+        return sum(getattr(each.time, name) for each in members) / span if span > 0 else None
+
+    return share
+
+
+def _step_seconds(members: Sequence[ProfiledMember]) -> float | None:
+    return _mean([each.step_seconds for each in members])
+
+
+def _kernel_seconds_per_step(members: Sequence[ProfiledMember]) -> float | None:
+    steps = [step for each in members for step in each.device.steps]
+    return _mean([each.time.kernel_seconds for each in steps])
+
+
+def _launches_per_second(members: Sequence[ProfiledMember]) -> float | None:
+    span = sum(each.time.span_seconds for each in members if each.device.launches)
+    count = sum(each.device.launches.count for each in members if each.device.launches)
+    return count / span if span > 0 else None
+
+
+def _loader_seconds_per_step(members: Sequence[ProfiledMember]) -> float | None:
+    return _mean([step.loader_seconds for each in members for step in each.device.steps])
+
+
+def _mean(values: Sequence[float | None]) -> float | None:
+    known = [each for each in values if each is not None]
+    return sum(known) / len(known) if known else None
+
+
+_FIGURES: Final = (
+    ("step_seconds", _step_seconds),
+    ("kernel_seconds_per_step", _kernel_seconds_per_step),
+    ("loader_seconds_per_step", _loader_seconds_per_step),
+    ("kernel_ratio", _share_of("kernel_seconds")),
+    ("host_wait_ratio", _share_of("host_wait_seconds")),
+    ("kernel_wait_ratio", _share_of("kernel_wait_seconds")),
+    ("other_idle_ratio", _share_of("other_idle_seconds")),
+    ("exposed_collective_ratio", _share_of("exposed_collective_seconds")),
+    ("exposed_copy_ratio", _share_of("exposed_copy_seconds")),
+    ("launches_per_second", _launches_per_second),
+)

@@ -1,1 +1,0 @@
-"""What profilers write, read into one model."""

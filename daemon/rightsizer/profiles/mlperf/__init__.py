@@ -1,1 +1,0 @@
-"""What MLPerf's load generator and its training runs log."""

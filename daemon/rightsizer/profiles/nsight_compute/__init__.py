@@ -1,1 +1,0 @@
-"""Nsight Compute: its CSV pages, and its own reports through the vendor's module."""

@@ -1,1 +1,0 @@
-"""The tables of `nsys stats`, as CSV and as JSON."""

@@ -1,1 +1,0 @@
-"""Tables that profilers print: lines, records, numbers and units."""

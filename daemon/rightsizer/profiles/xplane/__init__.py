@@ -1,1 +1,0 @@
-"""What TensorFlow, JAX and XLA write: an `XSpace` of planes, lines and events."""

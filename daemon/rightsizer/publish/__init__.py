@@ -1,1 +1,0 @@
-"""How what is known leaves the agent."""

@@ -1,1 +1,0 @@
-"""The whole reasoning behind a verdict, with the queries that lead to its numbers."""

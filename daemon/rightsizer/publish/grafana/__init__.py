@@ -1,1 +1,0 @@
-"""Grafana: annotations over its HTTP API, delivered at leisure."""

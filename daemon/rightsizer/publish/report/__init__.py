@@ -1,1 +1,0 @@
-"""The report: what the GPUs of a node did over a span, for whoever pays for them."""

@@ -1,1 +1,0 @@
-"""Charts as inline SVG: small, with a title and a description, colored by the style sheet."""

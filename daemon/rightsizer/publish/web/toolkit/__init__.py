@@ -1,1 +1,0 @@
-"""The web configuration file that all Prometheus exporters share: TLS, users, headers, limits."""

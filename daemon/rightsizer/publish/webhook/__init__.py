@@ -1,1 +1,0 @@
-"""Webhooks: changes of advice as JSON, and open advice as alerts of an Alertmanager."""

@@ -1,0 +1,193 @@
+"""Advice that is open, ranked by what it saves, and what became of the rest."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from typing import Final
+
+from rightsizer.model.advice import Advice
+from rightsizer.model.finding import Option, Reason, Severity
+from rightsizer.model.finding import Savings as Saved
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.report.facts import PriceRate, ReportFacts
+from rightsizer.report.labels import confidence_label, reason_label
+from rightsizer.report.model import AdviceRow, InstructionRow, OutcomeRow, SavingsSummary
+from rightsizer.report.usage_rows import label_of
+
+HARDWARE: Final = frozenset(
+    {
+        Reason.HARDWARE_UNHEALTHY,
+        Reason.PCIE_LINK_DEGRADED,
+        Reason.THERMAL_THROTTLED,
+        Reason.POWER_THROTTLED,
+        Reason.NVLINK_ABSENT,
+    }
+)
+_HOURS_PER_MONTH: Final = 730.0
+_SEVERITIES: Final = tuple(Severity)
+
+
+def advice_rows(facts: ReportFacts) -> tuple[AdviceRow, ...]:
+    """Advice that is open at the end of the span, by what it saves, most first."""
+    labels = _labels(facts)
+    rows = [_row(each, labels) for each in facts.advice if _was_open(each, facts.until)]
+    return tuple(sorted(rows, key=_rank))
+
+
+def outcome_rows(facts: ReportFacts) -> tuple[OutcomeRow, ...]:
+    """Advice that ended, or whose outcome was measured, within the span; latest first."""
+    rates = {each.device.uuid: each.rate for each in facts.devices}
+    rows = [_outcome(each, rates) for each in facts.advice if _ended_within(each, facts)]
+    return tuple(sorted(rows, key=lambda row: (-(row.verified or row.closed or 0.0), row.id)))
+
+
+def total_savings(rows: Sequence[AdviceRow]) -> SavingsSummary:
+    """Of all of them; of pieces that exclude each other the first, which saves most."""
+    taken: set[str] = set()
+    counted = []
+    for row in rows:
+        if row.exclusive_group is None or row.exclusive_group not in taken:
+            counted.append(row.savings)
+        if row.exclusive_group is not None:
+            taken.add(row.exclusive_group)
+    return SavingsSummary(
+        gpus_low=_sum(each.gpus_low for each in counted),
+        gpus_high=_sum(each.gpus_high for each in counted),
+        dollars_per_month_low=_sum(each.dollars_per_month_low for each in counted),
+        dollars_per_month_high=_sum(each.dollars_per_month_high for each in counted),
+        gpu_hours_per_month_low=_sum(each.gpu_hours_per_month_low for each in counted),
+        gpu_hours_per_month_high=_sum(each.gpu_hours_per_month_high for each in counted),
+        kilowatt_hours_per_month_low=_sum(each.kilowatt_hours_per_month_low for each in counted),
+        kilowatt_hours_per_month_high=_sum(each.kilowatt_hours_per_month_high for each in counted),
+        price_source=_joined(each.price_source for each in counted),
+        price_date=_joined(each.price_date for each in counted),
+        reason="" if any(each.gpus_low is not None for each in counted) else "no figure",
+    )
+
+
+def hardware_ids(facts: ReportFacts) -> tuple[str, ...]:
+    """Ids of advice on failing hardware that stood at any time within the span."""
+    return tuple(
+        each.id
+        for each in facts.advice
+        if HARDWARE & set(each.finding.reasons)
+        and each.opened < facts.until
+        and (each.closed is None or each.closed >= facts.since)
+    )
+
+
+def _savings(saved: Saved) -> SavingsSummary:
+    """A finding's savings by the month."""
+    return SavingsSummary(
+        gpus_low=saved.gpus_low,
+        gpus_high=saved.gpus_high,
+        dollars_per_month_low=_monthly(saved.dollars_per_hour_low),
+        dollars_per_month_high=_monthly(saved.dollars_per_hour_high),
+        gpu_hours_per_month_low=saved.gpu_hours_per_month_low,
+        gpu_hours_per_month_high=saved.gpu_hours_per_month_high,
+        kilowatt_hours_per_month_low=saved.kilowatt_hours_per_month_low,
+        kilowatt_hours_per_month_high=saved.kilowatt_hours_per_month_high,
+        price_source=saved.price_source,
+        price_date=saved.price_date,
+        reason=saved.reason,
+    )
+
+
+def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
+    finding = advice.finding
+    return AdviceRow(
+        id=finding.id,
+        rule=finding.rule,
+        finding=finding.finding,
+        reasons=finding.reasons,
+        action=finding.action,
+        summary=finding.summary,
+        workload=finding.workload,
+        devices=tuple(labels.get(uuid, uuid) for uuid in finding.devices),
+        confidence=finding.confidence,
+        confidence_word=confidence_label(finding.confidence),
+        confidence_factors=dict(finding.confidence_factors),
+        risk=finding.risk,
+        severity=finding.severity,
+        state=advice.state,
+        opened=seconds(advice.opened),
+        savings=_savings(finding.savings),
+        options=tuple(_option(each) for each in finding.options),
+        instructions=tuple(
+            InstructionRow(each.title, each.text, each.language) for each in finding.instructions
+        ),
+        exclusive_group=finding.exclusive_group,
+    )
+
+
+def _outcome(advice: Advice, rates: Mapping[str, PriceRate | None]) -> OutcomeRow:
+    finding, hours = advice.finding, advice.realized_gpu_hours
+    low, high = _dollars(hours, [rates.get(uuid) for uuid in finding.devices])
+    return OutcomeRow(
+        id=finding.id,
+        rule=finding.rule,
+        reasons=finding.reasons,
+        action=finding.action,
+        workload=finding.workload,
+        summary=finding.summary,
+        state=advice.state,
+        opened=seconds(advice.opened),
+        closed=None if advice.closed is None else seconds(advice.closed),
+        verified=None if advice.verified is None else seconds(advice.verified),
+        realized_gpu_hours=hours,
+        realized_dollars_low=low,
+        realized_dollars_high=high,
+        actor=advice.actor,
+        why=advice.why,
+    )
+
+
+def _dollars(
+    hours: float | None, rates: Sequence[PriceRate | None]
+) -> tuple[float | None, float | None]:
+    """What so many GPU-hours cost: from the cheapest of the devices to the dearest."""
+    known = [rate for rate in rates if rate is not None]
+    if hours is None or not known or len(known) < len(rates):
+        return None, None
+    return (
+        hours * min(rate.dollars_per_hour_low for rate in known),
+        hours * max(rate.dollars_per_hour_high for rate in known),
+    )
+
+
+def _option(option: Option) -> str:
+    return f"{option.description} (risk: {reason_label(option.risk).lower()})"
+
+
+def _rank(row: AdviceRow) -> tuple[float, float, int, str]:
+    low, high = row.savings.dollars_per_month_low, row.savings.dollars_per_month_high
+    dollars = 0.0 if low is None else (low + (low if high is None else high)) / 2
+    severity = _SEVERITIES.index(Severity(row.severity))
+    return (-dollars, -(row.savings.gpus_high or 0.0), -severity, row.id)
+
+
+def _was_open(advice: Advice, until: Nanoseconds) -> bool:
+    return advice.opened <= until and (
+        advice.is_open or (advice.closed is not None and advice.closed >= until)
+    )
+
+
+def _ended_within(advice: Advice, facts: ReportFacts) -> bool:
+    times = [time for time in (advice.closed, advice.verified) if time is not None]
+    is_over = not advice.is_open or advice.verified is not None
+    return is_over and any(facts.since <= time <= facts.until for time in times)
+
+
+def _labels(facts: ReportFacts) -> dict[str, str]:
+    return {each.device.uuid: label_of(each) for each in facts.devices}
+
+
+def _monthly(hourly: float | None) -> float | None:
+    return None if hourly is None else hourly * _HOURS_PER_MONTH
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return "; ".join(sorted({part for text in texts for part in text.split("; ") if part}))

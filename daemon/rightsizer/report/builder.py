@@ -1,0 +1,225 @@
+"""Builder of the report from its facts: sums, ranks, shares, days; pure."""
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby
+
+from rightsizer.model.state import Cause, Condition, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.report.advice_rows import advice_rows, hardware_ids, outcome_rows, total_savings
+from rightsizer.report.facts import ReportDeviceFacts, ReportFacts
+from rightsizer.report.labels import GROUPS
+from rightsizer.report.model import (
+    AdviceRow,
+    CauseRow,
+    ConditionRow,
+    DeviceRow,
+    GapRow,
+    OutcomeRow,
+    PriceRow,
+    ReportDay,
+    ReportHealth,
+    ReportModel,
+    ReportSpan,
+    RuleRow,
+    Summary,
+    UsageAmount,
+    energy_of,
+    priced,
+    summed,
+)
+from rightsizer.report.usage_rows import HOUR, device_row, grouped, label_of, workload_rows
+
+
+def days_of(facts: ReportFacts) -> tuple[ReportDay, ...]:
+    """Every day that the span touches; what begins on a day counts for it."""
+    sums: dict[dt.date, Counter[State]] = {}
+    for device in facts.devices:
+        part = device.device.capacity_ratio
+        for each in device.slices:
+            counts = sums.setdefault(_date(each.start, facts.timezone), Counter())
+            for state, time in each.states.items():
+                counts[state] += round(time * part)
+    return tuple(
+        _day(facts, date, start, end, sums.get(date, Counter()))
+        for date, start, end in _calendar(facts)
+    )
+
+
+def _day(
+    facts: ReportFacts,
+    date: dt.date,
+    start: Nanoseconds,
+    end: Nanoseconds,
+    counts: Counter[State],
+) -> ReportDay:
+    expected = sum(
+        (end - start) * each.device.capacity_ratio / HOUR
+        for each in facts.devices
+        if not each.device.has_mig_instances
+    )
+    states: dict[str, float] = {state: counts[state] / HOUR for state in State if counts.get(state)}
+    unrecorded = max(0.0, expected - sum(states.values()))
+    return ReportDay(date.isoformat(), grouped(states, unrecorded), states)
+
+
+def _calendar(facts: ReportFacts) -> Iterator[tuple[dt.date, Nanoseconds, Nanoseconds]]:
+    date = _date(facts.since, facts.timezone)
+    start = facts.since
+    while start < facts.until:
+        date_after = date + dt.timedelta(days=1)
+        midnight = dt.datetime.combine(date_after, dt.time(), facts.timezone)
+        end = min(facts.until, int(midnight.timestamp()) * NANOSECONDS_PER_SECOND)
+        yield date, start, end
+        date, start = date_after, end
+
+
+def _date(time: Nanoseconds, timezone: dt.tzinfo) -> dt.date:
+    return dt.datetime.fromtimestamp(seconds(time), timezone).date()
+
+
+_MOST_GAPS = 10
+_SECONDS_PER_HOUR = 3600.0
+
+
+def report_model(facts: ReportFacts) -> ReportModel:
+    """The report on a span."""
+    devices = tuple(device_row(each, facts) for each in facts.devices)
+    advice, outcomes, days = advice_rows(facts), outcome_rows(facts), days_of(facts)
+    summary = _summary(facts, devices, advice, outcomes)
+    return ReportModel(
+        version=facts.version,
+        span=_span(facts, summary, len(days)),
+        summary=summary,
+        days=days,
+        devices=devices,
+        causes=_causes(facts, summary.known_hours),
+        workloads=workload_rows(facts),
+        advice=advice,
+        advice_is_judged_now=facts.is_judged_now,
+        outcomes=outcomes,
+        rules=tuple(
+            RuleRow(
+                each.rule,
+                each.reason,
+                dict(each.outcomes),
+                each.realized_gpu_hours,
+                each.realized_kilowatt_hours,
+            )
+            for each in facts.rules
+        ),
+        health=_health(facts, devices),
+        prices=tuple(_prices(facts.devices)),
+    )
+
+
+def _span(facts: ReportFacts, summary: Summary, days: int) -> ReportSpan:
+    total = summary.total.gpu_hours
+    return ReportSpan(
+        start=seconds(facts.since),
+        end=seconds(facts.until),
+        timezone=facts.timezone_name,
+        days=days,
+        history_start=seconds(facts.history_start),
+        history_end=seconds(facts.history_end),
+        coverage_ratio=summary.known_hours / total if total else 0.0,
+    )
+
+
+def _summary(
+    facts: ReportFacts,
+    devices: Sequence[DeviceRow],
+    advice: Sequence[AdviceRow],
+    outcomes: Sequence[OutcomeRow],
+) -> Summary:
+    states: Counter[str] = Counter()
+    for row in devices:
+        states.update(row.states)
+    known = sum(states.values()) - states[State.UNKNOWN]
+    used = summed(_used(each) for each in facts.devices)
+    wasted = summed(row.wasted for row in devices)
+    return Summary(
+        devices=len(devices),
+        total=summed(row.total for row in devices),
+        known_hours=float(known),
+        groups={group: sum(row.groups[group] for row in devices) for group in GROUPS},
+        states={state: float(states[state]) for state in State if states[state]},
+        used=used,
+        wasted=wasted,
+        unattributed_hours=max(0.0, known - used.gpu_hours - wasted.gpu_hours),
+        open_advice=len(advice),
+        savings=total_savings(advice),
+        realized_gpu_hours=_sum(row.realized_gpu_hours for row in outcomes),
+        realized_dollars_low=_sum(row.realized_dollars_low for row in outcomes),
+        realized_dollars_high=_sum(row.realized_dollars_high for row in outcomes),
+    )
+
+
+def _used(facts: ReportDeviceFacts) -> UsageAmount:
+    hours = facts.window.used_seconds * facts.device.capacity_ratio / _SECONDS_PER_HOUR
+    return priced(hours, energy_of(facts, facts.window.used_joules), facts.rate)
+
+
+def _causes(facts: ReportFacts, known_hours: float) -> tuple[CauseRow, ...]:
+    rows = [_cause(cause, facts, known_hours) for cause in Cause]
+    found = [row for row in rows if row.wasted.gpu_hours > 0]
+    return tuple(sorted(found, key=lambda row: (-row.wasted.gpu_hours, row.cause)))
+
+
+def _cause(cause: Cause, facts: ReportFacts, known_hours: float) -> CauseRow:
+    wasted = summed(
+        priced(
+            each.window.waste_seconds.get(cause, 0.0)
+            * each.device.capacity_ratio
+            / _SECONDS_PER_HOUR,
+            energy_of(each, each.window.waste_joules.get(cause, 0.0)),
+            each.rate,
+        )
+        for each in facts.devices
+    )
+    return CauseRow(cause, wasted, wasted.gpu_hours / known_hours if known_hours else 0.0)
+
+
+def _health(facts: ReportFacts, devices: Sequence[DeviceRow]) -> ReportHealth:
+    gaps = sorted(facts.gaps, key=lambda gap: (gap.start - gap.end, gap.start))
+    return ReportHealth(
+        unknown_hours=sum(row.states.get(State.UNKNOWN, 0.0) for row in devices),
+        unrecorded_hours=sum(row.unrecorded_hours for row in devices),
+        conditions=tuple(_conditions(facts.devices)),
+        gaps=tuple(GapRow(seconds(gap.start), seconds(gap.end)) for gap in gaps[:_MOST_GAPS]),
+        further_gaps=max(0, len(gaps) - _MOST_GAPS),
+        hardware=hardware_ids(facts),
+    )
+
+
+def _conditions(devices: Iterable[ReportDeviceFacts]) -> Iterable[ConditionRow]:
+    for each in devices:
+        for condition in Condition:
+            time = each.window.conditions.get(condition, 0)
+            if time:
+                share = each.window.condition_share(condition)
+                yield ConditionRow(label_of(each), condition, time / HOUR, share)
+
+
+def _prices(devices: Sequence[ReportDeviceFacts]) -> Iterable[PriceRow]:
+    def kind(facts: ReportDeviceFacts) -> tuple[str, str]:
+        return facts.device.board or "", facts.device.name
+
+    for (board, name), same in groupby(sorted(devices, key=kind), key=kind):
+        found = list(same)
+        rate = found[0].rate
+        yield PriceRow(
+            model=board or name or "unknown",
+            devices=len(found),
+            dollars_per_hour_low=None if rate is None else rate.dollars_per_hour_low,
+            dollars_per_hour_high=None if rate is None else rate.dollars_per_hour_high,
+            billing="" if rate is None else rate.billing,
+            source="" if rate is None else rate.source,
+            date="" if rate is None else rate.date,
+        )
+
+
+def _sum(values: Iterable[float | None]) -> float | None:
+    known = [value for value in values if value is not None]
+    return sum(known) if known else None

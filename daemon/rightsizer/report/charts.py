@@ -1,0 +1,162 @@
+"""Charts as inline SVG.
+
+Bars, stacked columns, strips, with title and description, colored by the style sheet.
+"""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from html import escape
+from itertools import groupby
+from typing import Final
+
+_STRETCHED: Final = ' preserveAspectRatio="none"'
+
+
+def figure(
+    size: tuple[float, float], name: str, description: str, parts: Iterable[str], kind: str
+) -> str:
+    """A drawing that says what it shows to whoever cannot see it.
+
+    Args:
+        size: Width and height, in the drawing's own units.
+        name: One line.
+        description: What the drawing tells, in words.
+        parts: SVG, escaped.
+        kind: A class of the style sheet.
+    """
+    width, height = size
+    return (
+        f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" '
+        f'aria-label="{escape(f"{name}. {description}")}"{_STRETCHED if kind != "chart" else ""}>'
+        f"<title>{escape(name)}</title><desc>{escape(description)}</desc>{''.join(parts)}</svg>"
+    )
+
+
+def box(x: float, y: float, width: float, height: float) -> str:
+    """A rectangle as a part of a path."""
+    return f"M{_short(x)} {_short(y)}h{_short(width)}v{_short(height)}h-{_short(width)}z"
+
+
+def text(x: float, y: float, words: str, anchor: str = "start") -> str:
+    """A label."""
+    return f'<text x="{_short(x)}" y="{_short(y)}" text-anchor="{anchor}">{escape(words)}</text>'
+
+
+def _short(value: float) -> str:
+    return f"{round(value, 2):g}"
+
+
+_WIDEST: Final = 1.25
+"""Of what there is; a need beyond is cut off, its figure stands beside."""
+
+
+def bar(name: str, share: float, kind: str) -> str:
+    """A part of a whole."""
+    drawn = [f'<path class="{kind}" d="{box(0, 0, 100 * min(1.0, share), 10)}"/>']
+    return figure((100, 10), name, f"{share:.0%}", drawn, "split")
+
+
+def fit_bar(name: str, demand: float | None, need: float | None) -> str:
+    """Demand, the need above it, and the line of what there is."""
+    scale = 100 / _WIDEST
+    parts = []
+    if need is not None:
+        parts.append(f'<path class="need" d="{box(0, 2, scale * min(need, _WIDEST), 6)}"/>')
+    if demand is not None:
+        parts.append(f'<path class="demand" d="{box(0, 2, scale * min(demand, _WIDEST), 6)}"/>')
+    parts.append(f'<path class="capacity" d="M{scale:g} 0V10"/>')
+    told = "not known" if need is None else f"needs {need:.0%} of what there is"
+    return figure((100, 10), name, told, parts, "split fit")
+
+
+_WIDTH: Final = 720.0
+_HEIGHT: Final = 190.0
+_LEFT, _TOP, _BOTTOM = 40.0, 8.0, 24.0
+_GAP: Final = 0.14
+_MOST_LABELS: Final = 10
+_LINES: Final = (0.0, 0.25, 0.5, 0.75, 1.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ChartColumn:
+    """One bar: what it is called, and its parts in the order in which they are stacked."""
+
+    label: str
+    parts: Mapping[str, float]
+    tip: str
+
+
+def stacked_columns(name: str, description: str, columns: Sequence[ChartColumn]) -> str:
+    """Bars from the ground up, each divided into its parts of a whole."""
+    height, step = _HEIGHT - _TOP - _BOTTOM, (_WIDTH - _LEFT) / max(1, len(columns))
+    gap = step * _GAP if len(columns) <= 100 else 0.0  # noqa: PLR2004 - narrower is invisible.
+    paths: dict[str, list[str]] = {}
+    hovers = []
+    for place, column in enumerate(columns):
+        x, whole, reached = _LEFT + place * step, sum(column.parts.values()), 0.0
+        for part, value in column.parts.items():
+            if whole and value:
+                tall = value / whole * height
+                y = _TOP + height - reached - tall
+                paths.setdefault(part, []).append(box(x + gap / 2, y, step - gap, tall))
+                reached += tall
+        hovers.append(
+            f'<path class="hover" d="{box(x, _TOP, step, height)}">'
+            f"<title>{escape(column.tip)}</title></path>"
+        )
+    drawn = [f'<path class="g-{part}" d="{"".join(d)}"/>' for part, d in paths.items()]
+    return figure(
+        (_WIDTH, _HEIGHT),
+        name,
+        description,
+        [*_axis(height), *drawn, *_labels(columns), *hovers],
+        "chart",
+    )
+
+
+def shares(name: str, parts: Mapping[str, float], words: Mapping[str, str]) -> str:
+    """One bar from left to right."""
+    whole = sum(parts.values())
+    told = ", ".join(f"{words[part]} {value / whole:.0%}" for part, value in parts.items() if value)
+    drawn, reached = [], 0.0
+    for part, value in parts.items():
+        if value:
+            width = value / whole * 100
+            drawn.append(f'<path class="g-{part}" d="{box(reached, 0, width, 10)}"/>')
+            reached += width
+    return figure((100, 10), name, told, drawn, "split")
+
+
+def _axis(height: float) -> list[str]:
+    found = []
+    for share in _LINES:
+        y = _TOP + height * (1 - share)
+        found += [
+            f'<path class="line" d="M{_LEFT:g} {y:g}H{_WIDTH:g}"/>',
+            text(_LEFT - 6, y + 4, f"{share:.0%}", "end"),
+        ]
+    return found
+
+
+def _labels(columns: Sequence[ChartColumn]) -> list[str]:
+    step, every = (_WIDTH - _LEFT) / max(1, len(columns)), -(-len(columns) // _MOST_LABELS)
+    return [
+        text(_LEFT + (place + 0.5) * step, _HEIGHT - 6, column.label, "middle")
+        for place, column in enumerate(columns)
+        if place % every == 0
+    ]
+
+
+def strip(name: str, cells: Sequence[str], words: Mapping[str, str]) -> str:
+    """Cells of equal length; equal neighbors are drawn as one."""
+    paths: dict[str, list[str]] = {}
+    place = 0
+    for group, same in groupby(cells):
+        length = len(list(same))
+        paths.setdefault(group, []).append(box(place, 0, length, 10))
+        place += length
+    told = ", ".join(
+        f"mostly {words[group]} in {cells.count(group)} of {len(cells)}" for group in paths
+    )
+    drawn = [f'<path class="g-{group}" d="{"".join(d)}"/>' for group, d in paths.items()]
+    return figure((max(1, len(cells)), 10), name, told, drawn, "strip")

@@ -1,0 +1,95 @@
+"""What a report is made of: sums of a span as a history has them, advice, prices."""
+
+import datetime as dt
+from collections.abc import Mapping
+from dataclasses import dataclass
+
+from rightsizer.model.advice import Advice
+from rightsizer.model.device import Device
+from rightsizer.model.state import State
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.window import Provisioning, Window
+
+
+@dataclass(frozen=True, slots=True)
+class PriceRate:
+    """What an hour of a board costs, and who says so."""
+
+    dollars_per_hour_low: float
+    dollars_per_hour_high: float
+    billing: str
+    source: str
+    date: str
+
+
+@dataclass(frozen=True, slots=True)
+class Slice:
+    """The time that a device spent in each state, within the hour that begins at a time."""
+
+    start: Nanoseconds
+    states: Mapping[State, Nanoseconds]
+
+
+@dataclass(frozen=True, slots=True)
+class ReportDeviceFacts:
+    """A device over the span."""
+
+    device: Device
+    window: Window
+    provisioning: Provisioning
+    slices: tuple[Slice, ...]
+    """Oldest first."""
+    workloads: tuple[str, ...] = ()
+    """Keys of those who held it within the span."""
+    rate: PriceRate | None = None
+    """`None` where nobody states a price."""
+
+
+@dataclass(frozen=True, slots=True)
+class WorkloadFacts:
+    """A workload over the span; its window sums over its devices."""
+
+    key: str
+    window: Window
+    devices: tuple[str, ...] = ()
+    """Uuids of those that it held within the span."""
+
+
+@dataclass(frozen=True, slots=True)
+class RuleFacts:
+    """How the advice of a rule fared since the ledger began."""
+
+    rule: str
+    reason: str
+    outcomes: Mapping[str, int]
+    realized_gpu_hours: float
+    realized_kilowatt_hours: float
+
+
+@dataclass(frozen=True, slots=True)
+class Gap:
+    """A time of which nothing was recorded of any device."""
+
+    start: Nanoseconds
+    end: Nanoseconds
+
+
+@dataclass(frozen=True, slots=True)
+class ReportFacts:
+    """All of it."""
+
+    since: Nanoseconds
+    until: Nanoseconds
+    history_start: Nanoseconds
+    history_end: Nanoseconds
+    devices: tuple[ReportDeviceFacts, ...]
+    workloads: tuple[WorkloadFacts, ...] = ()
+    advice: tuple[Advice, ...] = ()
+    rules: tuple[RuleFacts, ...] = ()
+    gaps: tuple[Gap, ...] = ()
+    timezone: dt.tzinfo = dt.UTC
+    timezone_name: str = "UTC"
+    is_judged_now: bool = False
+    """The advice is what the rules say at the end of the history, for its ledger is empty."""
+    version: str = ""
+    """Of the program."""

@@ -1,0 +1,126 @@
+"""Labels of a Kubernetes node: a feature file for node-feature-discovery's local source.
+
+Each line is `prefix/name=value`: newer releases no longer put a prefix before names that have none.
+What is after an expiry line goes when its time has come, so that a node whose agent is gone loses
+its labels. Values are label values: 63 characters at most, letters, digits, `-`, `_` and `.`, the
+first and last a letter or digit.
+"""
+
+import re
+from collections import Counter
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final
+
+from rightsizer.model.device import Device
+from rightsizer.model.topology import GpuLink, LinkKind, Topology
+from rightsizer.model.units import Nanoseconds, seconds
+
+_MOST: Final = 63
+_MEBIBYTE: Final = 2**20
+_SEVERAL: Final = "mixed"
+_PREFIX: Final = "rightsizer"
+_NAMESPACE: Final = "feature.node.kubernetes.io"
+"""The one of Kubernetes' own that nobody has to be allowed to use."""
+
+
+@dataclass(frozen=True, slots=True)
+class NodeFacts:
+    """What labels are made of: what stays, and not what changes by the second."""
+
+    devices: tuple[Device, ...]
+    """All that the driver offers."""
+    topology: Topology
+    healthy: frozenset[str]
+    """Uuids of the GPUs that have been healthy for long enough."""
+
+
+def labels(facts: NodeFacts) -> Mapping[str, str]:
+    """The labels by name, without the prefix, in alphabetical order; the unknown have none."""
+    boards = [each for each in facts.devices if each.mig is None]
+    uuids = [each.uuid for each in boards]
+    joined = _joined(facts.topology.links, frozenset(uuids))
+    nodes = Counter(
+        place.numa_node
+        for uuid, place in facts.topology.placements.items()
+        if uuid in uuids and place.numa_node is not None
+    )
+    found: dict[str, str | int | None] = {
+        "gpu-count": len(boards),
+        "gpu-healthy-count": sum(uuid in facts.healthy for uuid in uuids),
+        "gpu-product": _same(each.name for each in boards),
+        "gpu-memory-mib": _same(_mebibytes(each.memory_total_bytes) for each in boards),
+        "nvlink-set-size": joined,
+        "numa-nodes": len(facts.topology.numa_nodes) or None,
+        "gpus-per-numa-node": "-".join(str(nodes[node]) for node in sorted(nodes)) or None,
+        "pcie-generation": _same(_text(each.pcie_generation_maximum) for each in boards),
+        "pcie-width": _same(_text(each.pcie_width_maximum) for each in boards),
+    }
+    profiles = Counter(each.mig.profile for each in facts.devices if each.mig is not None)
+    found |= {f"mig-{profile}": count for profile, count in profiles.items()}
+    return {
+        f"{_PREFIX}.{_word(name)}": _word(str(value))
+        for name, value in sorted(found.items())
+        if value is not None and _word(str(value))
+    }
+
+
+def feature_file(named: Mapping[str, str], expires: Nanoseconds | None) -> str:
+    """The file's text.
+
+    Args:
+        named: The labels, without the prefix.
+        expires: Wall time from which on they no longer hold; `None` for good.
+    """
+    lines = [f"{_NAMESPACE}/{name}={value}" for name, value in named.items()]
+    if expires is not None:
+        until = datetime.fromtimestamp(int(seconds(expires)), UTC)
+        lines.insert(0, f"# +expiry-time={until:%Y-%m-%dT%H:%M:%SZ}")
+    return "".join(f"{line}\n" for line in lines)
+
+
+def _joined(links: Iterable[GpuLink], offered: Collection[str]) -> int:
+    """How many GPUs at most NVLink joins each to each, 1 where it joins none."""
+    peers: dict[str, set[str]] = {uuid: set() for uuid in offered}
+    for link in links:
+        if link.kind is LinkKind.NVLINK and {link.uuid, link.peer_uuid} <= peers.keys():
+            peers[link.uuid].add(link.peer_uuid)
+            peers[link.peer_uuid].add(link.uuid)
+    return _largest(0, set(offered), peers)
+
+
+def _largest(chosen: int, candidates: set[str], peers: Mapping[str, set[str]]) -> int:
+    """The size of the largest set of which each is joined with each other (Bron and Kerbosch)."""
+    if not candidates:
+        return chosen
+    # Whoever is joined with all that are left is in the largest set: switches end here at once.
+    best, left = chosen, set(candidates)
+    for uuid in sorted(candidates):
+        if chosen + len(left) <= best:
+            break
+        best = max(best, _largest(chosen + 1, left & peers[uuid], peers))
+        left.discard(uuid)
+        if peers[uuid] >= left:
+            break
+    return best
+
+
+def _same(values: Iterable[str | None]) -> str | None:
+    """What all have; a word of its own where they differ."""
+    found = set(values)
+    if len(found) > 1:
+        return _SEVERAL
+    return next(iter(found), None)
+
+
+def _mebibytes(size: float | None) -> str | None:
+    return None if size is None else str(int(size / _MEBIBYTE))
+
+
+def _text(value: int | None) -> str | None:
+    return None if value is None else str(value)
+
+
+def _word(text: str) -> str:
+    return re.sub(r"[^A-Za-z0-9._-]+", "-", text)[:_MOST].strip("-._")

@@ -1,0 +1,174 @@
+"""Figures of a report for people: significant digits, ranges, spans, fit, period and method."""
+
+import datetime as dt
+from collections import Counter
+from collections.abc import Iterator
+from typing import Final
+
+from rightsizer.model.state import Resource
+from rightsizer.report.labels import RESOURCE_LABELS
+from rightsizer.report.model import DeviceRow, ReportModel, ReportSpan, UsageAmount
+
+NOTHING: Final = "not known"
+_TEN: Final = 10.0
+_TENTH: Final = 0.05
+_THOUSAND: Final = 1000.0
+
+
+def percent(share: float | None) -> str:
+    """A share in whole percent; a little is never shown as nothing, nor nearly all as all."""
+    if share is None:
+        return NOTHING
+    if 0 < share < 0.005:  # noqa: PLR2004 - what would round to 0.
+        return "<1 %"
+    if 0.995 <= share < 1:  # noqa: PLR2004 - what would round to 100.
+        return ">99 %"
+    return f"{100 * share:.0f} %"
+
+
+def number(value: float) -> str:
+    """`1,234`, `5.6`, `0`, `<0.1`."""
+    if value >= _TEN or value == int(value):
+        return f"{value:,.0f}"
+    return f"{value:.1f}" if value >= _TENTH else "<0.1"
+
+
+def hours(value: float | None) -> str:
+    """`1,234 h`."""
+    return NOTHING if value is None else f"{number(value)} h"
+
+
+def kilowatt_hours(value: float | None) -> str:
+    """`123 kWh`."""
+    return NOTHING if value is None else f"{number(value)} kWh"
+
+
+def dollars(low: float | None, high: float | None) -> str:
+    """`$120 to $340`."""
+    if low is None:
+        return NOTHING
+    first = _dollars(low)
+    last = first if high is None else _dollars(high)
+    if first == last:
+        return f"${first}"
+    return f"${first} to ${last}" if low else f"up to ${last}"
+
+
+def money(amount: UsageAmount) -> str:
+    """What an amount costs."""
+    return dollars(amount.dollars_low, amount.dollars_high)
+
+
+def span_text(low: float | None, high: float | None) -> str:
+    """`1 to 2`."""
+    if low is None:
+        return NOTHING
+    first = number(low)
+    last = first if high is None else number(high)
+    if first == last:
+        return first
+    return f"{first} to {last}" if low else f"up to {last}"
+
+
+def moment_text(time: float | None, timezone: dt.tzinfo) -> str:
+    """`2026-01-31 14:05`."""
+    if time is None:
+        return "-"
+    return dt.datetime.fromtimestamp(time, timezone).strftime("%Y-%m-%d %H:%M")
+
+
+def day_text(date: dt.date) -> str:
+    """`31 January 2026`, without the locale's help."""
+    return f"{date.day} {_MONTHS[date.month - 1]} {date.year}"
+
+
+_MONTHS: Final = (
+    *("January", "February", "March", "April", "May", "June", "July"),
+    *("August", "September", "October", "November", "December"),
+)
+
+
+def _dollars(value: float) -> str:
+    return f"{value:,.2f}" if 0 < value < _TEN else _rounded(value)
+
+
+def _rounded(value: float) -> str:
+    """Three digits of what is large: nobody knows a price better."""
+    if value < _THOUSAND:
+        return f"{value:,.0f}"
+    return f"{float(f'{value:.3g}'):,.0f}"
+
+
+def fit_text(row: DeviceRow, resource: Resource) -> str:
+    """`63 %`, or why there is none."""
+    fit = next((each for each in row.fits if each.resource == resource), None)
+    if fit is not None and fit.need is not None:
+        return percent(fit.need)
+    if resource is Resource.MEMORY and row.memory_is_preallocated:
+        return "preallocated: tells no need"
+    return "not known"
+
+
+def fit_verdict(row: DeviceRow) -> str:
+    """The device as a whole."""
+    if row.is_underprovisioned:
+        short = [
+            RESOURCE_LABELS[Resource(fit.resource)]
+            for fit in row.fits
+            if fit.underprovisioned is not None and fit.underprovisioned == row.underprovisioned
+        ]
+        share = percent(row.underprovisioned)
+        return f"too small: short of {', '.join(short) or 'a resource'} {share} of the time"
+    if row.overprovisioned is None:
+        return "not enough is known"
+    if row.overprovisioned > 0:
+        return f"{percent(row.overprovisioned)} more than is needed"
+    return "needed as it is"
+
+
+def fit_verdict_class(row: DeviceRow) -> str:
+    """A class of the style sheet."""
+    if row.is_underprovisioned:
+        return "under"
+    return "over" if row.overprovisioned else ""
+
+
+_MOMENT: Final = dt.timedelta(seconds=1)
+
+
+def span_line(span: ReportSpan, timezone: dt.tzinfo) -> str:
+    """`5 January 2026 to 3 February 2026`, the last day included."""
+    first = dt.datetime.fromtimestamp(span.start, timezone).date()
+    last = (dt.datetime.fromtimestamp(span.end, timezone) - _MOMENT).date()
+    return day_text(first) if first == last else f"{day_text(first)} to {day_text(last)}"
+
+
+def kinds_text(model: ReportModel) -> str:
+    """`8 x NVIDIA H100 80GB HBM3`."""
+    counts = Counter(row.model or "GPU of unknown kind" for row in model.devices)
+    return ", ".join(f"{count} x {kind}" for kind, count in sorted(counts.items()))
+
+
+def method(model: ReportModel) -> Iterator[str]:
+    """What whoever doubts a figure wants to know."""
+    tiers = sorted({row.tier for row in model.devices if row.used_hours or row.wasted.gpu_hours})
+    yield (
+        "An agent looked at every GPU about once a second and gave each second one state; the "
+        "report adds these seconds up. States, used and unused time sum to what is accounted for; "
+        "what is not known is listed as such and is never counted as idle."
+    )
+    yield (
+        f"The telemetry was of the {'tiers' if len(tiers) > 1 else 'tier'} "
+        f"{', '.join(tiers) or 'none'}: profiling sees pipes and memory traffic, power infers the "
+        "work from the draw, basic sees utilization alone and can tell least."
+    )
+    yield (
+        "Windows older than two days are kept by the hour, so that the span is of whole hours and "
+        "a window counts for the hour and the day in which it begins. Energy is that of the GPUs; "
+        "a building takes more. GPU time is priced whether it was used or not."
+    )
+    yield (
+        "Savings by the month are of 730 hours. Of advice that excludes other advice only the one "
+        "that saves most is counted. What past advice saved was measured, workload before against "
+        "workload after, within the time compared."
+    )

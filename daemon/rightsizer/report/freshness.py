@@ -1,0 +1,68 @@
+"""Freshness of readings, and coverage of an exported window."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.settings import setting
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.window import Provisioning
+
+
+@dataclass(frozen=True, slots=True)
+class FreshnessSettings:
+    """How long a device's last reading stands for the present."""
+
+    stale_intervals: float = setting(
+        3.0,
+        help="Sampling intervals after which a reading is stale.",
+        minimum=1.0,
+        maximum=1000.0,
+        source="the same as for the state `unknown`",
+    )
+    stale_minimum_seconds: float = setting(
+        5.0,
+        help="Age below which no reading is stale, however short the interval.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=3600.0,
+        source="the same as for the state `unknown`",
+    )
+
+
+def is_fresh(
+    device: DeviceReport, report: Report, now: Nanoseconds, settings: FreshnessSettings
+) -> bool:
+    """Whether a device's last reading still tells how the device is.
+
+    A report that nobody has renewed ages too, so that a sampler that has stopped shows.
+    """
+    if device.down is not None or device.last_sample is None:
+        return False
+    limit = max(
+        settings.stale_minimum_seconds,
+        settings.stale_intervals * report.agent.interval_seconds,
+    )
+    return max(now, report.wall_time) - device.last_sample <= nanoseconds(limit)
+
+
+def fresh_devices(report: Report, now: Nanoseconds, settings: FreshnessSettings) -> frozenset[str]:
+    """The uuids of the devices whose readings are fresh."""
+    return frozenset(
+        device.device.uuid for device in report.devices if is_fresh(device, report, now, settings)
+    )
+
+
+WINDOW_SECONDS: Final = {"24h": 86_400.0, "7d": 604_800.0}
+"""The windows that have a length; `current` fades and has none."""
+
+
+def window_coverage_ratio(window: str, provisioning: Provisioning) -> float:
+    """Known time over the window's length, so that an agent of an hour covers little of a day.
+
+    Where the window has no length, it is the known time since there were readings.
+    """
+    length = WINDOW_SECONDS.get(window)
+    if length is None:
+        return provisioning.coverage_ratio
+    return min(1.0, provisioning.known_seconds / length)

@@ -1,0 +1,128 @@
+"""The report in a few sentences, for whoever reads no further; every format begins with them."""
+
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rightsizer.model.advice import AdviceState
+from rightsizer.model.finding import Action
+from rightsizer.model.state import Cause
+from rightsizer.report.figures import dollars, hours, money, number, percent, span_text
+from rightsizer.report.labels import ACTION_LABELS, CAUSE_LABELS, GROUP_NAMES, GROUPS, StateGroup
+from rightsizer.report.model import AdviceRow, ReportModel, SavingsSummary
+
+_MOST_CAUSES: Final = 3
+
+
+def summary_of(model: ReportModel) -> Iterator[str]:
+    """What happened, what it cost, what to do."""
+    if not model.has_data:
+        yield "Nothing is known of this span: " + _why_nothing(model)
+        return
+    yield _done(model)
+    yield _wasted(model)
+    yield _to_do(model)
+    yield from _returned(model)
+    yield _known(model)
+
+
+def saved_text(savings: SavingsSummary) -> str:
+    """What acting would save in a month."""
+    parts = []
+    if savings.dollars_per_month_high:
+        parts.append(
+            f"{dollars(savings.dollars_per_month_low, savings.dollars_per_month_high)} a month"
+        )
+    if savings.gpus_high:
+        count = span_text(savings.gpus_low, savings.gpus_high)
+        parts.append(f"{count} {'GPU' if count == '1' else 'GPUs'}")
+    if parts:
+        return ", ".join(parts)
+    return f"no figure: {savings.reason}" if savings.reason else "nothing to count"
+
+
+def _why_nothing(model: ReportModel) -> str:
+    span = model.span
+    if span.history_end <= span.start or span.history_start >= span.end:
+        return "the history holds other times (below). Ask for a span within them."
+    return "the agent ran and could not read the GPUs, or did not run."
+
+
+def _done(model: ReportModel) -> str:
+    summary = model.summary
+    known = summary.known_hours
+    parts = [
+        f"{percent(summary.groups[group] / known)} {GROUP_NAMES[group]}"
+        for group in GROUPS
+        if group is not StateGroup.NO_DATA and summary.groups[group] > 0
+    ]
+    noun = "GPU" if all(row.capacity_ratio == 1 for row in model.devices) else "device"
+    count = f"1 {noun}" if summary.devices == 1 else f"{summary.devices} {noun}s"
+    return f"Of the known time the {count} spent {_listed(parts)}."
+
+
+def _wasted(model: ReportModel) -> str:
+    summary = model.summary
+    wasted = summary.wasted
+    if not wasted.gpu_hours:
+        return "How much of the GPUs was used is not known: their telemetry does not tell."
+    cost = f", worth {money(wasted)}" if wasted.dollars_low is not None else ""
+    causes = [
+        f"{hours(row.wasted.gpu_hours)} {CAUSE_LABELS[Cause(row.cause)]}"
+        for row in model.causes[:_MOST_CAUSES]
+    ]
+    text = (
+        f"{hours(wasted.gpu_hours)} of GPU time ({percent(wasted.gpu_hours / summary.known_hours)})"
+        f" went unused{cost}: {_listed(causes, has_more=len(model.causes) > _MOST_CAUSES)}."
+    )
+    worst = next(iter(model.workloads), None)
+    if worst is not None and worst.wasted.gpu_hours:
+        text += f" The largest part was held by {worst.workload} ({hours(worst.wasted.gpu_hours)})."
+    return text
+
+
+def _to_do(model: ReportModel) -> str:
+    if not model.advice:
+        return "No advice is open: there is nothing to change."
+    count = len(model.advice)
+    pieces = "1 piece of advice is" if count == 1 else f"{count} pieces of advice are"
+    total = model.summary.savings
+    saves = (
+        f" and would save {saved_text(total)} together"
+        if count > 1 and (total.dollars_per_month_high or total.gpus_high)
+        else ""
+    )
+    return f"{pieces} open{saves}. First: {_first(model.advice[0])}."
+
+
+def _first(row: AdviceRow) -> str:
+    action = ACTION_LABELS[Action(row.action)]
+    who = row.workload or ", ".join(row.devices)
+    return f"{action[:1].lower()}{action[1:]} ({who}; {row.confidence_word})"
+
+
+def _returned(model: ReportModel) -> Iterator[str]:
+    saved = sum(row.realized_gpu_hours for row in model.rules)
+    succeeded = sum(row.outcomes.get(AdviceState.SUCCEEDED, 0) for row in model.rules)
+    failed = sum(row.outcomes.get(AdviceState.FAILED, 0) for row in model.rules)
+    if not succeeded and not failed:
+        return
+    yield (
+        f"Of the advice that was followed up so far {succeeded} paid off and {failed} did not; "
+        f"{number(saved)} GPU-hours are measured to have been saved."
+    )
+
+
+def _known(model: ReportModel) -> str:
+    missing = model.summary.groups[StateGroup.NO_DATA]
+    if not missing:
+        return "All of the span is known."
+    return (
+        f"{percent(model.span.coverage_ratio)} of the span is known; of {hours(missing)} of GPU "
+        "time nothing is, and none of it is counted as idle."
+    )
+
+
+def _listed(parts: Sequence[str], *, has_more: bool = False) -> str:
+    if has_more:
+        return f"{', '.join(parts)}, and more"
+    return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"

@@ -1,0 +1,45 @@
+"""The templates of reports and plans; the template engine is loaded by the first of them."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Mapping
+from functools import cache
+from typing import TYPE_CHECKING, Any
+
+from rightsizer.report.figures import hours, kilowatt_hours, money, number, percent
+from rightsizer.report.labels import readable_name, reason_label
+
+if TYPE_CHECKING:
+    from jinja2 import Environment
+
+
+def rendered(name: str, filters: Mapping[str, Callable[..., str]], **values: Any) -> str:
+    """A template filled in; whatever it is given is escaped."""
+    environment = _environment().overlay()
+    environment.filters = {**environment.filters, **filters}
+    return environment.get_template(name).render(**values)
+
+
+@cache
+def _environment() -> Environment:
+    # 10 MB of template engine that an agent never needs.
+    import jinja2  # noqa: PLC0415
+
+    environment = jinja2.Environment(
+        loader=jinja2.PackageLoader("rightsizer.report"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        keep_trailing_newline=True,
+        undefined=jinja2.StrictUndefined,
+    )
+    environment.filters |= {
+        "hours": hours,
+        "kwh": kilowatt_hours,
+        "money": money,
+        "number": number,
+        "percent": percent,
+        "reason": reason_label,
+        "spoken": readable_name,
+    }
+    return environment

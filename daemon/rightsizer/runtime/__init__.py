@@ -1,1 +1,0 @@
-"""The wiring: which parts run, when, and how they stop."""

@@ -1,1 +1,0 @@
-"""What an operator lets the agent do on advice: decided, done at most once, and written down."""

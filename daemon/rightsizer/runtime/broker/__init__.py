@@ -1,1 +1,0 @@
-"""The broker of the node's GPUs, wired."""

@@ -1,1 +1,0 @@
-"""Profiles taken at the right moment, and read where they land."""

@@ -1,1 +1,0 @@
-"""The fleet recommender, wired: once, or over and over as a service."""

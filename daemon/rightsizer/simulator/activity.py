@@ -1,0 +1,130 @@
+"""Effect of a workload on a GPU: while its kernels run (activity), and on average (load)."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+
+@dataclass(frozen=True, slots=True)
+class KernelActivity:
+    """The physical behavior of one phase; every figure is a ratio, 0 to 1.
+
+    `residency` is the share of time with a kernel on the GPU. The figures up to `dram` are those
+    while one is; links and engines are averages over all the time, for they work beside kernels.
+    """
+
+    residency: float = 0.0
+    coverage: float = 0.0
+    """SMs with a warp on them."""
+    occupancy: float = 0.0
+    """Warps on those SMs, of the warps that fit."""
+    tensor: float = 0.0
+    fp32: float = 0.0
+    fp16: float = 0.0
+    fp64: float = 0.0
+    dram: float = 0.0
+    pcie_receive: float = 0.0
+    pcie_transmit: float = 0.0
+    nvlink_receive: float = 0.0
+    nvlink_transmit: float = 0.0
+    encoder: float = 0.0
+    decoder: float = 0.0
+    jpeg: float = 0.0
+    ofa: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLoad:
+    """Averages over a moment, of the capacity of the GPU or instance that carries them."""
+
+    gpu_busy: float = 0.0
+    sm_active: float = 0.0
+    sm_occupancy: float = 0.0
+    tensor_active: float = 0.0
+    fp32_active: float = 0.0
+    fp16_active: float = 0.0
+    fp64_active: float = 0.0
+    dram_active: float = 0.0
+    pcie_receive: float = 0.0
+    pcie_transmit: float = 0.0
+    nvlink_receive: float = 0.0
+    nvlink_transmit: float = 0.0
+    encoder: float = 0.0
+    decoder: float = 0.0
+    jpeg: float = 0.0
+    ofa: float = 0.0
+
+    @classmethod
+    def of(
+        cls, activity: KernelActivity, intensity: float = 1.0, vigor: float = 1.0
+    ) -> "DeviceLoad":
+        """An activity at a part of its full load.
+
+        Args:
+            activity: What happens while the workload is busy.
+            intensity: How much of its busy time remains; also of its links and engines.
+            vigor: How hard its kernels work compared with the activity's figures.
+        """
+        share = min(1.0, activity.residency * intensity)
+        # A faster pace fills gaps; a kernel that never ends has none.
+        busy = min(1.0, share * (1.0 + (vigor - 1.0) * (1.0 - share)))
+        work = busy * vigor
+        moved = intensity * vigor
+        active = busy * activity.coverage
+        return cls(
+            busy,
+            active,
+            active * activity.occupancy,
+            min(busy, work * activity.tensor),
+            min(busy, work * activity.fp32),
+            min(busy, work * activity.fp16),
+            min(busy, work * activity.fp64),
+            min(busy, work * activity.dram),
+            min(1.0, moved * activity.pcie_receive),
+            min(1.0, moved * activity.pcie_transmit),
+            min(1.0, moved * activity.nvlink_receive),
+            min(1.0, moved * activity.nvlink_transmit),
+            min(1.0, moved * activity.encoder),
+            min(1.0, moved * activity.decoder),
+            min(1.0, moved * activity.jpeg),
+            min(1.0, moved * activity.ofa),
+        )
+
+    @classmethod
+    def total(cls, parts: Iterable[tuple["DeviceLoad", float]]) -> "DeviceLoad":
+        """Loads side by side, each on its share of the whole; nothing exceeds 1."""
+        sums = [0.0] * 16
+        for load, share in parts:
+            for index, value in enumerate(load.values()):
+                sums[index] += value * share
+        return cls(*(min(1.0, value) for value in sums))
+
+    def values(self) -> tuple[float, ...]:
+        """All the ratios, in the order of the fields."""
+        return (
+            self.gpu_busy,
+            self.sm_active,
+            self.sm_occupancy,
+            self.tensor_active,
+            self.fp32_active,
+            self.fp16_active,
+            self.fp64_active,
+            self.dram_active,
+            self.pcie_receive,
+            self.pcie_transmit,
+            self.nvlink_receive,
+            self.nvlink_transmit,
+            self.encoder,
+            self.decoder,
+            self.jpeg,
+            self.ofa,
+        )
+
+    @property
+    def engines(self) -> float:
+        """The busiest of the media engines."""
+        return max(self.encoder, self.decoder, self.jpeg, self.ofa)
+
+
+IDLE: Final = DeviceLoad()
+"""Nothing happens."""

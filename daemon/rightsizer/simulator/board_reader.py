@@ -1,0 +1,319 @@
+"""Reader of a scenario's boards, and of the faults on them."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import replace
+from typing import Final
+
+from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.errors import UsageError
+from rightsizer.model.units import nanoseconds
+from rightsizer.simulator.faults import (
+    ActivePeriod,
+    CallFailure,
+    CallHang,
+    DeadCounters,
+    DriverUnload,
+    FaultEffect,
+    ForcedThrottle,
+    GpuAbsence,
+    GpuLoss,
+    MemoryErrors,
+    MigReconfiguration,
+    NvlinkDegradation,
+    PcieDegradation,
+    ScenarioFault,
+    XidReport,
+)
+from rightsizer.simulator.library.calls import NvmlCode
+from rightsizer.simulator.physics import lowest_limit_watts
+from rightsizer.simulator.scenario import BoardSlot
+from rightsizer.simulator.scenario_fields import ScenarioFields
+
+_MOST_GPUS: Final = 64
+
+
+def read_slots(top: ScenarioFields, catalogue: Catalogue) -> tuple[BoardSlot, ...]:
+    """The slots of the node, one for each GPU.
+
+    Raises:
+        ScenarioError: there are none, or the catalogue does not know them.
+    """
+    slots: list[BoardSlot] = []
+    for entry in top.children("boards"):
+        slots.extend(_slot(entry, catalogue, len(slots)))
+    if not slots:
+        top.fail("a scenario needs at least one board; add 'boards: [{board: L4, count: 1}]'")
+    if len(slots) > _MOST_GPUS:
+        top.fail(f"{len(slots)} GPUs are more than a node has; at most {_MOST_GPUS}", "boards")
+    return tuple(slots)
+
+
+def _slot(entry: ScenarioFields, catalogue: Catalogue, first: int) -> list[BoardSlot]:
+    entry.only(
+        (
+            *("board", "count", "mig", "power_limit_watts", "ambient_celsius"),
+            *("pcie_generation", "pcie_width", "persistence"),
+        )
+    )
+    try:
+        board = catalogue.get(entry.text("board"))
+    except UsageError as error:
+        entry.fail(str(error), "board")
+    limit = (
+        entry.number("power_limit_watts", None, lowest_limit_watts(board), board.power_limit_watts)
+        if entry.has("power_limit_watts")
+        else None
+    )
+    profiles = read_profiles(entry, "mig", board)
+    return [
+        BoardSlot(
+            index=first + offset,
+            board=board,
+            profiles=profiles,
+            power_limit_watts=limit,
+            ambient_celsius=entry.number("ambient_celsius", 28.0, 5.0, 70.0),
+            pcie_generation=entry.integer(
+                "pcie_generation", board.pcie_generation, 1, board.pcie_generation
+            ),
+            pcie_width=entry.integer("pcie_width", board.pcie_width, 1, board.pcie_width),
+            is_persistent=entry.flag("persistence", default=True),
+        )
+        for offset in range(entry.integer("count", 1, 1, _MOST_GPUS))
+    ]
+
+
+def read_profiles(entry: ScenarioFields, key: str, board: Board) -> tuple[MigProfile, ...]:
+    """The MIG profiles that a key names.
+
+    Raises:
+        ScenarioError: the board has none of that name, or not room for all.
+    """
+    by_name = {profile.name: profile for profile in board.mig_profiles}
+    chosen: list[MigProfile] = []
+    for name in entry.sequence(key):
+        if name not in by_name:
+            known = ", ".join(by_name) or "none: it has no MIG"
+            entry.fail(f"'{name}' is not a MIG profile of {board.key}; known: {known}", key)
+        chosen.append(by_name[name])
+    for what, total in (
+        ("compute", sum(profile.compute_share for profile in chosen)),
+        ("memory", sum(profile.memory_share for profile in chosen)),
+    ):
+        if total > 1.0 + 1e-9:
+            entry.fail(f"the profiles take {total:.0%} of the {what}; remove some", key)
+    return tuple(chosen)
+
+
+_MOST: Final = 2**31
+_MOST_LINKS: Final = 36
+_WIDEST_LINK: Final = 16
+_LATEST_GENERATION: Final = 6
+_COMMON: Final = ("kind", "gpus", "at", "after", "every", "for", "xid")
+_OFF_THE_BUS, _NVLINK_XID, _DOUBLE_BIT_ERROR, _CONTAINED_ERROR = 79, 74, 48, 94
+_LAST_WITH_PAGES: Final = (7, 5)
+_REASONS: Final[Mapping[str, ClockEvent]] = {
+    "power": ClockEvent.SW_POWER_CAP,
+    "thermal": ClockEvent.SW_THERMAL_SLOWDOWN,
+    "hardware_thermal": ClockEvent.HW_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN,
+    "power_brake": ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN,
+    "sync_boost": ClockEvent.SYNC_BOOST,
+}
+
+
+def read_faults(
+    top: ScenarioFields, slots: tuple[BoardSlot, ...]
+) -> tuple[tuple[BoardSlot, ...], tuple[ScenarioFault, ...]]:
+    """The faults, and the slots with what the faults make of their MIG instances.
+
+    Raises:
+        ScenarioError: a fault contradicts itself or its GPUs.
+    """
+    faults: list[ScenarioFault] = []
+    for entry in top.children("faults"):
+        for fault in _faults(entry, slots):
+            faults.append(fault)
+            if isinstance(fault.effect, MigReconfiguration):
+                (gpu,) = fault.gpus
+                recuts = (*slots[gpu].recuts, (fault.window, fault.effect))
+                changed = replace(slots[gpu], recuts=recuts)
+                slots = (*slots[:gpu], changed, *slots[gpu + 1 :])
+    return slots, tuple(faults)
+
+
+def _faults(entry: ScenarioFields, slots: tuple[BoardSlot, ...]) -> list[ScenarioFault]:
+    kind = entry.text("kind")
+    if kind not in _KINDS:
+        entry.fail(f"'{kind}' is not a kind of fault; one of: {', '.join(_KINDS)}", "kind")
+    own, read = _KINDS[kind]
+    entry.only((*_COMMON, *own))
+    gpus, window = _gpus(entry, kind, slots), _window(entry)
+    faults: list[ScenarioFault] = []
+    for gpu in gpus:
+        effect = read(entry, slots[gpu])
+        faults.append(ScenarioFault(window, (gpu,), effect))
+        xid = entry.integer("xid", _usual_xid(effect, slots[gpu]), 0, _MOST)
+        if xid:
+            faults.append(ScenarioFault(window, (gpu,), XidReport(xid)))
+    if kind == "unload":
+        return [ScenarioFault(window, (), _unload(entry, slots[0]))]
+    return faults
+
+
+def _gpus(entry: ScenarioFields, kind: str, slots: tuple[BoardSlot, ...]) -> tuple[int, ...]:
+    chosen = entry.sequence("gpus")
+    if kind == "unload":
+        if chosen:
+            entry.fail("the driver is unloaded from all GPUs; leave 'gpus' out", "gpus")
+        return ()
+    if not chosen:
+        entry.fail("befalls nothing; add 'gpus: [0]'")
+    for gpu in chosen:
+        if not isinstance(gpu, int) or isinstance(gpu, bool) or not 0 <= gpu < len(slots):
+            entry.fail(f"'{gpu}' is not a GPU of this node; it has 0 to {len(slots) - 1}", "gpus")
+    return tuple(chosen)
+
+
+def _window(entry: ScenarioFields) -> ActivePeriod:
+    if entry.has("at") == entry.has("after"):
+        entry.fail(
+            "needs either 'at', a time of every day, or 'after', since the start: 'after: 90s'"
+        )
+    length = nanoseconds(entry.duration("for", None, 1.0)) if entry.has("for") else None
+    if entry.has("at"):
+        if entry.has("every"):
+            entry.fail("'at' comes every day; for another period write 'after'", "every")
+        return ActivePeriod(nanoseconds(entry.time_of_day("at")), length, is_daily=True)
+    period = nanoseconds(entry.duration("every", None, 1.0)) if entry.has("every") else None
+    if period is not None and length is not None and length >= period:
+        entry.fail("lasts longer than its period; make 'for' shorter than 'every'", "for")
+    return ActivePeriod(nanoseconds(entry.duration("after", None)), length, period)
+
+
+def _usual_xid(effect: FaultEffect, slot: BoardSlot) -> int:
+    """What a driver reports of such a fault, 0 where nothing."""
+    if isinstance(effect, GpuLoss):
+        return _OFF_THE_BUS
+    if isinstance(effect, NvlinkDegradation) and effect.is_down:
+        return _NVLINK_XID
+    if isinstance(effect, MemoryErrors) and effect.uncorrected:
+        retires_pages = slot.board.compute_capability <= _LAST_WITH_PAGES
+        return _DOUBLE_BIT_ERROR if retires_pages else _CONTAINED_ERROR
+    return 0
+
+
+def _function(entry: ScenarioFields) -> str:
+    name = entry.text("function", "")
+    if name and not name.startswith("nvml"):
+        entry.fail(f"'{name}' is not NVML's; write it like nvmlDeviceGetPowerUsage", "function")
+    return name
+
+
+def _code(entry: ScenarioFields, default: NvmlCode) -> int:
+    name = entry.text("code", default.name.lower())
+    codes = {code.name.lower(): code for code in NvmlCode if code}
+    if name not in codes:
+        entry.fail(f"'{name}' is not a code of NVML's; one of: {', '.join(codes)}", "code")
+    return codes[name]
+
+
+def _hang(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
+    return CallHang(_function(entry))
+
+
+def _answer(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
+    return CallFailure(_code(entry, NvmlCode.UNKNOWN), _function(entry))
+
+
+def _unload(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
+    if not entry.has("for"):
+        entry.fail("a driver that never comes back is no driver; add 'for: 20s'")
+    return DriverUnload(_code(entry, NvmlCode.DRIVER_NOT_LOADED))
+
+
+def _mig(entry: ScenarioFields, slot: BoardSlot) -> FaultEffect:
+    if len(entry.sequence("gpus")) > 1:
+        entry.fail("is of one GPU; write an entry for each", "gpus")
+    return MigReconfiguration(read_profiles(entry, "profiles", slot.board), len(slot.all_profiles))
+
+
+def _xid(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
+    return XidReport(entry.integer("code", None, 1, _MOST))
+
+
+def _ecc(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
+    names = ("corrected", "uncorrected", "rows_correctable", "rows_uncorrectable")
+    counts = {name: entry.integer(name, 0, 0, _MOST) for name in names}
+    return MemoryErrors(
+        **counts,
+        is_pending=entry.flag("pending", default=False),
+        has_failed=entry.flag("failed", default=False),
+    )
+
+
+def _throttle(entry: ScenarioFields, slot: BoardSlot) -> FaultEffect:
+    reason, board = entry.text("reason"), slot.board
+    if reason not in _REASONS:
+        entry.fail(f"'{reason}' is not a reason; one of: {', '.join(_REASONS)}", "reason")
+    if entry.has("power_limit_watts"):
+        return ForcedThrottle(
+            entry.number(
+                "power_limit_watts", None, lowest_limit_watts(board), board.power_limit_watts
+            )
+        )
+    if entry.has("ambient_celsius"):
+        return ForcedThrottle(ambient_celsius=entry.number("ambient_celsius", None, 5.0, 80.0))
+    ratio = entry.number("clock_ratio", 0.5, 0.15, 1.0)
+    return ForcedThrottle(clock_ratio=ratio, reasons=_REASONS[reason])
+
+
+def _pcie(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
+    def found(key: str, most: int) -> int | None:
+        return entry.integer(key, None, 1, most) if entry.has(key) else None
+
+    return PcieDegradation(
+        generation=found("generation", _LATEST_GENERATION),
+        width=found("width", _WIDEST_LINK),
+        idle_generation=found("idle_generation", _LATEST_GENERATION),
+        replays=entry.integer("replays", 0, 0, _MOST),
+    )
+
+
+def _nvlink(entry: ScenarioFields, _slot: BoardSlot) -> FaultEffect:
+    links = entry.sequence("links")
+    for link in links:
+        if not isinstance(link, int) or isinstance(link, bool) or not 0 <= link < _MOST_LINKS:
+            entry.fail(f"'{link}' is not the number of a link; write them like [0, 1]", "links")
+    if not links:
+        entry.fail("is on no link; add 'links: [0]'")
+    errors = ("replay_errors", "recovery_errors", "crc_errors")
+    return NvlinkDegradation(
+        frozenset(links),
+        entry.flag("down", default=False),
+        **{name: entry.integer(name, 0, 0, _MOST) for name in errors},
+    )
+
+
+_KINDS: Final[
+    Mapping[str, tuple[tuple[str, ...], Callable[[ScenarioFields, BoardSlot], FaultEffect]]]
+] = {
+    "hang": (("function",), _hang),
+    "answer": (("code", "function"), _answer),
+    "loss": ((), lambda _entry, _slot: GpuLoss()),
+    "absence": ((), lambda _entry, _slot: GpuAbsence()),
+    "unload": (("code",), _unload),
+    "mig": (("profiles",), _mig),
+    "xid": (("code",), _xid),
+    "ecc": (
+        (
+            *("corrected", "uncorrected", "rows_correctable", "rows_uncorrectable"),
+            *("pending", "failed"),
+        ),
+        _ecc,
+    ),
+    "throttle": (("reason", "power_limit_watts", "ambient_celsius", "clock_ratio"), _throttle),
+    "pcie": (("generation", "width", "idle_generation", "replays"), _pcie),
+    "nvlink": (("links", "down", "replay_errors", "recovery_errors", "crc_errors"), _nvlink),
+    "dead_counters": ((), lambda _entry, _slot: DeadCounters()),
+}

@@ -1,0 +1,115 @@
+"""Monotonic counters of a board: integrals of its rates, independent of earlier reads."""
+
+import threading
+from collections.abc import Callable
+from dataclasses import astuple, dataclass, fields
+from typing import Final
+
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+
+STEP: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
+"""The usual distance of two points of the grid."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuCounters:
+    """What a board has used and moved since the driver was loaded."""
+
+    energy_joules: float = 0.0
+    pcie_receive_bytes: float = 0.0
+    pcie_transmit_bytes: float = 0.0
+    nvlink_receive_bytes: float = 0.0
+    nvlink_transmit_bytes: float = 0.0
+    power_violation_seconds: float = 0.0
+    """For how long the power limit held the clocks down."""
+    thermal_violation_seconds: float = 0.0
+    """For how long heat did, by software or hardware."""
+    hardware_thermal_seconds: float = 0.0
+    power_brake_seconds: float = 0.0
+
+    def since(self, earlier: "GpuCounters") -> "GpuCounters":
+        """What was added after an earlier reading."""
+        pairs = zip(astuple(self), astuple(earlier), strict=True)
+        return GpuCounters(*(later - before for later, before in pairs))
+
+
+Rates = tuple[float, ...]
+"""Of the counters, in their order, per second; those that are left out stay 0."""
+_NOTHING: Final[Rates] = (0.0,) * len(fields(GpuCounters))
+_CHECKPOINT_STEPS: Final = 360
+
+
+class RateIntegral:
+    """The trapezoids under rates on a fixed grid.
+
+    It goes on from where it was last asked; a look back starts from the checkpoint before, so
+    that it keeps little and says the same whatever was asked before.
+    """
+
+    def __init__(
+        self,
+        rates: Callable[[Nanoseconds], Rates],
+        start: Nanoseconds,
+        step: Nanoseconds = STEP,
+    ) -> None:
+        """An integral that is 0 at `start`.
+
+        Args:
+            rates: What is added up, per second.
+            start: Where the sum begins.
+            step: The distance of two points of the grid.
+        """
+        self._rates = rates
+        self._start = start
+        self._step = step
+        self._last = 0
+        self._sums: Rates = _NOTHING
+        self._checkpoints: list[Rates] = [_NOTHING]
+        self._answered: tuple[Nanoseconds, GpuCounters] | None = None
+        self._lock = threading.Lock()
+
+    def at(self, time: Nanoseconds) -> GpuCounters:
+        """The counters at a time; all 0 before the start."""
+        answered = self._answered
+        if answered is None or answered[0] != time:
+            self._answered = answered = time, self._at(time)
+        return answered[1]
+
+    def _at(self, time: Nanoseconds) -> GpuCounters:
+        step, rest = divmod(max(0, time - self._start), self._step)
+        with self._lock:
+            sums = self._sum(step)
+        if rest == 0:
+            return GpuCounters(*sums)
+        left, right = self._rates_at(step), self._rates_at(step + 1)
+        part = rest / self._step
+        width = rest / NANOSECONDS_PER_SECOND
+        # The rate is a straight line between two points of the grid.
+        return GpuCounters(
+            *(
+                total + width * (first + 0.5 * part * (second - first))
+                for total, first, second in zip(sums, left, right, strict=True)
+            )
+        )
+
+    def _sum(self, step: int) -> Rates:
+        if step < self._last:
+            checkpoint = step // _CHECKPOINT_STEPS
+            sums = self._checkpoints[checkpoint]
+            for done in range(checkpoint * _CHECKPOINT_STEPS, step):
+                sums = self._added(sums, done)
+            return sums
+        while self._last < step:
+            self._sums = self._added(self._sums, self._last)
+            self._last += 1
+            if self._last % _CHECKPOINT_STEPS == 0:
+                self._checkpoints.append(self._sums)
+        return self._sums
+
+    def _added(self, sums: Rates, step: int) -> Rates:
+        width = 0.5 * self._step / NANOSECONDS_PER_SECOND
+        parts = zip(sums, self._rates_at(step), self._rates_at(step + 1), strict=True)
+        return tuple(total + width * (first + second) for total, first, second in parts)
+
+    def _rates_at(self, step: int) -> Rates:
+        return self._rates(self._start + step * self._step)

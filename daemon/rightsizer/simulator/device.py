@@ -1,0 +1,133 @@
+"""Devices of a simulated node as its driver lists them: GPUs and MIG instances."""
+
+import uuid as uuids
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.model.device import Device, MigInstance
+from rightsizer.simulator.physics import (
+    SHUTDOWN_CELSIUS,
+    SLOWDOWN_CELSIUS,
+    BoardEnvironment,
+    board_environment,
+    instance_memory_bytes,
+    lowest_limit_watts,
+    nvlink_is_up,
+)
+from rightsizer.simulator.scenario import BoardSlot, DeviceLocation, SimulatedScenario
+from rightsizer.simulator.support import BoardFeature, support_of
+from rightsizer.simulator.transients import channel
+
+_BUSES: Final = (0x19, 0x3B, 0x4C, 0x5D, 0x9B, 0xBB, 0xCB, 0xDB)
+"""Where an HGX board has its GPUs; the first four are nearest to NUMA node 0."""
+_GPUS_IN_DOMAIN: Final = len(_BUSES)
+_SMALL_NODE: Final = 4
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedDevice:
+    """A GPU of the node, or a MIG instance of one, with all that the driver knows of it."""
+
+    device: Device
+    slot: BoardSlot
+    spot: DeviceLocation
+    around: BoardEnvironment
+    bus: int
+    domain: int
+    instances: tuple["SimulatedDevice", ...] = ()
+    """All that it ever has; which there are at a time the node knows."""
+
+    @property
+    def is_instance(self) -> bool:
+        """Whether it is a MIG instance."""
+        return self.spot.instance is not None
+
+
+def simulated_device(
+    scenario: SimulatedScenario, slot: BoardSlot, catalogue: Catalogue
+) -> SimulatedDevice:
+    """The GPU in a slot, with all the instances that it ever has."""
+    board = slot.board
+    around = board_environment(
+        board,
+        power_limit_watts=slot.power_limit_watts,
+        ambient_celsius=slot.ambient_celsius,
+        pcie_generation=slot.pcie_generation,
+        pcie_width=slot.pcie_width,
+    )
+    domain, place = divmod(slot.index, _GPUS_IN_DOMAIN)
+    bus = _BUSES[place]
+    common = _common(slot, catalogue, f"{domain:08x}:{bus:02x}:00.0", len(scenario.slots))
+    uuid = f"GPU-{_uuid(scenario.seed, slot.index)}"
+    has_thresholds = support_of(board).has(BoardFeature.TEMPERATURE_THRESHOLDS)
+    device = Device(
+        uuid=uuid,
+        name=board.usual_name,
+        memory_total_bytes=float(instance_memory_bytes(board, None)),
+        power_limit_watts=board.power_limit_watts,
+        power_limit_minimum_watts=lowest_limit_watts(board),
+        power_limit_maximum_watts=board.power_limit_watts,
+        temperature_slowdown_celsius=float(SLOWDOWN_CELSIUS) if has_thresholds else None,
+        temperature_shutdown_celsius=float(SHUTDOWN_CELSIUS) if has_thresholds else None,
+        nvlink_bytes_per_second=board.nvlink_bytes_per_second if nvlink_is_up(board) else None,
+        has_mig_instances=bool(slot.profiles),
+        pcie_generation_maximum=board.pcie_generation,
+        pcie_width_maximum=board.pcie_width,
+        **common,
+    )
+    instances = tuple(
+        SimulatedDevice(
+            _instance(scenario.seed, slot, number, uuid, common),
+            slot,
+            DeviceLocation(slot.index, number),
+            around,
+            bus,
+            domain,
+        )
+        for number in range(len(slot.all_profiles))
+    )
+    return SimulatedDevice(device, slot, DeviceLocation(slot.index), around, bus, domain, instances)
+
+
+def _common(slot: BoardSlot, catalogue: Catalogue, pci_bus_id: str, gpus: int) -> Mapping[str, Any]:
+    board = slot.board
+    found = catalogue.find(board.usual_name)
+    half = max(1, gpus // 2) if gpus >= _SMALL_NODE else gpus
+    return {
+        "index": slot.index,
+        "board": found.key if found else None,
+        "architecture": board.architecture,
+        "pci_bus_id": pci_bus_id,
+        "numa_node": min(1, slot.index // half),
+        "sm_clock_maximum_hertz": board.sm_clock_maximum_hertz,
+        "achievable_compute_ratio": board.achievable_compute_ratio,
+        "achievable_bandwidth_ratio": board.achievable_bandwidth_ratio,
+    }
+
+
+def _instance(
+    seed: int, slot: BoardSlot, number: int, parent_uuid: str, common: Mapping[str, Any]
+) -> Device:
+    profile = slot.all_profiles[number]
+    board = slot.board
+    return Device(
+        uuid=f"MIG-{_uuid(seed, slot.index, number)}",
+        name=f"{board.usual_name} MIG {profile.name}",
+        memory_total_bytes=float(instance_memory_bytes(board, profile)),
+        mig=MigInstance(
+            parent_uuid=parent_uuid,
+            profile=profile.name,
+            gpu_instance_id=number + 1,
+            compute_instance_id=0,
+            compute_share=profile.compute_share,
+            memory_share=profile.memory_share,
+        ),
+        **common,
+    )
+
+
+def _uuid(seed: int, *place: int) -> uuids.UUID:
+    high, low = channel(seed, "uuid", *place, "high"), channel(seed, "uuid", *place, "low")
+    return uuids.UUID(int=high << 64 | low, version=4)

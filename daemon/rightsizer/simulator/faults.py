@@ -1,0 +1,343 @@
+"""Faults of a scenario: kinds, active times, and their sum per GPU."""
+
+from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
+from typing import Any, Final, TypeAlias, TypeVar
+
+from rightsizer.catalogue.board import MigProfile
+from rightsizer.model.units import Nanoseconds, nanoseconds
+
+DAY: Final[Nanoseconds] = nanoseconds(86400.0)
+
+
+@dataclass(frozen=True, slots=True)
+class ActivePeriod:
+    """A stretch of time, once or again and again."""
+
+    begin: Nanoseconds
+    """After midnight where it comes every day, else after the simulation's start."""
+    length: Nanoseconds | None = None
+    """`None` to the end: of the day, of the period, or for ever."""
+    period: Nanoseconds | None = None
+    """From one beginning to the next; `None` where it comes once."""
+    is_daily: bool = False
+
+    def since(self, time: Nanoseconds, start: Nanoseconds) -> Nanoseconds | None:
+        """How long it has held; `None` where it does not hold.
+
+        Args:
+            time: When.
+            start: When the simulation started.
+        """
+        elapsed = self._elapsed(time, start)
+        if elapsed is None or (self.length is not None and elapsed >= self.length):
+            return None
+        if self.is_daily and self.length is None and elapsed >= DAY - self.begin:
+            return None
+        return elapsed
+
+    def begun(self, time: Nanoseconds, start: Nanoseconds) -> int:
+        """How often it has begun since the simulation's start, that very moment included."""
+        if self.is_daily:
+            return max(0, (time - self.begin) // DAY - (start - 1 - self.begin) // DAY)
+        elapsed = time - start - self.begin
+        if elapsed < 0:
+            return 0
+        return 1 if self.period is None else elapsed // self.period + 1
+
+    def last_begun(self, time: Nanoseconds, start: Nanoseconds) -> Nanoseconds | None:
+        """When it last began, `None` where it has not begun since the start."""
+        elapsed = self._elapsed(time, start)
+        return time - elapsed if elapsed is not None and self.begun(time, start) else None
+
+    def _elapsed(self, time: Nanoseconds, start: Nanoseconds) -> Nanoseconds | None:
+        if self.is_daily:
+            return (time - self.begin) % DAY
+        elapsed = time - start - self.begin
+        if elapsed < 0:
+            return None
+        return elapsed if self.period is None else elapsed % self.period
+
+
+@dataclass(frozen=True, slots=True)
+class CallHang:
+    """Calls do not come back."""
+
+    function: str = ""
+    """Of the library; empty for all calls on the GPU."""
+
+
+@dataclass(frozen=True, slots=True)
+class CallFailure:
+    """Calls answer with a code of the driver's."""
+
+    code: int
+    function: str = ""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuLoss:
+    """The GPU falls off the bus."""
+
+
+@dataclass(frozen=True, slots=True)
+class GpuAbsence:
+    """The GPU is not there and nobody counts it: before it is plugged in, or after."""
+
+
+@dataclass(frozen=True, slots=True)
+class DriverUnload:
+    """The driver is away; its counters begin anew when it is back."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class MigReconfiguration:
+    """The GPU is cut into other instances."""
+
+    profiles: tuple[MigProfile, ...]
+    first_instance: int
+    """Its place in the scenario's numbers of the GPU's instances: `5/3`."""
+
+
+@dataclass(frozen=True, slots=True)
+class XidReport:
+    """The driver reports an Xid when the fault begins."""
+
+    code: int
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryErrors:
+    """Counted when the fault begins; what waits for a reset waits while it holds."""
+
+    corrected: int = 0
+    uncorrected: int = 0
+    rows_correctable: int = 0
+    """Rows remapped, or pages retired where the board cannot remap rows."""
+    rows_uncorrectable: int = 0
+    is_pending: bool = False
+    has_failed: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ForcedThrottle:
+    """Something holds the clocks down; what is `None` is as it was."""
+
+    power_limit_watts: float | None = None
+    ambient_celsius: float | None = None
+    clock_ratio: float | None = None
+    """The ceiling, of the highest SM clock."""
+    reasons: int = 0
+    """What the driver says of that ceiling."""
+
+
+@dataclass(frozen=True, slots=True)
+class PcieDegradation:
+    """The link is worse than its slot; what is `None` is as it was."""
+
+    generation: int | None = None
+    width: int | None = None
+    idle_generation: int | None = None
+    """Only while no process holds the GPU, to save power: harmless."""
+    replays: int = 0
+    """Counted when the fault begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkDegradation:
+    """Links that are down while it holds, or err when it begins."""
+
+    links: frozenset[int]
+    is_down: bool = False
+    replay_errors: int = 0
+    """On each of the links, as are the others."""
+    recovery_errors: int = 0
+    crc_errors: int = 0
+
+
+@dataclass(frozen=True, slots=True)
+class DeadCounters:
+    """The profiling counters read 0 whatever happens."""
+
+
+FaultEffect: TypeAlias = (
+    CallHang
+    | CallFailure
+    | GpuLoss
+    | GpuAbsence
+    | DriverUnload
+    | MigReconfiguration
+    | XidReport
+    | MemoryErrors
+    | ForcedThrottle
+    | PcieDegradation
+    | NvlinkDegradation
+    | DeadCounters
+)
+
+
+@dataclass(frozen=True, slots=True)
+class ScenarioFault:
+    """One entry of a scenario's `faults`."""
+
+    window: ActivePeriod
+    gpus: tuple[int, ...]
+    """By index; a driver that is unloaded concerns all."""
+    effect: FaultEffect
+
+
+_Kind = TypeVar("_Kind", bound=FaultEffect)
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkErrorCounts:
+    """Of one NVLink."""
+
+    replay: int = 0
+    recovery: int = 0
+    crc: int = 0
+
+    @property
+    def total(self) -> int:
+        """All of them."""
+        return self.replay + self.recovery + self.crc
+
+
+@dataclass(frozen=True, slots=True)
+class GpuHealth:
+    """What has gone wrong with a GPU up to a time."""
+
+    corrected_errors: int = 0
+    uncorrected_errors: int = 0
+    rows_correctable: int = 0
+    rows_uncorrectable: int = 0
+    is_remapping_pending: bool = False
+    has_remapping_failed: bool = False
+    pcie_replays: int = 0
+    links_down: Mapping[int, Nanoseconds] = field(default_factory=dict)
+    """Since when, by link."""
+    link_errors: Mapping[int, NvlinkErrorCounts] = field(default_factory=dict)
+
+    def since(self, earlier: "GpuHealth") -> "GpuHealth":
+        """The same with what was counted after an earlier time alone."""
+        if self is earlier:
+            return self
+        return replace(
+            self,
+            corrected_errors=self.corrected_errors - earlier.corrected_errors,
+            uncorrected_errors=self.uncorrected_errors - earlier.uncorrected_errors,
+        )
+
+
+HEALTHY: Final = GpuHealth()
+
+
+class FaultSchedule:
+    """The faults of a node, by GPU and kind. Times are counted from the simulation's start."""
+
+    def __init__(self, faults: Iterable[ScenarioFault]) -> None:
+        """The faults of a scenario."""
+        self._by_place: dict[tuple[int, type], tuple[tuple[ActivePeriod, Any], ...]] = {}
+        self._unloads: list[tuple[ActivePeriod, DriverUnload]] = []
+        for fault in faults:
+            if isinstance(fault.effect, DriverUnload):
+                self._unloads.append((fault.window, fault.effect))
+            for gpu in fault.gpus:
+                place = gpu, type(fault.effect)
+                before = self._by_place.get(place, ())
+                self._by_place[place] = (*before, (fault.window, fault.effect))
+
+    def __bool__(self) -> bool:
+        return bool(self._by_place or self._unloads)
+
+    def has(self, gpu: int, *kinds: type[FaultEffect]) -> bool:
+        """Whether anything of these kinds ever happens to a GPU."""
+        return any((gpu, kind) in self._by_place for kind in kinds)
+
+    def effects(
+        self, gpu: int, kind: type[_Kind], time: Nanoseconds, start: Nanoseconds
+    ) -> Iterator[_Kind]:
+        """What of a kind holds on a GPU."""
+        for window, effect in self._by_place.get((gpu, kind), ()):
+            if window.since(time, start) is not None:
+                yield effect
+
+    def unload(self, time: Nanoseconds, start: Nanoseconds) -> DriverUnload | None:
+        """How the driver is away, `None` where it is there."""
+        for window, effect in self._unloads:
+            if window.since(time, start) is not None:
+                return effect
+        return None
+
+    def loaded_at(self, time: Nanoseconds, start: Nanoseconds) -> Nanoseconds:
+        """When the driver was last loaded: at the start, or when it last came back.
+
+        While it is away, when it will come back.
+        """
+        begun = ((window.last_begun(time, start), window.length) for window, _ in self._unloads)
+        return max([start, *(at + (length or 0) for at, length in begun if at is not None)])
+
+    def health(self, gpu: int, time: Nanoseconds, start: Nanoseconds) -> GpuHealth:
+        """The GPU's errors since a start."""
+        if not self.has(gpu, MemoryErrors, PcieDegradation, NvlinkDegradation):
+            return HEALTHY
+        memory = list(self._counted(gpu, MemoryErrors, time, start))
+        held = list(self.effects(gpu, MemoryErrors, time, start))
+        return GpuHealth(
+            corrected_errors=sum(n * effect.corrected for n, effect in memory),
+            uncorrected_errors=sum(n * effect.uncorrected for n, effect in memory),
+            rows_correctable=sum(n * effect.rows_correctable for n, effect in memory),
+            rows_uncorrectable=sum(n * effect.rows_uncorrectable for n, effect in memory),
+            is_remapping_pending=any(effect.is_pending for effect in held),
+            has_remapping_failed=any(effect.has_failed for effect in held),
+            pcie_replays=sum(
+                n * effect.replays for n, effect in self._counted(gpu, PcieDegradation, time, start)
+            ),
+            links_down=self._links_down(gpu, time, start),
+            link_errors=self._link_errors(gpu, time, start),
+        )
+
+    def xids(
+        self, gpu: int, after: Nanoseconds, until: Nanoseconds, start: Nanoseconds
+    ) -> list[tuple[Nanoseconds, int]]:
+        """The Xids of a GPU between two times, the second included, in order."""
+        found: list[tuple[Nanoseconds, int]] = []
+        for window, effect in self._by_place.get((gpu, XidReport), ()):
+            begun = window.last_begun(until, start)
+            while begun is not None and begun > after:
+                found.append((begun, effect.code))
+                begun = window.last_begun(begun - 1, start)
+        return sorted(found)
+
+    def _counted(
+        self, gpu: int, kind: type[_Kind], time: Nanoseconds, start: Nanoseconds
+    ) -> Iterator[tuple[int, _Kind]]:
+        for window, effect in self._by_place.get((gpu, kind), ()):
+            yield window.begun(time, start), effect
+
+    def _links_down(
+        self, gpu: int, time: Nanoseconds, start: Nanoseconds
+    ) -> dict[int, Nanoseconds]:
+        down: dict[int, Nanoseconds] = {}
+        for window, effect in self._by_place.get((gpu, NvlinkDegradation), ()):
+            elapsed = window.since(time, start) if effect.is_down else None
+            if elapsed is not None:
+                for link in effect.links:
+                    down[link] = min(time - elapsed, down.get(link, time))
+        return down
+
+    def _link_errors(
+        self, gpu: int, time: Nanoseconds, start: Nanoseconds
+    ) -> dict[int, NvlinkErrorCounts]:
+        errors: dict[int, NvlinkErrorCounts] = {}
+        for times, effect in self._counted(gpu, NvlinkDegradation, time, start):
+            for link in effect.links:
+                before = errors.get(link, NvlinkErrorCounts())
+                errors[link] = NvlinkErrorCounts(
+                    before.replay + times * effect.replay_errors,
+                    before.recovery + times * effect.recovery_errors,
+                    before.crc + times * effect.crc_errors,
+                )
+        return errors

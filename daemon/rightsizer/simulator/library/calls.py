@@ -1,0 +1,88 @@
+"""NVML return codes, and how arguments travel through ctypes."""
+
+import ctypes
+from enum import IntEnum
+from typing import Any
+
+
+class NvmlCode(IntEnum):
+    """NVML's return codes, as far as a node without virtual GPUs gives them."""
+
+    SUCCESS = 0
+    UNINITIALIZED = 1
+    INVALID_ARGUMENT = 2
+    NOT_SUPPORTED = 3
+    NO_PERMISSION = 4
+    NOT_FOUND = 6
+    INSUFFICIENT_SIZE = 7
+    DRIVER_NOT_LOADED = 9
+    TIMEOUT = 10
+    FUNCTION_NOT_FOUND = 13
+    GPU_IS_LOST = 15
+    LIB_RM_VERSION_MISMATCH = 18
+    ARGUMENT_VERSION_MISMATCH = 25
+    UNKNOWN = 999
+
+
+class NvmlCallError(Exception):
+    """A function that answers with something else than success."""
+
+    def __init__(self, code: int) -> None:
+        """A refusal with a return code."""
+        super().__init__(code)
+        self.code = code
+
+
+def out(reference: Any) -> Any:
+    """The object that `byref` or a pointer refers to.
+
+    Raises:
+        Refusal: there is none.
+    """
+    if reference is None:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    target = getattr(reference, "_obj", None)
+    return reference.contents if target is None else target
+
+
+def put(reference: Any, value: float) -> None:
+    """Write a number where a reference leads."""
+    out(reference).value = value
+
+
+def put_text(buffer: Any, size: Any, value: str) -> None:
+    """Write a text into a character buffer.
+
+    Raises:
+        Refusal: the buffer is too small.
+    """
+    encoded = value.encode()
+    if len(encoded) >= number(size):
+        raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
+    buffer.value = encoded
+
+
+def number(argument: Any) -> int:
+    """An integer argument, whether ctypes wraps it or not."""
+    return int(getattr(argument, "value", argument))
+
+
+def text(argument: Any) -> str:
+    """A text argument; the bindings turn texts into bytes on the way."""
+    value = getattr(argument, "value", argument)
+    return value.decode() if isinstance(value, bytes) else str(value or "")
+
+
+def read_pointer(pointer: Any) -> int:
+    """The address in an opaque handle."""
+    return int(ctypes.c_size_t.from_buffer(pointer).value)
+
+
+def write_pointer(reference: Any, address: int) -> None:
+    """Write an address into an opaque handle."""
+    point(out(reference), address)
+
+
+def point(pointer: Any, address: int) -> None:
+    """Let an opaque handle lead somewhere else."""
+    ctypes.c_size_t.from_buffer(pointer).value = address

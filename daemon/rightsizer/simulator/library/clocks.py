@@ -1,0 +1,134 @@
+"""Clocks, their limits, and reasons of throttling."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rightsizer.model.units import nanoseconds
+from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode, number, out, put
+from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.support import BoardFeature
+
+_GRAPHICS, _SM, _MEMORY, _VIDEO = range(4)
+VIDEO_RATIO: Final = 0.9
+"""The video engines' clock, of the graphics clock."""
+_SUPPORTED_REASONS: Final = 0x1FF
+_CURRENT: Final = 0
+_BY_POWER, _BY_HEAT = range(2)
+_BELOW_APPLICATION, _BELOW_BASE = 10, 11
+_POLICIES: Final = frozenset({*range(6), _BELOW_APPLICATION, _BELOW_BASE})
+"""Power, heat, synchronous boost, board limit, low utilization, reliability, and all together."""
+
+
+def _megahertz(hertz: float) -> int:
+    return round(hertz / 1e6)
+
+
+def _by_kind(kind: Any, graphics_hertz: float, memory_hertz: float) -> int:
+    clocks = {
+        _GRAPHICS: graphics_hertz,
+        _SM: graphics_hertz,
+        _MEMORY: memory_hertz,
+        _VIDEO: VIDEO_RATIO * graphics_hertz,
+    }
+    try:
+        return _megahertz(clocks[number(kind)])
+    except KeyError:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT) from None
+
+
+def _current(driver: SimulatedDriver, device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
+    del driver
+    board = device.state.electrical
+    put(megahertz, _by_kind(kind, board.sm_clock_hertz, board.memory_clock_hertz))
+
+
+def _maximum(driver: SimulatedDriver, device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
+    del driver
+    around = device.unit.around
+    top, memory = around.sm_clock_maximum_hertz, around.family.memory_clock_hertz
+    put(megahertz, _by_kind(kind, top, memory))
+
+
+def _application(
+    driver: SimulatedDriver, device: SimulatedHandle, kind: Any, megahertz: Any
+) -> None:
+    device.need(BoardFeature.APPLICATION_CLOCKS)
+    _maximum(driver, device, kind, megahertz)
+
+
+def _by_identifier(
+    driver: SimulatedDriver, device: SimulatedHandle, kind: Any, identifier: Any, megahertz: Any
+) -> None:
+    read = _current if number(identifier) == _CURRENT else _maximum
+    read(driver, device, kind, megahertz)
+
+
+def _memory_clocks(
+    driver: SimulatedDriver, device: SimulatedHandle, count: Any, clocks: Any
+) -> None:
+    del driver
+    around = device.unit.around
+    _list(count, clocks, [_megahertz(around.family.memory_clock_hertz)])
+
+
+def _graphics_clocks(
+    driver: SimulatedDriver, device: SimulatedHandle, memory_megahertz: Any, count: Any, clocks: Any
+) -> None:
+    del driver
+    around = device.unit.around
+    if number(memory_megahertz) != _megahertz(around.family.memory_clock_hertz):
+        raise NvmlCallError(NvmlCode.NOT_FOUND)
+    top = _megahertz(around.sm_clock_maximum_hertz)
+    _list(count, clocks, list(range(top, _megahertz(around.family.idle_clock_hertz) - 1, -15)))
+
+
+def _list(count: Any, clocks: Any, values: list[int]) -> None:
+    room = count._obj.value  # noqa: SLF001 - how ctypes keeps what `byref` refers to.
+    put(count, len(values))
+    if clocks is None or room < len(values):
+        raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
+    clocks[: len(values)] = values
+
+
+def _reasons(driver: SimulatedDriver, device: SimulatedHandle, reasons: Any) -> None:
+    del driver
+    put(reasons, device.state.electrical.clock_event_reasons)
+
+
+def _supported_reasons(driver: SimulatedDriver, device: SimulatedHandle, reasons: Any) -> None:
+    del driver, device
+    put(reasons, _SUPPORTED_REASONS)
+
+
+def _violation(driver: SimulatedDriver, device: SimulatedHandle, policy: Any, time: Any) -> None:
+    wanted = number(policy)
+    if wanted not in _POLICIES:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    target = out(time)
+    target.referenceTime = driver.microseconds() * 1000
+    target.violationTime = violation_nanoseconds(device, wanted)
+
+
+def violation_nanoseconds(device: SimulatedHandle, policy: int) -> int:
+    """For how long a policy held the clocks down since the driver was loaded."""
+    counters = device.counters
+    power, heat = counters.power_violation_seconds, counters.thermal_violation_seconds
+    held = {_BY_POWER: power, _BY_HEAT: heat, _BELOW_APPLICATION: max(power, heat)}
+    return nanoseconds(held.get(policy, 0.0))
+
+
+CLOCKS: Final[Mapping[str, Callable[..., None]]] = {
+    "nvmlDeviceGetClockInfo": _current,
+    "nvmlDeviceGetMaxClockInfo": _maximum,
+    "nvmlDeviceGetClock": _by_identifier,
+    "nvmlDeviceGetApplicationsClock": _application,
+    "nvmlDeviceGetDefaultApplicationsClock": _application,
+    "nvmlDeviceGetMaxCustomerBoostClock": _maximum,
+    "nvmlDeviceGetSupportedMemoryClocks": _memory_clocks,
+    "nvmlDeviceGetSupportedGraphicsClocks": _graphics_clocks,
+    "nvmlDeviceGetCurrentClocksThrottleReasons": _reasons,
+    "nvmlDeviceGetCurrentClocksEventReasons": _reasons,
+    "nvmlDeviceGetSupportedClocksThrottleReasons": _supported_reasons,
+    "nvmlDeviceGetSupportedClocksEventReasons": _supported_reasons,
+    "nvmlDeviceGetViolationStatus": _violation,
+}

@@ -1,0 +1,323 @@
+"""Driver behind the library: device handles, event sets, sample buffers, time of readings."""
+
+import threading
+from collections import deque
+from collections.abc import Callable
+from dataclasses import dataclass
+from typing import Any, Final, Generic, TypeVar
+
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.simulator.counters import GpuCounters
+from rightsizer.simulator.device import SimulatedDevice
+from rightsizer.simulator.faults import GpuHealth
+from rightsizer.simulator.gpu import GpuTimeline
+from rightsizer.simulator.library.calls import (
+    NvmlCallError,
+    NvmlCode,
+    point,
+    read_pointer,
+    write_pointer,
+)
+from rightsizer.simulator.library.faults import DriverFaults, XidReportEvent
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.physics import BoardEnvironment, BoardState
+from rightsizer.simulator.support import BoardFeature, BoardSupport, support_of
+from rightsizer.simulator.transients import wake_transient
+
+_Thing = TypeVar("_Thing")
+_STRIDE = 0x100
+
+
+class HandleTable(Generic[_Thing]):
+    """Things by the addresses that stand for them."""
+
+    def __init__(self, first_address: int) -> None:
+        """Nothing is lent yet."""
+        self._things: dict[int, _Thing] = {}
+        self._next = first_address
+        self._lock = threading.Lock()
+
+    def lend(self, thing: _Thing) -> int:
+        """The address of a new thing."""
+        with self._lock:
+            address = self._next
+            self._next += _STRIDE
+            self._things[address] = thing
+            return address
+
+    def get(self, address: int) -> _Thing:
+        """The thing at an address.
+
+        Raises:
+            Refusal: there is none.
+        """
+        try:
+            return self._things[address]
+        except KeyError:
+            raise NvmlCallError(NvmlCode.INVALID_ARGUMENT) from None
+
+    def exchange(self, address: int, thing: _Thing) -> None:
+        """Put another thing at an address.
+
+        Raises:
+            Refusal: there is none yet.
+        """
+        with self._lock:
+            if address not in self._things:
+                raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+            self._things[address] = thing
+
+    def give_back(self, address: int) -> None:
+        """End a loan.
+
+        Raises:
+            Refusal: there is none, as when it is ended twice.
+        """
+        with self._lock:
+            if self._things.pop(address, None) is None:
+                raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+
+    def __len__(self) -> int:
+        return len(self._things)
+
+
+_LOOK_SECONDS: Final = 0.05
+"""How often it looks what the scenario has brought meanwhile."""
+
+
+class SimulatedEventSet:
+    """Hears the Xids of GPUs from when they were registered."""
+
+    def __init__(self, faults: DriverFaults, now: Callable[[], Nanoseconds]) -> None:
+        """A set that listens to nothing yet."""
+        self._faults = faults
+        self._now = now
+        self._since: dict[str, Nanoseconds] = {}
+        self._heard: dict[str, GpuTimeline] = {}
+        self._waiting: deque[XidReportEvent] = deque()
+        self._lock = threading.Lock()
+
+    def register(self, uuid: str, course: GpuTimeline) -> None:
+        """Listen to a GPU from now on."""
+        with self._lock:
+            self._heard[uuid] = course
+            self._since.setdefault(uuid, self._now())
+
+    def wait(self, timeout_seconds: float, monotonic: Callable[[], float]) -> XidReportEvent | None:
+        """The next Xid; `None` where none comes in time."""
+        deadline = monotonic() + timeout_seconds
+        while True:
+            self._look()
+            if self._waiting:
+                return self._waiting.popleft()
+            left = max(0.0, deadline - monotonic())
+            found = self._faults.wait_for_xid(self._heard.keys(), min(left, _LOOK_SECONDS))
+            if found is not None or left <= 0.0:
+                return found
+
+    def _look(self) -> None:
+        with self._lock:
+            now = self._now()
+            found: list[tuple[Nanoseconds, str, int]] = []
+            for uuid, course in self._heard.items():
+                found.extend((at, uuid, code) for at, code in course.xids(self._since[uuid], now))
+                self._since[uuid] = now
+            self._waiting.extend(XidReportEvent(uuid, code) for _, uuid, code in sorted(found))
+
+
+_INSTANCE_STRIDE: Final = 0x100
+
+
+class SimulatedHandle:
+    """A GPU or a MIG instance at an address."""
+
+    __slots__ = (
+        *("_node", "_now", "_sleeps", "address", "course", "parent", "parts", "support"),
+        *("unit", "uuid", "woken_at"),
+    )
+
+    def __init__(
+        self,
+        node: SimulatedNode,
+        now: Callable[[], Nanoseconds],
+        unit: SimulatedDevice,
+        address: int,
+        parent: "SimulatedHandle | None",
+    ) -> None:
+        """A device at an address."""
+        self._node = node
+        self._now = now
+        self._sleeps = not unit.slot.is_persistent
+        self.unit = unit
+        self.uuid = unit.device.uuid
+        self.address = address
+        self.parent = parent or self
+        self.course = node.course(unit)
+        self.support: BoardSupport = support_of(unit.slot.board)
+        self.woken_at: Nanoseconds = 0
+        self.parts: tuple[SimulatedHandle, ...] = tuple(
+            SimulatedHandle(node, now, instance, address + (number + 1) * _INSTANCE_STRIDE, self)
+            for number, instance in enumerate(unit.instances)
+        )
+
+    @property
+    def instances(self) -> "tuple[SimulatedHandle, ...]":
+        """The MIG instances that the GPU has now."""
+        if not self.parts or not self.unit.slot.recuts:
+            return self.parts
+        return tuple(self.parts[spot.instance or 0] for spot in self.course.spots(self._now()))
+
+    @property
+    def state(self) -> BoardState:
+        """What is true of the device now, or seems to be where the driver has just woken it."""
+        return self.state_at(self._now())
+
+    def state_at(self, time: Nanoseconds) -> BoardState:
+        """The same at another time."""
+        state = self._node.state(self.uuid, time)
+        return wake_transient(state, self.around, time - self.woken_at) if self._sleeps else state
+
+    @property
+    def around(self) -> BoardEnvironment:
+        """The slot's power, cooling and links now."""
+        return self.course.around(self._now())
+
+    @property
+    def counters(self) -> GpuCounters:
+        """What the GPU has used and moved until now."""
+        return self._node.counters(self.uuid, self._now())
+
+    @property
+    def health(self) -> GpuHealth:
+        """What has gone wrong with the GPU in its life."""
+        return self._node.health(self.uuid, self._now())
+
+    @property
+    def recent_health(self) -> GpuHealth:
+        """What of it was counted since the driver was loaded."""
+        return self._node.recent_health(self.uuid, self._now())
+
+    def need(self, feature: BoardFeature) -> None:
+        """Answer that something is not supported unless it is.
+
+        Raises:
+            Refusal: the board does not offer it, or not while it is cut into instances.
+        """
+        support = self.support
+        if feature not in (support.features_when_cut if self.instances else support.features):
+            raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+
+
+REFRESH: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
+"""How often the driver renews its readings: calls in between see the same."""
+
+_FIRST_ADDRESS: Final = 0x7F00_0000_0000
+_GPU_STRIDE: Final = 0x10000
+_FIRST_SAMPLE: Final = 0x7E00_0000_0000
+_FIRST_EVENT_SET: Final = 0x7D00_0000_0000
+
+
+@dataclass(frozen=True, slots=True)
+class GpmSample:
+    """When which device was sampled; the model knows the rest."""
+
+    uuid: str
+    time: Nanoseconds
+
+
+class SimulatedDriver:
+    """The state of a loaded library."""
+
+    def __init__(
+        self, node: SimulatedNode, time: Callable[[], Nanoseconds], faults: DriverFaults
+    ) -> None:
+        """A driver of a node's devices, which reads the time from a clock."""
+        self.node = node
+        self.faults = faults
+        self._time = time
+        self.references = 0
+        self._started_at: Nanoseconds = 0
+        self.has_faults = node.has_faults
+        self.samples: HandleTable[GpmSample] = HandleTable(_FIRST_SAMPLE)
+        self.event_sets: HandleTable[SimulatedEventSet] = HandleTable(_FIRST_EVENT_SET)
+        self.streaming: set[str] = set()
+        """GPUs whose profiling counters run all the time."""
+        self.gpus = tuple(
+            SimulatedHandle(node, self.now, unit, _FIRST_ADDRESS + number * _GPU_STRIDE, None)
+            for number, unit in enumerate(node.units)
+        )
+        self._handles = {
+            handle.address: handle for gpu in self.gpus for handle in (gpu, *gpu.parts)
+        }
+        self._by_uuid = {handle.uuid: handle for handle in self._handles.values()}
+
+    def now(self) -> Nanoseconds:
+        """The time of the readings: wall time, in steps of the driver's refresh."""
+        time = self._time()
+        refreshed = time - time % REFRESH
+        # Nothing was read before there was anything: what is wrong from the start on is so at once.
+        return max(refreshed, min(time, self.node.start or 0))
+
+    def microseconds(self) -> int:
+        """The time as NVML's timestamps give it."""
+        return self.now() // 1000
+
+    def start(self) -> None:
+        """One more user of the library; the first wakes the GPUs."""
+        if not self.is_started():
+            self.references = 0
+            # To the nanosecond: a driver that was loaded within this step is there already.
+            self._started_at = self._time()
+            woken_at = self.now()
+            for gpu in self.gpus:
+                gpu.woken_at = woken_at
+        self.references += 1
+
+    def is_started(self) -> bool:
+        """Whether the library may be used: not before it is started, nor with a new driver."""
+        if not self.references:
+            return False
+        return not self.has_faults or self.node.loaded_at(self.now()) <= self._started_at
+
+    def present(self) -> tuple[SimulatedHandle, ...]:
+        """The GPUs that are in their slots, in the order that their indices follow."""
+        if not self.has_faults:
+            return self.gpus
+        now = self.now()
+        return tuple(gpu for gpu in self.gpus if not gpu.course.is_absent(now))
+
+    def at(self, pointer: Any) -> SimulatedHandle:
+        """The device at an address.
+
+        Raises:
+            Refusal: there is none.
+        """
+        try:
+            return self._handles[read_pointer(pointer)]
+        except (KeyError, TypeError, ValueError):
+            raise NvmlCallError(NvmlCode.INVALID_ARGUMENT) from None
+
+    def of_uuid(self, uuid: str) -> SimulatedHandle:
+        """The device with a UUID.
+
+        Raises:
+            Refusal: there is none.
+        """
+        handle = self._by_uuid.get(uuid)
+        if handle is None:
+            raise NvmlCallError(NvmlCode.NOT_FOUND)
+        return handle
+
+    def give(self, reference: Any, handle: SimulatedHandle) -> None:
+        """Write a device's address into the caller's handle.
+
+        Raises:
+            Refusal: the GPU is lost, or answers nothing but a code.
+        """
+        if self.faults.active and (code := self.faults.refusal(handle.parent.uuid)):
+            raise NvmlCallError(code)
+        write_pointer(reference, handle.address)
+
+    def give_into(self, pointer: Any, handle: SimulatedHandle) -> None:
+        """Write a device's address into a pointer inside a structure or an array."""
+        point(pointer, handle.address)

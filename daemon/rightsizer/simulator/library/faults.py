@@ -1,0 +1,181 @@
+"""Faults of the driver: those of the scenario, and those that tests switch on."""
+
+import threading
+from collections.abc import Callable
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.model.units import Nanoseconds
+from rightsizer.simulator.device import SimulatedDevice
+from rightsizer.simulator.library.calls import NvmlCode
+from rightsizer.simulator.node import SimulatedNode
+
+_NEVER_REACH_THE_DRIVER: Final = frozenset({"nvmlErrorString"})
+
+
+class ScenarioFaults:
+    """What a node's scenario has go wrong now."""
+
+    def __init__(self, node: SimulatedNode, now: Callable[[], Nanoseconds]) -> None:
+        """The faults of a node, by a wall clock."""
+        self._node = node
+        self._now = now
+
+    def hangs(self, function: str, uuid: str) -> bool:
+        """Whether a call does not come back."""
+        if not uuid:
+            return False
+        course = self._node.course(self._node.unit(uuid))
+        return any(hang.function in {"", function} for hang in course.hangs(self._now()))
+
+    def code(self, function: str, uuid: str) -> int:
+        """What a call answers instead of working, 0 where it works."""
+        now = self._now()
+        unload = self._node.unload(now)
+        if unload is not None and function not in _NEVER_REACH_THE_DRIVER:
+            return unload.code
+        return self._code_of(self._node.unit(uuid), function, now) if uuid else NvmlCode.SUCCESS
+
+    def _code_of(self, unit: SimulatedDevice, function: str, now: Nanoseconds) -> int:
+        course = self._node.course(unit)
+        if course.is_lost(now):
+            return NvmlCode.GPU_IS_LOST
+        if course.is_absent(now) or not self._is_cut_so(unit, now):
+            return NvmlCode.INVALID_ARGUMENT
+        answers = (each for each in course.answers(now) if each.function in {"", function})
+        return next((answer.code for answer in answers), NvmlCode.SUCCESS)
+
+    def _is_cut_so(self, unit: SimulatedDevice, now: Nanoseconds) -> bool:
+        return not unit.is_instance or self._node.course(unit).holds(unit.spot, now)
+
+
+_ANY: Final = ""
+_SURVIVE: Final = frozenset({"nvmlErrorString"})
+"""Functions that never reach the driver."""
+_LOOK_SECONDS: Final = 0.02
+"""How often a call that hangs looks whether its scenario lets it go."""
+
+
+@dataclass(frozen=True, slots=True)
+class XidReportEvent:
+    """A critical error that the driver reports of a GPU."""
+
+    uuid: str
+    code: int
+    gpu_instance_id: int | None = None
+    compute_instance_id: int | None = None
+
+
+class DriverFaults:
+    """Switches that tests and demonstrations turn; all are off at first.
+
+    The faults of a scenario come and go by themselves beside them.
+    """
+
+    def __init__(self, script: ScenarioFaults | None = None) -> None:
+        """A driver in good health, but for what its scenario says."""
+        self._script = script
+        self.active = script is not None
+        self._answers: dict[tuple[str, str], int] = {}
+        self._hangs: set[tuple[str, str]] = set()
+        self._removed: set[str] = set()
+        self._lost: set[str] = set()
+        self._whole: int | None = None
+        self._released = threading.Event()
+        self._xids: list[XidReportEvent] = []
+        self._news = threading.Condition()
+
+    def answer(self, function: str, code: int, uuid: str = _ANY) -> None:
+        """Let a function answer with a code, for one device or for all."""
+        self._answers[function, uuid] = code
+        self.active = True
+
+    def hang(self, function: str = _ANY, uuid: str = _ANY) -> None:
+        """Let calls of a function, or on a device, or both, block until `clear`."""
+        self._hangs.add((function, uuid))
+        self._released.clear()
+        self.active = True
+
+    def lose(self, uuid: str) -> None:
+        """Let a GPU fall off the bus."""
+        self._lost.add(uuid)
+        self.active = True
+
+    def remove(self, function: str) -> None:
+        """Let a function be missing, as it is from an older driver's library."""
+        self._removed.add(function)
+        self.active = True
+
+    def unload(self, code: int = NvmlCode.DRIVER_NOT_LOADED) -> None:
+        """Let every call fail, as with no driver behind the library or a newer one."""
+        self._whole = code
+        self.active = True
+
+    def report(self, xid: XidReportEvent) -> None:
+        """Let the driver report an error once, to whoever waits for it."""
+        with self._news:
+            self._xids.append(xid)
+            self._news.notify_all()
+
+    def wait_for_xid(
+        self, uuids: AbstractSet[str], timeout_seconds: float
+    ) -> XidReportEvent | None:
+        """The next error of some GPUs; `None` where none comes in time."""
+
+        def first() -> XidReportEvent | None:
+            return next((xid for xid in self._xids if xid.uuid in uuids), None)
+
+        with self._news:
+            self._news.wait_for(first, timeout_seconds)
+            found = first()
+            if found is not None:
+                self._xids.remove(found)
+            return found
+
+    def clear(self) -> None:
+        """Put everything right again, the scenario's faults too, and let go of what hangs."""
+        self._script = None
+        self.active = False
+        self._whole = None
+        for switches in (self._answers, self._hangs, self._removed, self._lost):
+            switches.clear()
+        self._released.set()
+
+    def is_removed(self, function: str) -> bool:
+        """Whether the library lacks a function."""
+        return function in self._removed
+
+    def refusal(self, uuid: str) -> int:
+        """What looking for a GPU answers instead of its handle, 0 where it gives it."""
+        if uuid in self._lost:
+            return NvmlCode.GPU_IS_LOST
+        script = self._script
+        return NvmlCode.SUCCESS if script is None else script.code(_ANY, uuid)
+
+    def code(self, function: str, uuid: str, parent: str) -> int:
+        """What a call answers instead of working, 0 where it works; blocks where it hangs.
+
+        Args:
+            function: The function's name.
+            uuid: The device it is called on; empty where it is called on none.
+            parent: The GPU of a MIG instance, else the same as `uuid`.
+        """
+        names = {uuid, parent, _ANY}
+        if any((name, on) in self._hangs for name in (function, _ANY) for on in names):
+            self._released.wait()
+        if (script := self._script) is not None:
+            while script is self._script and script.hangs(function, uuid):
+                self._released.wait(_LOOK_SECONDS)
+            if script is self._script and (code := script.code(function, uuid)):
+                return code
+        if function in self._removed:
+            return NvmlCode.FUNCTION_NOT_FOUND
+        if self._whole is not None and function not in _SURVIVE:
+            return self._whole
+        if self._lost & names:
+            return NvmlCode.GPU_IS_LOST
+        return next(
+            (self._answers[function, on] for on in names if (function, on) in self._answers),
+            NvmlCode.SUCCESS,
+        )

@@ -1,0 +1,154 @@
+"""GPM: two samples of a GPU or an instance, and the averages between them."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.simulator.library.calls import (
+    NvmlCallError,
+    NvmlCode,
+    number,
+    out,
+    put,
+    read_pointer,
+    write_pointer,
+)
+from rightsizer.simulator.library.driver import GpmSample, SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.physics import BoardState
+from rightsizer.simulator.support import BoardFeature
+
+INTEGER_RATIO: Final = 0.3
+"""Of SM activity: addresses and loops take their part in all kernels."""
+_MIB: Final = 2.0**20
+_SHORTEST_OF_INSTANCE: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
+_LONGEST_STEP: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
+_MOST_STEPS: Final = 12
+_VERSION: Final = 1
+_METRICS: Final[Mapping[int, Callable[[BoardState], float]]] = {
+    1: lambda state: 100.0 * state.load.gpu_busy,
+    2: lambda state: 100.0 * state.load.sm_active,
+    3: lambda state: 100.0 * state.load.sm_occupancy,
+    4: lambda state: 100.0 * INTEGER_RATIO * state.load.sm_active,
+    5: lambda state: 100.0 * state.load.tensor_active,
+    6: lambda _: 0.0,
+    7: lambda state: 100.0 * state.load.tensor_active,
+    9: lambda _: 0.0,
+    10: lambda state: 100.0 * state.load.dram_active,
+    11: lambda state: 100.0 * state.load.fp64_active,
+    12: lambda state: 100.0 * state.load.fp32_active,
+    13: lambda state: 100.0 * state.load.fp16_active,
+    20: lambda state: state.pcie_transmit_bytes_per_second / _MIB,
+    21: lambda state: state.pcie_receive_bytes_per_second / _MIB,
+    30: lambda state: 100.0 * state.load.decoder,
+    40: lambda state: 100.0 * state.load.jpeg,
+    50: lambda state: 100.0 * state.load.ofa,
+    60: lambda state: state.nvlink_receive_bytes_per_second / _MIB,
+    61: lambda state: state.nvlink_transmit_bytes_per_second / _MIB,
+}
+_NVLINK: Final = frozenset({60, 61})
+_BUS: Final = frozenset({20, 21, 60, 61})
+"""Not counted for an instance: the links are the whole GPU's."""
+
+
+def _support(driver: SimulatedDriver, device: SimulatedHandle, answer: Any) -> None:
+    del driver
+    out(answer).isSupportedDevice = int(device.support.has(BoardFeature.GPM))
+
+
+def _streaming(driver: SimulatedDriver, device: SimulatedHandle, state: Any) -> None:
+    device.need(BoardFeature.GPM)
+    put(state, int(device.uuid in driver.streaming))
+
+
+def _set_streaming(driver: SimulatedDriver, device: SimulatedHandle, state: Any) -> None:
+    device.need(BoardFeature.GPM)
+    if number(state):
+        driver.streaming.add(device.uuid)
+    else:
+        driver.streaming.discard(device.uuid)
+
+
+def _allocate(driver: SimulatedDriver, sample: Any) -> None:
+    write_pointer(sample, driver.samples.lend(GpmSample("", 0)))
+
+
+def _free(driver: SimulatedDriver, sample: Any) -> None:
+    driver.samples.give_back(read_pointer(sample))
+
+
+def _take(driver: SimulatedDriver, device: SimulatedHandle, sample: Any) -> None:
+    device.need(BoardFeature.GPM)
+    driver.samples.exchange(read_pointer(sample), GpmSample(device.uuid, driver.now()))
+
+
+def _take_of_instance(
+    driver: SimulatedDriver, device: SimulatedHandle, instance: Any, sample: Any
+) -> None:
+    device.need(BoardFeature.GPM)
+    for part in device.instances:
+        mig = part.unit.device.mig
+        if mig is not None and mig.gpu_instance_id == number(instance):
+            driver.samples.exchange(read_pointer(sample), GpmSample(part.uuid, driver.now()))
+            return
+    raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+
+
+def _metrics(driver: SimulatedDriver, request: Any) -> None:
+    target = out(request)
+    if target.version != _VERSION:
+        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    first = driver.samples.get(read_pointer(target.sample1))
+    second = driver.samples.get(read_pointer(target.sample2))
+    apart = second.time - first.time
+    if not second.uuid:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    handle = driver.of_uuid(second.uuid)
+    least = _SHORTEST_OF_INSTANCE if handle.unit.is_instance else 1
+    if first.uuid != second.uuid or apart < least:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    weighted = _between(driver, first, second)
+    is_dead = handle.course.has_dead_counters(second.time)
+    for metric in target.metrics[: target.numMetrics]:
+        identifier = metric.metricId
+        read = _METRICS.get(identifier)
+        if read is None or not _offered(handle, identifier):
+            metric.nvmlReturn = NvmlCode.NOT_SUPPORTED
+            continue
+        metric.nvmlReturn = NvmlCode.SUCCESS
+        total = sum(weight * read(state) for state, weight in weighted)
+        metric.value = 0.0 if is_dead else total
+
+
+def _offered(handle: SimulatedHandle, identifier: int) -> bool:
+    if handle.unit.is_instance and identifier in _BUS:
+        return False
+    return identifier not in _NVLINK or handle.support.has(BoardFeature.NVLINK)
+
+
+def _between(
+    driver: SimulatedDriver, first: GpmSample, second: GpmSample
+) -> list[tuple[BoardState, float]]:
+    """The states from one sample to the other, with their weights in the average."""
+    span = second.time - first.time
+    steps = min(_MOST_STEPS, -(-span // _LONGEST_STEP))
+    times = [first.time + span * step // steps for step in range(steps + 1)]
+    weights = [1.0 / steps] * (steps + 1)
+    weights[0] = weights[-1] = 0.5 / steps
+    return [
+        (driver.node.state(second.uuid, time), weight)
+        for time, weight in zip(times, weights, strict=True)
+    ]
+
+
+PROFILING_SYSTEM: Final[Mapping[str, Callable[..., Any]]] = {
+    "nvmlGpmSampleAlloc": _allocate,
+    "nvmlGpmSampleFree": _free,
+    "nvmlGpmMetricsGet": _metrics,
+}
+PROFILING: Final[Mapping[str, Callable[..., None]]] = {
+    "nvmlGpmQueryDeviceSupport": _support,
+    "nvmlGpmQueryIfStreamingEnabled": _streaming,
+    "nvmlGpmSetStreamingEnabled": _set_streaming,
+    "nvmlGpmSampleGet": _take,
+    "nvmlGpmMigSampleGet": _take_of_instance,
+}

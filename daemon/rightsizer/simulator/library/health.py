@@ -1,0 +1,181 @@
+"""Memory errors, remapped rows, retired pages, and modes set by an operator."""
+
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rightsizer.simulator.faults import GpuHealth
+from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode, number, out, put
+from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.support import BoardFeature
+
+_VOLATILE: Final = 0
+_CORRECTED, _UNCORRECTED = range(2)
+_KINDS: Final = frozenset({_CORRECTED, _UNCORRECTED})
+_DEVICE_MEMORY: Final = 2
+_LOCATIONS: Final = 8
+_CAUSES_OF_RETIREMENT: Final = 2
+_ROW_GROUPS: Final = 640
+_SRAM_VERSION_1: Final = 0x1000068
+_NOTHING, _RESET = range(2)
+_FIRST_PAGE, _PAGE_BYTES = 0x1000_0000, 0x1_0000
+
+
+def recovery_action(health: GpuHealth) -> int:
+    """What would repair a GPU: nothing, or a reset that remaps rows or trains links anew."""
+    needs = health.is_remapping_pending or health.has_remapping_failed or health.links_down
+    return _RESET if needs else _NOTHING
+
+
+def _enabled(feature: BoardFeature) -> Callable[..., None]:
+    def answer(driver: SimulatedDriver, device: SimulatedHandle, *modes: Any) -> None:
+        del driver
+        device.need(feature)
+        for mode in modes:
+            put(mode, 1)
+
+    return answer
+
+
+def _counted(device: SimulatedHandle, kind: Any, counter: Any) -> int:
+    """Errors of a kind, all of which are in the device's memory."""
+    is_volatile = number(counter) == _VOLATILE
+    # With instances, volatile errors are counted by instance.
+    device.need(BoardFeature.VOLATILE_ECC if is_volatile else BoardFeature.ECC)
+    if number(kind) not in _KINDS:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    health = device.recent_health if is_volatile else device.health
+    corrected = number(kind) == _CORRECTED
+    return health.corrected_errors if corrected else health.uncorrected_errors
+
+
+def _total_errors(
+    driver: SimulatedDriver, device: SimulatedHandle, kind: Any, counter: Any, count: Any
+) -> None:
+    del driver
+    put(count, _counted(device, kind, counter))
+
+
+def _errors_of_memory(  # noqa: PLR0913, PLR0917 - the C function's arguments.
+    driver: SimulatedDriver,
+    device: SimulatedHandle,
+    kind: Any,
+    counter: Any,
+    location: Any,
+    count: Any,
+) -> None:
+    del driver
+    if not 0 <= number(location) < _LOCATIONS:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    if device.unit.is_instance:
+        _errors_of_instance(device, number(kind), number(counter), number(location))
+        put(count, 0)
+        return
+    counted = _counted(device, kind, counter)
+    put(count, counted if number(location) == _DEVICE_MEMORY else 0)
+
+
+def _errors_of_instance(device: SimulatedHandle, kind: int, counter: int, location: int) -> None:
+    """Only uncorrected ones of this run of the driver, and not those of its memory."""
+    offered = kind == _UNCORRECTED and counter == _VOLATILE and location != _DEVICE_MEMORY
+    if not offered or not device.support.has(BoardFeature.ECC):
+        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+
+
+def _sram_errors(driver: SimulatedDriver, device: SimulatedHandle, status: Any) -> None:
+    del driver
+    device.need(BoardFeature.ROW_REMAPPING)
+    target = out(status)
+    if target.version != _SRAM_VERSION_1:
+        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    for name, _ in target._fields_[1:]:
+        setattr(target, name, 0)
+
+
+def _remapped_rows(  # noqa: PLR0913, PLR0917 - the C function's arguments.
+    driver: SimulatedDriver,
+    device: SimulatedHandle,
+    correctable: Any,
+    uncorrectable: Any,
+    pending: Any,
+    failed: Any,
+) -> None:
+    del driver
+    device.need(BoardFeature.ROW_REMAPPING)
+    health = device.health
+    put(correctable, health.rows_correctable)
+    put(uncorrectable, health.rows_uncorrectable)
+    put(pending, health.is_remapping_pending)
+    put(failed, health.has_remapping_failed)
+
+
+def _row_histogram(driver: SimulatedDriver, device: SimulatedHandle, histogram: Any) -> None:
+    del driver
+    device.need(BoardFeature.ROW_REMAPPING)
+    target, health = out(histogram), device.health
+    used = min(_ROW_GROUPS, health.rows_correctable + health.rows_uncorrectable)
+    exhausted = int(health.has_remapping_failed)
+    target.max = _ROW_GROUPS - max(used, exhausted)
+    target.high, target.partial, target.low = used, 0, 0
+    target.none = exhausted
+
+
+def _retired_pages(
+    driver: SimulatedDriver, device: SimulatedHandle, cause: Any, count: Any, *pages: Any
+) -> None:
+    device.need(BoardFeature.RETIRED_PAGES)
+    if not 0 <= number(cause) < _CAUSES_OF_RETIREMENT:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    health = device.health
+    retired = (health.rows_correctable, health.rows_uncorrectable)[number(cause)]
+    room = out(count).value
+    put(count, retired)
+    if not retired or pages[0] is None:
+        if retired:
+            raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
+        return
+    if room < retired:
+        raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
+    for page in range(retired):
+        pages[0][page] = _FIRST_PAGE + page * _PAGE_BYTES
+        for times in pages[1:]:
+            times[page] = driver.microseconds()
+
+
+def _retirement_pending(driver: SimulatedDriver, device: SimulatedHandle, pending: Any) -> None:
+    del driver
+    device.need(BoardFeature.RETIRED_PAGES)
+    put(pending, device.health.is_remapping_pending)
+
+
+def _persistence(driver: SimulatedDriver, device: SimulatedHandle, mode: Any) -> None:
+    del driver
+    put(mode, device.unit.slot.is_persistent)
+
+
+def _constant(value: int) -> Callable[..., None]:
+    def answer(driver: SimulatedDriver, device: SimulatedHandle, mode: Any) -> None:
+        del driver, device
+        put(mode, value)
+
+    return answer
+
+
+HEALTH_OF_INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
+    "nvmlDeviceGetMemoryErrorCounter": _errors_of_memory,
+}
+HEALTH: Final[Mapping[str, Callable[..., None]]] = {
+    "nvmlDeviceGetEccMode": _enabled(BoardFeature.ECC),
+    "nvmlDeviceGetDefaultEccMode": _enabled(BoardFeature.ECC),
+    "nvmlDeviceGetTotalEccErrors": _total_errors,
+    "nvmlDeviceGetSramEccErrorStatus": _sram_errors,
+    "nvmlDeviceGetRemappedRows": _remapped_rows,
+    "nvmlDeviceGetRowRemapperHistogram": _row_histogram,
+    "nvmlDeviceGetRetiredPages": _retired_pages,
+    "nvmlDeviceGetRetiredPages_v2": _retired_pages,
+    "nvmlDeviceGetRetiredPagesPendingStatus": _retirement_pending,
+    "nvmlDeviceGetPersistenceMode": _persistence,
+    "nvmlDeviceGetComputeMode": _constant(0),
+    "nvmlDeviceGetDisplayMode": _constant(0),
+    "nvmlDeviceGetDisplayActive": _constant(0),
+    "nvmlDeviceGetVirtualizationMode": _constant(0),
+}

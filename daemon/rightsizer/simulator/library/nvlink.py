@@ -1,0 +1,193 @@
+"""NVLink: state, version, peers and errors of links; fabric and chip-to-chip link."""
+
+import uuid
+from collections.abc import Callable, Mapping
+from typing import Any, Final
+
+from rightsizer.simulator.faults import NvlinkErrorCounts
+from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode, number, out, put
+from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.physics import has_switches, peer_of_link
+from rightsizer.simulator.support import BoardFeature
+
+_MOST_LINKS: Final = 36
+_GPU, _SWITCH = 0, 2
+_SWITCH_BUS_ID: Final = b"FFFFFFFF:FF:FF.0"
+"""Behind an NVSwitch no peer is told."""
+_PEER_TO_PEER: Final = 0
+_CAPABILITIES: Final = {_PEER_TO_PEER: 1, 1: 0, 2: 1, 3: 0, 4: 0, 5: 1}
+_ERROR_COUNTERS: Final[Mapping[int, Callable[[NvlinkErrorCounts], int]]] = {
+    0: lambda errors: errors.replay,
+    1: lambda errors: errors.recovery,
+    2: lambda errors: errors.crc,
+    3: lambda _: 0,
+    4: lambda _: 0,
+}
+_COUNTERS: Final = 2
+_KIB: Final = 1024.0
+_INFORMATION_VERSIONS: Final = {0x1000008: 1, 0x200064C: 2}
+
+
+def _need_link(device: SimulatedHandle, link: Any) -> int:
+    device.need(BoardFeature.NVLINK)
+    if not 0 <= number(link) < _MOST_LINKS:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    if number(link) >= device.support.nvlink_links:
+        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    return number(link)
+
+
+def _need_peer(
+    driver: SimulatedDriver, device: SimulatedHandle, link: Any
+) -> SimulatedHandle | None:
+    """The GPU at the other end, `None` for a switch."""
+    place = _need_link(device, link)
+    if not device.support.nvlink_up or place in device.health.links_down:
+        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    board, gpu = device.unit.slot.board, device.unit.device.index
+    if has_switches(board):
+        return None
+    peer = peer_of_link(board, gpu, place, len(driver.gpus))
+    if peer is None:
+        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    return driver.gpus[peer]
+
+
+def _state(driver: SimulatedDriver, device: SimulatedHandle, link: Any, active: Any) -> None:
+    place = _need_link(device, link)
+    try:
+        _need_peer(driver, device, place)
+        put(active, 1)
+    except NvmlCallError:
+        put(active, 0)
+
+
+def _version(driver: SimulatedDriver, device: SimulatedHandle, link: Any, version: Any) -> None:
+    del driver
+    _need_link(device, link)
+    put(version, device.support.nvlink_version)
+
+
+def _capability(
+    driver: SimulatedDriver, device: SimulatedHandle, link: Any, wanted: Any, answer: Any
+) -> None:
+    del driver
+    _need_link(device, link)
+    if number(wanted) not in _CAPABILITIES:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    put(answer, _CAPABILITIES[number(wanted)])
+
+
+def _remote_device(driver: SimulatedDriver, device: SimulatedHandle, link: Any, info: Any) -> None:
+    peer, target = _need_peer(driver, device, link), out(info)
+    if peer is None:
+        target.busId = _SWITCH_BUS_ID
+        target.domain, target.bus, target.device = 0xFFFFFFFF, 0xFF, 0xFF
+        return
+    target.busId = (peer.unit.device.pci_bus_id or "").upper().encode()
+    target.domain, target.bus, target.device = peer.unit.domain, peer.unit.bus, 0
+
+
+def _remote_kind(driver: SimulatedDriver, device: SimulatedHandle, link: Any, kind: Any) -> None:
+    put(kind, _SWITCH if _need_peer(driver, device, link) is None else _GPU)
+
+
+def _errors(
+    driver: SimulatedDriver, device: SimulatedHandle, link: Any, counter: Any, count: Any
+) -> None:
+    del driver
+    place = _need_link(device, link)
+    read = _ERROR_COUNTERS.get(number(counter))
+    if read is None:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    put(count, read(device.health.link_errors.get(place, NvlinkErrorCounts())))
+
+
+def _utilization(  # noqa: PLR0913, PLR0917 - the C function's arguments.
+    driver: SimulatedDriver,
+    device: SimulatedHandle,
+    link: Any,
+    counter: Any,
+    received: Any,
+    sent: Any,
+) -> None:
+    del driver
+    device.need(BoardFeature.NVLINK_OLD_COUNTERS)
+    _need_link(device, link)
+    if not 0 <= number(counter) < _COUNTERS:
+        raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    counters, links = device.counters, device.support.nvlink_links
+    put(received, int(counters.nvlink_receive_bytes / links / _KIB))
+    put(sent, int(counters.nvlink_transmit_bytes / links / _KIB))
+
+
+def _information(driver: SimulatedDriver, device: SimulatedHandle, info: Any) -> None:
+    del driver
+    device.need(BoardFeature.FABRIC)
+    target = out(info)
+    if target.version not in _INFORMATION_VERSIONS:
+        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    target.isNvleEnabled = 0
+    if hasattr(target, "firmwareInfo"):
+        target.firmwareInfo.numValidEntries = 0
+
+
+NVLINK: Final[Mapping[str, Callable[..., None]]] = {
+    "nvmlDeviceGetNvLinkState": _state,
+    "nvmlDeviceGetNvLinkVersion": _version,
+    "nvmlDeviceGetNvLinkCapability": _capability,
+    "nvmlDeviceGetNvLinkRemotePciInfo_v2": _remote_device,
+    "nvmlDeviceGetNvLinkRemoteDeviceType": _remote_kind,
+    "nvmlDeviceGetNvLinkErrorCounter": _errors,
+    "nvmlDeviceGetNvLinkUtilizationCounter": _utilization,
+    "nvmlDeviceGetNvLinkInfo": _information,
+}
+
+
+FABRIC_COMPLETED: Final = 3
+_VERSION_2, _VERSION_3 = 0x02000024, 0x3000028
+_HEALTHY: Final = 0x1AA
+"""Neither degraded nor recovering nor unhealthy nor timing out, and configured as it should be."""
+_DEGRADED: Final = 0x1A9
+_HEALTHY_SUMMARY, _DEGRADED_SUMMARY = 1, 3
+_RACK: Final = uuid.UUID("5ca1ab1e-0000-4000-8000-000000000000")
+
+
+def _fill_fabric(device: SimulatedHandle, target: Any) -> bool:
+    """Whether the links are whole, with all that the versions share written."""
+    # Nodes of a rack form one cluster; the GPUs of an HGX board are one by themselves.
+    cluster = _RACK.bytes if device.support.has(BoardFeature.NUMA_NODE) else bytes(16)
+    target.clusterUuid = type(target.clusterUuid)(*cluster)
+    target.status, target.cliqueId, target.state = NvmlCode.SUCCESS, 0, FABRIC_COMPLETED
+    return not device.health.links_down
+
+
+def _fabric_information(driver: SimulatedDriver, device: SimulatedHandle, info: Any) -> None:
+    del driver
+    device.need(BoardFeature.FABRIC)
+    _fill_fabric(device, out(info))
+
+
+def _versioned(driver: SimulatedDriver, device: SimulatedHandle, info: Any) -> None:
+    del driver
+    device.need(BoardFeature.FABRIC)
+    target = out(info)
+    if target.version not in {_VERSION_2, _VERSION_3}:
+        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    whole = _fill_fabric(device, target)
+    target.healthMask = _HEALTHY if whole else _DEGRADED
+    if target.version == _VERSION_3:
+        target.healthSummary = _HEALTHY_SUMMARY if whole else _DEGRADED_SUMMARY
+
+
+def _chip_to_chip(driver: SimulatedDriver, device: SimulatedHandle, info: Any) -> None:
+    del driver
+    device.need(BoardFeature.C2C)
+    out(info).isC2cEnabled = 1
+
+
+FABRIC: Final[Mapping[str, Callable[..., None]]] = {
+    "nvmlDeviceGetGpuFabricInfo": _fabric_information,
+    "nvmlDeviceGetGpuFabricInfoV": _versioned,
+    "nvmlDeviceGetC2cModeInfoV": _chip_to_chip,
+}

@@ -1,0 +1,252 @@
+"""SimulatedNode: runs a scenario.
+
+States, counters, faults and true states of its devices at any time.
+"""
+
+from collections.abc import Iterable, Sequence
+from dataclasses import replace
+from typing import Final
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Process
+from rightsizer.model.state import Condition, State
+from rightsizer.model.units import Nanoseconds
+from rightsizer.model.workload import Allocator, Workload
+from rightsizer.simulator.counters import STEP, GpuCounters, RateIntegral, Rates
+from rightsizer.simulator.device import SimulatedDevice, simulated_device
+from rightsizer.simulator.faults import HEALTHY, DriverUnload, FaultSchedule, GpuHealth
+from rightsizer.simulator.gpu import GpuTimeline, SimulatedGpu, SimulationStart
+from rightsizer.simulator.physics import BoardEnvironment, BoardState
+from rightsizer.simulator.scenario import DeviceLocation, HostLoad, SimulatedScenario
+from rightsizer.simulator.workloads import DeviceTask, SimulatedWorkloads
+
+_ACTIVE: Final = 0.005
+_SLOWED: Final = 0.9
+"""Of the highest clock; a smaller loss is nobody's concern."""
+_NEAR_OUT_OF_MEMORY: Final = 0.95
+
+
+def true_state(
+    state: BoardState, around: BoardEnvironment, members: Sequence[DeviceTask]
+) -> tuple[State, frozenset[Condition]]:
+    """The state and the conditions of a device."""
+    conditions: set[Condition] = set()
+    if around.pcie_width < around.board.pcie_width or (
+        state.load.gpu_busy > _ACTIVE and around.pcie_generation < around.board.pcie_generation
+    ):
+        conditions.add(Condition.PCIE_LINK_DEGRADED)
+    if state.electrical.sm_clock_hertz < _SLOWED * around.sm_clock_maximum_hertz:
+        if state.electrical.clock_event_reasons & ClockEvent.SW_POWER_CAP:
+            conditions.add(Condition.POWER_THROTTLED)
+        if state.electrical.clock_event_reasons & ClockEvent.SW_THERMAL_SLOWDOWN:
+            conditions.add(Condition.THERMAL_THROTTLED)
+        if state.electrical.clock_event_reasons & ClockEvent.HW_SLOWDOWN:
+            conditions.add(Condition.HARDWARE_SLOWDOWN)
+    if not members:
+        return State.IDLE_EMPTY, frozenset(conditions)
+    grows = any(member.task.workload.allocator is not Allocator.PREALLOCATING for member in members)
+    if grows and state.memory_used_bytes >= _NEAR_OUT_OF_MEMORY * state.memory_total_bytes:
+        conditions.add(Condition.NEAR_OUT_OF_MEMORY)
+    main = max(members, key=lambda member: (member.load.gpu_busy, member.load.engines))
+    if main.load.gpu_busy < _ACTIVE and main.load.engines < _ACTIVE:
+        return State.IDLE_HELD, frozenset(conditions)
+    return main.phase.state, frozenset(conditions | main.phase.conditions)
+
+
+_KEPT_STATES: Final = 64
+_HEAT: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
+
+
+class SimulatedNode:
+    """The truth that the driver library and the source both read from.
+
+    Times are wall time, nanoseconds since the epoch, and times of day are UTC: a workload that
+    starts at "08:00" starts then on every day. A node can be asked about any time in any order;
+    only its counters begin somewhere, at `start`.
+    """
+
+    def __init__(
+        self,
+        scenario: SimulatedScenario,
+        catalogue: Catalogue,
+        start: Nanoseconds | None = None,
+        *,
+        counter_step: Nanoseconds = STEP,
+    ) -> None:
+        """A node that runs a scenario.
+
+        Args:
+            scenario: What runs on it.
+            catalogue: Names the boards of the devices.
+            start: When the driver was loaded and its counters began; `None` for the first time
+                that a counter is read at. One in the far past makes that reading slow, for it
+                adds up all the time since.
+            counter_step: How finely the counters are added up.
+        """
+        self.scenario = scenario
+        self.start = start
+        self.units = tuple(simulated_device(scenario, slot, catalogue) for slot in scenario.slots)
+        everything = [unit for gpu in self.units for unit in (gpu, *gpu.instances)]
+        self._by_uuid = {unit.device.uuid: unit for unit in everything}
+        self._crew = SimulatedWorkloads(scenario)
+        self._outlook, self._start = FaultSchedule(scenario.faults), SimulationStart(start)
+        self._courses = [
+            GpuTimeline(gpu.slot, gpu.around, self._outlook, self._start) for gpu in self.units
+        ]
+        self._rigs = [
+            SimulatedGpu(scenario.seed, gpu.slot, course, self._crew)
+            for gpu, course in zip(self.units, self._courses, strict=True)
+        ]
+        self._states: dict[str, dict[Nanoseconds, BoardState]] = {
+            unit.device.uuid: {} for unit in everything
+        }
+        self._integrals: dict[str, RateIntegral] = {}
+        self._counter_step = counter_step
+
+    @property
+    def devices(self) -> tuple[Device, ...]:
+        """The GPUs in order, each followed by the MIG instances that it has without faults."""
+        return tuple(
+            unit.device
+            for gpu in self.units
+            for unit in (gpu, *gpu.instances[: len(gpu.slot.profiles)])
+        )
+
+    @property
+    def has_faults(self) -> bool:
+        """Whether anything ever goes wrong."""
+        return bool(self._outlook)
+
+    def present(self, time: Nanoseconds) -> tuple[SimulatedDevice, ...]:
+        """The GPUs in their slots, each with the instances that it has at a time."""
+        if not self._outlook:
+            return self.units
+        return tuple(
+            self.as_cut(gpu, time) for gpu in self.units if not self.course(gpu).is_absent(time)
+        )
+
+    def as_cut(self, gpu: SimulatedDevice, time: Nanoseconds) -> SimulatedDevice:
+        """A GPU with the instances that it has at a time."""
+        if not gpu.slot.recuts:
+            return gpu
+        instances = tuple(gpu.instances[spot.instance or 0] for spot in self._spots(gpu, time))
+        device = replace(gpu.device, has_mig_instances=bool(instances))
+        return replace(gpu, device=device, instances=instances)
+
+    def course(self, unit: SimulatedDevice) -> GpuTimeline:
+        """What becomes of a GPU, or of the GPU of an instance."""
+        return self._courses[unit.spot.gpu]
+
+    def unload(self, time: Nanoseconds) -> DriverUnload | None:
+        """How the driver is away, `None` where it is there."""
+        return self._outlook.unload(time, self._start.at(time)) if self._outlook else None
+
+    def loaded_at(self, time: Nanoseconds) -> Nanoseconds:
+        """When the driver was loaded and the GPUs were last awoken."""
+        return self._outlook.loaded_at(time, self._start.at(time))
+
+    def unit(self, uuid: str) -> SimulatedDevice:
+        """A device with what the driver knows of it.
+
+        Raises:
+            KeyError: the node has no such device.
+        """
+        return self._by_uuid[uuid]
+
+    def state(self, uuid: str, time: Nanoseconds) -> BoardState:
+        """What can be read of a device at a time; power and clocks of an instance are its GPU's."""
+        kept = self._states[uuid]
+        state = kept.get(time)
+        if state is None:
+            spot = self._by_uuid[uuid].spot
+            state = self._rigs[spot.gpu].state(spot, time)
+            if len(kept) >= _KEPT_STATES:
+                self._states[uuid] = kept = {}
+            kept[time] = state
+        return state
+
+    def counters(self, uuid: str, time: Nanoseconds) -> GpuCounters:
+        """What a GPU has used and moved since the driver was loaded, all 0 before the start."""
+        integral = self._integrals.get(uuid)
+        if integral is None:
+            step = self._counter_step
+            start = time - time % step if self.start is None else self.start
+            integral = RateIntegral(lambda moment: self._rates(uuid, moment), start, step)
+            integral = self._integrals.setdefault(uuid, integral)
+        counters = integral.at(time)
+        if not self._outlook or (loaded := self.loaded_at(time)) == self._start.at(time):
+            return counters
+        return counters.since(integral.at(min(loaded, time)))
+
+    def health(self, uuid: str, time: Nanoseconds) -> GpuHealth:
+        """What has gone wrong with a GPU in its life."""
+        return self.course(self._by_uuid[uuid]).health(time)
+
+    def recent_health(self, uuid: str, time: Nanoseconds) -> GpuHealth:
+        """What of it was counted since the driver was loaded."""
+        whole = self.health(uuid, time)
+        if whole is HEALTHY:
+            return whole
+        return whole.since(self.health(uuid, min(time, self.loaded_at(time) - 1)))
+
+    def processes(self, uuid: str, time: Nanoseconds) -> tuple[Process, ...]:
+        """The compute processes on a device; a MIG parent has those of all its instances."""
+        spot = self._by_uuid[uuid].spot
+        parts = self._courses[spot.gpu].spots(time) if spot.instance is None else ()
+        rig = self._rigs[spot.gpu]
+        return tuple(
+            process
+            for part in parts or (spot,)
+            for member in rig.members(part, time)
+            for process in member.processes
+        )
+
+    def members(self, uuid: str, time: Nanoseconds) -> tuple[DeviceTask, ...]:
+        """The workloads at work on a device, with their processes there."""
+        spot = self._by_uuid[uuid].spot
+        return self._rigs[spot.gpu].members(spot, time)
+
+    def truth(self, uuid: str, time: Nanoseconds) -> tuple[State, frozenset[Condition]]:
+        """What is really the case.
+
+        A MIG parent with instances is `unknown`, having no state, and so is what cannot be read.
+        """
+        unit = self._by_uuid[uuid]
+        if self.unload(time) is not None or self.course(unit).is_silent(time):
+            return State.UNKNOWN, frozenset()
+        if not unit.is_instance and self._spots(unit, time):
+            return State.UNKNOWN, frozenset()
+        around = self.course(unit).around(time)
+        return true_state(self.state(uuid, time), around, self.members(uuid, time))
+
+    def host(self, time: Nanoseconds) -> HostLoad:
+        """The node's own CPU and pressure."""
+        return self._crew.host(time, self.scenario.cores)
+
+    def owner_host(self, pids: Iterable[int], time: Nanoseconds) -> HostLoad | None:
+        """The same for the workloads that processes belong to; `None` where they belong to none."""
+        return self._crew.owner_host(pids, time)
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """Whose process it is."""
+        return self._crew.workload_of(pid)
+
+    def _spots(self, gpu: SimulatedDevice, time: Nanoseconds) -> tuple[DeviceLocation, ...]:
+        return self._courses[gpu.spot.gpu].spots(time)
+
+    def _rates(self, uuid: str, time: Nanoseconds) -> Rates:
+        state = self.state(uuid, time)
+        reasons = state.electrical.clock_event_reasons
+        return (
+            state.power_watts,
+            state.pcie_receive_bytes_per_second,
+            state.pcie_transmit_bytes_per_second,
+            state.nvlink_receive_bytes_per_second,
+            state.nvlink_transmit_bytes_per_second,
+            1.0 if reasons & ClockEvent.SW_POWER_CAP else 0.0,
+            1.0 if reasons & _HEAT else 0.0,
+            1.0 if reasons & ClockEvent.HW_THERMAL_SLOWDOWN else 0.0,
+            1.0 if reasons & ClockEvent.HW_POWER_BRAKE_SLOWDOWN else 0.0,
+        )

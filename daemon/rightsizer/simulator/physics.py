@@ -1,0 +1,323 @@
+"""Physical model of a board: load in, coherent power, clocks, heat, memory and links out; pure."""
+
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.model.clock_event import ClockEvent
+from rightsizer.simulator.activity import DeviceLoad
+
+
+@dataclass(frozen=True, slots=True)
+class BoardFamily:
+    """The electrical character of a kind of board."""
+
+    idle_ratio: float
+    """Draw with no process, of the power limit."""
+    idle_clock_hertz: float
+    memory_clock_hertz: float
+    drive: float
+    """Draw that full activity would take at the highest clock, of the range above idle."""
+    sleeps: bool
+    """Whether an idle board without a context drops to P8, slow memory and PCIe generation 1."""
+    idle_memory_controller_busy: float = 0.0
+    """Boards that drive displays read their slow memory even when no kernel runs."""
+
+
+_MHZ: Final = 1e6
+
+# Keys that start with the text, in this order. H100 and H200 idle draws and clocks, and P0 when
+# idle, are from public captures; the others are recalled from such captures, not verified.
+_BY_KEY: Final = (
+    ("H100-SXM", BoardFamily(0.0998, 345 * _MHZ, 2619 * _MHZ, 1.0, sleeps=False)),
+    ("H100", BoardFamily(0.14, 345 * _MHZ, 1593 * _MHZ, 1.35, sleeps=False)),
+    ("H200-SXM", BoardFamily(0.111, 345 * _MHZ, 3201 * _MHZ, 1.0, sleeps=False)),
+    ("H200", BoardFamily(0.13, 345 * _MHZ, 3201 * _MHZ, 1.15, sleeps=False)),
+    ("A100-SXM", BoardFamily(0.15, 210 * _MHZ, 1593 * _MHZ, 1.0, sleeps=False)),
+    ("A100", BoardFamily(0.17, 210 * _MHZ, 1512 * _MHZ, 1.25, sleeps=False)),
+    ("A30", BoardFamily(0.17, 210 * _MHZ, 1215 * _MHZ, 1.2, sleeps=False)),
+    ("T4", BoardFamily(0.14, 300 * _MHZ, 5001 * _MHZ, 1.9, sleeps=True)),
+    ("L4", BoardFamily(0.17, 210 * _MHZ, 6251 * _MHZ, 1.7, sleeps=True)),
+    ("RTX", BoardFamily(0.07, 210 * _MHZ, 10251 * _MHZ, 1.1, sleeps=True)),
+)
+_GEFORCE: Final = BoardFamily(0.06, 210 * _MHZ, 10501 * _MHZ, 1.1, True, 0.2)
+_BY_ARCHITECTURE: Final = {
+    "Pascal": BoardFamily(0.11, 405 * _MHZ, 715 * _MHZ, 1.0, sleeps=False),
+    "Volta": BoardFamily(0.14, 135 * _MHZ, 877 * _MHZ, 1.0, sleeps=False),
+    "Turing": BoardFamily(0.08, 300 * _MHZ, 7001 * _MHZ, 1.1, sleeps=True),
+    "Ampere": BoardFamily(0.10, 210 * _MHZ, 6251 * _MHZ, 1.2, sleeps=True),
+    "Ada": BoardFamily(0.10, 210 * _MHZ, 9001 * _MHZ, 1.1, sleeps=True),
+    "Hopper": BoardFamily(0.12, 345 * _MHZ, 2619 * _MHZ, 1.0, sleeps=False),
+    "Blackwell": BoardFamily(0.14, 120 * _MHZ, 3996 * _MHZ, 1.0, sleeps=False),
+}
+_OTHER: Final = BoardFamily(0.10, 210 * _MHZ, 5000 * _MHZ, 1.0, sleeps=False)
+
+
+def family_of(board: Board) -> BoardFamily:
+    """The family that a board belongs to."""
+    if "GeForce" in "".join(board.names):
+        return _GEFORCE
+    for start, family in _BY_KEY:
+        if board.key.startswith(start) and not board.key.startswith("L40"):
+            return family
+    return _BY_ARCHITECTURE.get(board.architecture, _OTHER)
+
+
+_MIB: Final = 2**20
+_GRAIN: Final = 128 * _MIB
+_INSTANCE_RATIO: Final = 0.99
+"""An instance has less than its slices: 9984 of 10195 MiB for an eighth of an H100."""
+_RESERVED_RATIO: Final = 0.0075
+"""511 to 620 MiB on boards of 80 GB."""
+
+
+def instance_memory_bytes(board: Board, profile: MigProfile | None) -> int:
+    """What the driver says a board or an instance has in all."""
+    if profile is None:
+        return int(board.memory_bytes)
+    return int(board.memory_bytes * profile.memory_share * _INSTANCE_RATIO) // _GRAIN * _GRAIN
+
+
+def reserved_memory_bytes(board: Board, profile: MigProfile | None) -> int:
+    """What the driver keeps for itself."""
+    return int(instance_memory_bytes(board, profile) * _RESERVED_RATIO) // _MIB * _MIB
+
+
+HIGHEST_CELSIUS: Final = 87
+"""From here on the driver lowers the clocks, so that it gets no hotter."""
+SLOWDOWN_CELSIUS: Final = 89
+"""From here on the hardware does."""
+SHUTDOWN_CELSIUS: Final = 92
+
+_CONTEXT: Final = 0.05
+_RESIDENT: Final = 0.06
+_SM: Final = 0.12
+_TENSOR: Final = 0.85
+_FP32: Final = 0.55
+_FP16: Final = 0.55
+_FP64: Final = 0.60
+_DRAM: Final = 0.45
+_PCIE: Final = 0.02
+_NVLINK: Final = 0.04
+_ENGINES: Final = 0.15
+# Dynamic power grows with frequency and the square of voltage, which falls with frequency only
+# down to a floor: less than the cube.
+_CLOCK_EXPONENT: Final = 2.0
+_LOWEST_CLOCK: Final = 0.15
+_DEFAULT_CLOCK_HERTZ: Final = 1.5e9
+_RISE_AT_LIMIT_CELSIUS: Final = 42.0
+_MEMORY_RISE_CELSIUS: Final = 8.0
+_LOWEST_LIMIT_RATIO: Final = 0.3
+_LINKED_FORMS: Final = ("SXM", "NVL", "Superchip")
+
+
+@dataclass(frozen=True, slots=True)
+class BoardEnvironment:
+    """What a board's slot, cooling and operator give it."""
+
+    board: Board
+    family: BoardFamily
+    power_limit_watts: float
+    """Enforced; at most the board's own."""
+    idle_watts: float
+    sm_clock_maximum_hertz: float
+    ambient_celsius: float
+    pcie_generation: int
+    pcie_width: int
+    idle_pcie_generation: int | None = None
+    """Where an idle board trains its link down, though its kind does not."""
+    clock_ceiling_ratio: float = 1.0
+    """Of the highest SM clock; below 1 where something holds it down."""
+    ceiling_reasons: int = 0
+    """What the driver says of that ceiling."""
+    nvlinks_up_ratio: float = 1.0
+    """Of the links that the board has up in good health."""
+
+
+@dataclass(frozen=True, slots=True)
+class ElectricalState:
+    """The board as a whole: what instances share."""
+
+    power_watts: float
+    sm_clock_hertz: float
+    memory_clock_hertz: float
+    clock_event_reasons: int
+    performance_state: int
+    temperature_celsius: float
+    memory_temperature_celsius: float
+    pcie_generation: int
+    pcie_width: int
+
+
+@dataclass(frozen=True, slots=True)
+class BoardState:
+    """Everything that can be read of a board, or of one instance of it, at one moment."""
+
+    load: DeviceLoad
+    electrical: ElectricalState
+    memory_controller_busy: float
+    memory_total_bytes: int
+    memory_reserved_bytes: int
+    memory_used_bytes: int
+    """Without what the driver reserves."""
+    pcie_receive_bytes_per_second: float
+    pcie_transmit_bytes_per_second: float
+    nvlink_receive_bytes_per_second: float
+    nvlink_transmit_bytes_per_second: float
+
+    @property
+    def power_watts(self) -> float:
+        """The draw of the whole board."""
+        return self.electrical.power_watts
+
+
+def board_environment(
+    board: Board,
+    *,
+    power_limit_watts: float | None = None,
+    ambient_celsius: float = 28.0,
+    pcie_generation: int | None = None,
+    pcie_width: int | None = None,
+) -> BoardEnvironment:
+    """A board in its slot; what is not said is the board's own."""
+    family = family_of(board)
+    return BoardEnvironment(
+        board=board,
+        family=family,
+        power_limit_watts=min(
+            power_limit_watts or board.power_limit_watts, board.power_limit_watts
+        ),
+        idle_watts=family.idle_ratio * board.power_limit_watts,
+        sm_clock_maximum_hertz=board.sm_clock_maximum_hertz or _DEFAULT_CLOCK_HERTZ,
+        ambient_celsius=ambient_celsius,
+        pcie_generation=min(pcie_generation or board.pcie_generation, board.pcie_generation),
+        pcie_width=min(pcie_width or board.pcie_width, board.pcie_width),
+    )
+
+
+def nvlink_is_up(board: Board) -> bool:
+    """Whether the board's links lead somewhere; a PCIe card's need a bridge, which none has."""
+    return bool(board.nvlink_bytes_per_second) and board.form_factor.startswith(_LINKED_FORMS)
+
+
+def lowest_limit_watts(board: Board) -> float:
+    """The lowest power limit that the board accepts, in whole watts."""
+    return float(round(_LOWEST_LIMIT_RATIO * board.power_limit_watts))
+
+
+def settle(around: BoardEnvironment, load: DeviceLoad, *, has_context: bool) -> ElectricalState:
+    """The power, clocks and temperature that a load leads to.
+
+    Args:
+        around: The board in its slot.
+        load: The load of the whole board.
+        has_context: Whether a process holds the board, which keeps its clocks up.
+    """
+    busy = load.gpu_busy > 0.0 or load.engines > 0.0
+    awake = busy or has_context
+    top = around.sm_clock_maximum_hertz
+    clock = 1.0 if awake else around.family.idle_clock_hertz / top
+    power, reasons = around.idle_watts, 0 if load.gpu_busy > 0.0 else ClockEvent.GPU_IDLE
+    if awake:
+        clock, power, capped = _cap(around, load)
+        reasons |= capped
+    asleep = around.family.sleeps and not awake
+    rests = not awake and around.idle_pcie_generation is not None
+    temperature = around.ambient_celsius + _rise_per_watt(around) * power
+    return ElectricalState(
+        power_watts=power,
+        sm_clock_hertz=clock * top,
+        memory_clock_hertz=405e6 if asleep else around.family.memory_clock_hertz,
+        clock_event_reasons=reasons,
+        performance_state=8 if asleep else 0,
+        temperature_celsius=temperature,
+        memory_temperature_celsius=temperature + _MEMORY_RISE_CELSIUS * (0.3 + load.dram_active),
+        pcie_generation=_generation(around, asleep=asleep, rests=rests),
+        pcie_width=around.pcie_width,
+    )
+
+
+def _generation(around: BoardEnvironment, *, asleep: bool, rests: bool) -> int:
+    if asleep:
+        return 1
+    lowest = around.idle_pcie_generation if rests else None
+    return min(around.pcie_generation, lowest or around.pcie_generation)
+
+
+def demand_ratio(load: DeviceLoad) -> float:
+    """What a load would draw at the highest clock, of the range between idle and limit."""
+    return (
+        _RESIDENT * load.gpu_busy
+        + _SM * load.sm_active
+        + _TENSOR * load.tensor_active
+        + _FP32 * load.fp32_active
+        + _FP16 * load.fp16_active
+        + _FP64 * load.fp64_active
+        + _DRAM * load.dram_active
+        + _PCIE * (load.pcie_receive + load.pcie_transmit)
+        + _NVLINK * (load.nvlink_receive + load.nvlink_transmit)
+        + _ENGINES * load.engines
+    )
+
+
+def _cap(around: BoardEnvironment, load: DeviceLoad) -> tuple[float, float, int]:
+    """The clock ratio, the draw and the reason for both, of a board that is awake."""
+    span = around.board.power_limit_watts - around.idle_watts
+    fixed = around.idle_watts + _CONTEXT * span
+    dynamic = demand_ratio(load) * around.family.drive * span
+    cool = (HIGHEST_CELSIUS - around.ambient_celsius) / _rise_per_watt(around)
+    allowed = min(around.power_limit_watts, cool)
+    ceiling = around.clock_ceiling_ratio
+    draw = fixed + dynamic * ceiling**_CLOCK_EXPONENT
+    if draw <= allowed:
+        return ceiling, draw, around.ceiling_reasons if ceiling < 1.0 else 0
+    reason = (
+        ClockEvent.SW_THERMAL_SLOWDOWN
+        if cool < around.power_limit_watts
+        else ClockEvent.SW_POWER_CAP
+    )
+    room = max(0.0, allowed - fixed) / dynamic if dynamic > 0.0 else 0.0
+    clock = max(_LOWEST_CLOCK, room ** (1.0 / _CLOCK_EXPONENT))
+    return min(clock, ceiling), max(around.idle_watts, allowed), reason
+
+
+def _rise_per_watt(around: BoardEnvironment) -> float:
+    return _RISE_AT_LIMIT_CELSIUS / around.board.power_limit_watts
+
+
+_BYTES_PER_SECOND: Final = {1: 20e9, 2: 25e9, 3: 25e9, 4: 25e9, 5: 50e9}
+"""One direction of one link, by generation."""
+_TOLD_MEGABYTES_PER_SECOND: Final = {1: 20_000, 2: 25_781, 3: 25_781, 4: 26_562, 5: 53_125}
+_FIRST_WITH_SWITCHES: Final = 3
+
+
+def link_count(board: Board) -> int:
+    """How many links the board has, whether or not they lead anywhere."""
+    each = _BYTES_PER_SECOND.get(board.nvlink_generation or 0, 25e9)
+    return round(board.nvlink_bytes_per_second / each)
+
+
+def link_megabytes_per_second(board: Board) -> int:
+    """The speed of a link as the driver tells it, with what framing takes."""
+    return _TOLD_MEGABYTES_PER_SECOND.get(board.nvlink_generation or 0, 25_000)
+
+
+def has_switches(board: Board) -> bool:
+    """Whether the links lead to switches, which join all GPUs of a node."""
+    return nvlink_is_up(board) and (board.nvlink_generation or 0) >= _FIRST_WITH_SWITCHES
+
+
+def peer_of_link(board: Board, gpu: int, link: int, gpus: int) -> int | None:
+    """The GPU that a link leads to directly; `None` for one to a switch or to nowhere.
+
+    Before NVSwitch the links of a GPU were shared out among its neighbors. Neighbors differ from
+    it in one binary digit or more of their index, which makes every link the same from both ends.
+    """
+    if not nvlink_is_up(board) or has_switches(board):
+        return None
+    span = 1 << (gpus - 1).bit_length()
+    neighbors = min(link_count(board), span - 1)
+    if not neighbors:
+        return None
+    peer = gpu ^ (1 + link % neighbors)
+    return peer if peer < gpus else None

@@ -1,0 +1,250 @@
+"""Reader of the model: what NVML would have given, without a driver between."""
+
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from rightsizer.model.nvlink import Nvlink
+from rightsizer.model.reading import Missing, Process, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.simulator.device import SimulatedDevice
+from rightsizer.simulator.faults import NvlinkErrorCounts
+from rightsizer.simulator.host import host_signals
+from rightsizer.simulator.library.clocks import VIDEO_RATIO
+from rightsizer.simulator.library.gpm import INTEGER_RATIO
+from rightsizer.simulator.library.health import recovery_action
+from rightsizer.simulator.library.memory import BAR1_USED_BYTES, bar1_total_bytes
+from rightsizer.simulator.library.nvlink import FABRIC_COMPLETED
+from rightsizer.simulator.library.sessions import encoder_sessions
+from rightsizer.simulator.library.thermal import fan_percent
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.physics import (
+    HIGHEST_CELSIUS,
+    BoardState,
+    has_switches,
+    link_count,
+    link_megabytes_per_second,
+    peer_of_link,
+)
+from rightsizer.simulator.signal_support import PROFILED, offered_signals, signals_of_driver
+from rightsizer.simulator.support import BoardFeature, support_of
+from rightsizer.simulator.transients import shown_watts
+
+_MEGABYTE: Final = 1e6
+
+
+def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -> tuple[Nvlink, ...]:
+    """Those that lead somewhere."""
+    board, gpu = unit.slot.board, unit.spot.gpu
+    health, links = node.health(unit.device.uuid, time), link_count(board)
+    counters = node.counters(unit.device.uuid, time)
+    found: list[Nvlink] = []
+    for link in range(links):
+        peer = peer_of_link(board, gpu, link, len(node.units))
+        if peer is None and not has_switches(board):
+            continue
+        if link in health.links_down:
+            found.append(Nvlink(link, is_up=False))
+            continue
+        errors = health.link_errors.get(link, NvlinkErrorCounts())
+        found.append(
+            Nvlink(
+                link,
+                is_up=True,
+                generation=board.nvlink_generation,
+                bytes_per_second=link_megabytes_per_second(board) * _MEGABYTE,
+                remote_pci_bus_id=None if peer is None else node.units[peer].device.pci_bus_id,
+                leads_to_switch=peer is None,
+                receive_bytes=counters.nvlink_receive_bytes / links,
+                transmit_bytes=counters.nvlink_transmit_bytes / links,
+                crc_errors=errors.crc,
+                replay_errors=errors.replay,
+                recovery_errors=errors.recovery,
+            )
+        )
+    return tuple(found)
+
+
+_MEGAHERTZ: Final = 1e6
+_SLOW: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
+
+
+class ModelReader:
+    """Reads one device of a node."""
+
+    def __init__(self, node: SimulatedNode, unit: SimulatedDevice) -> None:
+        """A device, with what its kind of board does not offer."""
+        self._node = node
+        self._unit = unit
+        self._course = node.course(unit)
+        self._support = support_of(unit.slot.board)
+        self._offers = {cut: _SignalOffer(unit, is_cut=cut) for cut in (False, True)}
+        self._varies = not self._course.is_uneventful
+        self._limits = {} if unit.is_instance or self._varies else self._limits_at(0)
+        self._errors = {} if self._varies else self._errors_at(0)
+        self._links: tuple[int, tuple[Nvlink, ...]] = (-1, ())
+
+    def read(self, time: Nanoseconds) -> Reading:
+        """The device at a time."""
+        uuid, unit = self._unit.device.uuid, self._unit
+        is_cut = not unit.is_instance and bool(self._course.spots(time))
+        offer = self._offers[is_cut]
+        state = self._node.state(uuid, time)
+        values = self._activity(state, time) | _memory(state)
+        values |= self._errors_at(time) if self._varies else self._errors
+        if not unit.is_instance:
+            values |= self._limits_at(time) if self._varies else self._limits
+            values |= self._board(state, time)
+        processes = None if is_cut else self._processes(time)
+        if processes is not None:
+            values[Signal.PROCESS_COUNT] = float(len(processes))
+        links = self._links_at(time) if offer.links else ()
+        if links:
+            values[Signal.NVLINK_LINKS] = float(len(links))
+            values[Signal.NVLINK_LINKS_UP] = float(sum(link.is_up for link in links))
+        for signal in offer.dropped:
+            values.pop(signal, None)
+        if processes:
+            host = self._node.owner_host((process.pid for process in processes), time)
+            values |= host_signals(host) if host is not None else {}
+        return Reading(uuid, time, values, offer.missing, processes, links)
+
+    def _activity(self, state: BoardState, time: Nanoseconds) -> dict[Signal, float]:
+        load = state.load
+        values = {
+            Signal.GPU_BUSY: load.gpu_busy,
+            Signal.SM_ACTIVE: load.sm_active,
+            Signal.SM_OCCUPANCY: load.sm_occupancy,
+            Signal.TENSOR_ACTIVE: load.tensor_active,
+            Signal.FP32_ACTIVE: load.fp32_active,
+            Signal.FP16_ACTIVE: load.fp16_active,
+            Signal.FP64_ACTIVE: load.fp64_active,
+            Signal.INTEGER_ACTIVE: INTEGER_RATIO * load.sm_active,
+            Signal.DRAM_ACTIVE: load.dram_active,
+            Signal.PCIE_RECEIVE_BYTES_PER_SECOND: state.pcie_receive_bytes_per_second,
+            Signal.PCIE_TRANSMIT_BYTES_PER_SECOND: state.pcie_transmit_bytes_per_second,
+            Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: state.nvlink_receive_bytes_per_second,
+            Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: state.nvlink_transmit_bytes_per_second,
+            Signal.MEMORY_CONTROLLER_BUSY: round(state.memory_controller_busy, 2),
+            Signal.ENCODER: round(load.encoder, 2),
+            Signal.DECODER: round(load.decoder, 2),
+            Signal.JPEG: round(load.jpeg, 2),
+            Signal.OFA: round(load.ofa, 2),
+            Signal.ENCODER_SESSIONS: float(encoder_sessions(load.encoder)),
+        }
+        is_dead = self._course.has_dead_counters(time)
+        if is_dead:
+            values |= dict.fromkeys(PROFILED, 0.0)
+        if is_dead or not self._support.has(BoardFeature.GPM):
+            values[Signal.GPU_BUSY] = round(load.gpu_busy, 2)
+        return values
+
+    def _board(self, state: BoardState, time: Nanoseconds) -> dict[Signal, float]:
+        board, around = state.electrical, self._unit.around
+        counters = self._node.counters(self._unit.device.uuid, time)
+        watts = shown_watts(
+            state, around, time, averages=self._support.has(BoardFeature.POWER_AVERAGE)
+        )
+        celsius = round(board.temperature_celsius)
+        return {
+            Signal.POWER_WATTS: int(watts * 1e3) / 1e3,
+            Signal.ENERGY_JOULES: int(counters.energy_joules * 1e3) / 1e3,
+            Signal.POWER_VIOLATION_SECONDS: counters.power_violation_seconds,
+            Signal.THERMAL_VIOLATION_SECONDS: counters.thermal_violation_seconds,
+            Signal.SM_CLOCK_HERTZ: _megahertz(board.sm_clock_hertz),
+            Signal.MEMORY_CLOCK_HERTZ: _megahertz(board.memory_clock_hertz),
+            Signal.VIDEO_CLOCK_HERTZ: _megahertz(VIDEO_RATIO * board.sm_clock_hertz),
+            Signal.CLOCK_EVENT_REASONS: float(board.clock_event_reasons),
+            Signal.PERFORMANCE_STATE: float(board.performance_state),
+            Signal.TEMPERATURE_CELSIUS: float(celsius),
+            Signal.TEMPERATURE_MARGIN_CELSIUS: float(max(0, HIGHEST_CELSIUS - celsius)),
+            Signal.MEMORY_TEMPERATURE_CELSIUS: float(round(board.memory_temperature_celsius)),
+            Signal.FAN_SPEED: fan_percent(celsius) / 100.0,
+            Signal.PCIE_LINK_GENERATION: float(board.pcie_generation),
+            Signal.PCIE_LINK_WIDTH: float(board.pcie_width),
+        }
+
+    def _limits_at(self, time: Nanoseconds) -> dict[Signal, float]:
+        around = self._course.around(time)
+        highest = _megahertz(around.sm_clock_maximum_hertz)
+        memory_highest = _megahertz(around.family.memory_clock_hertz)
+        return {
+            Signal.POWER_LIMIT_WATTS: around.power_limit_watts,
+            Signal.SM_CLOCK_MAXIMUM_HERTZ: highest,
+            Signal.SM_CLOCK_APPLICATION_HERTZ: highest,
+            Signal.MEMORY_CLOCK_MAXIMUM_HERTZ: memory_highest,
+            Signal.MEMORY_CLOCK_APPLICATION_HERTZ: memory_highest,
+        }
+
+    def _errors_at(self, time: Nanoseconds) -> dict[Signal, float]:
+        if self._unit.is_instance:
+            return {Signal.ECC_UNCORRECTED_ERRORS: 0.0}
+        uuid = self._unit.device.uuid
+        health, recent = self._node.health(uuid, time), self._node.recent_health(uuid, time)
+        rows = float(health.rows_correctable), float(health.rows_uncorrectable)
+        pending = float(health.is_remapping_pending)
+        return {
+            Signal.PCIE_REPLAYS: float(health.pcie_replays),
+            Signal.NVLINK_ERRORS: float(sum(each.total for each in health.link_errors.values())),
+            Signal.FABRIC_STATE: float(FABRIC_COMPLETED),
+            Signal.ECC_CORRECTED_ERRORS: float(recent.corrected_errors),
+            Signal.ECC_UNCORRECTED_ERRORS: float(recent.uncorrected_errors),
+            Signal.ECC_CORRECTED_ERRORS_LIFETIME: float(health.corrected_errors),
+            Signal.ECC_UNCORRECTED_ERRORS_LIFETIME: float(health.uncorrected_errors),
+            Signal.RETIRED_PAGES_CORRECTABLE: rows[0],
+            Signal.RETIRED_PAGES_UNCORRECTABLE: rows[1],
+            Signal.RETIRED_PAGES_PENDING: pending,
+            Signal.REMAPPED_ROWS_CORRECTABLE: rows[0],
+            Signal.REMAPPED_ROWS_UNCORRECTABLE: rows[1],
+            Signal.REMAPPED_ROWS_PENDING: pending,
+            Signal.REMAPPED_ROWS_FAILED: float(health.has_remapping_failed),
+            Signal.RECOVERY_ACTION: float(recovery_action(health)),
+        }
+
+    def _links_at(self, time: Nanoseconds) -> tuple[Nvlink, ...]:
+        """Read as seldom as the live source does, while nothing happens to them."""
+        step = time if self._varies else time // _SLOW
+        if self._links[0] != step:
+            self._links = step, read_links(self._node, self._unit, time)
+        return self._links[1]
+
+    def _processes(self, time: Nanoseconds) -> tuple[Process, ...]:
+        """Those on the device, with the share of each that is at work."""
+        uuid = self._unit.device.uuid
+        if self._unit.is_instance:
+            return self._node.processes(uuid, time)
+        found: list[Process] = []
+        for member in self._node.members(uuid, time):
+            load = member.load
+            works = load.gpu_busy > 0.0 or load.engines > 0.0
+            share = round(load.sm_active / len(member.pids), 2) if works else None
+            found.extend(replace(process, gpu_busy=share) for process in member.processes)
+        return tuple(found)
+
+
+class _SignalOffer:
+    """What a device offers, cut into instances or whole."""
+
+    def __init__(self, unit: SimulatedDevice, *, is_cut: bool) -> None:
+        offered = offered_signals(unit, is_cut=is_cut)
+        self.dropped = tuple(signals_of_driver() - offered)
+        self.missing: Mapping[Signal, Missing] = dict.fromkeys(self.dropped, Missing.NOT_SUPPORTED)
+        self.links = Signal.NVLINK_LINKS in offered
+
+
+def _memory(state: BoardState) -> dict[Signal, float]:
+    total, reserved = state.memory_total_bytes, state.memory_reserved_bytes
+    return {
+        Signal.MEMORY_USED_BYTES: float(state.memory_used_bytes),
+        Signal.MEMORY_TOTAL_BYTES: float(total),
+        Signal.MEMORY_FREE_BYTES: float(max(0, total - reserved - state.memory_used_bytes)),
+        Signal.MEMORY_RESERVED_BYTES: float(reserved),
+        Signal.BAR1_USED_BYTES: float(BAR1_USED_BYTES),
+        Signal.BAR1_TOTAL_BYTES: float(bar1_total_bytes(total)),
+    }
+
+
+def _megahertz(hertz: float) -> float:
+    """As exactly as the driver tells a clock."""
+    return round(hertz / _MEGAHERTZ) * _MEGAHERTZ

@@ -1,0 +1,201 @@
+"""Scenario: boards of a node, workloads on them with their load shapes, and faults."""
+
+import math
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.model.reading import ProcessKind
+from rightsizer.model.state import Condition, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.workload import Workload
+from rightsizer.simulator.activity import KernelActivity
+from rightsizer.simulator.faults import ActivePeriod, MigReconfiguration, ScenarioFault
+from rightsizer.simulator.transients import uniform
+
+_DAY_SECONDS: Final = 86400.0
+_QUIETEST_BURST: Final = 0.35
+
+
+class LoadShape(Protocol):
+    """A course of load."""
+
+    def intensity(self, key: int, time: Nanoseconds) -> float:
+        """The load at a time, of the phase's full load, 0 to 1."""
+
+
+@dataclass(frozen=True, slots=True)
+class ConstantLoad:
+    """The same load all the time."""
+
+    level: float = 1.0
+
+    def intensity(self, key: int, time: Nanoseconds) -> float:
+        """Its level, whatever the time."""
+        del key, time
+        return self.level
+
+
+@dataclass(frozen=True, slots=True)
+class BurstyLoad:
+    """Requests that come in bursts of differing strength, and nothing between them."""
+
+    level: float = 1.0
+    share: float = 0.6
+    """Of the intervals, how many have a burst."""
+    interval_seconds: float = 20.0
+
+    def intensity(self, key: int, time: Nanoseconds) -> float:
+        """The strength of the interval's burst, 0 where it has none."""
+        return self.level * _burst(key, time, self.interval_seconds, self.share)
+
+
+@dataclass(frozen=True, slots=True)
+class DiurnalLoad:
+    """Bursts that follow the sun: most around the peak, none in the depth of the night."""
+
+    level: float = 1.0
+    share: float = 0.95
+    interval_seconds: float = 20.0
+    peak_seconds: float = 15 * 3600.0
+    """Time of day with most load."""
+    night_ratio: float = 0.0
+    """Load twelve hours from the peak, of the peak's."""
+
+    def intensity(self, key: int, time: Nanoseconds) -> float:
+        """The strength of a burst, which is rarer and weaker away from the peak."""
+        sun = self.sun(time)
+        if sun <= 0.0:
+            return 0.0
+        burst = _burst(key, time, self.interval_seconds, self.share * math.sqrt(sun))
+        return self.level * burst * (0.4 + 0.6 * sun)
+
+    def sun(self, time: Nanoseconds) -> float:
+        """How much of the peak's load the time of day has, 0 to 1."""
+        moment = time / NANOSECONDS_PER_SECOND % _DAY_SECONDS
+        angle = 2.0 * math.pi * (moment - self.peak_seconds) / _DAY_SECONDS
+        # A fifth of the cosine is cut off below, so that a night has hours without any request.
+        wave = max(0.0, (0.6 + math.cos(angle)) / 1.6)
+        return self.night_ratio + (1.0 - self.night_ratio) * wave
+
+
+def _burst(key: int, time: Nanoseconds, interval_seconds: float, share: float) -> float:
+    step = time // round(interval_seconds * NANOSECONDS_PER_SECOND)
+    if uniform(key, 2 * step) >= share:
+        return 0.0
+    return _QUIETEST_BURST + (1.0 - _QUIETEST_BURST) * uniform(key, 2 * step + 1)
+
+
+DAY_SECONDS: Final = 86400.0
+
+
+@dataclass(frozen=True, slots=True)
+class BoardSlot:
+    """One GPU of the node: its board, how it is cut, and what its place does to it."""
+
+    index: int
+    board: Board
+    profiles: tuple[MigProfile, ...] = ()
+    """The MIG instances it is cut into; empty with MIG off."""
+    power_limit_watts: float | None = None
+    ambient_celsius: float = 28.0
+    pcie_generation: int | None = None
+    pcie_width: int | None = None
+    is_persistent: bool = True
+    """Whether the driver keeps the GPU awake while nobody asks."""
+    recuts: tuple[tuple[ActivePeriod, MigReconfiguration], ...] = ()
+    """Other ways that it is cut at times."""
+
+    def profile(self, instance: int | None) -> MigProfile | None:
+        """The profile of an instance by its number; `None` for the whole GPU."""
+        return None if instance is None else self.all_profiles[instance]
+
+    @property
+    def all_profiles(self) -> tuple[MigProfile, ...]:
+        """Of all instances that it ever has, by their numbers."""
+        later = (profile for _, recut in self.recuts for profile in recut.profiles)
+        return (*self.profiles, *later)
+
+    @property
+    def is_ever_whole(self) -> bool:
+        """Whether there are times without instances."""
+        return not self.profiles or any(not recut.profiles for _, recut in self.recuts)
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceLocation:
+    """A GPU, or one of its instances, that a workload holds."""
+
+    gpu: int
+    instance: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class HostLoad:
+    """What a phase does to the host, all ratios."""
+
+    cpu: float = 0.02
+    """Of the workload's own cores."""
+    cpu_pressure: float = 0.0
+    io_pressure: float = 0.0
+    memory_pressure: float = 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class TaskPhase:
+    """A stretch of a workload's time with one behavior, and the state it truly is."""
+
+    activity: KernelActivity
+    state: State
+    seconds: float
+    jitter_ratio: float = 0.0
+    """How far its end moves from cycle to cycle, of its length."""
+    host: HostLoad = HostLoad()
+    conditions: frozenset[Condition] = frozenset()
+    """Beyond those that follow from the physics."""
+    between: tuple[float, float] | None = None
+    """Times of day, in seconds, during which it takes the place of the cycle."""
+    follows_load: bool = True
+    """Whether the workload's load shape applies."""
+
+
+@dataclass(frozen=True, slots=True)
+class MemoryPlan:
+    """GPU memory of one device over the workload's run, from its start to its stop."""
+
+    first_bytes: float
+    last_bytes: float
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedTask:
+    """A workload of the scenario: who it is, where it runs, and what it does."""
+
+    workload: Workload
+    spots: tuple[DeviceLocation, ...]
+    start_seconds: float
+    stop_seconds: float
+    """Times of day; a task runs every day, over midnight where it stops before it starts."""
+    memory: tuple[MemoryPlan, ...]
+    """One for each spot."""
+    processes: int
+    """On each spot."""
+    cores: float
+    """Of the host, its quota."""
+    shape: LoadShape
+    phases: tuple[TaskPhase, ...]
+    process_kind: ProcessKind = ProcessKind.COMPUTE
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedScenario:
+    """A node with its day."""
+
+    name: str
+    seed: int
+    slots: tuple[BoardSlot, ...]
+    tasks: tuple[SimulatedTask, ...]
+    cores: float
+    """Of the host."""
+    driver_version: str = "580.95.05"
+    faults: tuple[ScenarioFault, ...] = ()

@@ -1,0 +1,256 @@
+"""Reader of scenario files, packaged or given by path, and of the workloads in them."""
+
+from collections.abc import Mapping
+from dataclasses import fields as dataclass_fields
+from dataclasses import replace
+from pathlib import Path
+from typing import Final
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.io.yaml import Document, YamlError, load_yaml
+from rightsizer.model.errors import ScenarioError
+from rightsizer.model.reading import ProcessKind
+from rightsizer.model.state import Condition, State
+from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
+from rightsizer.simulator.activity import KernelActivity
+from rightsizer.simulator.board_reader import read_faults, read_slots
+from rightsizer.simulator.physics import instance_memory_bytes, nvlink_is_up, reserved_memory_bytes
+from rightsizer.simulator.scenario import (
+    DAY_SECONDS,
+    BoardSlot,
+    BurstyLoad,
+    ConstantLoad,
+    DeviceLocation,
+    DiurnalLoad,
+    HostLoad,
+    LoadShape,
+    MemoryPlan,
+    SimulatedScenario,
+    SimulatedTask,
+    TaskPhase,
+)
+from rightsizer.simulator.scenario_fields import ScenarioFields
+from rightsizer.simulator.scenario_files import ACTIVITIES_FILE, SCENARIO_FOLDER, packaged_scenarios
+
+_GIB: Final = 2.0**30
+_HOST: Final = tuple(field.name for field in dataclass_fields(HostLoad))
+
+
+def read_task(
+    entry: ScenarioFields, slots: tuple[BoardSlot, ...], activities: Mapping[str, KernelActivity]
+) -> SimulatedTask:
+    """One entry of `workloads`.
+
+    Raises:
+        ScenarioError: it contradicts itself or the slots.
+    """
+    entry.only(
+        (
+            *("name", "kind", "class", "allocator", "namespace", "pod", "gpus", "instances"),
+            *("start", "stop", "memory_gib", "memory_ratio", "processes", "cores", "load"),
+            *("phases", "process_kind"),
+        )
+    )
+    name, kind = entry.text("name"), entry.word("kind", WorkloadKind, WorkloadKind.SIMULATED)
+    namespace = entry.text("namespace", "")
+    spots = _spots(entry, slots)
+    return SimulatedTask(
+        workload=Workload(
+            key="/".join(part for part in (kind.value, namespace, name) if part),
+            kind=kind,
+            name=name,
+            workload_class=entry.word("class", WorkloadClass, WorkloadClass.UNKNOWN),
+            allocator=entry.word("allocator", Allocator, Allocator.UNKNOWN),
+            namespace=namespace,
+            pod=entry.text("pod", ""),
+        ),
+        spots=spots,
+        start_seconds=entry.time_of_day("start", 0.0),
+        stop_seconds=entry.time_of_day("stop", DAY_SECONDS),
+        memory=tuple(_memory(entry, slots[spot.gpu], spot) for spot in spots),
+        processes=entry.integer("processes", 1, 1, 64),
+        cores=entry.number("cores", 8.0, 0.1, 1024.0),
+        shape=_shape(entry.child("load")),
+        phases=_phases(entry, activities, alone=_alone(slots, spots)),
+        process_kind=entry.word("process_kind", ProcessKind, ProcessKind.COMPUTE),
+    )
+
+
+def _alone(slots: tuple[BoardSlot, ...], spots: tuple[DeviceLocation, ...]) -> bool:
+    """Whether a task has nobody to talk to over NVLink; MIG instances have none."""
+    return len(spots) == 1 or any(
+        spot.instance is not None or not nvlink_is_up(slots[spot.gpu].board) for spot in spots
+    )
+
+
+def _spots(entry: ScenarioFields, slots: tuple[BoardSlot, ...]) -> tuple[DeviceLocation, ...]:
+    spots: list[DeviceLocation] = []
+    for gpu in entry.sequence("gpus"):
+        slot = _gpu(entry, "gpus", gpu, slots)
+        if not slot.is_ever_whole:
+            entry.fail(f"GPU {gpu} is cut into MIG instances; hold them by 'instances'", "gpus")
+        spots.append(DeviceLocation(slot.index))
+    for text in entry.sequence("instances"):
+        gpu, _, instance = str(text).partition("/")
+        slot = _gpu(entry, "instances", int(gpu) if gpu.isdigit() else text, slots)
+        if not instance.isdigit() or int(instance) >= len(slot.all_profiles):
+            entry.fail(
+                f"'{text}' is not an instance; GPU {slot.index} has {len(slot.all_profiles)}, "
+                f"write the first as '{slot.index}/0'",
+                "instances",
+            )
+        spots.append(DeviceLocation(slot.index, int(instance)))
+    if not spots:
+        entry.fail("holds nothing; add 'gpus: [0]' or 'instances: [\"0/0\"]'")
+    return tuple(spots)
+
+
+def _gpu(entry: ScenarioFields, key: str, gpu: object, slots: tuple[BoardSlot, ...]) -> BoardSlot:
+    if not isinstance(gpu, int) or isinstance(gpu, bool) or not 0 <= gpu < len(slots):
+        entry.fail(f"'{gpu}' is not a GPU of this node; it has 0 to {len(slots) - 1}", key)
+    return slots[gpu]
+
+
+def _memory(entry: ScenarioFields, slot: BoardSlot, spot: DeviceLocation) -> MemoryPlan:
+    profile = slot.profile(spot.instance)
+    total = instance_memory_bytes(slot.board, profile)
+    most = total - reserved_memory_bytes(slot.board, profile)
+    if entry.has("memory_gib") == entry.has("memory_ratio"):
+        entry.fail("needs either 'memory_gib' or 'memory_ratio', of each device it holds")
+    if entry.has("memory_gib"):
+        first, last = entry.pair("memory_gib", 0.0, most / _GIB)
+        return MemoryPlan(first * _GIB, last * _GIB)
+    first, last = entry.pair("memory_ratio", 0.0, most / total)
+    return MemoryPlan(first * total, last * total)
+
+
+def _shape(entry: ScenarioFields) -> LoadShape:
+    entry.only(("shape", "level", "share", "interval_seconds", "peak", "night_ratio"))
+    kind = entry.text("shape", "constant")
+    level = entry.number("level", 1.0, 0.0, 1.0)
+    if kind == "constant":
+        return ConstantLoad(level)
+    share = entry.number("share", 0.6, 0.0, 1.0)
+    interval_seconds = entry.number("interval_seconds", 20.0, 1.0, DAY_SECONDS)
+    if kind == "bursty":
+        return BurstyLoad(level, share, interval_seconds)
+    if kind != "diurnal":
+        entry.fail(f"'{kind}' is not a load shape; one of: constant, bursty, diurnal", "shape")
+    peak, night = entry.time_of_day("peak", 15 * 3600.0), entry.number("night_ratio", 0.0, 0, 1)
+    return DiurnalLoad(level, share, interval_seconds, peak, night)
+
+
+def _phases(
+    entry: ScenarioFields, activities: Mapping[str, KernelActivity], *, alone: bool
+) -> tuple[TaskPhase, ...]:
+    phases = tuple(_phase(child, activities, alone=alone) for child in entry.children("phases"))
+    if all(phase.between is not None for phase in phases):
+        entry.fail("needs a phase without 'between' to fill the rest of its time", "phases")
+    return phases
+
+
+def _phase(
+    entry: ScenarioFields, activities: Mapping[str, KernelActivity], *, alone: bool
+) -> TaskPhase:
+    entry.only(
+        (
+            *("activity", "state", "seconds", "jitter_ratio", "host", "conditions", "between"),
+            "follows_load",
+        )
+    )
+    name = entry.text("activity")
+    if name not in activities:
+        entry.fail(f"'{name}' is not an activity; known: {', '.join(activities)}", "activity")
+    activity = activities[name]
+    if alone:
+        activity = replace(activity, nvlink_receive=0.0, nvlink_transmit=0.0)
+    host = entry.child("host")
+    host.only(_HOST)
+    return TaskPhase(
+        activity=activity,
+        state=entry.word("state", State),
+        seconds=entry.number("seconds", 3600.0, 1.0, DAY_SECONDS),
+        jitter_ratio=entry.number("jitter_ratio", 0.0, 0.0, 1.0),
+        host=HostLoad(**{ratio: host.number(ratio, 0.0, 0.0, 1.0) for ratio in host.data}),
+        conditions=entry.words("conditions", Condition),
+        between=entry.times_of_day("between") if entry.has("between") else None,
+        follows_load=entry.data.get("follows_load", True) is True,
+    )
+
+
+_RATIOS: Final = tuple(field.name for field in dataclass_fields(KernelActivity))
+
+
+def load_scenario(name_or_path: str, catalogue: Catalogue) -> SimulatedScenario:
+    """A packaged scenario by name, or one in a file of your own.
+
+    Raises:
+        ScenarioError: there is none, or it contradicts itself or the catalogue; the message
+            starts with `file:line:column`.
+    """
+    document = _document(name_or_path)
+    activities = _activities(ScenarioFields.root(_packaged(ACTIVITIES_FILE)), {})
+    top = ScenarioFields.root(document)
+    top.only(
+        (
+            *("name", "seed", "cores", "driver_version", "activities", "boards", "workloads"),
+            "faults",
+        )
+    )
+    if top.has("activities"):
+        activities = _activities(top.child("activities"), activities)
+    slots, faults = read_faults(top, read_slots(top, catalogue))
+    return SimulatedScenario(
+        name=top.text("name"),
+        seed=top.integer("seed", 1, 0, 2**31),
+        slots=slots,
+        tasks=tuple(read_task(entry, slots, activities) for entry in top.children("workloads")),
+        cores=top.number("cores", 112.0, 1.0, 4096.0),
+        driver_version=top.text("driver_version", "580.95.05"),
+        faults=faults,
+    )
+
+
+def _document(name_or_path: str) -> Document:
+    if name_or_path in packaged_scenarios():
+        return _packaged(f"{name_or_path}.yaml")
+    path = Path(name_or_path)
+    if path.suffix not in {".yaml", ".yml"} and not path.exists():
+        raise ScenarioError(
+            f"scenario '{name_or_path}' is neither packaged nor a file; "
+            f"packaged: {', '.join(packaged_scenarios())}"
+        )
+    try:
+        text = path.read_text(encoding="utf-8")
+    except OSError as error:
+        raise ScenarioError(
+            f"scenario {path} cannot be read: {error.strerror}; "
+            f"packaged: {', '.join(packaged_scenarios())}"
+        ) from None
+    except UnicodeDecodeError:
+        raise ScenarioError(f"scenario {path} is not text; save it as UTF-8") from None
+    return _parsed(text, path.name)
+
+
+def _packaged(file: str) -> Document:
+    return _parsed((SCENARIO_FOLDER / file).read_text(encoding="utf-8"), file)
+
+
+def _parsed(text: str, name: str) -> Document:
+    try:
+        return load_yaml(text, name)
+    except YamlError as error:
+        raise ScenarioError(f"{error}; a scenario is a YAML mapping") from None
+
+
+def _activities(
+    top: ScenarioFields, known: Mapping[str, KernelActivity]
+) -> dict[str, KernelActivity]:
+    activities = dict(known)
+    for name in top.data:
+        entry = top.child(name)
+        entry.only(_RATIOS)
+        activities[name] = KernelActivity(
+            **{ratio: entry.number(ratio, 0.0, 0.0, 1.0) for ratio in entry.data}
+        )
+    return activities

@@ -1,0 +1,182 @@
+"""Source of snapshots straight from the model, for spans too long for a driver."""
+
+from collections import Counter
+from collections.abc import Mapping
+from dataclasses import replace
+from typing import Final
+
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.workload import Holding
+from rightsizer.model.xid import XidLog
+from rightsizer.owners.holdings import holdings_of
+from rightsizer.simulator.counters import STEP
+from rightsizer.simulator.device import SimulatedDevice
+from rightsizer.simulator.faults import CallFailure
+from rightsizer.simulator.host import ScenarioOwners, host_signals
+from rightsizer.simulator.library.calls import NvmlCode
+from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.readings import ModelReader
+from rightsizer.simulator.scenario import SimulatedScenario
+
+_AWAY: Final = Down(Missing.LOST, "the driver is not loaded")
+_LOST: Final = Down(Missing.LOST, "the GPU has fallen off the bus")
+_ABSENT: Final = Down(Missing.LOST, "the driver no longer lists the GPU")
+_HANGS: Final = Down(Missing.TIMED_OUT, "the driver does not answer")
+
+
+def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -> Down | None:
+    """Why a GPU or one of its instances is silent; `None` where it is read.
+
+    A function that hangs holds up all others of its GPU; one that refuses costs its own signals
+    alone.
+    """
+    if not node.has_faults:
+        return None
+    course = node.course(unit)
+    if node.unload(time) is not None:
+        return _AWAY
+    if course.is_lost(time):
+        return _LOST
+    if course.is_absent(time):
+        return _ABSENT
+    if course.hangs(time):
+        return _HANGS
+    whole = next((answer for answer in course.answers(time) if not answer.function), None)
+    return None if whole is None else _refused(whole)
+
+
+def _refused(answer: CallFailure) -> Down:
+    code = NvmlCode(answer.code)
+    reason = Missing.LOST if code is NvmlCode.GPU_IS_LOST else Missing.FAILED
+    return Down(reason, f"the driver answers {code.name.lower()}")
+
+
+DEFAULT_START: Final[Nanoseconds] = 1_767_571_200 * NANOSECONDS_PER_SECOND
+"""Monday, 2026-01-05, 00:00 UTC: a fixed day, so that two runs are the same."""
+
+
+class SimulatedSource:
+    """A simulated node whose clock runs as fast as it is read."""
+
+    def __init__(
+        self,
+        scenario: SimulatedScenario,
+        catalogue: Catalogue,
+        *,
+        start: Nanoseconds | None = None,
+        interval: Nanoseconds,
+        duration: Nanoseconds | None,
+    ) -> None:
+        """A source whose first snapshot is at the start.
+
+        Args:
+            scenario: What runs on the node.
+            catalogue: Names the boards of the devices.
+            start: Wall time of the first snapshot; `None` for a fixed Monday at midnight, UTC.
+            interval: Time between two snapshots.
+            duration: How long until there are no more; `None` for ever.
+        """
+        self.name = f"simulated ({scenario.name})"
+        self._next = DEFAULT_START if start is None else start
+        self._heard_until = self._next - 1
+        self._interval = interval
+        self._end = None if duration is None else self._next + duration
+        self._node = SimulatedNode(
+            scenario, catalogue, self._next, counter_step=max(STEP, interval)
+        )
+        self._owners = ScenarioOwners(self._node)
+        self._usual = self._node.devices
+        self._readers = {
+            unit.device.uuid: ModelReader(self._node, unit)
+            for gpu in self._node.units
+            for unit in (gpu, *gpu.instances)
+        }
+        self._seen: set[str] = set()
+        """GPUs that were there."""
+        self._xids: dict[str, XidLog] = {}
+
+    @property
+    def node(self) -> SimulatedNode:
+        """The node, for whoever wants to compare with what is true."""
+        return self._node
+
+    def read(self) -> Snapshot | None:
+        """The next snapshot; `None` when the duration is over."""
+        time = self._next
+        if self._end is not None and time >= self._end:
+            return None
+        self._next = time + self._interval
+        devices = self._devices(time)
+        down = self._silent(devices, time)
+        readings = {
+            device.uuid: self._readers[device.uuid].read(time)
+            for device in devices
+            if device.uuid not in down
+        }
+        holdings = {uuid: self._holdings(reading) for uuid, reading in readings.items()}
+        away = self._node.unload(time)
+        return Snapshot(
+            wall_time=time,
+            time=time,
+            interval=self._interval,
+            devices=devices,
+            readings=readings,
+            down=down,
+            host=host_signals(self._node.host(time)),
+            holdings={uuid: held for uuid, held in holdings.items() if held},
+            collectors={"simulated": CollectorOutcome(success=True, duration_seconds=0.0)},
+            xids=self._listen(time),
+            driver={"driver_version": self._node.scenario.driver_version},
+            trouble=None if away is None else "the driver is not loaded",
+        )
+
+    def close(self) -> None:
+        """Nothing is held."""
+
+    def _devices(self, time: Nanoseconds) -> tuple[Device, ...]:
+        if not self._node.has_faults:
+            return self._usual
+        present = {gpu.device.uuid: gpu for gpu in self._node.present(time)}
+        self._seen |= present.keys()
+        # One that was there stays listed: the live source calls it lost.
+        listed = [
+            present.get(gpu.device.uuid, replace(gpu, instances=()))
+            for gpu in self._node.units
+            if gpu.device.uuid in self._seen
+        ]
+        return tuple(unit.device for gpu in listed for unit in (gpu, *gpu.instances))
+
+    def _silent(self, devices: tuple[Device, ...], time: Nanoseconds) -> Mapping[str, Down]:
+        if not self._node.has_faults:
+            return {}
+        reasons = {
+            device.uuid: down_reason(self._node, self._node.unit(device.uuid), time)
+            for device in devices
+        }
+        return {uuid: down for uuid, down in reasons.items() if down is not None}
+
+    def _listen(self, time: Nanoseconds) -> Mapping[str, XidLog]:
+        """What the driver has reported so far."""
+        if not self._node.has_faults:
+            return {}
+        after, self._heard_until = self._heard_until, time
+        if self._node.unload(time) is None:
+            for gpu in self._node.units:
+                self._hear(gpu, after, time)
+        return dict(self._xids)
+
+    def _hear(self, gpu: SimulatedDevice, after: Nanoseconds, until: Nanoseconds) -> None:
+        heard = self._node.course(gpu).xids(after, until)
+        if heard:
+            before = self._xids.get(gpu.device.uuid)
+            counts = Counter(dict(before.counts) if before else {})
+            counts.update(code for _, code in heard)
+            last_time, last = heard[-1]
+            self._xids[gpu.device.uuid] = XidLog(dict(counts), last, last_time)
+
+    def _holdings(self, reading: Reading) -> tuple[Holding, ...]:
+        return holdings_of(reading.processes or (), self._owners)

@@ -1,0 +1,237 @@
+"""Table of board features by architecture; every NOT_SUPPORTED and NVML number follows from it."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from functools import lru_cache
+from typing import Final
+
+from rightsizer.catalogue.board import Board
+from rightsizer.simulator.physics import has_switches, link_count, nvlink_is_up
+
+
+class BoardFeature(StrEnum):
+    """What a board's driver offers or does not."""
+
+    UTILIZATION = "utilization"
+    ENCODER_DECODER = "encoder_decoder"
+    JPEG = "jpeg"
+    OFA = "ofa"
+    MEMORY = "memory"
+    POWER = "power"
+    POWER_AVERAGE = "power_average"
+    """A mean over a second; without it power is instantaneous."""
+    ENERGY = "energy"
+    CLOCKS = "clocks"
+    APPLICATION_CLOCKS = "application_clocks"
+    CLOCK_EVENTS = "clock_events"
+    TEMPERATURE = "temperature"
+    TEMPERATURE_THRESHOLDS = "temperature_thresholds"
+    TEMPERATURE_MARGIN = "temperature_margin"
+    MEMORY_TEMPERATURE = "memory_temperature"
+    FANS = "fans"
+    PCIE = "pcie"
+    PCIE_COUNTERS = "pcie_counters"
+    """Bytes since the driver was loaded."""
+    NVLINK = "nvlink"
+    NVLINK_OLD_COUNTERS = "nvlink_old_counters"
+    """Utilization counters and bandwidth fields, which later boards no longer have."""
+    NVLINK_NEW_COUNTERS = "nvlink_new_counters"
+    """Packets, symbol errors and bit error rates."""
+    FABRIC = "fabric"
+    C2C = "c2c"
+    """The link between a GPU and the processor on its module."""
+    ECC = "ecc"
+    VOLATILE_ECC = "volatile_ecc"
+    ROW_REMAPPING = "row_remapping"
+    RETIRED_PAGES = "retired_pages"
+    GPM = "gpm"
+    PROCESSES = "processes"
+    PROCESS_UTILIZATION = "process_utilization"
+    ACCOUNTING = "accounting"
+    MIG = "mig"
+    NUMA_NODE = "numa_node"
+    """The GPU's memory is a NUMA node of the host."""
+    SERIAL = "serial"
+    CORES = "cores"
+
+
+class BoardTrait(StrEnum):
+    """What differs between boards of one architecture."""
+
+    DATACENTER = "datacenter"
+    """Or workstation: everything but GeForce. They have ECC too."""
+    HBM = "hbm"
+    JPEG = "jpeg"
+    FAN = "fan"
+    AVERAGED = "averaged"
+    """Anything but GA100."""
+    NVLINK = "nvlink"
+    SWITCHED = "switched"
+    """Its NVLinks lead to switches."""
+    MIG = "mig"
+    GRACE = "grace"
+
+
+@dataclass(frozen=True, slots=True)
+class SupportRow:
+    """Where a feature is supported."""
+
+    cells: str
+    """`y`, `n` or the trait that decides, for each of `ARCHITECTURES`."""
+    when_cut: bool = True
+    """Whether a GPU with MIG instances still has it."""
+
+    def cell(self, architecture: str) -> str:
+        """What decides for an architecture; `n` for one that the table does not know."""
+        cells = dict(zip(ARCHITECTURES, self.cells.split(), strict=True))
+        return cells.get(architecture, "n")
+
+
+ARCHITECTURES: Final = ("Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
+_EVERY: Final = "y y y y y y y"
+_DATACENTER: Final = " ".join([BoardTrait.DATACENTER] * 7)
+SUPPORT_TABLE: Final[Mapping[BoardFeature, SupportRow]] = {
+    BoardFeature.UTILIZATION: SupportRow(_EVERY, when_cut=False),
+    BoardFeature.ENCODER_DECODER: SupportRow(_EVERY, when_cut=False),
+    BoardFeature.JPEG: SupportRow("n n n jpeg y y y", when_cut=False),
+    BoardFeature.OFA: SupportRow("n n y y y y y", when_cut=False),
+    BoardFeature.MEMORY: SupportRow(_EVERY),
+    BoardFeature.POWER: SupportRow(_EVERY),
+    BoardFeature.POWER_AVERAGE: SupportRow("n n n averaged y y y"),
+    BoardFeature.ENERGY: SupportRow("n y y y y y y"),
+    BoardFeature.CLOCKS: SupportRow(_EVERY),
+    BoardFeature.APPLICATION_CLOCKS: SupportRow(_DATACENTER),
+    BoardFeature.CLOCK_EVENTS: SupportRow(_EVERY),
+    BoardFeature.TEMPERATURE: SupportRow(_EVERY),
+    BoardFeature.TEMPERATURE_THRESHOLDS: SupportRow("y y y y y n n"),
+    BoardFeature.TEMPERATURE_MARGIN: SupportRow("n n n n y y y"),
+    BoardFeature.MEMORY_TEMPERATURE: SupportRow("hbm hbm n hbm n y y"),
+    BoardFeature.FANS: SupportRow("fan fan fan fan fan fan fan"),
+    BoardFeature.PCIE: SupportRow(_EVERY),
+    BoardFeature.PCIE_COUNTERS: SupportRow("n n n n n y y"),
+    BoardFeature.NVLINK: SupportRow("nvlink nvlink nvlink nvlink n nvlink nvlink"),
+    BoardFeature.NVLINK_OLD_COUNTERS: SupportRow("nvlink nvlink nvlink n n n n"),
+    BoardFeature.NVLINK_NEW_COUNTERS: SupportRow("n n n n n n nvlink"),
+    BoardFeature.FABRIC: SupportRow("n n n n n switched switched"),
+    BoardFeature.C2C: SupportRow("n n n n n grace grace"),
+    BoardFeature.ECC: SupportRow(_DATACENTER),
+    BoardFeature.VOLATILE_ECC: SupportRow(_DATACENTER, when_cut=False),
+    BoardFeature.ROW_REMAPPING: SupportRow(
+        "n n n datacenter datacenter datacenter datacenter", when_cut=False
+    ),
+    BoardFeature.RETIRED_PAGES: SupportRow("datacenter datacenter datacenter n n n n"),
+    BoardFeature.GPM: SupportRow("n n n n n datacenter datacenter"),
+    BoardFeature.PROCESSES: SupportRow(_EVERY),
+    BoardFeature.PROCESS_UTILIZATION: SupportRow(_EVERY, when_cut=False),
+    BoardFeature.ACCOUNTING: SupportRow(_EVERY, when_cut=False),
+    BoardFeature.MIG: SupportRow("n n n mig n mig mig"),
+    BoardFeature.NUMA_NODE: SupportRow("n n n n n grace grace"),
+    BoardFeature.SERIAL: SupportRow(_DATACENTER),
+    BoardFeature.CORES: SupportRow(_EVERY, when_cut=False),
+}
+
+
+_ARCHITECTURES: Final = {
+    "Pascal": 4,
+    "Volta": 5,
+    "Turing": 6,
+    "Ampere": 7,
+    "Ada": 8,
+    "Hopper": 9,
+    "Blackwell": 10,
+}
+_UNKNOWN_ARCHITECTURE: Final = 0xFFFFFFFF
+_TESLA, _GEFORCE, _QUADRO_RTX, _NVIDIA_RTX, _NVIDIA = 2, 5, 12, 13, 14
+_NVLINK_VERSIONS: Final = {1: 1, 2: 2, 3: 5, 4: 6, 5: 7}
+"""NVML's codes for generations: an A100, of the third, answers 5."""
+_WITHOUT_JPEG: Final = (8, 6)
+_GA100: Final = (8, 0)
+_BOARDS: Final = 256
+
+
+@dataclass(frozen=True, slots=True)
+class BoardSupport:
+    """The capabilities of a board and its driver together."""
+
+    architecture: int
+    brand: int
+    features: frozenset[BoardFeature]
+    features_when_cut: frozenset[BoardFeature]
+    """Of a GPU with MIG instances."""
+    nvlink_version: int
+    """NVML's code; 0 without NVLink."""
+    nvlink_links: int
+    nvlink_up: bool
+    """Whether its links lead somewhere."""
+
+    def has(self, feature: BoardFeature) -> bool:
+        """Whether the GPU, whole, offers something."""
+        return feature in self.features
+
+
+def support_of(board: Board) -> BoardSupport:
+    """What a board supports."""
+    return _support(_Keyed(board))
+
+
+class _Keyed:
+    """A board that can be looked up by its key and figures."""
+
+    __slots__ = ("board",)
+
+    def __init__(self, board: Board) -> None:
+        self.board = board
+
+    def __hash__(self) -> int:
+        return hash(self.board.key)
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, _Keyed) and self.board == other.board
+
+
+@lru_cache(_BOARDS)
+def _support(keyed: _Keyed) -> BoardSupport:
+    board = keyed.board
+    traits = {str(trait) for trait in _traits(board)} | {"y"}
+    features = frozenset(
+        feature for feature, row in SUPPORT_TABLE.items() if row.cell(board.architecture) in traits
+    )
+    has_links = BoardFeature.NVLINK in features
+    return BoardSupport(
+        architecture=_ARCHITECTURES.get(board.architecture, _UNKNOWN_ARCHITECTURE),
+        brand=_brand(board.usual_name),
+        features=features,
+        features_when_cut=frozenset(
+            feature for feature in features if SUPPORT_TABLE[feature].when_cut
+        ),
+        nvlink_version=_NVLINK_VERSIONS.get(board.nvlink_generation or 0, 0) if has_links else 0,
+        nvlink_links=link_count(board) if has_links else 0,
+        nvlink_up=has_links and nvlink_is_up(board),
+    )
+
+
+def _traits(board: Board) -> frozenset[BoardTrait]:
+    geforce = any("GeForce" in name for name in board.names)
+    answers = {
+        BoardTrait.DATACENTER: not geforce,
+        BoardTrait.HBM: board.memory_type.startswith("HBM"),
+        BoardTrait.JPEG: board.compute_capability != _WITHOUT_JPEG,
+        BoardTrait.FAN: board.key.startswith("RTX") and "SE" not in board.key,
+        BoardTrait.AVERAGED: board.compute_capability > _GA100,
+        BoardTrait.NVLINK: bool(board.nvlink_bytes_per_second),
+        BoardTrait.SWITCHED: has_switches(board),
+        BoardTrait.MIG: bool(board.mig_profiles),
+        BoardTrait.GRACE: board.key.startswith(("GH", "GB")),
+    }
+    return frozenset(trait for trait, holds in answers.items() if holds)
+
+
+def _brand(name: str) -> int:
+    if name.startswith("Tesla"):
+        return _TESLA
+    if "GeForce" in name:
+        return _GEFORCE
+    if name.startswith("Quadro RTX"):
+        return _QUADRO_RTX
+    return _NVIDIA_RTX if " RTX " in name else _NVIDIA

@@ -1,0 +1,191 @@
+"""Workloads of a scenario over time: phase, load, processes and memory on each device."""
+
+from collections.abc import Iterable
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.model.reading import Process
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.workload import Workload
+from rightsizer.simulator.activity import DeviceLoad
+from rightsizer.simulator.scenario import (
+    DAY_SECONDS,
+    DeviceLocation,
+    HostLoad,
+    MemoryPlan,
+    SimulatedScenario,
+    SimulatedTask,
+    TaskPhase,
+)
+from rightsizer.simulator.transients import channel, smooth, uniform
+
+_DAY = nanoseconds(DAY_SECONDS)
+
+
+class TaskSchedule:
+    """A task's timetable."""
+
+    def __init__(self, task: SimulatedTask, key: int) -> None:
+        """The timetable of a task, with a noise key for its phases' jitter."""
+        self._key = key
+        self._start = task.start_seconds
+        self._run = (task.stop_seconds - task.start_seconds) % DAY_SECONDS or DAY_SECONDS
+        self._special = tuple(phase for phase in task.phases if phase.between is not None)
+        self._cycle = tuple(phase for phase in task.phases if phase.between is None)
+        self._ends: list[float] = []
+        self._play: list[float] = []
+        end = 0.0
+        for phase in self._cycle:
+            end += phase.seconds
+            self._ends.append(end)
+        for phase, after in zip(self._cycle, self._cycle[1:], strict=False):
+            self._play.append(phase.jitter_ratio * min(phase.seconds, after.seconds))
+
+    def phase(self, time: Nanoseconds) -> TaskPhase | None:
+        """The phase at a time; `None` while the task does not run."""
+        elapsed = self.elapsed_seconds(time)
+        if elapsed is None:
+            return None
+        moment = time % _DAY / NANOSECONDS_PER_SECOND
+        for phase in self._special:
+            start, stop = phase.between or (0.0, 0.0)
+            if (moment - start) % DAY_SECONDS < (stop - start) % DAY_SECONDS:
+                return phase
+        return self._cycled(elapsed, time // _DAY)
+
+    def elapsed_seconds(self, time: Nanoseconds) -> float | None:
+        """Seconds since the task's start of this day; `None` while it does not run."""
+        elapsed = (time % _DAY / NANOSECONDS_PER_SECOND - self._start) % DAY_SECONDS
+        return elapsed if elapsed < self._run else None
+
+    def memory_bytes(self, plan: MemoryPlan, time: Nanoseconds) -> float:
+        """What a plan holds at a time, 0 while the task does not run."""
+        elapsed = self.elapsed_seconds(time)
+        if elapsed is None:
+            return 0.0
+        return plan.first_bytes + (plan.last_bytes - plan.first_bytes) * elapsed / self._run
+
+    def _cycled(self, elapsed: float, day: int) -> TaskPhase:
+        if len(self._cycle) == 1:
+            return self._cycle[0]
+        # A cycle's own ends stay in place, so that any one of them is found without the others.
+        cycle, rest = divmod(elapsed, self._ends[-1])
+        step = (day * 100_000 + int(cycle)) * len(self._cycle)
+        for index, play in enumerate(self._play):
+            moved = play * (uniform(self._key, step + index) - 0.5) if play else 0.0
+            if rest < self._ends[index] + moved:
+                return self._cycle[index]
+        return self._cycle[-1]
+
+
+_FIRST_PID: Final = 4201
+_PIDS_OF_TASK: Final = 512
+_DRIFT_PERIOD: Final[Nanoseconds] = 45 * NANOSECONDS_PER_SECOND
+_DRIFT_RATIO: Final = 0.04
+"""How far a workload's pace wanders to either side; all its signals and devices together."""
+_IDLE_HOST_CPU: Final = 0.015
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceTask:
+    """A workload on one device at one time."""
+
+    task: SimulatedTask
+    phase: TaskPhase
+    load: DeviceLoad
+    pids: tuple[int, ...]
+    memory_bytes: float
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """Its processes, each with its part of the memory."""
+        each = int(self.memory_bytes / len(self.pids))
+        kind = self.task.process_kind
+        return tuple(Process(pid, each, kind) for pid in self.pids)
+
+
+class _TaskTimeline:
+    """One task with its timetable and its noise."""
+
+    def __init__(self, seed: int, number: int, task: SimulatedTask) -> None:
+        self.task = task
+        name = task.workload.key
+        self.schedule = TaskSchedule(task, channel(seed, name, "phases"))
+        self._requests = channel(seed, name, "load")
+        self._drift = channel(seed, name, "drift")
+        self._first_pid = _FIRST_PID + number * _PIDS_OF_TASK
+
+    def pids(self, place: int) -> tuple[int, ...]:
+        first = self._first_pid + place * self.task.processes
+        return tuple(range(first, first + self.task.processes))
+
+    def load(self, phase: TaskPhase, time: Nanoseconds) -> DeviceLoad:
+        intensity = self.task.shape.intensity(self._requests, time) if phase.follows_load else 1.0
+        if intensity <= 0.0:
+            return DeviceLoad()
+        pace = 1.0 + _DRIFT_RATIO * smooth(self._drift, time, _DRIFT_PERIOD)
+        return DeviceLoad.of(phase.activity, intensity, pace)
+
+
+class SimulatedWorkloads:
+    """All the workloads of a node."""
+
+    def __init__(self, scenario: SimulatedScenario) -> None:
+        """The workloads of a scenario."""
+        self._workers = [
+            _TaskTimeline(scenario.seed, number, task) for number, task in enumerate(scenario.tasks)
+        ]
+        self._at: dict[DeviceLocation, list[tuple[_TaskTimeline, int]]] = {}
+        self._of_pid: dict[int, _TaskTimeline] = {}
+        for worker in self._workers:
+            for place, spot in enumerate(worker.task.spots):
+                self._at.setdefault(spot, []).append((worker, place))
+                self._of_pid |= dict.fromkeys(worker.pids(place), worker)
+
+    def members(self, spot: DeviceLocation, time: Nanoseconds) -> tuple[DeviceTask, ...]:
+        """Who is at work on a GPU or an instance."""
+        members = []
+        for worker, place in self._at.get(spot, ()):
+            phase = worker.schedule.phase(time)
+            if phase is not None:
+                plan = worker.task.memory[place]
+                held = worker.schedule.memory_bytes(plan, time)
+                load = worker.load(phase, time)
+                members.append(DeviceTask(worker.task, phase, load, worker.pids(place), held))
+        return tuple(members)
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """Whose process it is."""
+        worker = self._of_pid.get(pid)
+        return worker.task.workload if worker else None
+
+    def host(self, time: Nanoseconds, cores: float) -> HostLoad:
+        """The node: CPU by the cores in use, pressure of whoever suffers most."""
+        used, hosts = 0.0, []
+        for worker in self._workers:
+            phase = worker.schedule.phase(time)
+            if phase is not None:
+                used += phase.host.cpu * worker.task.cores
+                hosts.append(phase.host)
+        return _worst(min(1.0, _IDLE_HOST_CPU + used / cores), hosts)
+
+    def owner_host(self, pids: Iterable[int], time: Nanoseconds) -> HostLoad | None:
+        """The owners of some processes: CPU of their quotas, pressure of the worst."""
+        workers = {
+            worker.task.workload.key: worker for pid in pids if (worker := self._of_pid.get(pid))
+        }
+        hosts = [
+            phase.host
+            for worker in workers.values()
+            if (phase := worker.schedule.phase(time)) is not None
+        ]
+        return _worst(max(host.cpu for host in hosts), hosts) if hosts else None
+
+
+def _worst(cpu: float, hosts: list[HostLoad]) -> HostLoad:
+    return HostLoad(
+        cpu,
+        max((host.cpu_pressure for host in hosts), default=0.0),
+        max((host.io_pressure for host in hosts), default=0.0),
+        max((host.memory_pressure for host in hosts), default=0.0),
+    )

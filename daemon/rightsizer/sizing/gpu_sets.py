@@ -1,0 +1,212 @@
+"""Sets of GPUs scored by the links between them; exact over all sets of up to sixteen."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import combinations
+from typing import Final
+
+from rightsizer.model.settings import setting
+from rightsizer.model.topology import GpuLink, LinkKind, Topology
+
+_GO_GPUALLOCATOR: Final = (
+    "NVIDIA's go-gpuallocator (besteffort policy), by which the Kubernetes device plugin places"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class LinkScores:
+    """What each way between two GPUs is worth."""
+
+    nvlink: int = setting(
+        100,
+        help="Each NVLink between two GPUs, or to the switch that joins them.",
+        minimum=1,
+        maximum=1000,
+        source=_GO_GPUALLOCATOR,
+    )
+    one_bridge: int = setting(
+        50,
+        help="At most one PCIe bridge between them (PIX).",
+        minimum=0,
+        maximum=1000,
+        source=_GO_GPUALLOCATOR,
+    )
+    several_bridges: int = setting(
+        40,
+        help="Several PCIe bridges, not the host bridge (PXB).",
+        minimum=0,
+        maximum=1000,
+        source=_GO_GPUALLOCATOR,
+    )
+    host_bridge: int = setting(
+        30,
+        help="The PCIe host bridge between them (PHB).",
+        minimum=0,
+        maximum=1000,
+        source=_GO_GPUALLOCATOR,
+    )
+    numa_node: int = setting(
+        20,
+        help="Host bridges of one NUMA node between them (NODE).",
+        minimum=0,
+        maximum=1000,
+        source=_GO_GPUALLOCATOR,
+    )
+    system: int = setting(
+        10,
+        help="The link between NUMA nodes between them (SYS).",
+        minimum=0,
+        maximum=1000,
+        source=_GO_GPUALLOCATOR,
+    )
+
+
+def link_score(link: GpuLink | None, scores: LinkScores) -> int:
+    """How near two GPUs are by their best way; 0 where nobody knows."""
+    if link is None:
+        return 0
+    if link.kind is LinkKind.NVLINK:
+        return scores.nvlink * max(1, link.nvlinks)
+    return _bus_score(link.kind, scores)
+
+
+def pcie_score(link: GpuLink | None, scores: LinkScores) -> int:
+    """How near two GPUs are over PCIe, NVLink left aside; 0 where nobody knows.
+
+    GPUs below one switch share the network card there too.
+    """
+    if link is None:
+        return 0
+    kind = link.kind if link.pcie_kind is LinkKind.UNKNOWN else link.pcie_kind
+    return _bus_score(kind, scores)
+
+
+def _bus_score(kind: LinkKind, scores: LinkScores) -> int:
+    by_kind = {
+        LinkKind.PIX: scores.one_bridge,
+        LinkKind.PXB: scores.several_bridges,
+        LinkKind.PHB: scores.host_bridge,
+        LinkKind.NODE: scores.numa_node,
+        LinkKind.SYSTEM: scores.system,
+    }
+    return by_kind.get(kind, 0)
+
+
+MOST_CANDIDATES: Final = 16
+"""Sets of eight of sixteen are 12,870."""
+
+_SCORES: Final = LinkScores()
+
+
+@dataclass(frozen=True, slots=True, order=True)
+class SetScore:
+    """How well a set is joined: larger is better."""
+
+    weakest: int
+    """Of its worst pair; that of a single GPU is 0."""
+    total: int
+    """Over all pairs."""
+
+
+@dataclass(frozen=True, slots=True)
+class PlacementSet:
+    """GPUs that would work together."""
+
+    uuids: tuple[str, ...]
+    score: SetScore
+
+
+def pair_score(link: GpuLink | None) -> int:
+    """How near two GPUs are; 0 where nobody knows."""
+    return link_score(link, _SCORES)
+
+
+def score_of(uuids: Collection[str], topology: Topology) -> SetScore:
+    """The score of some GPUs, in whatever order."""
+    scores = _matrix(topology)
+    pairs = [scores.get(frozenset(pair), 0) for pair in combinations(uuids, 2)]
+    return SetScore(min(pairs, default=0), sum(pairs))
+
+
+def best_set(
+    candidates: Sequence[str],
+    count: int,
+    topology: Topology,
+    present: Collection[str] = (),
+) -> PlacementSet | None:
+    """The best joined set of some size; `None` where there are too few candidates.
+
+    Of equal ones that with the most GPUs that are present already, then the first in the order of
+    the candidates.
+
+    Args:
+        candidates: GPUs to choose from, at most `MOST_CANDIDATES`.
+        count: How many are wanted.
+        topology: How they are joined.
+        present: Those that are held already, and need not be moved.
+
+    Raises:
+        ValueError: there are more candidates than can be looked through.
+    """
+    if len(candidates) > MOST_CANDIDATES:
+        raise ValueError(
+            f"{len(candidates)} GPUs are too many to look through all sets of them; "
+            f"name {MOST_CANDIDATES} at most"
+        )
+    if not 0 < count <= len(candidates):
+        return None
+    search = _Search(candidates, count, _matrix(topology), frozenset(present))
+    search.extend((), 0, _UNBOUNDED, 0, 0)
+    score, chosen = search.best
+    weakest = score[0] if count > 1 else 0
+    return PlacementSet(tuple(candidates[at] for at in chosen), SetScore(weakest, score[1]))
+
+
+_UNBOUNDED: Final = 1 << 30
+
+
+class _Search:
+    """All sets, depth first; branches that can only be worse are left out."""
+
+    def __init__(
+        self,
+        candidates: Sequence[str],
+        count: int,
+        scores: Mapping[frozenset[str], int],
+        present: frozenset[str],
+    ) -> None:
+        self._count = count
+        self._is_present = [int(uuid in present) for uuid in candidates]
+        self._scores = [
+            [scores.get(frozenset((one, other)), 0) for other in candidates] for one in candidates
+        ]
+        self.best: tuple[tuple[int, int, int], tuple[int, ...]] = ((-1, -1, -1), ())
+        """Weakest pair, sum and how many stay; and their places among the candidates."""
+
+    def extend(
+        self, chosen: tuple[int, ...], after: int, weakest: int, total: int, kept: int
+    ) -> None:
+        """Look through all sets that begin with some, in the order of the candidates."""
+        if len(chosen) == self._count:
+            score = (weakest, total, kept)
+            if score > self.best[0]:
+                self.best = (score, chosen)
+            return
+        last = len(self._scores) - (self._count - len(chosen))
+        for at in range(after, last + 1):
+            row = self._scores[at]
+            joined = [row[other] for other in chosen]
+            least = min(joined, default=weakest)
+            if min(weakest, least) < self.best[0][0]:
+                continue
+            self.extend(
+                (*chosen, at),
+                at + 1,
+                min(weakest, least),
+                total + sum(joined),
+                kept + self._is_present[at],
+            )
+
+
+def _matrix(topology: Topology) -> dict[frozenset[str], int]:
+    return {frozenset((link.uuid, link.peer_uuid)): pair_score(link) for link in topology.links}

@@ -1,1 +1,0 @@
-"""Models as their published files describe them."""

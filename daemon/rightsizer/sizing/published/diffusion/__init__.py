@@ -1,1 +1,0 @@
-"""Diffusion models as Hugging Face's diffusers write them."""

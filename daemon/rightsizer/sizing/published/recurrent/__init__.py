@@ -1,1 +1,0 @@
-"""Hugging Face models whose layers keep a state of a request: state spaces and their hybrids."""

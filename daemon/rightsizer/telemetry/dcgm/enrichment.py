@@ -1,0 +1,259 @@
+"""Enrichment of a snapshot with a dcgm-exporter: matched devices, merged readings, holders."""
+
+from collections.abc import Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from enum import StrEnum
+from typing import Final
+
+import structlog
+
+from rightsizer.host.pcie import pci_key
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.workload import Holding
+from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterDevice, ExporterView
+
+DCGM: Final = "dcgm"
+"""The origin of what came through DCGM."""
+_GPM: Final = "gpm"
+
+
+class SignalPreference(StrEnum):
+    """How a value reached us."""
+
+    GPM = "gpm"
+    DCGM_PROFILING = "dcgm profiling"
+    NVML = "nvml"
+    DCGM_NVML = "dcgm nvml"
+    """What DCGM itself asks NVML for, and gives on later."""
+
+
+_USUAL: Final = (
+    SignalPreference.GPM,
+    SignalPreference.NVML,
+    SignalPreference.DCGM_PROFILING,
+    SignalPreference.DCGM_NVML,
+)
+"""NVML is asked every tick, an exporter collects twice a minute."""
+
+PREFERENCES: Final[Mapping[Signal, tuple[SignalPreference, ...]]] = {
+    # A share of engine time against a share of time with any kernel resident.
+    Signal.GPU_BUSY: (
+        SignalPreference.GPM,
+        SignalPreference.DCGM_PROFILING,
+        SignalPreference.NVML,
+        SignalPreference.DCGM_NVML,
+    ),
+}
+"""The ways of a signal, the best first, where they are not the usual ones."""
+
+_UNSAID: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NOT_READ})
+_EMPTY: Final[Mapping[Signal, Missing]] = {}
+
+
+def merge_readings(
+    reading: Reading,
+    values: Mapping[Signal, float],
+    *,
+    profiled: Collection[Signal] = (),
+    missing: Mapping[Signal, Missing] = _EMPTY,
+) -> Reading:
+    """The reading with what DCGM has of the same device, where that is missing or better.
+
+    Args:
+        reading: Ours.
+        values: DCGM's.
+        profiled: Signals whose value DCGM took from the hardware's own counters.
+        missing: Why DCGM has no value of others.
+    """
+    taken = {
+        signal: value
+        for signal, value in values.items()
+        if _is_better(reading, signal, value, is_profiled=signal in profiled)
+    }
+    reasons = {
+        signal: reason
+        for signal, reason in missing.items()
+        if reading.why_missing(signal) in _UNSAID and signal not in taken
+    }
+    if not taken and all(reading.missing.get(signal) == reasons[signal] for signal in reasons):
+        return reading
+    still_missing = {**reading.missing, **reasons}
+    for signal in taken:
+        still_missing.pop(signal, None)
+    return replace(
+        reading,
+        values={**reading.values, **taken},
+        missing=still_missing,
+        origins={**reading.origins, **dict.fromkeys(taken, DCGM)},
+    )
+
+
+def _is_better(reading: Reading, signal: Signal, value: float, *, is_profiled: bool) -> bool:
+    ours = reading.values.get(signal)
+    if ours is None:
+        return True
+    origin = reading.origins.get(signal)
+    if origin == DCGM:
+        return value != ours
+    if value == 0 < ours:
+        return False  # Profiling counters that have died read 0 (dcgm-exporter#662).
+    our_way = SignalPreference.GPM if origin == _GPM else SignalPreference.NVML
+    way = SignalPreference.DCGM_PROFILING if is_profiled else SignalPreference.DCGM_NVML
+    order = PREFERENCES.get(signal, _USUAL)
+    return order.index(way) < order.index(our_way)
+
+
+def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
+    """Our uuid by the exporter's name of a device, for those that both know.
+
+    A MIG instance goes by its own uuid, or by its GPU and GPU instance id. Where compute instances
+    share a GPU instance, what is told of it is told of none of them.
+    """
+    uuids: set[str] = set()
+    slots: dict[str, str] = {}
+    places: dict[tuple[str, int], list[str]] = {}
+    for device in ours:
+        uuids.add(device.uuid)
+        if device.mig is not None:
+            place = (device.mig.parent_uuid, device.mig.gpu_instance_id)
+            places.setdefault(place, []).append(device.uuid)
+        elif device.pci_bus_id:
+            slots[pci_key(device.pci_bus_id)] = device.uuid
+    known = {device.uuid: device for device in view.devices}
+    found: dict[str, str] = {}
+    for key in view.told:
+        if key in uuids:
+            found[key] = key
+        elif key in view.instances:
+            parent, number = view.instances[key]
+            at = places.get((found.get(parent, parent), number), [])
+            if len(at) == 1:
+                found[key] = at[0]
+        elif (slot := _nameless_slot(known[key])) in slots:
+            found[key] = slots[slot]
+    return found
+
+
+def unmatched_devices(ours: Sequence[Device], view: ExporterView) -> tuple[Device, ...]:
+    """Devices that the exporter alone knows: none that may be one of ours by another name."""
+    uuids = {device.uuid for device in ours}
+    slots = {pci_key(device.pci_bus_id) for device in ours if device.pci_bus_id}
+    return tuple(device for device in view.devices if _is_unmatched(device, uuids, slots))
+
+
+def _is_unmatched(device: Device, uuids: set[str], slots: set[str]) -> bool:
+    if device.uuid in uuids or pci_key(device.pci_bus_id or "") in slots:
+        return False
+    if device.uuid.startswith("index:"):
+        return not uuids
+    if device.mig is not None:
+        return device.mig.parent_uuid not in uuids
+    # An instance of a board that the catalogue does not know: of what size nobody can say.
+    return "/gi" not in device.uuid and not device.uuid.startswith("MIG-")
+
+
+def _nameless_slot(device: Device) -> str:
+    """Where a device sits that has no uuid; what has one is not looked for by its place."""
+    return pci_key(device.pci_bus_id or "") if device.uuid.startswith("index:") else ""
+
+
+_DRIVER_VERSION: Final = "driver_version"
+
+
+def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
+    """The snapshot and what stands of the exporter's page; waits for nothing.
+
+    Devices that the driver offers are read better, never twice. Devices that the exporter alone
+    knows are added, with a reading at the snapshot's own time while their values hold.
+    """
+    view = endpoint.view()
+    told = {
+        uuid: view.told[key]
+        for key, uuid in matches(snapshot.devices, view).items()
+        if key in view.told
+    }
+    readings = {
+        uuid: _merged(reading, told.get(uuid)) for uuid, reading in snapshot.readings.items()
+    }
+    added = unmatched_devices(snapshot.devices, view)
+    for device in added:
+        known = view.told.get(device.uuid)
+        if known is not None and device.uuid not in view.down:
+            readings[device.uuid] = _reading(device.uuid, snapshot, known)
+            told[device.uuid] = known
+    listed = {device.uuid for device in (*snapshot.devices, *added)}
+    down = {device.uuid: view.down[device.uuid] for device in added if device.uuid in view.down}
+    driver = {} if view.driver_version is None else {_DRIVER_VERSION: view.driver_version}
+    xids = {uuid: log for uuid, log in view.xids.items() if uuid in listed}
+    return replace(
+        snapshot,
+        devices=(*snapshot.devices, *_numbered(snapshot.devices, added)),
+        readings=readings,
+        down={**snapshot.down, **down},
+        holdings=_with_holdings(snapshot, readings, told),
+        collectors={**snapshot.collectors, endpoint.name: view.outcome},
+        driver={**driver, **snapshot.driver},
+        xids={**xids, **snapshot.xids},
+        trouble=snapshot.trouble if snapshot.devices or not added else None,
+    )
+
+
+def _merged(reading: Reading, told: ExporterDevice | None) -> Reading:
+    if told is None:
+        return reading
+    return merge_readings(reading, told.values, profiled=told.profiled, missing=told.missing)
+
+
+def _reading(uuid: str, snapshot: Snapshot, told: ExporterDevice) -> Reading:
+    origins = dict.fromkeys(told.values, DCGM)
+    return Reading(uuid, snapshot.time, told.values, told.missing, origins=origins)
+
+
+def _with_holdings(
+    snapshot: Snapshot, readings: Mapping[str, Reading], told: Mapping[str, ExporterDevice]
+) -> Mapping[str, tuple[Holding, ...]]:
+    """Ours, and the exporter's where we know of nobody: what the kubelet has given to whom."""
+    holdings = dict(snapshot.holdings)
+    for uuid, known in told.items():
+        if not known.holdings or holdings.get(uuid):
+            continue
+        reading = readings.get(uuid)
+        is_empty = reading is not None and reading.processes == ()
+        holdings[uuid] = tuple(
+            replace(holding, has_process=not is_empty) for holding in known.holdings
+        )
+    return holdings
+
+
+def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, ...]:
+    """The added devices with indices that none of ours has; instances keep their GPU's."""
+    used = {device.index for device in ours}
+    if not used:
+        return tuple(added)
+    first = max(used) + 1
+    return tuple(replace(device, index=first + device.index) for device in added)
+
+
+class DcgmSecondarySource:
+    """A dcgm-exporter as a neighbor; says once what ails it."""
+
+    def __init__(self, endpoint: DcgmEndpoint) -> None:
+        """Says nothing before the first snapshot."""
+        self._endpoint = endpoint
+        self._told: str | None = None
+        self._log = structlog.get_logger(component="dcgm")
+
+    def supplement(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what the exporter knows."""
+        error = self._endpoint.view().error
+        if error != self._told and error is not None:
+            self._log.warning("dcgm_unread", reason=error)
+        self._told = error
+        return enrich(snapshot, self._endpoint)
+
+    def close(self) -> None:
+        """Let the thread end."""
+        self._endpoint.close()

@@ -1,0 +1,204 @@
+"""Host context of the GPUs: host signals, owners and topology, read off the coordinator."""
+
+import contextlib
+import math
+import time
+from collections.abc import Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from typing import Final, Protocol
+
+import structlog
+
+from rightsizer.host.collector import HostCollector
+from rightsizer.host.topology import TopologyFacts, read_topology
+from rightsizer.io.worker import Crashed, Stuck, Worker
+from rightsizer.model.device import Device
+from rightsizer.model.fabric_port import FabricPort
+from rightsizer.model.reading import Process
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.topology import Topology
+from rightsizer.model.workload import Holding
+from rightsizer.owners.holdings import holdings_on
+from rightsizer.owners.owner import WorkloadResolver
+
+_NO_TOPOLOGY_FACTS: Final = TopologyFacts()
+_TOPOLOGY_HOLDS_SECONDS: Final = 3600.0
+"""GPUs do not move; links that train down show in the readings."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostQuery:
+    """Whom to look around."""
+
+    devices: tuple[Device, ...] = ()
+    processes: Mapping[str, tuple[Process, ...]] = field(default_factory=dict)
+    """By uuid; devices whose processes nobody knows are left out."""
+    told: TopologyFacts = _NO_TOPOLOGY_FACTS
+    """What the driver says of the GPUs' places."""
+
+
+@dataclass(frozen=True, slots=True)
+class HostContext:
+    """What there was to see."""
+
+    node: Mapping[Signal, float] = field(default_factory=dict)
+    devices: Mapping[str, Mapping[Signal, float]] = field(default_factory=dict)
+    """By uuid: of whoever holds the device, and of the ports near to it."""
+    holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
+    ports: tuple[FabricPort, ...] = ()
+    topology: Topology | None = None
+    collectors: Mapping[str, CollectorOutcome] = field(default_factory=dict)
+
+
+class HostProbe(Protocol):
+    """What a thread of its own looks with."""
+
+    def look(self, question: HostQuery) -> HostContext:
+        """Everything that the question asks for."""
+
+    def close(self) -> None:
+        """Give back whatever is held."""
+
+
+class NodeHostProbe:
+    """Looks with files and owners; one thread's alone."""
+
+    def __init__(self, host: HostCollector, owners: WorkloadResolver, sysfs: Path | None) -> None:
+        """Looks at nothing yet.
+
+        Args:
+            host: How the host fares.
+            owners: Who knows workloads.
+            sysfs: Where it is mounted; `None` where there is no topology to be read.
+        """
+        self._host = host
+        self._owners = owners
+        self._sysfs = sysfs
+        self._topology: Topology | None = None
+        self._topology_of: object = None
+        self._topology_due = 0.0
+
+    def look(self, question: HostQuery) -> HostContext:
+        """Host first, then who holds what."""
+        started = time.perf_counter()
+        topology = self._read_topology(question)
+        node = self._host.node()
+        signals = {
+            device.uuid: self._around(device, question, topology) for device in question.devices
+        }
+        ports = self._host.ports()
+        seen = time.perf_counter()
+        holdings = self._holdings(question)
+        collectors = {
+            "host": CollectorOutcome(True, seen - started),
+            "owners": CollectorOutcome(True, time.perf_counter() - seen),
+            **self._owners.collectors(),
+        }
+        return HostContext(node, signals, holdings, ports, topology, collectors)
+
+    def close(self) -> None:
+        """End what the owners have started."""
+        self._owners.close()
+
+    def _around(
+        self, device: Device, question: HostQuery, topology: Topology | None
+    ) -> Mapping[Signal, float]:
+        whole = device.mig.parent_uuid if device.mig else device.uuid
+        near = topology.placements.get(whole) if topology is not None else None
+        pids = [process.pid for process in question.processes.get(device.uuid, ())]
+        return {**self._host.device(near), **(self._host.owner(pids, near) if pids else {})}
+
+    def _holdings(self, question: HostQuery) -> Mapping[str, tuple[Holding, ...]]:
+        allocations = self._owners.allocations()
+        found = {
+            device.uuid: holdings_on(
+                device, question.processes.get(device.uuid), self._owners, allocations
+            )
+            for device in question.devices
+        }
+        return {uuid: holdings for uuid, holdings in found.items() if holdings}
+
+    def _read_topology(self, question: HostQuery) -> Topology | None:
+        if self._sysfs is None:
+            return None
+        places = [(device.uuid, device.pci_bus_id) for device in question.devices]
+        now = time.monotonic()
+        if (places, question.told) != self._topology_of or now >= self._topology_due:
+            self._topology = read_topology(self._sysfs, question.devices, question.told)
+            self._topology_of = places, question.told
+            self._topology_due = now + _TOPOLOGY_HOLDS_SECONDS
+        return self._topology
+
+
+class HostContextCollector:
+    """The eyes on a thread of their own; what they saw last stands while they are slow."""
+
+    def __init__(self, eyes: HostProbe, *, hold_seconds: float = 10.0) -> None:
+        """Looks at nothing before it is asked.
+
+        Args:
+            eyes: What the thread looks with.
+            hold_seconds: How long what was seen stands without a newer look.
+        """
+        self._hold_seconds = hold_seconds
+        self._crashed: str | None = None
+        self._log = structlog.get_logger(component="surroundings")
+        # The eyes are one thread's alone: no fresh one takes them from a thread that hangs.
+        self._worker: Worker[None, HostContext] = Worker(
+            "surroundings",
+            contextlib.nullcontext,
+            abandon_after_seconds=math.inf,
+            abandoned_maximum=0,
+        )
+        self._eyes = eyes
+        self._is_asked = False
+        self._last = HostContext()
+        self._seen_at = time.monotonic()
+
+    def look(self, question: HostQuery, deadline: float) -> HostContext:
+        """What is around the devices now, or was when somebody last could look.
+
+        Args:
+            question: Whom to look around.
+            deadline: How long to wait, as a point on the monotonic clock.
+        """
+        if not self._is_asked:
+            self._is_asked = self._worker.ask(lambda _: self._eyes.look(question))
+            answer = self._worker.answer(deadline) if self._is_asked else self._worker.stuck()
+        else:
+            # Late for the question before: nobody waits for it twice.
+            answer = self._worker.answer(time.monotonic())
+        if isinstance(answer, Stuck):
+            return self._blind(answer.seconds)
+        self._is_asked = False
+        if isinstance(answer, Crashed):
+            self._tell(repr(answer.error))
+            return self._blind(0.0)
+        self._crashed = None
+        self._seen_at = time.monotonic()
+        self._last = answer
+        return answer
+
+    def close(self, deadline: float) -> None:
+        """Let the thread end; one that hangs is left behind.
+
+        Args:
+            deadline: How long to wait, as a point on the monotonic clock.
+        """
+        self._worker.close()
+        self._worker.join(deadline)
+        self._eyes.close()
+
+    def _blind(self, duration_seconds: float) -> HostContext:
+        """What was seen last, while it may still be true; that nobody could look is told."""
+        if time.monotonic() - self._seen_at >= self._hold_seconds:
+            self._last = HostContext(topology=self._last.topology)
+        failed = CollectorOutcome(False, duration_seconds)
+        return replace(self._last, collectors={**self._last.collectors, "host": failed})
+
+    def _tell(self, error: str) -> None:
+        if error != self._crashed:
+            self._log.error("surroundings_unseen", error=error)
+            self._crashed = error

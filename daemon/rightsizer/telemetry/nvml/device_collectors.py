@@ -1,0 +1,188 @@
+"""Collectors of one device and the scheduler of what each poll reads."""
+
+import math
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field
+from typing import Final, Self
+
+from rightsizer.model.device import Device
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.collectors import COLLECTORS
+from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
+
+_OVERTIME: Final = 10.0
+"""What fits into no round is asked after as many times its own duration: a tenth of the time."""
+
+_ONCE_SECONDS: Final = 3.0
+"""What took longer has hung: once says little of the next time, and twice that it will again."""
+
+_EVER_SECONDS: Final = 30.0
+"""No hang says more than this: after ten times as long anything is tried again."""
+
+_NOTHING_SECONDS: Final = 0.0001
+"""What takes no longer asks the driver nothing: a device that does not have it, for one."""
+
+
+@dataclass(slots=True, eq=False)
+class ScheduledCollector:
+    """A collector of one device: when it was asked, and what that took."""
+
+    collector: NvmlCollector
+    due: Nanoseconds = 0
+    asked_at: Nanoseconds | None = None
+    period: Nanoseconds = 0
+    """Between the last two times that it was asked."""
+    seconds: float = 0.0
+    """How long it took the last time."""
+    seconds_before: float = math.inf
+    """How long it took the time before."""
+    is_told: bool = False
+    """Whether there is something to tell of how it fared: the device has what it reads."""
+    has_failed: bool = False
+    is_chosen: bool = True
+    """Whether this round is to ask it, unless its time is used up before."""
+    is_overtime: bool = False
+    """Whether this round asks it, whatever the time."""
+
+    def asked(self, now: Nanoseconds, duration_seconds: float) -> None:
+        """Note that it was asked."""
+        if self.asked_at is not None:
+            self.period = now - self.asked_at
+            self.seconds_before = self.seconds
+        self.asked_at = now
+        self.seconds = duration_seconds
+
+    @property
+    def cost_seconds(self) -> float:
+        """What it may take this time: one that hung once, and came back, is soon tried again."""
+        return min(self.seconds, max(self.seconds_before, _ONCE_SECONDS), _EVER_SECONDS)
+
+
+def schedule(
+    items: Collection[ScheduledCollector], left_seconds: float, now: Nanoseconds
+) -> list[ScheduledCollector]:
+    """Mark those that are asked in this round, and give those that are due and have to wait.
+
+    Where the time is too short for all, those go first that have waited longest for what they
+    cost, as far as they fit. One that does not fit may go beyond once it has waited for ten times
+    what it takes: slow ones are asked less often, and none never.
+
+    Args:
+        items: The optional ones of a GPU and its MIG instances.
+        left_seconds: What the essential ones leave of a round's time.
+        now: On the steady clock.
+    """
+    due = []
+    for item in items:
+        item.is_overtime = False
+        item.is_chosen = now >= item.due
+        if item.is_chosen:
+            due.append(item)
+    if sum(item.cost_seconds for item in due) <= left_seconds:
+        return []
+    return _postponed(due, left_seconds, now)
+
+
+def _postponed(
+    due: Iterable[ScheduledCollector], left_seconds: float, now: Nanoseconds
+) -> list[ScheduledCollector]:
+    large: list[ScheduledCollector] = []
+    for item in sorted(due, key=lambda item: _patience(item, now), reverse=True):
+        if item.cost_seconds <= max(left_seconds, _NOTHING_SECONDS):
+            left_seconds -= item.cost_seconds
+        else:
+            large.append(item)
+    patient = [item for item in large if _patience(item, now) >= _OVERTIME]
+    overtime = max(patient, key=lambda item: _waited(item, now), default=None)
+    for item in large:
+        item.is_chosen = item.is_overtime = item is overtime
+    return [item for item in large if item is not overtime]
+
+
+def _patience(item: ScheduledCollector, now: Nanoseconds) -> float:
+    """How long it has waited, in its own duration."""
+    cost_seconds = item.cost_seconds
+    return _waited(item, now) / cost_seconds if cost_seconds else math.inf
+
+
+def _waited(item: ScheduledCollector, now: Nanoseconds) -> float:
+    return math.inf if item.asked_at is None else seconds(now - item.asked_at)
+
+
+@dataclass(slots=True)
+class PollOutcomes:
+    """How the collectors of some devices fared."""
+
+    seconds: dict[str, float] = field(default_factory=dict)
+    failed: set[str] = field(default_factory=set)
+
+    def add(self, item: ScheduledCollector) -> None:
+        """Add what a collector took and whether it failed, where there is something to tell."""
+        if not item.is_told:
+            return
+        name = item.collector.part_of or item.collector.name
+        self.seconds[name] = self.seconds.get(name, 0.0) + item.seconds
+        if item.has_failed:
+            self.failed.add(name)
+
+
+@dataclass(slots=True)
+class DeviceCollectors:
+    """A device, and the collectors that make sense for it."""
+
+    handle: DeviceHandle
+    essential: tuple[ScheduledCollector, ...]
+    optional: tuple[ScheduledCollector, ...]
+    """Those of every round, while the driver is quick."""
+    slow: tuple[ScheduledCollector, ...]
+    absent: Mapping[Signal, NvmlFailure]
+    """Signals that a device of this kind does not have."""
+    last: ReadingBuilder | None = None
+    """What the last round found; what it had no time for holds on."""
+    slow_draft: ReadingBuilder | None = None
+    """What the slow collectors found last; it holds until they read again."""
+
+    @classmethod
+    def of(cls, handle: DeviceHandle) -> Self:
+        """A device with the collectors that are enabled and apply to it."""
+        device = handle.target.device
+        disabled = handle.settings.disabled_collectors
+        enabled = [found for found in COLLECTORS if found.name not in disabled]
+        absent = {
+            signal: NvmlFailure(Missing.NOT_SUPPORTED, collector.name, _kind(device))
+            for collector in enabled
+            if not collector.applies_to(device)
+            for signal in collector.signals
+        }
+        fitting = [found for found in enabled if found.applies_to(device)]
+        return cls(
+            handle,
+            tuple(ScheduledCollector(found) for found in fitting if found.is_essential),
+            tuple(
+                ScheduledCollector(found)
+                for found in fitting
+                if not (found.is_essential or found.is_slow)
+            ),
+            tuple(ScheduledCollector(found) for found in fitting if found.is_slow),
+            absent,
+        )
+
+    @property
+    def waiting(self) -> Iterator[ScheduledCollector]:
+        """All that may have to wait, where the driver is slow."""
+        yield from self.optional
+        yield from self.slow
+
+    def due(self) -> list[NvmlCollector]:
+        """What this round is to ask."""
+        waiting = (item.collector for item in self.waiting if item.is_chosen)
+        return [*(item.collector for item in self.essential), *waiting]
+
+
+def _kind(device: Device) -> str:
+    return "not of a MIG instance" if device.mig else "not of a GPU with MIG instances"

@@ -1,0 +1,296 @@
+"""Static facts of a GPU from driver, sysfs and catalogue; versions and modes."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from types import MappingProxyType
+from typing import Any, Final
+
+import pynvml
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.model.device import Device
+from rightsizer.model.signal_name import Signal
+from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id, is_blank
+from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringReader
+from rightsizer.telemetry.nvml.reading_builder import is_possible
+
+Ask = Callable[..., Any]
+"""A function of the bindings by name, with its arguments after the device; `None` for no answer."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Attribute:
+    """A question, and how its answer reads."""
+
+    name: str
+    call: str
+    text: Callable[[Any], str | None]
+
+
+def _words(words: Mapping[int, str]) -> Callable[[Any], str | None]:
+    return lambda answer: words.get(int(answer))
+
+
+def _plain(answer: Any) -> str | None:
+    return str(answer).strip() or None
+
+
+def _current(answer: Any) -> str | None:
+    """Of a mode now and after the next reset: the one now."""
+    return _SWITCH.get(int(answer[0]))
+
+
+def _number(answer: Any) -> str | None:
+    """A number, where the driver has no way to say that there is none but -1."""
+    return str(answer) if 0 <= answer < _BLANK else None
+
+
+_BLANK: Final = 2**32 - 1
+_SWITCH: Final = MappingProxyType({0: "disabled", 1: "enabled"})
+_COMPUTE_MODES: Final = MappingProxyType(
+    {
+        pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
+        pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "exclusive_thread",
+        pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
+        pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive_process",
+    }
+)
+_VIRTUALIZATION_MODES: Final = MappingProxyType(
+    {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
+)
+_BRANDS: Final = MappingProxyType(
+    {
+        pynvml.NVML_BRAND_QUADRO: "Quadro",
+        pynvml.NVML_BRAND_TESLA: "Tesla",
+        pynvml.NVML_BRAND_NVS: "NVS",
+        pynvml.NVML_BRAND_GRID: "GRID",
+        pynvml.NVML_BRAND_GEFORCE: "GeForce",
+        pynvml.NVML_BRAND_TITAN: "Titan",
+        pynvml.NVML_BRAND_NVIDIA_VAPPS: "NVIDIA Virtual Applications",
+        pynvml.NVML_BRAND_NVIDIA_VPC: "NVIDIA Virtual PC",
+        pynvml.NVML_BRAND_NVIDIA_VCS: "NVIDIA Virtual Compute Server",
+        pynvml.NVML_BRAND_NVIDIA_VWS: "NVIDIA RTX Virtual Workstation",
+        pynvml.NVML_BRAND_NVIDIA_CLOUD_GAMING: "NVIDIA Cloud Gaming",
+        pynvml.NVML_BRAND_QUADRO_RTX: "Quadro RTX",
+        pynvml.NVML_BRAND_NVIDIA_RTX: "NVIDIA RTX",
+        pynvml.NVML_BRAND_NVIDIA: "NVIDIA",
+        pynvml.NVML_BRAND_GEFORCE_RTX: "GeForce RTX",
+        pynvml.NVML_BRAND_TITAN_RTX: "Titan RTX",
+    }
+)
+
+_CONSTANTS: Final = (
+    _Attribute("vbios_version", "nvmlDeviceGetVbiosVersion", _plain),
+    _Attribute("serial", "nvmlDeviceGetSerial", _plain),
+    _Attribute("inforom_version", "nvmlDeviceGetInforomImageVersion", _plain),
+    _Attribute("brand", "nvmlDeviceGetBrand", _words(_BRANDS)),
+    _Attribute(
+        "compute_capability",
+        "nvmlDeviceGetCudaComputeCapability",
+        lambda answer: f"{answer[0]}.{answer[1]}",
+    ),
+    _Attribute("cores", "nvmlDeviceGetNumGpuCores", _number),
+    _Attribute("minor_number", "nvmlDeviceGetMinorNumber", _number),
+    _Attribute("module_id", "nvmlDeviceGetModuleId", _number),
+    _Attribute("numa_node_id", "nvmlDeviceGetNumaNodeId", _number),
+    _Attribute(
+        "virtualization_mode", "nvmlDeviceGetVirtualizationMode", _words(_VIRTUALIZATION_MODES)
+    ),
+    _Attribute("ecc_mode", "nvmlDeviceGetEccMode", _current),
+    _Attribute("mig_mode", "nvmlDeviceGetMigMode", _current),
+)
+"""Nothing of this changes without a reset or another opening of NVML."""
+_MODES: Final = (
+    _Attribute("persistence_mode", "nvmlDeviceGetPersistenceMode", _words(_SWITCH)),
+    _Attribute("compute_mode", "nvmlDeviceGetComputeMode", _words(_COMPUTE_MODES)),
+)
+
+
+def ask_constants(ask: Ask, handle: Any) -> dict[str, str]:
+    """What stays as it is; a question without an answer is left out."""
+    return _answers(_CONSTANTS, ask, handle)
+
+
+def ask_modes(ask: Ask, handle: Any) -> dict[str, str]:
+    """What an operator may change at any time."""
+    return _answers(_MODES, ask, handle)
+
+
+def _answers(attributes: tuple[_Attribute, ...], ask: Ask, handle: Any) -> dict[str, str]:
+    answers = ((attribute, ask(attribute.call, handle)) for attribute in attributes)
+    return {
+        attribute.name: text
+        for attribute, answer in answers
+        if answer is not None and (text := attribute.text(answer)) is not None
+    }
+
+
+_ARCHITECTURES: Final[Mapping[int, str]] = MappingProxyType(
+    {
+        pynvml.NVML_DEVICE_ARCH_KEPLER: "Kepler",
+        pynvml.NVML_DEVICE_ARCH_MAXWELL: "Maxwell",
+        pynvml.NVML_DEVICE_ARCH_PASCAL: "Pascal",
+        pynvml.NVML_DEVICE_ARCH_VOLTA: "Volta",
+        pynvml.NVML_DEVICE_ARCH_TURING: "Turing",
+        pynvml.NVML_DEVICE_ARCH_AMPERE: "Ampere",
+        pynvml.NVML_DEVICE_ARCH_ADA: "Ada",
+        pynvml.NVML_DEVICE_ARCH_HOPPER: "Hopper",
+        10: "Blackwell",  # The oldest bindings that are allowed do not name it yet.
+    }
+)
+_LINKED_FORMS: Final = ("SXM", "NVL")
+"""Forms of boards whose NVLinks all lead somewhere; a PCIe card's need a bridge."""
+_LOWEST_THRESHOLD, _HIGHEST_THRESHOLD = 50, 130
+"""Degrees Celsius that can be a threshold; newer boards answer with margins, or with nothing."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceFactsReader:
+    """Where facts come from."""
+
+    library: NvmlLibrary
+    catalogue: Catalogue
+    sysfs: Path
+    survey: NvlinkWiringReader
+    uuids: dict[str, str] = field(default_factory=dict)
+    """By PCI address, as the driver once told them; a GPU keeps its identity where it tells
+    nothing now, over openings of NVML too."""
+
+    identified: set[int] = field(default_factory=set)
+    """The indices of GPUs that have told a uuid once."""
+
+    def uuid(self, handle: Any, pci_bus_id: str | None, index: int) -> str:
+        """The GPU's uuid; one that never told it goes by its index."""
+        told = self.ask("nvmlDeviceGetUUID", handle)
+        if told:
+            self.identified.add(index)
+        if pci_bus_id is None:
+            return told or f"index:{index}"
+        if told:
+            self.uuids[pci_bus_id] = told
+        return self.uuids.get(pci_bus_id, f"index:{index}")
+
+    def ask(self, name: str, handle: Any, *arguments: Any) -> Any:
+        """What the driver says of a device; `None` where it does not say."""
+        answer = self.library.ask(name, handle, *arguments)
+        return None if isinstance(answer, NvmlFailure) else answer
+
+    def number(self, name: str, handle: Any, *arguments: Any) -> Any:
+        """The same, where the answer is a number."""
+        answer = self.ask(name, handle, *arguments)
+        return None if answer is None or is_blank(answer) else answer
+
+    def memory_total_bytes(self, handle: Any) -> float | None:
+        """The framebuffer of a GPU or an instance."""
+        memory = self.ask("nvmlDeviceGetMemoryInfo", handle)
+        return _possible(Signal.MEMORY_TOTAL_BYTES, memory and float(memory.total))
+
+    def numa_node(self, pci_bus_id: str | None) -> int | None:
+        """The node that the kernel places a device on; it says -1 where it does not know."""
+        if pci_bus_id is None:
+            return None
+        domain, _, place = pci_bus_id.partition(":")
+        # NVML writes domains with eight digits, the kernel with four.
+        folder = self.sysfs / "bus/pci/devices" / f"{domain[-4:]}:{place}"
+        try:
+            node = int((folder / "numa_node").read_text())
+        except (OSError, ValueError):
+            return None
+        return node if node >= 0 else None
+
+    def board(self, device: Device) -> Board | None:
+        """The catalogue's entry, where it knows the board."""
+        return None if device.board is None else self.catalogue.boards[device.board]
+
+    def wiring(self, handle: Any, device: Device, *, is_alone: bool) -> NvlinkWiring:
+        """Which NVLinks of a GPU lead somewhere; those of one that is alone on its node do not."""
+        board = self.board(device)
+        return self.survey.look(
+            device.uuid,
+            handle,
+            is_fixed=board is not None
+            and board.form_factor.startswith(_LINKED_FORMS)
+            and not is_alone,
+            board_bytes_per_second=None if board is None else board.nvlink_bytes_per_second,
+        )
+
+    def threshold_celsius(self, handle: Any, threshold: int) -> float | None:
+        """A temperature at which the hardware acts."""
+        found = self.ask("nvmlDeviceGetTemperatureThreshold", handle, threshold)
+        is_plausible = found is not None and _LOWEST_THRESHOLD <= found <= _HIGHEST_THRESHOLD
+        return float(found) if is_plausible else None
+
+
+def describe_gpu(facts: DeviceFactsReader, handle: Any, index: int) -> Device:
+    """A physical GPU. One that does not tell its uuid goes by its index."""
+    name = facts.ask("nvmlDeviceGetName", handle) or ""
+    pci_bus_id = bus_id(facts.ask("nvmlDeviceGetPciInfo", handle))
+    power_limit = facts.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
+    limits = facts.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (0, 0)
+    sm_clock = facts.number("nvmlDeviceGetMaxClockInfo", handle, pynvml.NVML_CLOCK_SM)
+    device = Device(
+        uuid=facts.uuid(handle, pci_bus_id, index),
+        index=index,
+        name=name,
+        architecture=_ARCHITECTURES.get(facts.ask("nvmlDeviceGetArchitecture", handle)),
+        pci_bus_id=pci_bus_id,
+        numa_node=facts.numa_node(pci_bus_id),
+        memory_total_bytes=facts.memory_total_bytes(handle),
+        power_limit_watts=_watts(power_limit),
+        power_limit_minimum_watts=_watts(limits[0]),
+        power_limit_maximum_watts=_watts(limits[1]),
+        temperature_slowdown_celsius=facts.threshold_celsius(
+            handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
+        ),
+        temperature_shutdown_celsius=facts.threshold_celsius(
+            handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN
+        ),
+        sm_clock_maximum_hertz=_possible(Signal.SM_CLOCK_MAXIMUM_HERTZ, (sm_clock or 0) * 1e6),
+        pcie_generation_maximum=facts.number("nvmlDeviceGetMaxPcieLinkGeneration", handle) or None,
+        pcie_width_maximum=facts.number("nvmlDeviceGetMaxPcieLinkWidth", handle) or None,
+        facts=ask_constants(facts.ask, handle),
+    )
+    board = facts.catalogue.find(name)
+    return device if board is None else _with_board(device, board)
+
+
+def with_modes(
+    facts: DeviceFactsReader, handle: Any, device: Device, wiring: NvlinkWiring
+) -> Device:
+    """The GPU with what may change while NVML is open: modes, and the NVLinks that are up."""
+    return replace(
+        device,
+        facts={**device.facts, **ask_modes(facts.ask, handle)},
+        nvlink_bytes_per_second=_nvlink_bytes_per_second(wiring, facts.board(device)),
+    )
+
+
+def _nvlink_bytes_per_second(wiring: NvlinkWiring, board: Board | None) -> float | None:
+    """What the links that are up carry; the catalogue's figure where the driver does not tell."""
+    leads_nowhere = wiring.count is not None and not wiring.links
+    if leads_nowhere or wiring.bytes_per_second is not None:
+        return wiring.bytes_per_second
+    return (board.nvlink_bytes_per_second or None) if board is not None else None
+
+
+def _watts(milliwatts: int | None) -> float | None:
+    return _possible(Signal.POWER_LIMIT_WATTS, (milliwatts or 0) / 1e3)
+
+
+def _possible(signal: Signal, value: float | None) -> float | None:
+    """A fact that is told as a signal is, where a device can have it."""
+    if not value or is_blank(value) or not is_possible(signal, value):
+        return None
+    return value
+
+
+def _with_board(device: Device, board: Board) -> Device:
+    return replace(
+        device,
+        board=board.key,
+        architecture=device.architecture or board.architecture,
+        achievable_compute_ratio=board.achievable_compute_ratio,
+        achievable_bandwidth_ratio=board.achievable_bandwidth_ratio,
+    )

@@ -1,0 +1,268 @@
+"""Pool of one worker for each GPU: polled together, none delays another."""
+
+import time
+from collections.abc import Callable, Iterable, Mapping
+from dataclasses import dataclass
+from functools import partial
+from pathlib import Path
+from typing import Final
+
+from rightsizer.io.clock import Clock
+from rightsizer.io.worker import Crashed, Stuck, Worker
+from rightsizer.model.reading import Missing
+from rightsizer.model.snapshot import CollectorOutcome, Down, Slow
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.nvml.device_reader import DeviceReader, PollResult
+from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
+from rightsizer.telemetry.nvml.settings import LiveSettings
+
+_ROUNDS: Final = 3
+"""A single hiccup is none; the round after it may still be short of time."""
+_CALM: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
+"""After so long without a slow round the driver is quick again."""
+
+
+class SlowDriverDetector:
+    """What the rounds of one GPU have shown lately."""
+
+    def __init__(self, deadline_seconds: float) -> None:
+        """Quick, until rounds come later than the deadline or leave something out."""
+        self._deadline_seconds = deadline_seconds
+        self._until: Nanoseconds = 0
+        self._rounds = 0
+        self._longest_seconds = 0.0
+        self._postponed: dict[str, Nanoseconds] = {}
+
+    def see(self, duration_seconds: float, postponed: Iterable[str], now: Nanoseconds) -> None:
+        """Note a round: how long it took, and the collectors that it had no time for."""
+        names = tuple(postponed)
+        if not names and duration_seconds <= self._deadline_seconds:
+            return
+        if now >= self._until:
+            self._rounds, self._longest_seconds = 0, 0.0
+        self._rounds += 1
+        self._longest_seconds = max(self._longest_seconds, duration_seconds)
+        self._until = now + _CALM
+        self._postponed.update(dict.fromkeys(names, self._until))
+
+    def told(self, now: Nanoseconds) -> Slow | None:
+        """What there is to tell of it, `None` while it is quick."""
+        if now >= self._until or self._rounds < _ROUNDS:
+            return None
+        names = sorted(name for name, until in self._postponed.items() if now < until)
+        return Slow(self._longest_seconds, tuple(names))
+
+
+@dataclass(slots=True)
+class _PooledDevice:
+    """A GPU of the current inventory, at its worker."""
+
+    gpu: Gpu
+    generation: int
+    worker: Worker[DeviceReader, PollResult]
+    slowness: SlowDriverDetector
+    is_asked: bool = False
+    """Whether a round is under way, or its answer not taken yet."""
+    is_waited_for: bool = False
+    """Whether this tick waits for it: the round before came in time."""
+    arrived: PollResult | None = None
+    """What was asked in an earlier tick, and came since."""
+    last: PollResult | None = None
+    """What came last; it stands while the next one is late."""
+    is_hung: bool = False
+    """Whether a call has taken too long; until a round comes."""
+    holds_counters: bool = True
+    """Whether its last round may have left samples with the driver."""
+    unknown_rounds: int = 0
+    """How many rounds in a row brought nothing but unknown errors."""
+
+    def succeed(self, former: "_PooledDevice") -> None:
+        """Go on where a station of the same GPU left off: it is as slow, or hung, as it was."""
+        self.slowness, self.last, self.is_hung = former.slowness, former.last, former.is_hung
+
+
+class DevicePool:
+    """The workers, by the uuids of their GPUs; they outlive inventories, so hangs stay counted."""
+
+    def __init__(
+        self,
+        *,
+        clock: Clock,
+        settings: LiveSettings,
+        sysfs: Path = Path("/sys"),
+        counters_are_released: Callable[[], bool] = lambda: False,
+    ) -> None:
+        """No GPU, no worker."""
+        self._sysfs = sysfs
+        self._counters_are_released = counters_are_released
+        self._clock = clock
+        self._settings = settings
+        self._workers: dict[str, Worker[DeviceReader, PollResult]] = {}
+        self._stations: dict[str, _PooledDevice] = {}
+        self._inventory: Inventory | None = None
+
+    @property
+    def workers(self) -> tuple[Worker[DeviceReader, PollResult], ...]:
+        """All workers that there ever were."""
+        return tuple(self._workers.values())
+
+    @property
+    def abandoned(self) -> int:
+        """How many threads hang in the driver and were given up."""
+        return sum(worker.abandoned for worker in self.workers)
+
+    @property
+    def counters_held(self) -> int:
+        """How many GPUs have not let their profiling counters go since that was asked."""
+        # Asked from any thread, while the coordinator's changes the stations.
+        return sum(1 for station in tuple(self._stations.values()) if station.holds_counters)
+
+    @property
+    def is_unknown_for_long(self) -> bool:
+        """Whether a GPU has given nothing but unknown errors for too many rounds."""
+        return any(
+            station.unknown_rounds >= self._settings.unknown_errors_before_reopening
+            for station in self._stations.values()
+        )
+
+    def follow(self, inventory: Inventory | None) -> None:
+        """Staff the GPUs of an inventory; one that has not changed keeps its station."""
+        if inventory is self._inventory:
+            return
+        self._inventory = inventory
+        gpus = {} if inventory is None else {gpu.whole.device.uuid: gpu for gpu in inventory.gpus}
+        for uuid in self._stations.keys() - gpus.keys():
+            self._stations.pop(uuid).worker.close()
+        for uuid, gpu in gpus.items():
+            known = self._stations.get(uuid)
+            generation = inventory.generation if inventory is not None else 0
+            if known is None or known.generation != generation or known.gpu != gpu:
+                fresh = self._stations[uuid] = self._station(gpu, generation)
+                if known is not None:
+                    fresh.succeed(known)
+
+    def ask(self) -> None:
+        """Take the rounds that came late, and start one on every station that has none."""
+        for station in self._stations.values():
+            self._ask(station)
+
+    def answers(self, deadline: float) -> list[PollResult]:
+        """The rounds of this tick, waited for until a point on the monotonic clock.
+
+        A GPU that is late is not waited for in the ticks that follow: its round counts in the
+        one after it came, and what it gave last stands until then, at its own time.
+        """
+        return [self._answer(station, deadline) for station in self._stations.values()]
+
+    def slow(self) -> Mapping[str, Slow]:
+        """The GPUs whose calls are slow, by uuid."""
+        now = self._clock.time()
+        told = {uuid: station.slowness.told(now) for uuid, station in self._stations.items()}
+        return {uuid: slow for uuid, slow in told.items() if slow is not None}
+
+    def close(self, deadline: float) -> None:
+        """Let all threads end, and wait for those that do."""
+        self.follow(None)
+        for worker in self.workers:
+            worker.join(deadline)
+
+    def _station(self, gpu: Gpu, generation: int) -> _PooledDevice:
+        device = gpu.whole.device
+        enter = partial(
+            DeviceReader,
+            gpu,
+            clock=self._clock,
+            settings=self._settings,
+            sysfs=self._sysfs,
+            counters_are_released=self._counters_are_released,
+        )
+        worker = self._workers.get(device.uuid)
+        if worker is None:
+            worker = self._workers[device.uuid] = Worker(
+                f"gpu-{device.index}",
+                enter,
+                abandon_after_seconds=self._settings.abandon_after_seconds,
+                abandoned_maximum=self._settings.abandoned_threads_maximum,
+                moved_at=lambda session: session.library.asked_at,
+            )
+        else:
+            worker.renew(enter)
+        return _PooledDevice(
+            gpu, generation, worker, SlowDriverDetector(self._settings.deadline_seconds)
+        )
+
+    def _ask(self, station: _PooledDevice) -> None:
+        station.arrived, station.is_waited_for = None, False
+        if station.is_asked:
+            answer = station.worker.answer(time.monotonic())
+            if isinstance(answer, Stuck):
+                # What comes just now is not asked again, but fetched in the next tick.
+                if answer.still_seconds >= self._settings.abandon_after_seconds:
+                    station.worker.ask(DeviceReader.read)
+                return
+            station.arrived = self._take(station, answer)
+            if station.arrived.duration_seconds <= self._settings.deadline_seconds:
+                # It is quick again: the next tick asks and waits as ever.
+                station.is_asked = False
+                return
+        station.is_waited_for = station.arrived is None
+        station.is_asked = station.worker.ask(DeviceReader.read)
+
+    def _answer(self, station: _PooledDevice, deadline: float) -> PollResult:
+        if station.arrived is not None:
+            return station.arrived
+        if station.is_asked and station.is_waited_for:
+            answer = station.worker.answer(deadline)
+            if not isinstance(answer, Stuck):
+                station.is_asked = False
+                return self._take(station, answer)
+        return self._late(station, station.worker.stuck())
+
+    def _take(self, station: _PooledDevice, answer: PollResult | Crashed) -> PollResult:
+        if isinstance(answer, Crashed):
+            answer = _without_readings(station, _crashed(answer))
+        else:
+            station.holds_counters = answer.holds_counters
+            station.unknown_rounds = station.unknown_rounds + 1 if answer.is_unknown else 0
+        now = self._clock.time()
+        station.slowness.see(answer.duration_seconds, answer.postponed, now)
+        station.last, station.is_hung = answer, False
+        return answer
+
+    def _late(self, station: _PooledDevice, stuck: Stuck[DeviceReader]) -> PollResult:
+        """What stands of a GPU whose round is under way: what it gave last, unless it hangs."""
+        station.is_hung |= stuck.still_seconds >= self._settings.hung_after_seconds
+        if station.is_hung:
+            return _without_readings(station, _stuck(stuck), _hung_collector(stuck))
+        last = station.last or _NOTHING
+        first = Down(Missing.NO_SAMPLE, f"its first round takes {stuck.seconds:.1f} s so far")
+        uuids = [target.device.uuid for target in station.gpu.targets]
+        return PollResult(
+            {uuid: last.readings[uuid] for uuid in uuids if uuid in last.readings},
+            {uuid: last.down.get(uuid, first) for uuid in uuids if uuid not in last.readings},
+            last.collectors,
+        )
+
+
+_NOTHING: Final = PollResult({}, {}, {})
+
+
+def _without_readings(
+    station: _PooledDevice, down: Down, collectors: Mapping[str, CollectorOutcome] | None = None
+) -> PollResult:
+    uuids = (target.device.uuid for target in station.gpu.targets)
+    return PollResult({}, dict.fromkeys(uuids, down), collectors or {})
+
+
+def _stuck(stuck: Stuck[DeviceReader]) -> Down:
+    call = (stuck.state.library.asking if stuck.state else None) or "the driver"
+    return Down(Missing.TIMED_OUT, f"hung in {call} for {stuck.still_seconds:.1f} s")
+
+
+def _hung_collector(stuck: Stuck[DeviceReader]) -> dict[str, CollectorOutcome]:
+    collector = stuck.state.collecting if stuck.state else None
+    return {collector: CollectorOutcome(False, stuck.seconds)} if collector else {}
+
+
+def _crashed(crashed: Crashed) -> Down:
+    return Down(Missing.FAILED, f"reading it failed: {crashed.error!r}")

@@ -1,0 +1,131 @@
+"""Which NVLinks of a GPU lead somewhere: a card without a bridge has links, all of them down."""
+
+from collections.abc import Iterable, Mapping
+from dataclasses import dataclass
+from typing import Any, Final
+
+import pynvml
+
+from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
+
+_STATE: Final = pynvml.NVML_FI_DEV_NVLINK_GET_STATE
+_SPEED: Final = pynvml.NVML_FI_DEV_NVLINK_GET_SPEED
+_ACTIVE, _ASLEEP = 1, 2
+_BYTES_PER_MEGABYTE: Final = 1e6
+_MOST_LINKS: Final = 36
+"""Of any board; the oldest bindings allowed know of half as many."""
+
+
+@dataclass(frozen=True, slots=True)
+class NvlinkWiring:
+    """The NVLinks of a GPU as they were at the last look for devices."""
+
+    count: int | None
+    """How many the board has; `None` where the driver does not tell."""
+    links: tuple[int, ...] = ()
+    """Numbers of those that lead somewhere, whether they are up or not."""
+    up: tuple[int, ...] = ()
+    bytes_per_second: float | None = None
+    """One direction over those that are up; `None` where no speed is told."""
+
+
+UNKNOWN_WIRING: Final = NvlinkWiring(None)
+
+
+def link_is_up(state: int) -> bool:
+    """Whether NVML's state of a link is one that carries data; an idle link may be asleep."""
+    return state in {_ACTIVE, _ASLEEP}
+
+
+class NvlinkWiringReader:
+    """Looks at the links of GPUs, and remembers which were ever up: those lead somewhere."""
+
+    def __init__(self, library: NvmlLibrary) -> None:
+        """Nothing was seen yet."""
+        self._library = library
+        self._counts: dict[str, int] = {}
+        self._seen: dict[str, frozenset[int]] = {}
+        self._last: dict[str, NvlinkWiring] = {}
+
+    def look(
+        self, uuid: str, handle: Any, *, is_fixed: bool, board_bytes_per_second: float | None
+    ) -> NvlinkWiring:
+        """The wiring as it is now.
+
+        Args:
+            uuid: Of the GPU.
+            handle: Its handle.
+            is_fixed: Whether all links of such a board lead somewhere by construction.
+            board_bytes_per_second: What the catalogue says of all links together: the driver
+                counts what framing takes, which carries no data.
+        """
+        count = self._count(uuid, handle)
+        if not count:
+            return UNKNOWN_WIRING if count is None else NvlinkWiring(0)
+        states, speeds = self._states(handle, count)
+        if not states:
+            return self._last.get(uuid, UNKNOWN_WIRING)
+        up = frozenset(link for link, state in states.items() if link_is_up(state))
+        seen = self._seen[uuid] = self._seen.get(uuid, frozenset()) | up
+        most = board_bytes_per_second / count if board_bytes_per_second else None
+        wiring = self._last[uuid] = NvlinkWiring(
+            count,
+            tuple(range(count)) if is_fixed else tuple(sorted(seen)),
+            tuple(sorted(up)),
+            _total(up, speeds, most),
+        )
+        return wiring
+
+    def _count(self, uuid: str, handle: Any) -> int | None:
+        """How many links the board has; asked until the driver has told."""
+        if uuid not in self._counts:
+            key = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
+            answers = self._library.ask_fields(handle, (key,))
+            told = answers if isinstance(answers, NvmlFailure) else answers[key]
+            if isinstance(told, NvmlFailure):
+                told = self._probe(handle) if told.is_unsupported else None
+            if told is None or is_blank(told) or told < 0:
+                return None
+            self._counts[uuid] = min(int(told), _MOST_LINKS)
+        return self._counts[uuid]
+
+    def _probe(self, handle: Any) -> int | None:
+        """How many links have a state: older drivers refuse those that the board does not have."""
+        for link in range(_MOST_LINKS):
+            state = self._library.ask("nvmlDeviceGetNvLinkState", handle, link)
+            if isinstance(state, NvmlFailure):
+                # No state at all may mean no links, or a driver that does not tell.
+                return link or None
+        return _MOST_LINKS
+
+    def _states(self, handle: Any, count: int) -> tuple[Mapping[int, int], Mapping[int, float]]:
+        """States, and speeds in bytes per second, by link, of those that are told."""
+        links = range(count)
+        keys = [(field, link) for link in links for field in (_STATE, _SPEED)]
+        answers = self._library.ask_fields(handle, keys)
+        told = {} if isinstance(answers, NvmlFailure) else answers
+        states: dict[int, int] = {}
+        speeds: dict[int, float] = {}
+        for link in links:
+            state = told.get((_STATE, link))
+            if not isinstance(state, int) or is_blank(state):
+                state = self._library.ask("nvmlDeviceGetNvLinkState", handle, link)
+            if isinstance(state, int) and not is_blank(state):
+                states[link] = state
+            speed = told.get((_SPEED, link))
+            if isinstance(speed, int) and speed > 0 and not is_blank(speed):
+                speeds[link] = speed * _BYTES_PER_MEGABYTE
+        return states, speeds
+
+
+def _total(
+    links: Iterable[int], speeds: Mapping[int, float], most_of_link: float | None
+) -> float | None:
+    """What some links carry together; `None` where nobody tells of one of them."""
+    total = 0.0
+    for link in links:
+        known = [speed for speed in (speeds.get(link), most_of_link) if speed]
+        if not known:
+            return None
+        total += min(known)
+    return total or None

@@ -1,0 +1,206 @@
+"""Builder of a reading from the answers of the collectors; rejects impossible values."""
+
+import math
+from collections.abc import Iterable, Mapping
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
+
+from rightsizer.model.nvlink import Nvlink
+from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
+
+_WATTS: Final = (1e-3, 20e3)
+"""From the least that NVML can tell, for no board that answers draws nothing, to ten times what
+the largest draws."""
+_CELSIUS: Final = (-60.0, 200.0)
+_DEGREES_APART: Final = (-200.0, 200.0)
+_HERTZ: Final = (0.0, 100e9)
+_BYTES: Final = (0.0, 1e15)
+_RANGES: Final[Mapping[Signal, tuple[float, float]]] = MappingProxyType(
+    {
+        Signal.POWER_WATTS: _WATTS,
+        Signal.POWER_LIMIT_WATTS: _WATTS,
+        # A thousand watts for three centuries.
+        Signal.ENERGY_JOULES: (0.0, 1e13),
+        Signal.TEMPERATURE_CELSIUS: _CELSIUS,
+        Signal.MEMORY_TEMPERATURE_CELSIUS: _CELSIUS,
+        Signal.TEMPERATURE_MARGIN_CELSIUS: _DEGREES_APART,
+        Signal.SM_CLOCK_HERTZ: _HERTZ,
+        Signal.SM_CLOCK_MAXIMUM_HERTZ: _HERTZ,
+        Signal.SM_CLOCK_APPLICATION_HERTZ: _HERTZ,
+        Signal.MEMORY_CLOCK_HERTZ: _HERTZ,
+        Signal.MEMORY_CLOCK_MAXIMUM_HERTZ: _HERTZ,
+        Signal.MEMORY_CLOCK_APPLICATION_HERTZ: _HERTZ,
+        Signal.VIDEO_CLOCK_HERTZ: _HERTZ,
+        Signal.MEMORY_USED_BYTES: _BYTES,
+        Signal.MEMORY_TOTAL_BYTES: (1.0, _BYTES[1]),
+        Signal.MEMORY_FREE_BYTES: _BYTES,
+        Signal.MEMORY_RESERVED_BYTES: _BYTES,
+        Signal.BAR1_USED_BYTES: _BYTES,
+        Signal.BAR1_TOTAL_BYTES: _BYTES,
+        Signal.PCIE_LINK_GENERATION: (1.0, 16.0),
+        Signal.PCIE_LINK_WIDTH: (1.0, 64.0),
+        # Ten times and more what PCIe 7.0 and NVLink 6 carry.
+        Signal.PCIE_RECEIVE_BYTES_PER_SECOND: (0.0, 4e12),
+        Signal.PCIE_TRANSMIT_BYTES_PER_SECOND: (0.0, 4e12),
+        Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: (0.0, 50e12),
+        Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: (0.0, 50e12),
+    }
+)
+"""In the signals' own units, both ends included. Wide on purpose: boards to come fit in."""
+
+
+def is_possible(signal: Signal, value: float) -> bool:
+    """Whether a device can have this value, in the signal's unit; not whether it is likely."""
+    bounds = _RANGES.get(signal)
+    return bounds is None or bounds[0] <= value <= bounds[1]
+
+
+_BENIGN: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NO_SAMPLE, Missing.RELEASED})
+
+
+class ReadingBuilder:
+    """What the collectors found of one device; the first value of a signal stays."""
+
+    __slots__ = (
+        "collecting",
+        "failures",
+        "lost",
+        "nvlinks",
+        "origins",
+        "other_processes",
+        "process_shares",
+        "processes",
+        "troubled",
+        "values",
+    )
+
+    def __init__(self) -> None:
+        """An empty draft."""
+        self.values: dict[Signal, float] = {}
+        self.failures: dict[Signal, NvmlFailure] = {}
+        self.origins: dict[Signal, str] = {}
+        self.processes: tuple[Process, ...] | None = None
+        self.other_processes: tuple[Process, ...] = ()
+        """Those that do more than compute; a process may be on both lists."""
+        self.process_shares: dict[int, float] = {}
+        """By process, its own share of time with a kernel resident."""
+        self.nvlinks: tuple[Nvlink, ...] = ()
+        self.collecting = ""
+        """The collector at work: the origin of what is put in."""
+        self.lost: NvmlFailure | None = None
+        """The answer that says that the device is gone; nothing more need be asked."""
+        self.troubled = False
+        """Whether an answer was a failure that is nobody's normal case."""
+
+    def put(
+        self, signal: Signal, answer: Any, scale: float = 1.0, *, may_be_negative: bool = False
+    ) -> None:
+        """Take a number in the driver's unit, or a failure."""
+        if isinstance(answer, NvmlFailure):
+            self.fail(signal, answer)
+        elif signal not in self.values:
+            is_negative = answer < 0 and not may_be_negative
+            is_number = not is_blank(answer) and not is_negative and math.isfinite(answer)
+            if not is_number or not is_possible(signal, answer * scale):
+                self.fail(signal, _invalid(signal, answer))
+            else:
+                self.values[signal] = answer * scale
+                self.origins[signal] = self.collecting
+
+    def put_percent(self, signal: Signal, answer: Any, overshoot_ratio: float = 0.0) -> None:
+        """Take a percentage of capacity, or a failure; 1 at most."""
+        if isinstance(answer, NvmlFailure):
+            self.fail(signal, answer)
+        elif signal not in self.values:
+            if not 0 <= answer <= 100 * (1 + overshoot_ratio):
+                self.fail(signal, _invalid(signal, answer))
+            else:
+                self.values[signal] = min(1.0, answer / 100)
+                self.origins[signal] = self.collecting
+
+    def fail(self, signal: Signal, failure: NvmlFailure) -> None:
+        """Note why a signal is missing; a second way that failed says more than an absent one."""
+        known = self.failures.get(signal)
+        if known is None or known.reason is Missing.NOT_SUPPORTED:
+            self.failures[signal] = failure
+        if failure.reason is Missing.LOST:
+            self.lost = failure
+        if failure.reason not in _BENIGN:
+            self.troubled = True
+
+    def replace(self, signal: Signal, value: float) -> None:
+        """Put a value in the place of another that cannot be true."""
+        self.values[signal] = value
+        self.origins[signal] = self.collecting
+
+    def adopt(self, other: "ReadingBuilder") -> None:
+        """Take what an earlier round found, where there is nothing newer."""
+        for signal, value in other.values.items():
+            if signal not in self.values:
+                self.values[signal] = value
+                self.origins[signal] = other.origins[signal]
+        for signal, failure in other.failures.items():
+            self.failures.setdefault(signal, failure)
+        self.nvlinks = self.nvlinks or other.nvlinks
+        self.other_processes = self.other_processes or other.other_processes
+        self.process_shares = self.process_shares or other.process_shares
+
+    def keep(
+        self,
+        collector: str,
+        signals: Iterable[Signal],
+        tells: Iterable[str],
+        last: "ReadingBuilder",
+    ) -> None:
+        """Take what a collector gave the last time, where it was not asked this time.
+
+        Args:
+            collector: Its name.
+            signals: What it gives.
+            tells: What it gives beside signals, by attribute.
+            last: The draft of that time.
+        """
+        for signal in signals:
+            if last.origins.get(signal) == collector and signal not in self.values:
+                self.values[signal] = last.values[signal]
+                self.origins[signal] = collector
+            elif signal in last.failures:
+                self.failures.setdefault(signal, last.failures[signal])
+        for name in tells:
+            setattr(self, name, getattr(last, name))
+
+    def reading(self, uuid: str, time: Nanoseconds) -> Reading:
+        """The finished reading."""
+        missing = {
+            signal: failure.reason
+            for signal, failure in self.failures.items()
+            if signal not in self.values
+        }
+        processes = self._all_processes()
+        if processes:
+            self.values[Signal.PROCESS_COUNT] = len(processes)
+        return Reading(uuid, time, self.values, missing, processes, self.nvlinks, self.origins)
+
+    def _all_processes(self) -> tuple[Process, ...] | None:
+        if self.processes is None or not (self.other_processes or self.process_shares):
+            return self.processes
+        found = {process.pid: process for process in self.processes}
+        for other in self.other_processes:
+            known = found.get(other.pid)
+            if known is None:
+                found[other.pid] = other
+            elif other.kind is ProcessKind.MPS:
+                # Its clients are on the list of those that compute, too.
+                found[other.pid] = replace(known, kind=ProcessKind.MPS)
+        return tuple(
+            replace(process, gpu_busy=self.process_shares.get(process.pid))
+            for process in found.values()
+        )
+
+
+def _invalid(signal: Signal, answer: float) -> NvmlFailure:
+    return NvmlFailure(Missing.INVALID, signal, f"the driver answered {answer}")

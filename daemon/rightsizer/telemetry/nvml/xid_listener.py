@@ -1,0 +1,312 @@
+"""Listener for Xids of all GPUs on a thread of its own; event sets of the driver."""
+
+import ctypes
+import time
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, Final, Self
+
+import pynvml
+import structlog
+
+from rightsizer.io.clock import Clock
+from rightsizer.io.worker import Crashed, Stuck, Worker
+from rightsizer.model.snapshot import CollectorOutcome
+from rightsizer.model.xid import CRITICAL_XIDS, XID_MEANINGS, XidLog
+from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
+from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary
+from rightsizer.telemetry.nvml.settings import LiveSettings
+
+_XID: Final = pynvml.nvmlEventTypeXidCriticalError
+_WAIT_MILLISECONDS: Final = 50
+"""The driver keeps what happens between two waits; a short one lets go of the driver soon."""
+_MOST_EVENTS: Final = 256
+"""Of one look; the rest of a storm is heard with the next."""
+_ANY_INSTANCE: Final = 0xFFFFFFFF
+
+
+@dataclass(frozen=True, slots=True)
+class XidEvent:
+    """An error as the driver reported it."""
+
+    uuid: str | None
+    """Of the GPU or, where the driver tells, of the MIG instance; `None` where nobody knows."""
+    code: int
+    parent_uuid: str | None = None
+    """The GPU of a MIG instance."""
+
+
+@dataclass(frozen=True, slots=True)
+class XidBatch:
+    """What one look brought."""
+
+    xids: tuple[XidEvent, ...]
+    listening: frozenset[str]
+    """Uuids of the GPUs whose Xids are reported, and of their MIG instances."""
+    is_partial: bool
+    """Whether a GPU that has such events could not be registered this time."""
+    failure: NvmlFailure | None
+    """Why nothing more is heard, beside that nothing happens."""
+    duration_seconds: float
+
+
+class XidEventSet:
+    """The event set of some GPUs; made with the first look, freed when the thread leaves it."""
+
+    def __init__(self, gpus: Sequence[Gpu]) -> None:
+        """Asks the driver for nothing yet."""
+        self.library = NvmlLibrary()
+        self._gpus = gpus
+        self._set: Any = None
+        self._registered: dict[int, Gpu] = {}
+        self._is_partial = False
+
+    def look(self) -> XidBatch:
+        """What was reported since the last look."""
+        started = time.perf_counter()
+        failure = self._open() if self._set is None else None
+        xids: list[XidEvent] = []
+        if failure is None and self._registered:
+            failure = self._drain(xids)
+        return XidBatch(
+            tuple(xids),
+            frozenset(
+                target.device.uuid for gpu in self._registered.values() for target in gpu.targets
+            ),
+            self._is_partial,
+            failure,
+            time.perf_counter() - started,
+        )
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, *_: object) -> None:
+        self._free()
+
+    def _open(self) -> NvmlFailure | None:
+        """Make the set; a GPU that spoils it is left out of the next attempt."""
+        gpus = list(self._gpus)
+        self._is_partial = False
+        while True:
+            made = self.library.ask("nvmlEventSetCreate")
+            if isinstance(made, NvmlFailure):
+                return made
+            self._set = made
+            spoiler = next((gpu for gpu in gpus if not self._register(gpu)), None)
+            if spoiler is None:
+                return None
+            gpus.remove(spoiler)
+            self._free()
+
+    def _register(self, gpu: Gpu) -> bool:
+        """Whether the set is still good afterwards, with the GPU in it or without."""
+        handle = gpu.whole.handle
+        kinds = self.library.ask("nvmlDeviceGetSupportedEventTypes", handle)
+        answer = kinds
+        if not isinstance(kinds, NvmlFailure):
+            if not kinds & _XID:
+                return True
+            answer = self.library.ask("nvmlDeviceRegisterEvents", handle, _XID, self._set)
+        if not isinstance(answer, NvmlFailure):
+            self._registered[_address(handle)] = gpu
+            return True
+        self._is_partial = self._is_partial or not answer.is_unsupported
+        return not answer.is_unknown
+
+    def _drain(self, xids: list[XidEvent]) -> NvmlFailure | None:
+        for place in range(_MOST_EVENTS):
+            event = self.library.ask(
+                "nvmlEventSetWait_v2", self._set, 0 if place else _WAIT_MILLISECONDS
+            )
+            if isinstance(event, NvmlFailure):
+                return self._end(event)
+            if event.eventType & _XID:
+                xids.append(self._xid(event))
+        return None
+
+    def _end(self, failure: NvmlFailure) -> NvmlFailure | None:
+        """What the end of the events means: that there are no more, or that the set is worn out."""
+        if failure.code == pynvml.NVML_ERROR_TIMEOUT:
+            return None
+        self._free()
+        # A GPU is off the bus: the next set is for the others.
+        self._is_partial = True
+        return failure
+
+    def _xid(self, event: Any) -> XidEvent:
+        code = int(event.eventData)
+        gpu = self._registered.get(_address(event.device))
+        if gpu is None:
+            told = self.library.ask("nvmlDeviceGetUUID", event.device)
+            return XidEvent(None if isinstance(told, NvmlFailure) else str(told), code)
+        whole = gpu.whole.device.uuid
+        hit = tuple(_instances(gpu, event.gpuInstanceId, event.computeInstanceId))
+        return XidEvent(hit[0], code, parent_uuid=whole) if len(hit) == 1 else XidEvent(whole, code)
+
+    def _free(self) -> None:
+        if self._set is not None:
+            self.library.ask("nvmlEventSetFree", self._set)
+        self._set = None
+        self._registered.clear()
+
+
+def _address(handle: Any) -> int:
+    return ctypes.cast(handle, ctypes.c_void_p).value or 0
+
+
+def _instances(gpu: Gpu, gpu_instance_id: int, compute_instance_id: int) -> Iterator[str]:
+    """The MIG instances that an event is of; none where it is of the whole GPU."""
+    for target in gpu.instances:
+        mig = target.device.mig
+        if (
+            mig is not None
+            and mig.gpu_instance_id == gpu_instance_id
+            and compute_instance_id in {_ANY_INSTANCE, mig.compute_instance_id}
+        ):
+            yield target.device.uuid
+
+
+_Followed = tuple[int, tuple[Gpu, ...]]
+"""The generation and the GPUs that are listened to."""
+_UNKNOWN: Final = "see NVIDIA's Xid catalog"
+
+
+class XidListener:
+    """What the driver reported of each device; counts outlive inventories and openings of NVML.
+
+    Everything here is for the coordinator's thread, which never waits.
+    """
+
+    def __init__(self, *, clock: Clock, settings: LiveSettings) -> None:
+        """Listens to nobody before it follows an inventory.
+
+        Args:
+            clock: Tells when an Xid was heard.
+            settings: How patiently the driver is asked.
+        """
+        self._clock = clock
+        self._settings = settings
+        self._log = structlog.get_logger(component="xid")
+        self._worker: Worker[XidEventSet, XidBatch] = Worker(
+            "xid",
+            lambda: XidEventSet(()),
+            abandon_after_seconds=settings.abandon_after_seconds,
+            abandoned_maximum=settings.abandoned_threads_maximum,
+        )
+        self._inventory: Inventory | None = None
+        self._followed: _Followed | None = None
+        self._asked_of: _Followed | None = None
+        self._is_asking = False
+        self._is_idle = True
+        self._is_partial = False
+        self.xids: Mapping[str, XidLog] = {}
+        """By uuid; a device that nothing is heard of is missing, one without an Xid is not."""
+        self.outcome: CollectorOutcome | None = None
+        """Of the last look; `None` where no GPU has such events."""
+
+    @property
+    def workers(self) -> tuple[Worker[XidEventSet, XidBatch], ...]:
+        """The worker, which holds an event set of the opening that it follows."""
+        return (self._worker,)
+
+    def follow(self, inventory: Inventory | None) -> None:
+        """Listen to the GPUs of an inventory; `None` lets go of the driver."""
+        if inventory is self._inventory:
+            return
+        self._inventory = inventory
+        followed = None if inventory is None else (inventory.generation, inventory.gpus)
+        # GPUs that could not be registered may be well again at the next look for devices.
+        if followed is not None and followed == self._followed and not self._is_partial:
+            return
+        self._followed = followed
+        gpus = () if inventory is None else inventory.gpus
+        self._worker.renew(lambda: XidEventSet(gpus))
+        self._is_idle = not gpus
+        self._is_partial = False
+        self.outcome = None
+
+    def poll(self) -> None:
+        """Take in what was heard, and listen on."""
+        if self._is_asking:
+            self._take()
+        if not self._is_asking:
+            self._ask()
+
+    def close(self, deadline: float) -> None:
+        """Free the event set and let the thread end; one that hangs is left behind.
+
+        Args:
+            deadline: How long to wait, a point on the monotonic clock.
+        """
+        self.follow(None)
+        self._worker.close()
+        self._worker.join(deadline)
+
+    def _ask(self) -> None:
+        if not self._is_idle and self._worker.ask(XidEventSet.look):
+            self._is_asking = True
+            self._asked_of = self._followed
+
+    def _take(self) -> None:
+        answer = self._worker.answer(time.monotonic())
+        if isinstance(answer, Stuck):
+            if answer.seconds >= self._settings.deadline_seconds:
+                self.outcome = CollectorOutcome(success=False, duration_seconds=answer.seconds)
+            # What is heard just now is not dropped, but fetched in the next tick.
+            if answer.still_seconds >= self._settings.abandon_after_seconds:
+                self._ask()
+            return
+        self._is_asking = False
+        if isinstance(answer, Crashed):
+            self._fail(repr(answer.error), 0.0)
+        else:
+            self._accept(answer)
+
+    def _accept(self, heard: XidBatch) -> None:
+        quiet = {uuid: XidLog({}) for uuid in heard.listening if uuid not in self.xids}
+        if quiet:
+            self.xids = {**self.xids, **quiet}
+        for xid in heard.xids:
+            self._note(xid)
+        if self._asked_of != self._followed:
+            return  # What was heard last of GPUs that are followed no longer.
+        self._is_partial = heard.is_partial
+        if heard.failure is not None:
+            self._give_up(heard.failure, heard.duration_seconds)
+        elif not heard.listening:
+            self._is_idle = True  # None of these GPUs has such events.
+        else:
+            self.outcome = CollectorOutcome(not heard.is_partial, heard.duration_seconds)
+
+    def _give_up(self, failure: NvmlFailure, duration_seconds: float) -> None:
+        """Stop where asking again is of no use before the next inventory."""
+        self._is_idle = failure.is_unsupported or failure.driver_is_gone
+        if not failure.is_unsupported:
+            self._fail(str(failure), duration_seconds)
+
+    def _fail(self, reason: str, duration_seconds: float) -> None:
+        self.outcome = CollectorOutcome(success=False, duration_seconds=duration_seconds)
+        self._log.warning("xids_unheard", reason=reason)
+
+    def _note(self, xid: XidEvent) -> None:
+        is_critical = xid.code in CRITICAL_XIDS
+        tell = self._log.error if is_critical else self._log.warning
+        tell(
+            "xid",
+            code=xid.code,
+            uuid=xid.uuid,
+            meaning=XID_MEANINGS.get(xid.code, _UNKNOWN),
+            critical=is_critical,
+        )
+        # A GPU's own count has those of its instances, which come and go, and it does not.
+        for uuid in (xid.uuid, xid.parent_uuid):
+            if uuid is not None:
+                self._count(uuid, xid.code)
+
+    def _count(self, uuid: str, code: int) -> None:
+        known = self.xids.get(uuid)
+        counts = {} if known is None else dict(known.counts)
+        counts[code] = counts.get(code, 0) + 1
+        log = XidLog(counts, code, self._clock.wall_time())
+        self.xids = {**self.xids, uuid: log}

@@ -1,0 +1,1 @@
+"""Formats of profilers, read into one model."""

@@ -1,0 +1,286 @@
+"""Parser of trace events in Chrome's JSON format, one by one.
+
+With their numbers and with repairs.
+"""
+
+import json
+import re
+from collections import Counter
+from collections.abc import Collection, Iterator
+from decimal import Decimal
+from pathlib import Path
+from typing import Any, Final, TypeAlias
+
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.profiles.json_window import JsonWindow
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.reader import Unpacked
+
+_LARGEST_EXPONENT: Final = 24
+_LARGEST: Final = 10**_LARGEST_EXPONENT
+"""Beyond any time or size, and small enough to reckon with."""
+_DIGITS: Final = 40
+
+
+def microseconds(value: Any) -> Nanoseconds | None:
+    """Microseconds as whole nanoseconds; `None` if it is no number, or beyond all clocks."""
+    if type(value) is Decimal:
+        # Comparing costs ten times what these two do.
+        is_usual = value.adjusted() < _LARGEST_EXPONENT and value.is_finite()
+        return round(value * 1000) if is_usual else None
+    if type(value) is int:
+        return value * 1000
+    found = number(value)
+    return None if found is None else microseconds(found)
+
+
+def whole_number(value: Any) -> int | None:
+    """A count, a size or an identifier; text of digits counts as well."""
+    if type(value) is int:
+        return value
+    found = number(value)
+    return int(found) if found is not None and found == found.to_integral_value() else None
+
+
+def percent(value: Any) -> float | None:
+    """A percentage as a ratio."""
+    if type(value) is int and -_LARGEST < value < _LARGEST:
+        return value / 100
+    found = number(value)
+    return None if found is None else float(found) / 100
+
+
+def number(value: Any) -> Decimal | None:
+    """A number as it was written; `None` if it is none."""
+    if isinstance(value, bool) or not isinstance(value, int | float | str | Decimal):
+        return None
+    if isinstance(value, str) and len(value) > _DIGITS:
+        return None
+    try:
+        found = Decimal(value if isinstance(value, Decimal | int) else str(value).strip())
+    except ArithmeticError:
+        return None
+    return found if found.is_finite() and -_LARGEST < found < _LARGEST else None
+
+
+_NO_NUMBER: Final = re.compile(r"(-?)(?:inf|nan)(?=[ \t\r\n,}\]])", re.IGNORECASE)
+"""What C++ prints for a quotient by zero, as PyTorch 1.8 did for a copy that took no time."""
+_AS_LONG: Final = {"": "NaN", "-": "null"}
+"""What JSON's decoder takes in its place."""
+_ESCAPE: Final = re.compile(r'\\(?:["\\/bfnrt]|u[0-9a-fA-F]{4})?')
+_LONGEST_ESCAPE: Final = 6
+_NEXT_EVENT: Final = re.compile(r'\n {0,4}\},\s*\n {0,4}(?=\{\s*"(?:ph|name)"\s*:)')
+"""Between two events as Kineto lays them out; what is within one stands on one line."""
+
+
+def repaired(text: str, error: Exception) -> str | None:
+    """The text without what the decoder stopped at; `None` where that cannot be told."""
+    if not isinstance(error, json.JSONDecodeError):
+        return None
+    if error.msg.startswith("Invalid \\"):
+        return _with_plain_backslashes(text)
+    found = _NO_NUMBER.match(text, error.pos)
+    if found is None:
+        return None
+    return text[: found.start()] + _AS_LONG[found[1]] + text[found.end() :]
+
+
+def next_event(text: str, at: int) -> int | None:
+    """Where the event behind one begins whose quotes do not tell where it ends."""
+    found = _NEXT_EVENT.search(text, at)
+    return None if found is None else found.end()
+
+
+def _with_plain_backslashes(text: str) -> str | None:
+    """Folders of Windows as other systems have them; what may go on behind the text stays."""
+    last = len(text) - _LONGEST_ESCAPE
+
+    def plain(found: "re.Match[str]") -> str:
+        return found[0] if len(found[0]) > 1 or found.start() > last else "/"
+
+    changed = _ESCAPE.sub(plain, text)
+    return None if changed == text else changed
+
+
+Event: TypeAlias = dict[str, Any]
+
+_EVENTS: Final = "traceEvents"
+_KEY_MAXIMUM: Final = 2**16
+"""Characters of a top-level key, which are words."""
+_READ_ON: Final = 2**18
+"""Characters that are read or built at once."""
+_NO_JSON: Final = "event that is no JSON"
+_REPAIRS_A_VALUE: Final = 100
+_REPAIRS: Final = 1_000_000
+_BETWEEN: Final = re.compile(r"[ \t\r\n]*,?[ \t\r\n]*")
+
+
+class JsonEvents:
+    """Yields the events of a file, and holds the few top-level values that were asked for.
+
+    Numbers with a fraction are `Decimal`: microseconds since 1970 with three places are more than
+    a float holds. What stands outside the events and was not asked for is never built.
+    """
+
+    def __init__(self, path: Path, limits: ReadLimits, keep: Collection[str] = ()) -> None:
+        self._path = path
+        self._limits = limits
+        self._keep = frozenset(keep)
+        # Names of old traces may hold tabs and line ends.
+        self._decode = json.JSONDecoder(parse_float=Decimal, strict=False).raw_decode
+        self.values: dict[str, Any] = {}
+        """Top-level values by key; whole once all events were taken."""
+        self.unread: Counter[str] = Counter()
+        """Events that could not be built, by what is wrong with them."""
+        self.count = 0
+        """Events so far."""
+        self._repairs = 0
+        self.fault = ""
+        """Where and how the file broke off; empty where it is whole."""
+        self._has_events = False
+
+    def __iter__(self) -> Iterator[Event]:
+        """Every event that is an object.
+
+        Raises:
+            ProfileError: the file is no such trace, or asks for more than it may.
+        """
+        with Unpacked(self._path, self._limits) as file:
+            window = JsonWindow(file.read)
+            yield from self._top(window)
+            if file.is_torn:
+                self.fault = f"its packed data breaks off after {window.place} characters"
+        if not self._has_events:
+            raise ProfileError(
+                f"{self._path.name}: no list '{_EVENTS}' in it"
+                f"{', and ' + self.fault if self.fault else ''}; name a trace that is whole"
+            )
+
+    def _top(self, window: JsonWindow) -> Iterator[Event]:
+        if window.passes("["):
+            yield from self._events(window)
+            return
+        if not window.passes("{"):
+            raise ProfileError(
+                f"{self._path.name}: character {window.place}: no JSON object begins here; "
+                "name a profiler's trace"
+            )
+        while window.peek() == '"':
+            key, fault = self._value(window, _KEY_MAXIMUM)
+            if fault or not window.passes(":"):
+                break
+            if key == _EVENTS and window.passes("["):
+                yield from self._events(window)
+            elif not self._top_value(window, key):
+                break
+            if self.fault or not window.passes(","):
+                break
+        if not self.fault and not window.passes("}"):
+            self._break(window)
+
+    def _top_value(self, window: JsonWindow, key: str) -> bool:
+        """Keep what was asked for, go past the rest; false where the file breaks off."""
+        if key in self._keep:
+            value, fault = self._value(window, self._limits.event_maximum_bytes)
+            if not fault:
+                self.values[key] = value
+                return True
+        return window.skip_value()
+
+    def _events(self, window: JsonWindow) -> Iterator[Event]:
+        self._has_events = True
+        while not self.fault:
+            yield from self._whole_events(window)
+            following = window.peek()
+            if following == "{":
+                event, fault = self._value(window, self._limits.event_maximum_bytes)
+                if fault:
+                    self._pass_over(window, fault)
+                    continue
+                self._count_some(1)
+                yield event
+            elif following == ",":
+                window.at += 1
+            elif following == "]":
+                window.at += 1
+                return
+            elif following in ("", "}", ":"):
+                self._break(window)
+            else:
+                self._pass_over(window, "event that is no object")
+
+    def _whole_events(self, window: JsonWindow) -> list[Event]:
+        """Events that end in the window, as many as are cheap to hold at once."""
+        text, at = window.text, window.at
+        until = at + _READ_ON
+        found: list[Event] = []
+        decode, between = self._decode, _BETWEEN.match
+        try:
+            while at < until and (space := between(text, at)) and text[space.end()] == "{":
+                event, at = decode(text, space.end())
+                found.append(event)
+        except (IndexError, RecursionError, ValueError, ArithmeticError):
+            # What goes on beyond the window, or cannot be built, is looked at by itself.
+            pass
+        window.at = at
+        self._count_some(len(found))
+        return found
+
+    def _value(self, window: JsonWindow, maximum: int) -> tuple[Any, str]:
+        """The next value, or why it cannot be built; then it still lies ahead."""
+        window.peek()
+        repairs = 0
+        while True:
+            try:
+                value, end = self._decode(window.text, window.at)
+            except RecursionError:
+                return None, "event nested too deep"
+            except (ValueError, ArithmeticError) as error:
+                repairs += 1
+                if self._may_repair(repairs) and (text := repaired(window.text, error)) is not None:
+                    window.text = text
+                    continue
+                if window.ahead > maximum:
+                    return None, f"{_NO_JSON}, or over {maximum} bytes"
+                # As much again, so that a long value is tried a few times only.
+                if not window.fill(max(window.ahead, _READ_ON)):
+                    return None, _NO_JSON
+                continue
+            if end < len(window.text) or isinstance(value, dict) or not window.fill():
+                # A number that ends where the window does may go on.
+                window.at = min(end, len(window.text))
+                return value, ""
+
+    def _may_repair(self, of_this_value: int) -> bool:
+        """Whether a repair is within what a real writer's mistakes come to: each copies text."""
+        self._repairs += 1
+        return of_this_value <= _REPAIRS_A_VALUE and self._repairs <= _REPAIRS
+
+    def _pass_over(self, window: JsonWindow, what: str) -> None:
+        is_open = what.startswith(_NO_JSON)
+        following = next_event(window.text, window.at) if is_open else None
+        if following is not None:
+            window.at = following
+        elif not window.skip_value():
+            self._break(window)
+            return
+        self._count_some(1)
+        self.unread[what] += 1
+        if self.unread.total() > self._limits.faulty_events_maximum:
+            self.fault = (
+                f"over {self._limits.faulty_events_maximum} events cannot be built, the last one "
+                f"ends at character {window.place}"
+            )
+
+    def _count_some(self, events: int) -> None:
+        self.count += events
+        if self.count > self._limits.events_maximum:
+            raise ProfileError(
+                f"{self._path.name}: more than {self._limits.events_maximum} events; "
+                "record fewer steps, or raise events_maximum"
+            )
+
+    def _break(self, window: JsonWindow) -> None:
+        how = "ends" if window.peek() == "" else "is no JSON any more"
+        self.fault = f"the file {how} at character {window.place}, after {self.count} events"

@@ -1,0 +1,171 @@
+"""Launches by the host, and why a device was idle between them.
+
+As HolisticTraceAnalysis puts it.
+"""
+
+from array import array
+from bisect import bisect_left
+from collections.abc import Iterable, Iterator, Sequence
+from enum import Enum, auto
+from typing import TypeAlias
+
+from rightsizer.model.profile import LaunchUse
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.telemetry.profiles.time_line import Column, KernelLine, is_ordered, order
+
+Started: TypeAlias = tuple[Nanoseconds, Nanoseconds, Nanoseconds | None]
+"""A kernel's start, its end, and when the host began to launch it, where that is known."""
+
+
+class IdleCause(Enum):
+    """What the next kernel waited for."""
+
+    HOST_WAIT = auto()
+    KERNEL_WAIT = auto()
+    OTHER = auto()
+
+
+Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, IdleCause]
+
+
+def idle_cause(
+    begin: Nanoseconds,
+    end: Nanoseconds,
+    launched: Nanoseconds | None,
+    adjacent: Nanoseconds,
+) -> IdleCause:
+    """Why nothing ran from `begin` to `end`, by the launch of what ran next."""
+    if launched is not None and launched > begin:
+        return IdleCause.HOST_WAIT
+    return IdleCause.KERNEL_WAIT if end - begin <= adjacent else IdleCause.OTHER
+
+
+def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
+    """The times between kernels in which none ran.
+
+    Args:
+        kernels: By rising start.
+        adjacent: Kernels no further apart than this follow each other directly.
+    """
+    rest = iter(kernels)
+    first = next(rest, None)
+    if first is None:
+        return
+    busy_until = first[1]
+    waiting: tuple[Nanoseconds, Nanoseconds, Nanoseconds | None] | None = None
+    for start, end, launched in rest:
+        if waiting is not None:
+            begin, until, earliest = waiting
+            if start == until:
+                # Of kernels that start together, the one launched first ended the wait.
+                waiting = begin, until, _earlier(earliest, launched)
+            else:
+                yield begin, until, idle_cause(begin, until, earliest, adjacent)
+                waiting = None
+        if start > busy_until:
+            waiting = busy_until, start, launched
+        busy_until = max(busy_until, end)
+    if waiting is not None:
+        begin, until, earliest = waiting
+        yield begin, until, idle_cause(begin, until, earliest, adjacent)
+
+
+def _earlier(one: Nanoseconds | None, other: Nanoseconds | None) -> Nanoseconds | None:
+    if one is None or other is None:
+        return other if one is None else one
+    return min(one, other)
+
+
+class Launches:
+    """Calls of the host by the number that ties them to kernels, copies and graphs."""
+
+    __slots__ = ("_correlations", "_ends", "_is_ordered", "_starts")
+
+    def __init__(self) -> None:
+        self._correlations: Column = array("q")
+        self._starts: Column = array("q")
+        self._ends: Column = array("q")
+        self._is_ordered = True
+
+    def __len__(self) -> int:
+        return len(self._correlations)
+
+    def add(self, correlation: int, start: Nanoseconds, end: Nanoseconds) -> None:
+        """One call."""
+        self._correlations.append(correlation)
+        self._starts.append(start)
+        self._ends.append(end)
+        self._is_ordered = False
+
+    def row(self, correlation: int) -> int | None:
+        """Where the call with this number is; the first that began, then ended, of several."""
+        if not self._is_ordered:
+            self._put_in_order()
+        place = bisect_left(self._correlations, correlation)
+        if place < len(self._correlations) and self._correlations[place] == correlation:
+            return place
+        return None
+
+    def start(self, row: int) -> Nanoseconds:
+        """When it began."""
+        return self._starts[row]
+
+    def duration(self, row: int) -> Nanoseconds:
+        """How long the host was in it."""
+        return self._ends[row] - self._starts[row]
+
+    def _put_in_order(self) -> None:
+        """By number, and by start and end where one number was used twice."""
+        for name in ("_ends", "_starts", "_correlations"):
+            column: Column = getattr(self, name)
+            if not is_ordered(column):
+                self._arrange(order(column))
+        self._is_ordered = True
+
+    def _arrange(self, rows: Sequence[int]) -> None:
+        for name in ("_correlations", "_starts", "_ends"):
+            column: Column = getattr(self, name)
+            setattr(self, name, array("q", map(column.__getitem__, rows)))
+
+
+class LaunchCounter:
+    """Counts the calls that brought kernels; a graph's many kernels come by one."""
+
+    __slots__ = ("_count", "_host", "_launches", "_matched", "_seen", "_short")
+
+    def __init__(self, launches: Launches) -> None:
+        self._launches = launches
+        self._seen = bytearray(len(launches))
+        self._count = self._matched = self._short = 0
+        self._host: Nanoseconds = 0
+
+    def started(self, line: KernelLine) -> Iterator[Started]:
+        """The kernels with the starts of their launches; each is counted as it passes."""
+        launches = self._launches
+        for start, end, correlation in line.launched():
+            row = None if correlation is None else launches.row(correlation)
+            if row is None:
+                yield start, end, None
+                continue
+            self._count_one(row, end - start)
+            yield start, end, launches.start(row)
+
+    def use(self) -> LaunchUse | None:
+        """What it comes to; `None` where no launch is known."""
+        if not self._matched:
+            return None
+        return LaunchUse(
+            count=self._count,
+            host_seconds=seconds(self._host),
+            short_kernels=self._short,
+            matched=self._matched,
+        )
+
+    def _count_one(self, row: int, duration: Nanoseconds) -> None:
+        call = self._launches.duration(row)
+        self._matched += 1
+        self._short += duration < call
+        if not self._seen[row]:
+            self._seen[row] = 1
+            self._count += 1
+            self._host += call

@@ -1,0 +1,1 @@
+"""Logs of MLPerf's load generator and training runs."""

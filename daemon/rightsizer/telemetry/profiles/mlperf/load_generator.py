@@ -1,0 +1,341 @@
+"""Readers of the load generator's summary and detail logs, merged where both are of one run."""
+
+import re
+from dataclasses import dataclass, field, replace
+from datetime import UTC, datetime
+from pathlib import Path
+from typing import Final
+
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.mlperf.figures import (
+    MlperfRecord,
+    mlperf_records,
+    named_figure,
+    printed_figure,
+)
+from rightsizer.telemetry.profiles.printed_text import PrintedText
+from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+
+_VALIDITY: Final = {"VALID": True, "INVALID": False}
+_NAME_CHARACTERS: Final = 80
+_HEADLINES: Final = (
+    ("samples_per_second", ("completed_samples_per_second", "scheduled_samples_per_second")),
+    ("tokens_per_second", ("completed_tokens_per_second", "inferred_tokens_per_second")),
+)
+"""The names that every scenario's rate goes by, and what stands for it, best first."""
+
+
+@dataclass(slots=True)
+class LoadGeneratorFindings:
+    """Collected line by line."""
+
+    system: str = ""
+    scenario: str = ""
+    mode: str = ""
+    validity: str = ""
+    version: str = ""
+    start: Nanoseconds | None = None
+    figures: dict[str, float] = field(default_factory=dict)
+    notes: list[str] = field(default_factory=list)
+    events: int = 0
+    unread: dict[str, int] = field(default_factory=dict)
+    may_hold_result: bool = True
+    """Round 0.7 wrote results into the summary alone."""
+
+    def add(self, figure: tuple[str, float] | None) -> None:
+        """Takes a figure; the first of a name stays, for headlines come first."""
+        if figure is not None:
+            self.figures.setdefault(*figure)
+
+    def profile(self, source: str) -> Profile:
+        """The profile that they make."""
+        figures = dict(self.figures)
+        for name, others in _HEADLINES:
+            found = next((figures[each] for each in others if each in figures), None)
+            if found is not None:
+                figures.setdefault(name, found)
+        has_result = self.validity != "" or any(name.startswith("latency") for name in figures)
+        notes = [*self.notes]
+        if "accuracy" in self.mode.lower():
+            notes.append("An accuracy run: it measures no speed.")
+        elif not self.may_hold_result:
+            notes.append("Its round wrote results into mlperf_log_summary.txt alone.")
+        elif not has_result:
+            notes.append("It holds no result: an accuracy run, or a run that did not end.")
+        return Profile(
+            format=ProfileFormat.MLPERF_INFERENCE,
+            source=source,
+            version=_shown(self.version),
+            start=self.start,
+            benchmark=BenchmarkResult(
+                benchmark=_shown(self.system),
+                scenario=_shown(self.scenario.replace(" ", "")),
+                is_valid=_VALIDITY.get(self.validity.strip().upper()),
+                figures=figures,
+            ),
+            events=self.events,
+            unread=self.unread,
+            notes=tuple(notes),
+        )
+
+
+def _shown(text: str) -> str:
+    return "".join(each for each in text.strip() if each.isprintable())[:_NAME_CHARACTERS]
+
+
+_DETAIL_KEYS: Final = {
+    "sut_name": "system",
+    "effective_scenario": "scenario",
+    "effective_test_mode": "mode",
+    "result_validity": "validity",
+    "loadgen_version": "version",
+}
+_TEXT_WORDS: Final = {
+    "system under test (sut) name": "system",
+    "scenario": "scenario",
+    "test mode": "mode",
+    "version": "version",
+}
+_REQUIREMENTS: Final = {
+    "result_perf_constraints_met": "Performance constraints",
+    "result_min_duration_met": "Min duration",
+    "result_min_queries_met": "Min queries",
+    "early_stopping_met": "Early stopping",
+}
+_TEXT: Final = re.compile(r'^"pid": \d+, "tid": \d+, "ts": \d+ns : ?(.*)$')
+_TEXT_HEAD: Final = re.compile(rb'(?m)^"pid": \d+, "tid": \d+, "ts": \d+ns : ')
+_TEXT_DATE: Final = "Date + time of test:"
+_LOADGEN: Final = (b'"loadgen_version"', b'"mlperf::logging"')
+
+
+def recognizes_detail(head: Head) -> bool:
+    """Whether it holds the load generator's lines, of either form."""
+    if b":::MLLOG" in head.data:
+        return any(mark in head.data for mark in _LOADGEN)
+    return _TEXT_HEAD.search(head.data) is not None
+
+
+def read_detail(path: Path, limits: ReadLimits) -> Profile:
+    """Reads a detail log.
+
+    Raises:
+        ProfileError: it cannot be read, or none of its lines is the load generator's.
+    """
+    text = PrintedText(path, limits)
+    first = next((line for line in text.lines() if _is_marked(line)), "")
+    text.unread.clear()
+    findings = _from_text(text) if _TEXT.match(first) else _from_json(text)
+    if not findings.events:
+        raise ProfileError(
+            f"{path}: none of its lines is the load generator's; name the run's "
+            "mlperf_log_detail.txt"
+        )
+    findings.unread = dict(text.unread)
+    return findings.profile(path.name)
+
+
+def _is_marked(line: str) -> bool:
+    return ":::MLLOG" in line or _TEXT.match(line) is not None
+
+
+def _from_json(text: PrintedText) -> LoadGeneratorFindings:
+    findings = LoadGeneratorFindings()
+    faults = {"is_error": 0, "is_warning": 0}
+    for entry in mlperf_records(text):
+        findings.events += 1
+        for name in faults:
+            faults[name] += entry.metadata.get(name) is True
+        _take(entry, findings)
+    for name, count in faults.items():
+        if count:
+            findings.notes.append(f"The load generator counted {count} {name[3:]}(s).")
+    return findings
+
+
+def _take(entry: MlperfRecord, findings: LoadGeneratorFindings) -> None:
+    word = _DETAIL_KEYS.get(entry.key)
+    if word is not None:
+        setattr(findings, word, str(entry.value)[:200])
+    elif entry.key == "test_datetime":
+        findings.start = _time(str(entry.value))
+    elif entry.key in _REQUIREMENTS and entry.value is False:
+        findings.notes.append(f"Not satisfied: {_REQUIREMENTS[entry.key]}.")
+    else:
+        findings.add(named_figure(entry.key, entry.value))
+
+
+def _from_text(text: PrintedText) -> LoadGeneratorFindings:
+    findings = LoadGeneratorFindings(may_hold_result=False)
+    is_effective = True
+    for line in text.lines():
+        found = _TEXT.match(line)
+        if found is None:
+            text.unread["other lines"] += bool(line.strip())
+            continue
+        findings.events += 1
+        said = found[1].strip()
+        if said.startswith(_TEXT_DATE):
+            findings.start = _time(said.removeprefix(_TEXT_DATE).strip())
+        elif said in {"Effective Settings:", "Requested Settings:"}:
+            is_effective = said.startswith("Effective")
+        elif is_effective:
+            _take_text(said, findings)
+    return findings
+
+
+def _take_text(said: str, findings: LoadGeneratorFindings) -> None:
+    key, colon, value = said.partition(":")
+    word = _TEXT_WORDS.get(key.strip().lower())
+    if word is not None:
+        setattr(findings, word, value.strip()[:200])
+    elif colon:
+        findings.add(named_figure(key.strip(), value.strip()))
+
+
+def _time(text: str) -> Nanoseconds | None:
+    """Of a date in ISO 8601, in UTC where it does not say."""
+    try:
+        moment = datetime.fromisoformat(text)
+        if moment.tzinfo is None:
+            moment = moment.replace(tzinfo=UTC)
+        return nanoseconds(moment.timestamp())
+    except (ValueError, OverflowError):
+        return None
+
+
+MLPERF_DETAIL: Final = ProfileReader(ProfileFormat.MLPERF_INFERENCE, recognizes_detail, read_detail)
+"""`mlperf_log_detail.txt`."""
+
+
+_TITLE: Final = b"MLPerf Results Summary"
+_COUNTS: Final = re.compile(r"^(\d+) (warning|error)s? encountered", re.IGNORECASE)
+_NO_COUNTS: Final = re.compile(r"^No (warning|error)s? encountered", re.IGNORECASE)
+_BINARY_COUNTS: Final = re.compile(rb"(?m)^(No|\d+) (warning|error)s? encountered", re.IGNORECASE)
+_HEADING: Final = re.compile(r"^\S.*(latency|IssueQuery|Result):", re.IGNORECASE)
+_REQUIREMENT: Final = re.compile(r"^\s+(.+?) satisfied\s*$")
+_SUMMARY_KEYS: Final = {
+    "sut name": "system",
+    "scenario": "scenario",
+    "mode": "mode",
+    "result is": "validity",
+}
+_BINDING: Final = frozenset({"no", "false"})
+
+
+def recognizes_summary(head: Head) -> bool:
+    """Whether it holds the summary's title, or the closing lines that an accuracy run has alone."""
+    if b":::MLLOG" in head.data:
+        return False
+    return _TITLE in head.data or _BINARY_COUNTS.search(head.data) is not None
+
+
+def read_summary(path: Path, limits: ReadLimits) -> Profile:
+    """Reads a summary.
+
+    Raises:
+        ProfileError: it cannot be read, or is none.
+    """
+    findings, text = LoadGeneratorFindings(), PrintedText(path, limits)
+    is_summary, group = False, ""
+    for line in text.lines():
+        plain = line.strip()
+        findings.events += bool(plain)
+        key, colon, value = line.partition(":")
+        if _counted(plain, findings) or "MLPerf Results Summary" in plain:
+            is_summary = True
+        elif plain.startswith("==="):
+            group = ""
+        elif _HEADING.match(line):
+            group = plain.lower()
+        elif colon:
+            _line(key, value, group, findings)
+    if not is_summary:
+        raise ProfileError(
+            f"{path}: no summary of the load generator: neither its title nor its closing lines "
+            "are there; the run did not end, or the file was cut"
+        )
+    findings.unread = dict(text.unread)
+    return findings.profile(path.name)
+
+
+def _line(key: str, value: str, group: str, findings: LoadGeneratorFindings) -> None:
+    word = _SUMMARY_KEYS.get(key.strip().lower())
+    requirement = _REQUIREMENT.match(key)
+    if word is not None:
+        if not getattr(findings, word):
+            setattr(findings, word, value.strip())
+    elif requirement is not None and value.strip().lower() in _BINDING:
+        findings.notes.append(f"Not satisfied: {requirement[1][:80]}.")
+    elif not group.startswith(("intervals", "ttft", "tpot")):
+        findings.add(printed_figure(key.strip(" *"), value.strip(), group))
+
+
+def _counted(plain: str, findings: LoadGeneratorFindings) -> bool:
+    found = _COUNTS.match(plain)
+    if found is not None:
+        findings.notes.append(f"The load generator counted {found[1][:9]} {found[2].lower()}(s).")
+    return found is not None or _NO_COUNTS.match(plain) is not None
+
+
+MLPERF_SUMMARY: Final = ProfileReader(
+    ProfileFormat.MLPERF_INFERENCE, recognizes_summary, read_summary
+)
+"""`mlperf_log_summary.txt`."""
+
+
+_NO_RESULT: Final = ("It holds no result", "Its round wrote")
+_ROUNDING_RATIO: Final = 1e-3
+"""Summaries print four digits or more."""
+
+
+def merged(summary: Profile, detail: Profile) -> Profile:
+    """One profile of both; the summary's figures stand, for they are what is published."""
+    ours, theirs = summary.benchmark, detail.benchmark
+    if ours is None or theirs is None:
+        return summary
+    notes = [*summary.notes, *(each for each in detail.notes if each not in summary.notes)]
+    if ours.figures:
+        notes = [each for each in notes if not each.startswith(_NO_RESULT)]
+    differing = _differing(ours, theirs)
+    if differing:
+        notes.append(
+            f"The summary and the detail log differ in {', '.join(differing)}: they may be of "
+            "two runs."
+        )
+    unread = dict(summary.unread)
+    for what, count in detail.unread.items():
+        unread[what] = unread.get(what, 0) + count
+    return replace(
+        summary,
+        source=f"{summary.source}, {detail.source}",
+        version=detail.version,
+        start=detail.start,
+        benchmark=BenchmarkResult(
+            ours.benchmark or theirs.benchmark,
+            ours.scenario or theirs.scenario,
+            theirs.is_valid if ours.is_valid is None else ours.is_valid,
+            {**theirs.figures, **ours.figures},
+        ),
+        events=summary.events + detail.events,
+        unread=unread,
+        notes=tuple(notes),
+    )
+
+
+def _differing(ours: BenchmarkResult, theirs: BenchmarkResult) -> list[str]:
+    words = [
+        word
+        for word, one, other in (
+            ("the scenario", ours.scenario, theirs.scenario),
+            ("whether it is valid", ours.is_valid, theirs.is_valid),
+        )
+        if one and other and one != other
+    ]
+    return words + [
+        name
+        for name, figure in ours.figures.items()
+        if abs(figure - theirs.figures.get(name, figure)) > _ROUNDING_RATIO * abs(figure)
+    ]

@@ -1,0 +1,1 @@
+"""Nsight Compute: CSV pages, and reports through the vendor's module."""

@@ -1,0 +1,210 @@
+"""Reader of Nsight Compute's files: CSV pages, and reports through NVIDIA's module."""
+
+import importlib
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from pathlib import Path
+from types import ModuleType
+from typing import Any, Final
+
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.nsight_compute.kernels import MeasuredKernels, RuleNotes
+from rightsizer.telemetry.profiles.nsight_compute.launch import (
+    KernelLaunch,
+    LaunchMetric,
+    ProfilerRule,
+    is_wanted,
+    metric_key,
+)
+from rightsizer.telemetry.profiles.nsight_compute.pages import ComputePages, table_of
+from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+
+MODULE: Final = "ncu_report"
+_DEVICE_NAME: Final = "device__attribute_display_name"
+
+
+def launches_of_report(path: Path) -> Iterator[KernelLaunch]:
+    """Every launch of a report.
+
+    Raises:
+        ProfileError: the module is not installed, or cannot read the report.
+    """
+    module = _module(path)
+    try:
+        report = module.load_report(str(path))
+        for part in range(report.num_ranges()):
+            launches = report.range_by_idx(part)
+            for place in range(launches.num_actions()):
+                yield _launch(launches.action_by_idx(place))
+    except Exception as error:  # noqa: BLE001 - a foreign module, over a file of anybody's.
+        raise ProfileError(
+            f"{path.name}: `{MODULE}` cannot read it ({type(error).__name__}); {_by_hand(path)}"
+        ) from None
+
+
+def _module(path: Path) -> ModuleType:
+    try:
+        return importlib.import_module(MODULE)
+    except ImportError:
+        raise ProfileError(
+            f"{path.name}: a report that only Nsight Compute can read, and its module `{MODULE}` "
+            f"is not installed; {_by_hand(path)}, or put the folder extras/python of Nsight "
+            "Compute on PYTHONPATH"
+        ) from None
+
+
+def _by_hand(path: Path) -> str:
+    return f"run `ncu --import {path.name} --csv --page raw` and name a file with what it prints"
+
+
+def _launch(action: Any) -> KernelLaunch:
+    launch = KernelLaunch(kernel=str(action.name()))
+    for name in action.metric_names():
+        if name != _DEVICE_NAME and not is_wanted(metric_key("", name)):
+            continue
+        metric = action.metric_by_name(name)
+        if metric is None:
+            continue
+        if name == _DEVICE_NAME:
+            launch.device_name = str(metric.as_string() or "")
+        else:
+            figure = LaunchMetric(float(metric.as_double()), str(metric.unit() or ""))
+            launch.metrics[metric_key("", name)] = figure
+    launch.rules.extend(_rules(action))
+    return launch
+
+
+def _rules(action: Any) -> Iterator[ProfilerRule]:
+    """None where the module is older than its access to rules."""
+    results: Any = getattr(action, "rule_results_as_dicts", list)()
+    for result in results:
+        message, speedup = result.get("rule_message"), result.get("speedup_estimation")
+        text = message.get("message") if isinstance(message, dict) else None
+        if isinstance(text, str) and text:
+            said = speedup.get("speedup") if isinstance(speedup, dict) else None
+            yield ProfilerRule(text, float(said) if isinstance(said, int | float) else 0.0)
+
+
+_REPORT_MAGIC: Final = b"NVR\0"
+_REPORT_ENDINGS: Final = (".ncu-rep", ".ncu-repz")
+_SAID: Final = re.compile(
+    r"==PROF== (?:Connected|Disconnected|Attach|Profiling|Report|Target|Trying|Creat|Collected)"
+    r"|==(?:ERROR|WARNING)== \S"
+)
+_FENCE: Final = re.compile(r"\s{0,3}(?:```|~~~)")
+"""Between two of them a page for people quotes what the profiler printed."""
+_FIRST_ROWS: Final = 3
+"""Lines behind a table's titles of which one is a row of it; units are one, a rule another."""
+_NO_TIME_LINE: Final = (
+    "Nsight Compute runs each kernel by itself, several times over and with its clocks fixed: "
+    "durations are of single kernels, and how long a GPU was idle is not known."
+)
+
+
+def recognizes(head: Head) -> bool:
+    """Whether a page's header, or a line that only `ncu` writes, is in it; or it is a report."""
+    if head.is_folder:
+        return False
+    if _is_report(head.name, head.data):
+        return True
+    if b"\0" in head.data:
+        return False
+    text = head.data.decode("utf-8", "replace").lstrip("\ufeff")
+    lines, is_quoted = text.splitlines(), False
+    for place, line in enumerate(lines):
+        if _FENCE.match(line):
+            is_quoted = not is_quoted
+        elif not is_quoted and (_SAID.match(line) or _begins_table(lines, place)):
+            return True
+    return False
+
+
+def read(path: Path, limits: ReadLimits) -> Profile:
+    """A CSV page or a report.
+
+    Raises:
+        ProfileError: no launch is in it, or it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            beginning = file.read(512)
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ProfileError(f"{path.name}: cannot be read: {reason}; name a file that can") from None
+    if _is_report(path.name, beginning):
+        return _profile(path, limits, launches_of_report(path), None)
+    pages = ComputePages(path, limits)
+    return _profile(path, limits, pages.launches(), pages)
+
+
+def _is_report(name: str, beginning: bytes) -> bool:
+    if beginning.startswith(_REPORT_MAGIC):
+        return True
+    return name.lower().endswith(_REPORT_ENDINGS) and b"\0" in beginning
+
+
+def _begins_table(lines: Sequence[str], place: int) -> bool:
+    """Whether a page's titles stand there, and behind them a row of it, or nothing at all."""
+    titles = [cell.strip('" ') for cell in lines[place].split(",")]
+    if table_of(titles) is None:
+        return False
+    rest = [line for line in lines[place + 1 : place + 1 + _FIRST_ROWS] if line.strip()]
+    # Rows may end early, and a comma within a quoted name counts for more.
+    return not rest or any(line.count(",") >= len(titles) // 2 for line in rest)
+
+
+def _profile(
+    path: Path, limits: ReadLimits, launches: Iterable[KernelLaunch], pages: ComputePages | None
+) -> Profile:
+    kernels, rules, events = MeasuredKernels(limits), RuleNotes(), 0
+    for launch in launches:
+        kernels.add(launch)
+        rules.add(launch)
+        events += launch.count
+        if events > limits.events_maximum:
+            raise ProfileError(
+                f"{path.name}: more than {limits.events_maximum} launches; profile fewer kernels, "
+                "or raise events_maximum"
+            )
+    devices = kernels.devices()
+    if not devices:
+        raise ProfileError(_nothing(path, pages))
+    unread = Counter() if pages is None else pages.unread
+    return Profile(
+        format=ProfileFormat.NSIGHT_COMPUTE,
+        source=path.name,
+        devices=devices,
+        events=events
+        if pages is None
+        else pages.events + unread["line that is no row of its table"],
+        unread=dict(unread),
+        notes=(*_notes(kernels, pages), *rules.notes()),
+    )
+
+
+def _notes(kernels: MeasuredKernels, pages: ComputePages | None) -> Iterator[str]:
+    yield _NO_TIME_LINE
+    if kernels.untimed:
+        yield f"Of {kernels.untimed} launches no duration was measured; they count as 0 seconds."
+    if pages is not None and pages.error_codes:
+        yield f"The profiler reported {', '.join(sorted(pages.error_codes)[:5])}."
+
+
+def _nothing(path: Path, pages: ComputePages | None) -> str:
+    if pages is not None and "ERR_NVGPUCTRPERM" in pages.error_codes:
+        return (
+            f"{path.name}: no kernel is in it: the profiler was not allowed to read the GPU's "
+            "counters (ERR_NVGPUCTRPERM); run it as root, or load the driver with "
+            "NVreg_RestrictProfilingToAdminUsers=0"
+        )
+    said = f" ({', '.join(sorted(pages.error_codes)[:5])})" if pages and pages.error_codes else ""
+    return (
+        f"{path.name}: no kernel is in it{said}; write one with "
+        "`ncu --csv --page details` or `ncu --csv --page raw`"
+    )
+
+
+NSIGHT_COMPUTE: Final = ProfileReader(ProfileFormat.NSIGHT_COMPUTE, recognizes, read)

@@ -1,0 +1,1 @@
+"""Tables of `nsys stats`, as CSV and as JSON."""

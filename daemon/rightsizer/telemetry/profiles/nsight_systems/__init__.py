@@ -1,0 +1,1 @@
+"""Nsight Systems: its SQLite export, and reports through the vendor's program."""

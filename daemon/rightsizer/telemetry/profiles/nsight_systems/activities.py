@@ -1,0 +1,291 @@
+"""Activities of devices and CUDA calls of the host.
+
+Kernels, graphs, copies, fills, allocations, launches, waits.
+"""
+
+import re
+from array import array
+from bisect import bisect_left
+from collections import defaultdict
+from collections.abc import Iterator, Mapping, Sequence
+from enum import Enum, auto
+from functools import lru_cache
+from typing import Any, Final
+
+from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
+from rightsizer.telemetry.profiles.nsight_systems.database import ExportDatabase
+from rightsizer.telemetry.profiles.nsight_systems.gpus import Gpus, process_of
+from rightsizer.telemetry.profiles.recorder import Recorder
+from rightsizer.telemetry.profiles.time_line import Column, order
+
+KERNELS: Final = "CUPTI_ACTIVITY_KIND_KERNEL"
+GRAPHS: Final = "CUPTI_ACTIVITY_KIND_GRAPH_TRACE"
+COPIES: Final = "CUPTI_ACTIVITY_KIND_MEMCPY"
+FILLS: Final = "CUPTI_ACTIVITY_KIND_MEMSET"
+
+_WHEN: Final = ("start", "end", "deviceId")
+_WHOSE: Final = ("streamId", "globalPid", "correlationId")
+_COPY_KINDS: Final[Mapping[int, CopyKind]] = {
+    1: CopyKind.HOST_TO_DEVICE,
+    2: CopyKind.DEVICE_TO_HOST,
+    3: CopyKind.HOST_TO_DEVICE,
+    4: CopyKind.DEVICE_TO_HOST,
+    5: CopyKind.DEVICE_TO_DEVICE,
+    6: CopyKind.DEVICE_TO_DEVICE,
+    7: CopyKind.DEVICE_TO_DEVICE,
+    8: CopyKind.DEVICE_TO_DEVICE,
+    10: CopyKind.PEER,
+    11: CopyKind.HOST_TO_DEVICE,
+    12: CopyKind.DEVICE_TO_HOST,
+    13: CopyKind.DEVICE_TO_DEVICE,
+}
+"""ENUM_CUDA_MEMCPY_OPER; arrays are memory of the device, 11 to 13 migrations of managed memory."""
+_MIGRATIONS: Final = frozenset({11, 12, 13})
+_MEMORIES: Final[Mapping[int, HostMemory]] = {
+    0: HostMemory.PAGEABLE,
+    1: HostMemory.PINNED,
+    4: HostMemory.MANAGED,
+    6: HostMemory.MANAGED,
+}
+"""ENUM_CUDA_MEM_KIND, the kinds that a host has."""
+_CORRELATIONS: Final = 2**32
+
+
+def correlation_of(process: int, number: Any) -> int | None:
+    """What ties a call to what it launched; every process counts its own calls."""
+    if type(number) is not int or not 0 <= number < _CORRELATIONS:
+        return None
+    return process << 32 | number
+
+
+def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> Column:
+    """Everything that ran on a device.
+
+    Returns:
+        The correlations of copies for which their callers had to wait, in order.
+    """
+    _record_kernels(database, recorder, gpus)
+    _record_graphs(database, recorder, gpus)
+    _record_fills(database, recorder, gpus)
+    return array("q", sorted(_record_copies(database, recorder, gpus)))
+
+
+def _timed(
+    database: ExportDatabase, table: str, required: Sequence[str], optional: Sequence[str]
+) -> Iterator[tuple[Any, ...]]:
+    """Rows without those whose times CUPTI lost, where it leaves 0."""
+    for row in database.rows(table, required, optional):
+        if row[0] == row[1] == 0:
+            database.unread[f"{table} row without a time"] += 1
+        else:
+            yield row
+
+
+def _record_kernels(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
+    columns = ("demangledName", "shortName", "mangledName")
+    for row in _timed(database, KERNELS, _WHEN, (*_WHOSE, *columns)):
+        start, end, device, stream, owner, correlation, *names = row
+        process = process_of(owner)
+        name = next(filter(None, map(database.text, names)), "(no name)")
+        recorder.kernel(
+            gpus.key(process, device),
+            stream if type(stream) is int else 0,
+            start,
+            end,
+            name,
+            correlation=correlation_of(process, correlation),
+        )
+
+
+def _record_graphs(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
+    for row in _timed(database, GRAPHS, _WHEN, (*_WHOSE, "graphId")):
+        start, end, device, stream, owner, correlation, graph = row
+        process = process_of(owner)
+        recorder.graph(
+            gpus.key(process, device),
+            stream if type(stream) is int else 0,
+            start,
+            end,
+            f"graph {graph}",
+            correlation_of(process, correlation),
+        )
+
+
+def _record_fills(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
+    for start, end, device, stream, owner, size in database.rows(
+        FILLS, _WHEN, ("streamId", "globalPid", "bytes")
+    ):
+        recorder.fill(
+            gpus.key(process_of(owner), device),
+            stream if type(stream) is int else 0,
+            start,
+            end,
+            size if type(size) is int else 0,
+        )
+
+
+def _record_copies(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> Column:
+    """Returns the correlations of those that end in pageable memory: these are never in passing."""
+    awaited: Column = array("q")
+    optional = (*_WHOSE, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
+    for row in _timed(database, COPIES, (*_WHEN, "bytes", "copyKind"), optional):
+        start, end, device, size, code, stream, owner, correlation, *ends = row
+        process = process_of(owner)
+        kind, memory = _kind_of(code, *ends)
+        if kind is CopyKind.DEVICE_TO_HOST and memory is HostMemory.PAGEABLE:
+            number = correlation_of(process, correlation)
+            if number is not None:
+                awaited.append(number)
+        recorder.copy(
+            gpus.key(process, device),
+            stream if type(stream) is int else 0,
+            start,
+            end,
+            kind,
+            memory,
+            size,
+        )
+    return awaited
+
+
+def _kind_of(
+    code: int, source: Any, target: Any, source_device: Any, target_device: Any
+) -> tuple[CopyKind, HostMemory]:
+    kind = _COPY_KINDS.get(code, CopyKind.OTHER)
+    if kind is CopyKind.DEVICE_TO_DEVICE and source_device != target_device:
+        kind = CopyKind.PEER
+    if code in _MIGRATIONS:
+        return kind, HostMemory.MANAGED
+    if kind is CopyKind.HOST_TO_DEVICE:
+        return kind, _MEMORIES.get(source, HostMemory.UNKNOWN)
+    if kind is CopyKind.DEVICE_TO_HOST:
+        return kind, _MEMORIES.get(target, HostMemory.UNKNOWN)
+    return kind, HostMemory.UNKNOWN
+
+
+ALLOCATIONS: Final = "CUDA_GPU_MEMORY_USAGE_EVENTS"
+_ALLOCATED: Final = 0
+_FREED: Final = 1
+_OF_DEVICE: Final = frozenset({2, 3, 5})
+"""ENUM_CUDA_MEM_KIND: device, array and static memory; the rest is the host's or moves about."""
+
+
+class _Changes:
+    """When a device's memory grew and shrank."""
+
+    def __init__(self) -> None:
+        self._starts: Column = array("q")
+        self._bytes: Column = array("q")
+
+    def add(self, start: int, size: int) -> None:
+        self._starts.append(start)
+        self._bytes.append(size)
+
+    def peak(self) -> int:
+        total = peak = 0
+        for row in order(self._starts):
+            total += self._bytes[row]
+            peak = max(peak, total)
+        return peak
+
+
+def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
+    """The peak of what was allocated while the profiler looked, by device."""
+    changes: defaultdict[str, _Changes] = defaultdict(_Changes)
+    columns = ("start", "deviceId", "bytes", "memoryOperationType", "memKind")
+    for start, device, size, operation, kind, owner in database.rows(
+        ALLOCATIONS, columns, ("globalPid",)
+    ):
+        if kind not in _OF_DEVICE or operation not in {_ALLOCATED, _FREED} or size < 0:
+            database.unread["allocation that is not of device memory"] += 1
+            continue
+        key = gpus.key(process_of(owner), device)
+        changes[key].add(start, size if operation == _ALLOCATED else -size)
+    for key, of_device in changes.items():
+        recorder.memory(key, of_device.peak())
+
+
+CALLS: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
+WAITS: Final = "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION"
+
+_VERSION: Final = re.compile(r"(?:_v\d+|_ptsz|_ptds)+$")
+_LAUNCH: Final = re.compile(r"(?:cu|cuda)(?:Graph)?Launch(?!HostFunc)")
+_WAIT: Final = re.compile(r"(?:cu|cuda)(?:\w*Synchronize|Memcpy\w*(?<!Async))$")
+_COPY: Final = re.compile(r"(?:cu|cuda)Memcpy")
+_WAIT_TYPES: Final = {1: "event wait", 3: "stream wait", 4: "context wait"}
+
+
+class _Role(Enum):
+    """What a call does, by its name."""
+
+    LAUNCH = auto()
+    WAIT = auto()
+    COPY = auto()
+    OTHER = auto()
+
+
+def call_name(text: str) -> str:
+    """The name of a call without the version of its interface."""
+    return _VERSION.sub("", text)
+
+
+def is_launch(name: str) -> bool:
+    """Whether a call brings a kernel or a graph to a device."""
+    return _LAUNCH.match(name) is not None
+
+
+def is_wait(name: str) -> bool:
+    """Whether a call returns only when the device has done something."""
+    return _WAIT.match(name) is not None
+
+
+def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Column) -> None:
+    """Launches and waits of all processes.
+
+    Args:
+        database: The export.
+        recorder: Takes them in.
+        awaited: Correlations, in order, of copies for which the host waited whatever their call
+            is named: into pageable memory, a copy is never in passing.
+    """
+    if CALLS not in database.tables:
+        _record_waits(database, recorder)
+        return
+    columns = ("start", "end", "correlationId", "globalTid")
+    for start, end, correlation, thread, number in database.rows(CALLS, columns, ("nameId",)):
+        name, role = _name_and_role(database.text(number))
+        tie = correlation_of(process_of(thread), correlation)
+        if role is _Role.LAUNCH and tie is not None:
+            recorder.launch(tie, start, end)
+        elif role is _Role.WAIT or (
+            role is _Role.COPY and tie is not None and _holds(awaited, tie)
+        ):
+            recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
+        else:
+            database.unread["CUDA call that neither launches nor waits"] += 1
+    if WAITS in database.tables:
+        # The same waits once more, under codes that differ between versions.
+        database.unread[WAITS] += database.count(WAITS)
+
+
+def _record_waits(database: ExportDatabase, recorder: Recorder) -> None:
+    for start, end, code in database.rows(WAITS, ("start", "end", "syncType")):
+        if name := _WAIT_TYPES.get(code):
+            recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
+        else:
+            database.unread["wait of a stream, not of the host"] += 1
+
+
+@lru_cache(maxsize=4096)
+def _name_and_role(text: str) -> tuple[str, _Role]:
+    name = call_name(text)
+    if is_launch(name):
+        return name, _Role.LAUNCH
+    if is_wait(name):
+        return name, _Role.WAIT
+    return name, _Role.COPY if _COPY.match(name) else _Role.OTHER
+
+
+def _holds(ordered: Column, number: int) -> bool:
+    place = bisect_left(ordered, number)
+    return place < len(ordered) and ordered[place] == number

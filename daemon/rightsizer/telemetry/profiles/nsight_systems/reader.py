@@ -1,0 +1,274 @@
+"""Reader of Nsight Systems exports and reports: session, NVTX ranges, notes."""
+
+import os
+import shutil
+import signal
+import subprocess
+import tempfile
+from collections import Counter
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import Final
+
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
+from rightsizer.telemetry.profiles.nsight_systems.activities import (
+    record_activities,
+    record_host_calls,
+    record_memory,
+)
+from rightsizer.telemetry.profiles.nsight_systems.database import MAGIC, ExportDatabase, open_export
+from rightsizer.telemetry.profiles.nsight_systems.gpus import Gpus, process_of
+from rightsizer.telemetry.profiles.printed_text import plain_words
+from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+from rightsizer.telemetry.profiles.recorder import Recorder
+
+_VERSIONS: Final = ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION")
+_ERROR: Final = 3
+_WARNING: Final = 2
+_LOSS: Final = "Not all CUDA events"
+"""The one warning that says that events are not there."""
+_NOTES_MAXIMUM: Final = 10
+_NOTE_CHARACTERS: Final = 300
+_TEXT_CHARACTERS: Final = 1000
+
+
+def tool_version(database: ExportDatabase) -> str:
+    """The profiler's version and that of the tables' form, as far as they are told."""
+    found = {
+        name: value
+        for name, value in database.rows("META_DATA_EXPORT", (), ("name", "value"))
+        if name in _VERSIONS and isinstance(value, str)
+    }
+    product, schema = (found.get(name, "")[:40] for name in _VERSIONS)
+    return f"{product}, schema {schema}" if product and schema else product or schema
+
+
+def session_start(database: ExportDatabase) -> Nanoseconds | None:
+    """Wall time of the profile's time 0."""
+    rows = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
+    return next((int(row[0]) for row in rows), None)
+
+
+def diagnostic_notes(database: ExportDatabase) -> tuple[str, ...]:
+    """What the profiler itself says went wrong."""
+    notes = dict.fromkeys(_diagnostics(database))
+    return tuple(notes)[:_NOTES_MAXIMUM]
+
+
+def _diagnostics(database: ExportDatabase) -> Iterator[str]:
+    for severity, text in database.rows("DIAGNOSTIC_EVENT", ("severity",), ("text",)):
+        if not isinstance(text, str):
+            continue
+        if severity == _ERROR or (severity == _WARNING and text.startswith(_LOSS)):
+            yield f"The profiler says: {plain_words(text[:_TEXT_CHARACTERS], _NOTE_CHARACTERS)}"
+
+
+RANGES: Final = "NVTX_EVENTS"
+_RANGE_TYPES: Final = frozenset({59, 60, 70, 71})
+"""Push/pop and start/end ranges, plain and with a time of their own."""
+
+
+def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
+    """Ranges by name; those that are steps also as steps of the devices of their process."""
+    columns = ("end", "text", "textId", "globalTid")
+    for start, kind, end, text, number, thread in database.rows(
+        RANGES, ("start", "eventType"), columns
+    ):
+        if kind not in _RANGE_TYPES:
+            database.unread["NVTX event that is no range"] += 1
+            continue
+        if type(end) is not int:
+            database.unread["NVTX range that never ends"] += 1
+            continue
+        name = range_name(text if isinstance(text, str) and text else database.text(number))
+        if not name:
+            database.unread["NVTX range without a name"] += 1
+            continue
+        recorder.host_span(range_kind(name), name, start, end)
+        if is_step(name):
+            counted = recorder.events
+            for device in gpus.of_process(process_of(thread)) or (None,):
+                recorder.step(name, start, end, device)
+            # One row of the file, which the span above has counted.
+            recorder.events = counted
+
+
+PROGRAM: Final = "nsys"
+
+
+@contextmanager
+def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
+    """A SQLite export of a report, there until the block ends.
+
+    Raises:
+        ProfileError: `nsys` is not installed, fails, or takes too long.
+    """
+    program = shutil.which(PROGRAM)
+    by_hand = f"nsys export --type sqlite {path.name}"
+    if program is None:
+        raise ProfileError(
+            f"{path.name}: a report that only Nsight Systems can read, and `{PROGRAM}` is not on "
+            f"PATH; run `{by_hand}` where it is installed and name the file that it writes"
+        )
+    # The export holds the environment of the profiled program: for this user alone, and not long.
+    with tempfile.TemporaryDirectory(prefix="rightsizer-") as folder:
+        target = Path(folder) / "export.sqlite"
+        words = [program, "export", "--type", "sqlite", "--output", str(target)]
+        status = _run([*words, str(path.absolute())], limits.export_maximum_seconds)
+        if status is None:
+            raise ProfileError(
+                f"{path.name}: `{PROGRAM} export` was not done after "
+                f"{limits.export_maximum_seconds:g} seconds; run `{by_hand}` by hand and name the "
+                "file that it writes"
+            )
+        if status or not target.is_file():
+            raise ProfileError(
+                f"{path.name}: `{PROGRAM} export` failed with exit code {status}; run `{by_hand}` "
+                "by hand to see why, with a version no older than the one that wrote the report"
+            )
+        yield target
+
+
+def _run(words: list[str], maximum_seconds: float) -> int | None:
+    """The exit code; `None` where it took too long and was ended, with all that it had started."""
+    nowhere = subprocess.DEVNULL
+    with subprocess.Popen(  # noqa: S603 - a list of words, no shell.
+        words, stdin=nowhere, stdout=nowhere, stderr=nowhere, start_new_session=True
+    ) as process:
+        try:
+            return process.wait(maximum_seconds)
+        except subprocess.TimeoutExpired:
+            return None
+        finally:
+            with suppress(ProcessLookupError, PermissionError):
+                os.killpg(process.pid, signal.SIGKILL)
+
+
+_GZIP: Final = b"\x1f\x8b"
+_REPORT_ENDINGS: Final = (".nsys-rep", ".qdrep")
+_TOLD_BY: Final = frozenset({"StringIds", "META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME"})
+_USED: Final = frozenset(
+    {
+        "CUPTI_ACTIVITY_KIND_KERNEL",
+        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
+        "CUPTI_ACTIVITY_KIND_MEMCPY",
+        "CUPTI_ACTIVITY_KIND_MEMSET",
+        "CUPTI_ACTIVITY_KIND_RUNTIME",
+        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
+        "NVTX_EVENTS",
+        "CUDA_GPU_MEMORY_USAGE_EVENTS",
+        "DIAGNOSTIC_EVENT",
+    }
+)
+_TIMES: Final = frozenset({"start", "timestamp", "startedAt"})
+"""A table with one of these columns holds events."""
+
+
+def recognizes(head: Head) -> bool:
+    """Whether a file is a SQLite database, or a report of Nsight Systems.
+
+    The vendor says nothing of how a report begins, so that its name has to do.
+    """
+    if head.is_folder:
+        return False
+    if head.data.startswith(MAGIC):
+        return True
+    return head.name.lower().endswith(_REPORT_ENDINGS) and b"\0" in head.data
+
+
+def read(path: Path, limits: ReadLimits) -> Profile:
+    """An export or a report.
+
+    Raises:
+        ProfileError: the file is neither, is broken, or asks for more than is allowed.
+    """
+    begin = _beginning(path)
+    if begin == MAGIC:
+        return _read_export(path, limits, path)
+    if begin.startswith(_GZIP):
+        raise ProfileError(
+            f"{path.name}: a packed database cannot be read in place; unpack it first"
+        )
+    if not path.name.lower().endswith(_REPORT_ENDINGS):
+        raise ProfileError(
+            f"{path.name}: not an export of Nsight Systems; export the report with "
+            "`nsys export --type sqlite`"
+        )
+    with exported(path, limits) as export:
+        return _read_export(export, limits, path)
+
+
+def _beginning(path: Path) -> bytes:
+    try:
+        with path.open("rb") as file:
+            return file.read(len(MAGIC))
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ProfileError(f"{path.name}: cannot be read: {reason}; name a file that can") from None
+
+
+def _read_export(export: Path, limits: ReadLimits, path: Path) -> Profile:
+    with open_export(export, limits) as database:
+        if not _TOLD_BY & database.tables:
+            raise ProfileError(
+                f"{path.name}: a SQLite database, but none that Nsight Systems wrote: it has none "
+                f"of the tables {', '.join(sorted(_TOLD_BY))}; name an export of "
+                "`nsys export --type sqlite`"
+            )
+        try:
+            return _profile(database, limits, path)
+        except ProfileError as error:
+            raise ProfileError(f"{path.name}: {error}") from None
+
+
+def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profile:
+    recorder = Recorder(limits)
+    gpus = Gpus(database, recorder)
+    awaited = record_activities(database, recorder, gpus)
+    record_host_calls(database, recorder, awaited)
+    record_memory(database, recorder, gpus)
+    record_ranges(database, recorder, gpus)
+    for table in sorted(database.tables - _USED):
+        if _TIMES & database.columns(table) and (count := database.count(table)):
+            database.unread[table] += count
+    devices = recorder.devices()
+    unread = Counter(database.unread) + recorder.refused
+    return Profile(
+        format=ProfileFormat.NSIGHT_SYSTEMS,
+        source=path.name,
+        version=tool_version(database),
+        start=session_start(database),
+        devices=devices,
+        host_spans=recorder.host_spans(),
+        host_steps=recorder.host_steps(),
+        events=recorder.events + unread.total(),
+        unread=dict(unread),
+        notes=(*_notes(database, gpus, devices), *diagnostic_notes(database)),
+    )
+
+
+def _notes(
+    database: ExportDatabase, gpus: Gpus, devices: tuple[DeviceProfile, ...]
+) -> Iterator[str]:
+    if not any(device.time for device in devices):
+        yield "No kernel is in it: where the time of a GPU went is not known."
+    if "CUPTI_ACTIVITY_KIND_GRAPH_TRACE" in database.tables:
+        yield (
+            "CUDA graphs are in it as wholes: their kernels are not named, and their time is in "
+            "no kernel's sum; `nsys profile --cuda-graph-trace=node` names them."
+        )
+    if gpus.is_ambiguous:
+        yield (
+            "Several processes use the same device number and the export does not say which GPU "
+            "each means: they are shown as GPUs of their own."
+        )
+    if devices and "CUPTI_ACTIVITY_KIND_RUNTIME" not in database.tables:
+        yield "The calls of the host are not in it: why a GPU was idle is not known."
+
+
+NSIGHT_SYSTEMS: Final = ProfileReader(ProfileFormat.NSIGHT_SYSTEMS, recognizes, read)

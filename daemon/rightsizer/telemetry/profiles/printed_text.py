@@ -1,0 +1,207 @@
+"""Text that profilers print: lines, CSV records, numbers, units, excerpts fit to show."""
+
+import csv
+import re
+from collections import Counter, deque
+from collections.abc import Iterable, Iterator, Mapping
+from pathlib import Path
+from typing import Final, Literal
+
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.reader import Unpacked, open_unpacked
+
+_WORD: Final = re.compile(r"^[\"'(\[]?[A-Za-z][A-Za-z'-]{0,13}[\"')\].,:;!]*$")
+_LONG_NUMBER: Final = re.compile(r"^\d{1,4}[.,:;%]?$")
+_LONGEST: Final = 160
+_ELLIPSIS: Final = "…"
+_SECRET: Final = re.compile(
+    r"\S*[/\\]\S*|[A-Za-z]{21,}|(?=[\w+/=@.~-]*\d)[\w+/=@.~-]{9,}|(?<=[=:@])\s*[\w./+~@%-]+"
+)
+"""What is a path, is as long as a key, or stands where a value does."""
+
+
+def plain_words(text: str, longest: int = _LONGEST) -> str:
+    """The words of a sentence; whatever may be a path, a key or a name becomes an ellipsis."""
+    words: list[str] = []
+    for part in text.split():
+        if _WORD.match(part) or _LONG_NUMBER.match(part):
+            words.append(part)
+        elif words[-1:] != [_ELLIPSIS]:
+            words.append(_ELLIPSIS)
+    shown = " ".join(words)
+    return shown if len(shown) <= longest else shown[: longest - 1] + _ELLIPSIS
+
+
+def excerpt(data: bytes, longest: int = 40) -> str:
+    """How a file begins, printable and without what may be a secret."""
+    text = data[: 8 * longest].decode("utf-8", "replace")
+    text = _SECRET.sub("..", " ".join(text.split()))
+    return "".join(each if each.isascii() and each.isprintable() else "." for each in text)[
+        :longest
+    ]
+
+
+DecimalMark = Literal[".", ","]
+
+_NUMBER: Final = re.compile(r"[+-]?\d[\d.,' \u00a0\u202f\u2019]*(?:[eE][+-]?\d+)?")
+LARGEST: Final = 1e24
+"""Nothing that is measured is more, and what is made of it still is a finite number."""
+_GROUP: Final = 3
+"""Digits between two marks that group thousands."""
+_SPACES: Final = str.maketrans("", "", "' \u00a0\u202f\u2019")
+
+
+def printed_number(text: str, mark: DecimalMark = ".") -> float | None:
+    """The value of a printed number; `None` for `n/a`, nothing, words and what cannot be."""
+    text = text.strip()
+    if not _NUMBER.fullmatch(text):
+        return None
+    plain = text.translate(_SPACES).replace("," if mark == "." else ".", "")
+    try:
+        value = float(plain.replace(",", "."))
+    except ValueError:
+        return None
+    return value if abs(value) <= LARGEST else None
+
+
+def decimal_mark(texts: Iterable[str]) -> DecimalMark:
+    """Which of the two marks begins the decimals, by the first number that tells; else a point."""
+    for text in texts:
+        if mark := _told_by(text.strip()):
+            return mark
+    return "."
+
+
+def _told_by(text: str) -> DecimalMark | None:
+    if not _NUMBER.fullmatch(text):
+        return None
+    points, commas = text.count("."), text.count(",")
+    if points and commas:
+        return "." if text.rindex(".") > text.rindex(",") else ","
+    if points + commas != 1:
+        # A mark that is there twice groups thousands.
+        return None if points == commas else "," if points else "."
+    mark: DecimalMark = "." if points else ","
+    before, after = text.lstrip("+-").split(mark)
+    groups_thousands = len(after) == _GROUP and 1 <= len(before) <= _GROUP and before[0] != "0"
+    return None if groups_thousands else mark
+
+
+_SECONDS: Final[Mapping[str, float]] = {
+    "ns": 1e-9,
+    "nsec": 1e-9,
+    "nsecond": 1e-9,
+    "us": 1e-6,
+    "µs": 1e-6,
+    "μs": 1e-6,
+    "usec": 1e-6,
+    "usecond": 1e-6,
+    "ms": 1e-3,
+    "msec": 1e-3,
+    "msecond": 1e-3,
+    "s": 1.0,
+    "sec": 1.0,
+    "second": 1.0,
+}
+_RATIOS: Final[Mapping[str, float]] = {"%": 0.01, "pct": 0.01}
+_POWERS: Final[Mapping[str, int]] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
+_BYTES: Final = re.compile(r"([kmgt]?)(i?)(?:b|bytes?)(?:/s|/second|ps)?", re.IGNORECASE)
+
+
+def seconds_in(unit: str) -> float | None:
+    """Seconds in one of this unit; `None` where it is no unit of time."""
+    return _SECONDS.get(unit.strip())
+
+
+def bytes_in(unit: str) -> float | None:
+    """Bytes, or bytes a second, in one of this unit; `None` where it is no such unit."""
+    found = _BYTES.fullmatch(unit.strip())
+    if not found:
+        return None
+    base = 1024.0 if found[2] else 1000.0
+    return float(base ** _POWERS[found[1].lower()])
+
+
+def ratio_in(unit: str) -> float | None:
+    """What one of this unit is as a ratio; `None` where it is no share."""
+    return _RATIOS.get(unit.strip())
+
+
+_BYTE_ORDER_MARK: Final = "\ufeff"
+_PIECE_BYTES: Final = 1 << 16
+_JOINED_LINES: Final = 50
+"""Over how many lines a quoted name may go on; beyond, its quote was never meant to close."""
+
+
+class PrintedText:
+    """A text file, plain or gzip, in lines and records of bounded length."""
+
+    def __init__(self, path: Path, limits: ReadLimits) -> None:
+        self._path, self._limits = path, limits
+        self.unread: Counter[str] = Counter()
+        """Lines that were passed over, by what was wrong with them."""
+        self._ahead: deque[str] = deque()
+
+    def lines(self) -> Iterator[str]:
+        """Every line, without its end and a byte order mark.
+
+        Raises:
+            ProfileError: the file cannot be opened or unpacked, or it is larger than allowed.
+        """
+        self._ahead.clear()
+        with open_unpacked(self._path, self._limits) as file:
+            fresh = self._fresh_lines(file)
+            while True:
+                if self._ahead:
+                    yield self._ahead.popleft()
+                elif (line := next(fresh, None)) is not None:
+                    yield line
+                else:
+                    return
+
+    def record(self, line: str, lines: Iterator[str]) -> list[str] | None:
+        """The fields of a record that begins with `line`; `None`, counted, where it is none.
+
+        A field in quotes may hold line ends. Where the quotes never close, the following lines
+        are given back to `lines`.
+        """
+        joined = [line]
+        quotes, size = line.count('"'), len(line)
+        while (
+            quotes % 2 and len(joined) < _JOINED_LINES and size < self._limits.event_maximum_bytes
+        ):
+            following = next(lines, None)
+            if following is None:
+                break
+            joined.append(following)
+            quotes, size = quotes + following.count('"'), size + len(following)
+        if quotes % 2:
+            self._ahead.extendleft(reversed(joined[1:]))
+            self.unread["line with an open quote"] += 1
+            return None
+        try:
+            return next(csv.reader(["\n".join(joined)]))
+        except (csv.Error, StopIteration):
+            self.unread["line that is no CSV"] += 1
+            return None
+
+    def _fresh_lines(self, file: Unpacked) -> Iterator[str]:
+        is_first = True
+        for data in self._pieces(file):
+            line = data.decode("utf-8", "replace").rstrip("\r")
+            yield line.removeprefix(_BYTE_ORDER_MARK) if is_first else line
+            is_first = False
+
+    def _pieces(self, file: Unpacked) -> Iterator[bytes]:
+        """The file between its line feeds, without what is too long."""
+        held, is_passing = b"", False
+        while data := file.read(_PIECE_BYTES):
+            *whole, held = (held + data).split(b"\n")
+            if is_passing and whole:
+                whole, is_passing = whole[1:], False
+            yield from whole
+            if len(held) > self._limits.event_maximum_bytes or is_passing:
+                self.unread["line that is too long"] += not is_passing
+                held, is_passing = b"", True
+        if held:
+            yield held

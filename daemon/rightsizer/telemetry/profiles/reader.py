@@ -1,0 +1,200 @@
+"""Reader of one kind of file, and its bytes, unpacked as they are read."""
+
+import codecs
+import zlib
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import Final, Self
+
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.telemetry.profiles.limits import ReadLimits
+
+
+@dataclass(frozen=True, slots=True)
+class Head:
+    """The beginning of a file, unpacked if it was packed: formats are told by it."""
+
+    name: str
+    """The file's name."""
+    data: bytes
+    is_packed: bool = False
+    is_folder: bool = False
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileReader:
+    """A format: how it is told, and how it is read."""
+
+    format: ProfileFormat
+    recognizes: Callable[[Head], bool]
+    """By content alone; names lie."""
+    read: Callable[[Path, ReadLimits], Profile]
+    """Streams; raises `ProfileError` where the file is no such profile, or broken."""
+
+
+_GZIP: Final = b"\x1f\x8b"
+_GZIP_WINDOW: Final = 31
+"""For zlib: a gzip header, the largest window."""
+_WIDE: Final = (codecs.BOM_UTF16_LE, codecs.BOM_UTF16_BE)
+"""How text begins that a shell of Windows wrote into a file for a program."""
+_OTHERS: Final = (
+    (b"PK\x03\x04", "zip"),
+    (b"\x28\xb5\x2f\xfd", "zstd"),
+    (b"\xfd7zXZ\0", "xz"),
+    (b"BZh", "bzip2"),
+)
+_CHUNK: Final = 2**18
+_JUDGED_FROM: Final = 2**20
+"""Unpacked bytes before which nothing is said of how much a file grew."""
+
+
+class Unpacked:
+    """A file open for reading from its start to its end, packed by gzip or plain.
+
+    Text of two bytes a character is given as UTF-8.
+    """
+
+    def __init__(self, path: Path, limits: ReadLimits) -> None:
+        """Open it.
+
+        Raises:
+            ProfileError: it cannot be opened.
+        """
+        self._name = path.name
+        self._limits = limits
+        try:
+            self._file = path.open("rb")
+            beginning = self._file.read(2)
+            self._file.seek(0)
+        except OSError as error:
+            raise ProfileError(
+                f"{path.name}: {error.strerror or error}; name a file that can be read"
+            ) from None
+        self.is_packed = beginning == _GZIP
+        self._inflate = zlib.decompressobj(_GZIP_WINDOW) if self.is_packed else None
+        self._decoder = (
+            codecs.getincrementaldecoder("utf-16")("replace") if beginning in _WIDE else None
+        )
+        self._waiting = b""
+        self._packed = 0
+        self._unpacked = 0
+        self.is_torn = False
+        """The packed data ended, or turned into something else, before its own end."""
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        traceback: TracebackType | None,
+    ) -> None:
+        self._file.close()
+
+    @property
+    def unpacked_bytes(self) -> int:
+        """That were read so far."""
+        return self._unpacked
+
+    def read(self, size: int = _CHUNK) -> bytes:
+        """The next bytes, `size` at most; none at the end.
+
+        Raises:
+            ProfileError: the file is larger than allowed, grew more than allowed, or went away.
+        """
+        data = self._inflated(size) if self.is_packed else self._plain(size)
+        self._unpacked += len(data)
+        self._judge()
+        return data
+
+    def _plain(self, size: int) -> bytes:
+        while self._decoder is not None:
+            # Two bytes make three of UTF-8 at most.
+            data = self._raw(max(size // 2, 2))
+            text = self._decoder.decode(data, final=not data)
+            if text or not data:
+                return text.encode("utf-8", "replace")
+        return self._raw(size)
+
+    def _raw(self, size: int) -> bytes:
+        try:
+            data = self._file.read(size)
+        except OSError as error:
+            raise ProfileError(
+                f"{self._name}: {error.strerror or error} after {self._packed} bytes; "
+                "copy it to a disk that can be read"
+            ) from None
+        self._packed += len(data)
+        return data
+
+    def _inflated(self, size: int) -> bytes:
+        while self._inflate is not None:
+            packed = self._waiting or self._raw(_CHUNK)
+            if not packed:
+                self.is_torn = not self._inflate.eof
+                self._inflate = None
+                break
+            try:
+                data = self._inflate.decompress(packed, size)
+            except zlib.error:
+                self.is_torn = True
+                self._inflate = None
+                break
+            self._waiting = self._inflate.unconsumed_tail
+            if self._inflate.eof:
+                self._next_member()
+            if data:
+                return data
+        return b""
+
+    def _next_member(self) -> None:
+        """Files of gzip may follow each other in one; zeros fill them up."""
+        assert self._inflate is not None  # noqa: S101 - called while there is one.
+        rest = (self._inflate.unused_data or self._raw(_CHUNK)).lstrip(b"\0")
+        self._waiting = rest
+        if rest.startswith(_GZIP):
+            self._inflate = zlib.decompressobj(_GZIP_WINDOW)
+            return
+        self.is_torn = bool(rest)
+        self._inflate = None
+
+    def _judge(self) -> None:
+        if self._unpacked > self._limits.unpacked_maximum_bytes:
+            raise ProfileError(
+                f"{self._name}: more than {self._limits.unpacked_maximum_bytes} bytes unpacked; "
+                "record fewer steps, or raise unpacked_maximum_bytes"
+            )
+        if not self.is_packed or self._unpacked < _JUDGED_FROM:
+            return
+        used = self._packed - len(self._waiting)
+        if self._unpacked > self._limits.expansion_maximum_ratio * max(used, 1):
+            raise ProfileError(
+                f"{self._name}: grew over {self._limits.expansion_maximum_ratio:g} times as it "
+                f"was unpacked, after {used} bytes; unpack it yourself if you trust it"
+            )
+
+
+def other_packing(beginning: bytes) -> str:
+    """How a file is packed that is not read in place; empty where it is in no such way."""
+    return next((name for mark, name in _OTHERS if beginning.startswith(mark)), "")
+
+
+@contextmanager
+def open_unpacked(path: Path, limits: ReadLimits) -> Iterator[Unpacked]:
+    """A file of which a part is of no use: who reads it to its end is told if that came too early.
+
+    Raises:
+        ProfileError: it cannot be opened, or its packed data breaks off.
+    """
+    with Unpacked(path, limits) as file:
+        yield file
+        if file.is_torn:
+            raise ProfileError(
+                f"{path.name}: its packed data breaks off after {file.unpacked_bytes} unpacked "
+                "bytes; wait until the profiler has written it, or copy it again"
+            )

@@ -1,0 +1,258 @@
+"""Recorder of a profile's time line, event by event; tells where each device's time went."""
+
+from collections import Counter
+from dataclasses import replace
+from typing import Any, Final
+
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import (
+    CopyKind,
+    DeviceProfile,
+    HostMemory,
+    HostSpanUse,
+    HostStep,
+    ProfiledDevice,
+    SpanKind,
+)
+from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.telemetry.profiles.launches import Launches
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.tables import CopyTable, HostSpans, KernelTable, short_name
+from rightsizer.telemetry.profiles.time_line import CoveredLength, KernelLine, SpanLine
+from rightsizer.telemetry.profiles.time_use import (
+    MeasuredLine,
+    StepSpan,
+    apart,
+    long_collective_starts,
+    marks_of,
+    step_uses,
+)
+
+_LATEST: Final = 2**62
+"""No clock of a profile gets here, and sums of two still fit a column."""
+
+_OTHER_DEVICES: Final = "(other devices)"
+
+
+class _Device:
+    """What is kept of one device while events come."""
+
+    __slots__ = ("copies", "copy_line", "facts", "kernels", "line", "memory_peak", "steps")
+
+    def __init__(self, key: str, limits: ReadLimits) -> None:
+        self.facts = ProfiledDevice(key)
+        self.line = KernelLine()
+        self.copy_line = SpanLine()
+        self.kernels = KernelTable(limits)
+        self.copies = CopyTable()
+        self.steps: list[StepSpan] = []
+        self.memory_peak: int | None = None
+
+    @property
+    def is_used(self) -> bool:
+        return bool(len(self.line) or len(self.copy_line)) or self.memory_peak is not None
+
+
+class Recorder:
+    """One profile's events; bounded by its limits, in memory for columns and names alone."""
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self._limits = limits
+        self._settings = limits.time
+        self._devices: dict[str, _Device] = {}
+        self._launches = Launches()
+        self._spans = HostSpans(limits)
+        self._steps: list[StepSpan] = []
+        self._step_count = 0
+        self.refused: Counter[str] = Counter()
+        """Events that cannot be, by what is wrong with them."""
+        self.events = 0
+        """That were taken in."""
+
+    def device(self, key: str, **facts: Any) -> None:
+        """What is known of a device: the fields of `ProfiledDevice`."""
+        device = self._device(key)
+        device.facts = replace(device.facts, **facts)
+
+    def kernel(  # noqa: PLR0913 - what profilers know of a kernel.
+        self,
+        device: str,
+        stream: int | str,  # noqa: ARG002 - streams overlap, and only their union counts.
+        start: Nanoseconds,
+        end: Nanoseconds,
+        name: str,
+        *,
+        correlation: int | None = None,
+        is_collective: bool | None = None,
+        uses_tensor_cores: bool | None = None,
+        occupancy_ratio: float | None = None,
+    ) -> None:
+        """One run of a kernel; what is `None` is told by its name, or stays unknown."""
+        if not self._takes("kernel", start, end, correlation):
+            return
+        into = self._device(device)
+        row = into.kernels.row(name, collective=is_collective, tensor_cores=uses_tensor_cores)
+        row.add(end - start, occupancy_ratio)
+        into.line.add(start, end, correlation, is_collective=row.is_collective)
+
+    def graph(  # noqa: PLR0913, PLR0917 - the same for a graph.
+        self,
+        device: str,
+        stream: int | str,  # noqa: ARG002 - as with kernels.
+        start: Nanoseconds,
+        end: Nanoseconds,
+        name: str = "",  # noqa: ARG002 - a graph's name tells nothing of its kernels.
+        correlation: int | None = None,
+    ) -> None:
+        """A launched graph that is shown as a whole: the device was busy, with what is unknown."""
+        if self._takes("graph", start, end, correlation):
+            self._device(device).line.add(start, end, correlation)
+
+    def copy(  # noqa: PLR0913, PLR0917 - what profilers know of a copy.
+        self,
+        device: str,
+        stream: int | str,  # noqa: ARG002 - as with kernels.
+        start: Nanoseconds,
+        end: Nanoseconds,
+        kind: CopyKind,
+        memory: HostMemory,
+        bytes: int,  # noqa: A002 - the unit is the name.
+    ) -> None:
+        """One copy from or to a device, or within it."""
+        if bytes < 0:
+            self.refused["copy of a negative size"] += 1
+        elif self._takes("copy", start, end):
+            into = self._device(device)
+            into.copies.add(kind, memory, bytes, end - start)
+            into.copy_line.add(start, end)
+
+    def fill(
+        self,
+        device: str,
+        stream: int | str,  # noqa: ARG002 - as with kernels.
+        start: Nanoseconds,
+        end: Nanoseconds,
+        bytes: int = 0,  # noqa: A002, ARG002 - fills take no link's time.
+    ) -> None:
+        """Memory that was set: neither a kernel nor a copy, so that it counts as an event alone."""
+        if self._takes("fill", start, end):
+            self._device(device)
+
+    def launch(self, correlation: int, start: Nanoseconds, end: Nanoseconds) -> None:
+        """A call of the host that launched what has the same number on a device."""
+        if self._takes("launch", start, end, correlation):
+            self._launches.add(correlation, start, end)
+
+    def host_span(self, kind: SpanKind, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
+        """What the host did for a while."""
+        if self._takes("host span", start, end):
+            self._spans.add(kind, name, start, end)
+
+    def step(
+        self, name: str, start: Nanoseconds, end: Nanoseconds, device: str | None = None
+    ) -> None:
+        """One step of a device, or of all of them that have none of their own."""
+        if not self._takes("step", start, end):
+            return
+        self._step_count += 1
+        if self._step_count > self._limits.steps_maximum:
+            self.refused[f"step beyond the first {self._limits.steps_maximum}"] += 1
+            return
+        steps = self._steps if device is None else self._device(device).steps
+        steps.append(StepSpan(start, end, short_name(name, self._limits.name_maximum_characters)))
+
+    def memory(self, device: str, bytes: int) -> None:  # noqa: A002 - the unit is the name.
+        """How much memory was in use at some moment."""
+        if bytes < 0:
+            self.refused["memory below zero"] += 1
+            return
+        self.events += 1
+        into = self._device(device)
+        into.memory_peak = max(bytes, into.memory_peak or 0)
+
+    def devices(self) -> tuple[DeviceProfile, ...]:
+        """What each device did, those left out that did nothing."""
+        used = (each for each in self._devices.values() if each.is_used)
+        return tuple(
+            self._profile(each)
+            for each in sorted(used, key=lambda each: (each.facts.index or 0, each.facts.key))
+        )
+
+    def host_spans(self) -> tuple[HostSpanUse, ...]:
+        """What the host did, longest in sum first."""
+        return self._spans.uses()
+
+    def host_steps(self) -> tuple[HostStep, ...]:
+        """Steps that the host marked; none where a device has a time line to lay them on."""
+        if any(len(each.line) for each in self._devices.values()):
+            return ()
+        steps = apart(self._steps)
+        loader = CoveredLength(marks_of(steps))
+        loader.add_all(self._spans.loader())
+        return tuple(
+            HostStep(each.name, each.start, each.end, seconds(loader.length(each.start, each.end)))
+            for each in steps
+        )
+
+    def _device(self, key: str) -> _Device:
+        device = self._devices.get(key)
+        if device is None:
+            if len(self._devices) >= self._limits.devices_maximum:
+                key = _OTHER_DEVICES
+            device = self._devices.setdefault(key, _Device(key, self._limits))
+        return device
+
+    def _takes(
+        self, what: str, start: Nanoseconds, end: Nanoseconds, correlation: int | None = None
+    ) -> bool:
+        """Whether an event can be; counted either way."""
+        if end < start:
+            self.refused[f"{what} of a negative duration"] += 1
+            return False
+        if not -_LATEST < start <= end < _LATEST:
+            self.refused[f"{what} out of all time"] += 1
+            return False
+        if correlation is not None and not -_LATEST < correlation < _LATEST:
+            self.refused[f"{what} with a correlation out of range"] += 1
+            return False
+        self.events += 1
+        if self.events > self._limits.events_maximum:
+            raise ProfileError(
+                f"more than {self._limits.events_maximum} events; "
+                "raise events_maximum, or record fewer steps"
+            )
+        return True
+
+    def _profile(self, device: _Device) -> DeviceProfile:
+        profile = DeviceProfile(
+            device=device.facts,
+            time=None,
+            kernels=device.kernels.uses(),
+            copies=device.copies.uses(),
+            memory_peak_bytes=device.memory_peak,
+        )
+        if not len(device.line):
+            return profile
+        steps = apart(device.steps or self._steps)
+        line = MeasuredLine(
+            device.line,
+            device.copy_line,
+            self._launches,
+            self._spans,
+            marks_of(steps),
+            self._settings.adjacent_maximum_nanoseconds,
+        )
+        loader = CoveredLength(marks_of(steps))
+        loader.add_all(self._spans.loader())
+        last_long = long_collective_starts(
+            steps,
+            device.line.collective_intervals(is_collective=True),
+            self._settings.long_collective_minimum_ratio,
+        )
+        return replace(
+            profile,
+            time=line.whole(),
+            launches=line.launches,
+            steps=step_uses(steps, line, loader, last_long),
+            start=device.line.span()[0],
+        )

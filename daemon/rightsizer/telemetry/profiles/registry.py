@@ -1,0 +1,280 @@
+"""Registry of formats; opens a file by its content, reads files and folders."""
+
+import json
+import re
+import stat
+from collections.abc import Iterable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rightsizer.model.errors import ProfileError
+from rightsizer.model.profile import Profile
+from rightsizer.telemetry.profiles.folder import ProfileFile, files_of, grouped
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.mlperf.load_generator import (
+    MLPERF_DETAIL,
+    MLPERF_SUMMARY,
+    merged,
+)
+from rightsizer.telemetry.profiles.mlperf.training import MLPERF_TRAINING
+from rightsizer.telemetry.profiles.nsight_compute.reader import NSIGHT_COMPUTE
+from rightsizer.telemetry.profiles.nsight_stats.reader import NSIGHT_STATS
+from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
+from rightsizer.telemetry.profiles.printed_text import excerpt
+from rightsizer.telemetry.profiles.pytorch import PYTORCH
+from rightsizer.telemetry.profiles.reader import Head, ProfileReader, Unpacked, other_packing
+from rightsizer.telemetry.profiles.trace_viewer import TRACE_VIEWER
+from rightsizer.telemetry.profiles.xplane.reader import XPLANE
+
+
+@dataclass(frozen=True, slots=True)
+class BrokenFile:
+    """A file of a folder that is a profile and cannot be read."""
+
+    source: str
+    """Its path within the folder that was named."""
+    reason: str
+    """What is wrong with it, where, and what to do."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReadFiles:
+    """All that could be read, and what could not."""
+
+    profiles: tuple[Profile, ...]
+    broken: tuple[BrokenFile, ...] = ()
+
+    def strict(self) -> tuple[Profile, ...]:
+        """The profiles, where none is missing.
+
+        Raises:
+            ProfileError: a file was broken; the first is named.
+        """
+        if self.broken:
+            first = self.broken[0]
+            raise ProfileError(f"{first.source}: {first.reason}")
+        return self.profiles
+
+
+_EVENTS: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:[^\[\]]*,)?\s*"traceEvents"\s*:')
+
+
+def trace_fault(data: bytes) -> str:
+    """What is wrong with a trace that no reader knows, and what to do; empty for all else.
+
+    Args:
+        data: The whole file.
+    """
+    if not _EVENTS.match(data):
+        return ""
+    try:
+        document = json.loads(data)
+    except (ValueError, RecursionError):
+        return (
+            "a trace that is cut off before an event that tells its profiler; wait until the "
+            "profiler has finished writing, copy it again, or record again"
+        )
+    events = document["traceEvents"]
+    if isinstance(events, list) and not any(events):
+        return (
+            "a trace without events; record again, with steps between the profiler's start and "
+            "its stop"
+        )
+    return ""
+
+
+FORMATS: Final[tuple[ProfileReader, ...]] = (
+    XPLANE,
+    NSIGHT_SYSTEMS,
+    TRACE_VIEWER,
+    PYTORCH,
+    NSIGHT_COMPUTE,
+    NSIGHT_STATS,
+    MLPERF_DETAIL,
+    MLPERF_TRAINING,
+    MLPERF_SUMMARY,
+)
+"""In the order in which they are tried: the more particular first."""
+
+_HEAD_BYTES: Final = 1 << 18
+"""Enough for what PyTorch writes before its events, and a launcher before a program's log."""
+
+
+def open_profile(path: Path, limits: ReadLimits) -> Profile:
+    """Reads a file, or a folder that holds one profile.
+
+    Raises:
+        ProfileError: it cannot be read, is of no known format, or holds several profiles.
+    """
+    if not _is_folder(path):
+        return _read(path, _recognized(path, limits), limits)
+    profiles = _read_folder(path, limits).strict()
+    if len(profiles) > 1:
+        raise ProfileError(
+            f"{path}: holds {len(profiles)} profiles, {profiles[0].source} among them; name one"
+        )
+    return profiles[0]
+
+
+def is_profile(path: Path, limits: ReadLimits) -> bool:
+    """Whether it is a folder, or a file of a profiler by what it begins with.
+
+    Raises:
+        ProfileError: it is not there, or its packed data is broken.
+    """
+    return _is_folder(path) or _reader_for(_head(path, limits)) is not None
+
+
+def read_all(paths: Iterable[Path], limits: ReadLimits) -> tuple[Profile, ...]:
+    """Reads files and folders: of ranks, of MLPerf logs, of runs of TensorFlow or JAX.
+
+    Raises:
+        ProfileError: one of them cannot be read, or a folder holds no profile.
+    """
+    return read_files(paths, limits).strict()
+
+
+def read_files(paths: Iterable[Path], limits: ReadLimits) -> ReadFiles:
+    """The same where a broken file of a folder does not keep the others from being read.
+
+    Raises:
+        ProfileError: a file that was named cannot be read, or none of a folder can.
+    """
+    profiles: list[Profile] = []
+    broken: list[BrokenFile] = []
+    for path in dict.fromkeys(paths):
+        if _is_folder(path):
+            read = _read_folder(path, limits)
+            profiles += read.profiles
+            broken += read.broken
+        else:
+            profiles.append(open_profile(path, limits))
+    return ReadFiles(tuple(profiles), tuple(broken))
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether it is a folder; raises `ProfileError` for what is no file either."""
+    try:
+        mode = path.stat().st_mode
+    except OSError as error:
+        reason = error.strerror or str(error)
+        raise ProfileError(f"{path}: {reason}; name a file or a folder that can be read") from error
+    if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
+        # Opening a pipe waits until somebody writes into it.
+        raise ProfileError(f"{path}: a pipe or a device; name a file or a folder")
+    return stat.S_ISDIR(mode)
+
+
+def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
+    files = files_of(folder, limits)
+    found, broken = _told_apart(files, limits)
+    if not found and not broken:
+        raise ProfileError(
+            f"{folder}: none of its {len(files)} files is a profile; looked for {_known()}"
+        )
+    profiles: list[Profile] = []
+    for group in grouped(found):
+        read: list[Profile] = []
+        for each in group:
+            try:
+                read.append(_read(each.path, each.reader, limits))
+            except ProfileError as error:
+                broken[each.path] = error
+        if read:
+            profiles.append(merged(*read) if len(read) > 1 else read[0])
+    if not profiles:
+        more = f" (and {len(broken) - 1} more of this folder)" if len(broken) > 1 else ""
+        raise ProfileError(f"{next(iter(broken.values()))}{more}")
+    return ReadFiles(
+        # Of a folder of ranks, the ranks in order; of others, as their names are.
+        tuple(sorted(profiles, key=lambda each: -1 if each.rank is None else each.rank)),
+        tuple(_broken(folder, path, error) for path, error in broken.items()),
+    )
+
+
+def _told_apart(
+    files: Iterable[Path], limits: ReadLimits
+) -> tuple[list[ProfileFile], dict[Path, ProfileError]]:
+    """The profiles among some files, and those that cannot even be begun."""
+    found: list[ProfileFile] = []
+    broken: dict[Path, ProfileError] = {}
+    for path in files:
+        try:
+            head = _head(path, limits)
+        except ProfileError as error:
+            broken[path] = error
+            continue
+        reader = _reader_for(head)
+        if reader is not None:
+            found.append(ProfileFile(path, reader))
+        elif fault := _unfinished(head):
+            broken[path] = ProfileError(f"{path}: {fault}")
+    return found, broken
+
+
+def _broken(folder: Path, path: Path, error: ProfileError) -> BrokenFile:
+    return BrokenFile(str(path.relative_to(folder)), str(error).removeprefix(f"{path}: "))
+
+
+def _read(path: Path, reader: ProfileReader, limits: ReadLimits) -> Profile:
+    try:
+        return reader.read(path, limits)
+    except ProfileError as error:
+        raise ProfileError(_placed(str(error), path)) from error
+
+
+def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
+    head = _head(path, limits)
+    reader = _reader_for(head)
+    if reader is not None:
+        return reader
+    if not head.data:
+        what = "its packed data is broken" if head.is_packed else "it is empty"
+        raise ProfileError(f"{path}: {what}; wait until it is written, or copy it again")
+    if fault := _unfinished(head):
+        raise ProfileError(f"{path}: {fault}")
+    if packing := other_packing(head.data):
+        raise ProfileError(
+            f"{path}: packed by {packing}, and gzip alone is read in place; unpack it and name "
+            "what is in it"
+        )
+    raise ProfileError(
+        f"{path}: of no known format: it begins with '{excerpt(head.data)}'; looked for {_known()}"
+    )
+
+
+def _reader_for(head: Head) -> ProfileReader | None:
+    return next((each for each in FORMATS if each.recognizes(head)), None)
+
+
+def _unfinished(head: Head) -> str:
+    """Why nobody knows a file that is whole in its head."""
+    return trace_fault(head.data) if len(head.data) < _HEAD_BYTES else ""
+
+
+def _head(path: Path, limits: ReadLimits) -> Head:
+    try:
+        with Unpacked(path, limits) as file:
+            data = b""
+            while len(data) < _HEAD_BYTES and (more := file.read(_HEAD_BYTES - len(data))):
+                data += more
+            return Head(path.name, data, is_packed=file.is_packed)
+    except ProfileError as error:
+        raise ProfileError(_placed(str(error), path)) from error
+
+
+def _placed(text: str, path: Path) -> str:
+    """With the whole path: readers know a file by its name, operators by where it is."""
+    if str(path) in text:
+        return text
+    return (
+        str(path) + text.removeprefix(path.name)
+        if text.startswith(path.name)
+        else f"{path}: {text}"
+    )
+
+
+def _known() -> str:
+    names = dict.fromkeys(each.format.value for each in FORMATS)
+    return ", ".join(names)

@@ -1,0 +1,213 @@
+"""Time line of a device in columns: 25 bytes a kernel, unions of intervals."""
+
+from array import array
+from bisect import bisect_right
+from collections.abc import Iterable, Iterator, Sequence
+from heapq import merge
+from itertools import accumulate, pairwise
+from typing import Final, TypeAlias
+
+from rightsizer.model.units import Nanoseconds
+
+Column: TypeAlias = "array[int]"
+
+_RUN: Final = 2**18
+"""Rows that are sorted at once: the sort boxes each, which takes some 80 bytes a row."""
+
+
+def is_ordered(column: Column) -> bool:
+    """Whether the values only rise or stay."""
+    return all(before <= after for before, after in pairwise(column))
+
+
+def order(column: Column, run: int = _RUN) -> Sequence[int]:
+    """The rows by rising value, equal ones as they came."""
+    rows = len(column)
+    if is_ordered(column):
+        return range(rows)
+    runs = [
+        array("I", sorted(range(first, min(first + run, rows)), key=column.__getitem__))
+        for first in range(0, rows, run)
+    ]
+    return runs[0] if len(runs) == 1 else array("I", _merged(runs, column))
+
+
+def _merged(runs: "list[array[int]]", column: Column) -> Iterator[int]:
+    return merge(*runs, key=column.__getitem__)
+
+
+Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
+
+
+def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
+    """What any of the intervals covers, as intervals apart from each other, in order.
+
+    Args:
+        ordered: Intervals by rising start.
+    """
+    rest = iter(ordered)
+    first = next(rest, None)
+    if first is None:
+        return
+    start, end = first
+    for next_start, next_end in rest:
+        if next_start > end:
+            yield start, end
+            start, end = next_start, next_end
+        elif next_end > end:
+            end = next_end
+    yield start, end
+
+
+class Within:
+    """What intervals cover of one time after another, in one walk over both."""
+
+    __slots__ = ("_rest", "current")
+
+    def __init__(self, apart: Iterable[Interval]) -> None:
+        """Begin the walk.
+
+        Args:
+            apart: Intervals apart from each other, by rising start.
+        """
+        self._rest = iter(apart)
+        self.current = next(self._rest, None)
+        """The next one that may cover anything; `None` at the end."""
+
+    def of(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[Interval]:
+        """The parts between; each time begins no earlier than the one before ended."""
+        while (current := self.current) is not None and current[0] < end:
+            if current[1] > start:
+                yield max(current[0], start), min(current[1], end)
+            if current[1] > end:
+                return
+            self.current = next(self._rest, None)
+
+
+class CoveredLength:
+    """Adds up lengths between marks that were set before, in memory for the marks alone."""
+
+    __slots__ = ("_cell", "_lengths", "_marks", "_sums")
+
+    def __init__(self, marks: Iterable[Nanoseconds]) -> None:
+        self._marks = sorted(set(marks))
+        # One cell below the first mark and one above the last, which nobody can ask for.
+        self._lengths = [0] * (len(self._marks) + 1)
+        self._cell = 0
+        self._sums: list[int] | None = None
+
+    def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
+        """Lay an interval on; cheapest where each starts after the one before."""
+        self._sums = None
+        marks, cell = self._marks, self._cell
+        if (cell and start < marks[cell - 1]) or (cell < len(marks) and start >= marks[cell]):
+            cell = bisect_right(marks, start)
+        while cell < len(marks) and end > marks[cell]:
+            self._lengths[cell] += marks[cell] - start
+            start = marks[cell]
+            cell += 1
+        self._lengths[cell] += end - start
+        self._cell = cell
+
+    def add_all(self, intervals: Iterable[Interval]) -> None:
+        """Lay them all on."""
+        for start, end in intervals:
+            self.add(start, end)
+
+    def length(self, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
+        """What was laid between two of the marks."""
+        if self._sums is None:
+            self._sums = list(accumulate(self._lengths))
+        marks, sums = self._marks, self._sums
+        return sums[bisect_right(marks, end) - 1] - sums[bisect_right(marks, start) - 1]
+
+
+_NO_CORRELATION: Final = -(2**63)
+"""In a column, which holds no `None`."""
+
+
+class KernelLine:
+    """The kernels and graphs of a device."""
+
+    __slots__ = ("_collective", "_correlations", "_ends", "_order", "_starts", "collectives")
+
+    def __init__(self) -> None:
+        self._starts: Column = array("q")
+        self._ends: Column = array("q")
+        self._correlations: Column = array("q")
+        self._collective = bytearray()
+        self._order: Sequence[int] | None = None
+        self.collectives = 0
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def add(
+        self,
+        start: Nanoseconds,
+        end: Nanoseconds,
+        correlation: int | None,
+        *,
+        is_collective: bool = False,
+    ) -> None:
+        """One run."""
+        self._starts.append(start)
+        self._ends.append(end)
+        self._correlations.append(_NO_CORRELATION if correlation is None else correlation)
+        self._collective.append(is_collective)
+        self.collectives += is_collective
+        self._order = None
+
+    def span(self) -> Interval:
+        """From the first start to the last end."""
+        return min(self._starts), max(self._ends)
+
+    def intervals(self) -> Iterator[Interval]:
+        """All of them by start."""
+        rows = self._rows()
+        return zip(
+            map(self._starts.__getitem__, rows), map(self._ends.__getitem__, rows), strict=True
+        )
+
+    def collective_intervals(self, *, is_collective: bool) -> Iterator[Interval]:
+        """The collectives by start, or all but them."""
+        for row in self._rows():
+            if self._collective[row] == is_collective:
+                yield self._starts[row], self._ends[row]
+
+    def launched(self) -> Iterator[tuple[Nanoseconds, Nanoseconds, int | None]]:
+        """Start, end and the number of the launch, by start."""
+        for row in self._rows():
+            correlation = self._correlations[row]
+            known = None if correlation == _NO_CORRELATION else correlation
+            yield self._starts[row], self._ends[row], known
+
+    def _rows(self) -> Sequence[int]:
+        if self._order is None:
+            self._order = order(self._starts)
+        return self._order
+
+
+class SpanLine:
+    """The copies of a device, or spans of the host."""
+
+    __slots__ = ("_ends", "_starts")
+
+    def __init__(self) -> None:
+        self._starts: Column = array("q")
+        self._ends: Column = array("q")
+
+    def __len__(self) -> int:
+        return len(self._starts)
+
+    def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
+        """One of them."""
+        self._starts.append(start)
+        self._ends.append(end)
+
+    def intervals(self) -> Iterator[Interval]:
+        """All of them by start."""
+        rows = order(self._starts)
+        return zip(
+            map(self._starts.__getitem__, rows), map(self._ends.__getitem__, rows), strict=True
+        )

@@ -1,0 +1,141 @@
+"""Reader of the trace viewer's form of TensorFlow, JAX and XLA profiles: `*.trace.json.gz`."""
+
+import re
+from collections import Counter
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any, Final
+
+from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.profiles.json_events import Event, JsonEvents, microseconds
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+from rightsizer.telemetry.profiles.recorder import Recorder
+from rightsizer.telemetry.profiles.xplane.reader import device_notes
+from rightsizer.telemetry.profiles.xplane.recorded_events import (
+    is_stream,
+    record_host_event,
+    record_stream_event,
+)
+from rightsizer.telemetry.profiles.xplane.space import GPU_PLANE, WALL_CLOCK, is_host
+
+_CAP: Final = 1_000_000
+"""Events that the writer keeps; of more it leaves out the shortest."""
+_PROCESS: Final = re.compile(rb'"name"\s*:\s*"/(device|host):[A-Za-z]')
+_NAMES_MAXIMUM: Final = 100_000
+
+
+def recognizes(head: Head) -> bool:
+    """Whether it is a trace whose processes are planes."""
+    return (
+        b'"traceEvents"' in head.data
+        and b'"process_name"' in head.data
+        and _PROCESS.search(head.data) is not None
+    )
+
+
+def read(path: Path, limits: ReadLimits) -> Profile:
+    """Reads a trace.
+
+    Raises:
+        ProfileError: it cannot be read, or is no trace.
+    """
+    events = JsonEvents(path, limits)
+    trace = _Trace(limits)
+    for event in events:
+        trace.take(event)
+    devices = trace.recorder.devices()
+    notes = device_notes(any(each.time for each in devices))
+    if events.count >= _CAP:
+        notes.append("It holds a million events, where its writer stops: the shortest are missing.")
+    if events.fault:
+        notes.append(f"It is not whole: {events.fault}.")
+    return Profile(
+        format=ProfileFormat.TRACE_VIEWER,
+        source=path.name,
+        start=0 if trace.earliest is not None and trace.earliest >= WALL_CLOCK else None,
+        devices=devices,
+        host_spans=trace.recorder.host_spans(),
+        host_steps=trace.recorder.host_steps(),
+        events=events.count,
+        unread=dict(trace.unread + trace.recorder.refused + events.unread),
+        notes=tuple(notes),
+    )
+
+
+class _Trace:
+    """The events of one trace, told apart by the names of their processes and threads."""
+
+    def __init__(self, limits: ReadLimits) -> None:
+        self.recorder = Recorder(limits)
+        self.unread: Counter[str] = Counter()
+        self.earliest: Nanoseconds | None = None
+        self._processes: dict[str, str] = {}
+        self._threads: dict[tuple[str, str], str] = {}
+
+    def take(self, event: Event) -> None:
+        """Takes one event."""
+        phase = event.get("ph")
+        if phase == "M":
+            self._name(event)
+        elif phase == "X":
+            self._complete(event)
+        elif event:  # The last one is empty, so that every other may end with a comma.
+            self.unread["events that are no spans"] += 1
+
+    def _name(self, event: Event) -> None:
+        args = event.get("args")
+        if not isinstance(args, Mapping) or len(self._threads) >= _NAMES_MAXIMUM:
+            return
+        name, process = str(args.get("name", "")), str(event.get("pid"))
+        if event.get("name") == "process_name" and len(self._processes) < _NAMES_MAXIMUM:
+            self._processes[process] = name
+            gpu = GPU_PLANE.match(name)
+            if gpu is not None:
+                self.recorder.device(name, index=int(gpu[1]))
+        elif event.get("name") == "thread_name":
+            self._threads[process, str(event.get("tid"))] = name
+
+    def _complete(self, event: Event) -> None:
+        start, duration = microseconds(event.get("ts")), microseconds(event.get("dur", 0))
+        if start is None or duration is None:
+            self.unread["events without times"] += 1
+            return
+        process = str(event.get("pid"))
+        plane = self._processes.get(process, "")
+        line = self._threads.get((process, str(event.get("tid"))), "")
+        args = event.get("args")
+        stats: Mapping[str, Any] = args if isinstance(args, Mapping) else {}
+        name = str(event.get("name", ""))
+        if self.earliest is None or start < self.earliest:
+            self.earliest = start
+        if GPU_PLANE.match(plane):
+            self._on_device(plane, line, name, (start, start + duration), stats)
+        elif is_host(plane):
+            if not record_host_event(self.recorder, name, start, start + duration, stats):
+                self.unread["events of the host"] += 1
+        else:
+            self.unread["events of TPUs" if "TPU" in plane else "events of other planes"] += 1
+
+    def _on_device(
+        self,
+        plane: str,
+        line: str,
+        name: str,
+        span: tuple[Nanoseconds, Nanoseconds],
+        stats: Mapping[str, Any],
+    ) -> None:
+        if is_stream(line):
+            whole = str(stats.get("long_name", name))
+            unread = record_stream_event(self.recorder, plane, line, whole, *span, stats)
+            if unread is not None:
+                self.unread[unread] += 1
+        elif line.startswith("Steps"):
+            self.recorder.step(name, *span, plane)
+        else:
+            self.unread["events of derived lines" if line else "events of unnamed lines"] += 1
+
+
+TRACE_VIEWER: Final = ProfileReader(ProfileFormat.TRACE_VIEWER, recognizes, read)
+"""`*.trace.json.gz` of the trace viewer."""

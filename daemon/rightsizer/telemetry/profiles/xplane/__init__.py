@@ -1,0 +1,1 @@
+"""XSpace of TensorFlow, JAX and XLA: planes, lines, events."""

@@ -1,0 +1,207 @@
+"""Events of host threads and GPU streams, recorded by their details."""
+
+import re
+from collections.abc import Mapping
+from typing import Final
+
+from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.profiles.recorder import Recorder
+
+HOST_STATS: Final = frozenset(
+    {
+        *("correlation_id", "step_num"),
+        *("allocator_name", "bytes_allocated", "peak_bytes_in_use"),
+    }
+)
+_FRAME: Final = re.compile(r"^\$\S*?:\d+ ")
+"""What the Python tracer puts before a function's name: the file, which is nobody's concern."""
+_ALLOCATOR: Final = re.compile(r"^GPU_(\d+)_", re.IGNORECASE)
+_ALLOCATIONS: Final = frozenset({"MemoryAllocation", "MemoryDeallocation"})
+_SPANS: Final = (
+    (
+        SpanKind.LOADER,
+        re.compile(r"(?:^|:)(IteratorGetNext\w*::DoCompute|MultiDeviceIteratorGetNext\w*)$"),
+    ),
+    (
+        # As people name their own annotations and functions, whole: the runtime's are among them.
+        SpanKind.LOADER,
+        re.compile(r"^((?:load|get|next|fetch|wait_for)_batch|data_?load(?:er|ing)?|load_data)$"),
+    ),
+    (
+        SpanKind.SYNCHRONIZATION,
+        re.compile(
+            r"(?:^|:)((?:cu|cuda|hip)\w*Synchronize\w*|BlockHostUntil\w+|block_until_ready)$"
+        ),
+    ),
+    (
+        SpanKind.CHECKPOINT,
+        re.compile(
+            r"(?:^|:)(SaveV2|SaveSlices|RestoreV2|MergeV2Checkpoints|"
+            r"\w*(?:save|restore|write)_\w*checkpoint\w*|\w*checkpoint\w*_(?:save|restore|write)\w*)$",
+            re.IGNORECASE,
+        ),
+    ),
+)
+"""By the names of functions and operations; an operation's type stands behind a colon."""
+
+
+def is_host_event_of_use(name: str) -> bool:
+    """Whether an event of that name tells something without any stat."""
+    return name in _ALLOCATIONS or _span_of(name) is not None
+
+
+def record_host_event(
+    recorder: Recorder,
+    name: str,
+    start: Nanoseconds,
+    end: Nanoseconds,
+    stats: Mapping[str, object],
+) -> bool:
+    """Hands an event on; whether it is of any use here."""
+    span = _span_of(name)
+    if span is not None:
+        recorder.host_span(*span, start, end)
+    is_used = span is not None
+    if name in _ALLOCATIONS:
+        is_used = _record_memory(recorder, stats) or is_used
+    correlation = _whole(stats.get("correlation_id"))
+    if correlation is not None:
+        recorder.launch(correlation, start, end)
+        is_used = True
+    step = _whole(stats.get("step_num"))
+    if step is not None:
+        recorder.step(f"{_FRAME.sub('', name)} {step}", start, end)
+        is_used = True
+    return is_used
+
+
+def _span_of(name: str) -> tuple[SpanKind, str] | None:
+    plain = _FRAME.sub("", name)
+    for kind, pattern in _SPANS:
+        found = pattern.search(plain)
+        if found is not None:
+            return kind, found[1]
+    return None
+
+
+def _record_memory(recorder: Recorder, stats: Mapping[str, object]) -> bool:
+    """The allocator's own peak, which is what the program needs, not what it holds."""
+    found = _ALLOCATOR.match(str(stats.get("allocator_name", "")))
+    peak = _whole(stats.get("peak_bytes_in_use")) or _whole(stats.get("bytes_allocated"))
+    if found is None or not peak:
+        return False
+    recorder.memory(f"/device:GPU:{int(found[1][:6])}", peak)
+    return True
+
+
+def _whole(value: object) -> int | None:
+    text = str(value)
+    return int(text) if text.isdecimal() and len(text) < 19 else None  # noqa: PLR2004 - of 64 bits.
+
+
+STREAM_STATS: Final = frozenset(
+    {
+        *("kernel_details", "memcpy_details", "memset_details", "cuda_graph_exec_id"),
+        *("memalloc_details", "memfree_details", "memory_residency_details"),
+        *("correlation_id", "theoretical_occupancy_pct"),
+    }
+)
+"""The stats of such an event that tell something here."""
+_NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
+_DETAIL: Final = re.compile(r"(\w+):(\S*)")
+_STREAM: Final = re.compile(r"Stream #(\d+)")
+_KINDS: Final = {
+    "memcpyh2d": CopyKind.HOST_TO_DEVICE,
+    "memcpyhtod": CopyKind.HOST_TO_DEVICE,
+    "memcpyd2h": CopyKind.DEVICE_TO_HOST,
+    "memcpydtoh": CopyKind.DEVICE_TO_HOST,
+    "memcpyd2d": CopyKind.DEVICE_TO_DEVICE,
+    "memcpydtod": CopyKind.DEVICE_TO_DEVICE,
+    "memcpyp2p": CopyKind.PEER,
+    "memcpyptop": CopyKind.PEER,
+}
+_MEMORIES: Final = {each.value: each for each in HostMemory}
+
+
+def is_stream(line: str) -> bool:
+    """Whether a line is a stream itself; all others of a device repeat the same time."""
+    return line.startswith("Stream #")
+
+
+def record_stream_event(  # noqa: PLR0913, PLR0917 - what an event consists of.
+    recorder: Recorder,
+    device: str,
+    line: str,
+    name: str,
+    start: Nanoseconds,
+    end: Nanoseconds,
+    stats: Mapping[str, object],
+) -> str | None:
+    """Hands an event on; what it is where it is of no use here."""
+    stream = _stream_of(line)
+    if any(key in stats for key in _NOT_BUSY):
+        return "events of memory"
+    kind = _copy_kind(name)
+    if kind is not None or "memcpy_details" in stats:
+        details = _details(stats, "memcpy_details")
+        memory = _host_memory(details)
+        kind = kind or CopyKind.OTHER
+        recorder.copy(device, stream, start, end, kind, memory, _size(details))
+    elif name.lower().startswith("memset") or "memset_details" in stats:
+        recorder.fill(device, stream, start, end, _size(_details(stats, "memset_details")))
+    elif "cuda_graph_exec_id" in stats and "kernel_details" not in stats:
+        recorder.graph(device, stream, start, end, name, correlation=_correlation(stats))
+    else:
+        recorder.kernel(
+            *(device, stream, start, end, name),
+            correlation=_correlation(stats),
+            occupancy_ratio=_occupancy(stats),
+        )
+    return None
+
+
+def _stream_of(line: str) -> int | str:
+    found = _STREAM.match(line)
+    return int(found[1][:18]) if found else line
+
+
+def _copy_kind(name: str) -> CopyKind | None:
+    lower = name.lower()
+    if not lower.startswith("memcpy"):
+        return None
+    return _KINDS.get(lower.split(" ")[0], CopyKind.OTHER)
+
+
+def _details(stats: Mapping[str, object], key: str) -> dict[str, str]:
+    return dict(_DETAIL.findall(str(stats.get(key, ""))))
+
+
+def _size(details: Mapping[str, str]) -> int:
+    text = details.get("size") or details.get("num_bytes") or ""
+    return int(text) if text.isdecimal() and len(text) < 19 else 0  # noqa: PLR2004 - of 64 bits.
+
+
+def _host_memory(details: Mapping[str, str]) -> HostMemory:
+    for side in ("kind_src", "kind_dst"):
+        memory = _MEMORIES.get(details.get(side, ""))
+        if memory is not None and memory is not HostMemory.UNKNOWN:
+            return memory
+    return HostMemory.UNKNOWN
+
+
+def _correlation(stats: Mapping[str, object]) -> int | None:
+    value = str(stats.get("correlation_id", ""))
+    return int(value) if value.isdecimal() and len(value) < 19 else None  # noqa: PLR2004 - the same.
+
+
+def _occupancy(stats: Mapping[str, object]) -> float | None:
+    """The launch's estimate; a profiler that does not know writes 0."""
+    text = stats.get("theoretical_occupancy_pct")
+    if text is None:
+        text = _details(stats, "kernel_details").get("occ_pct")
+    try:
+        percent = float(str(text))
+    except ValueError:
+        return None
+    return percent / 100 if 0 < percent <= 100 else None  # noqa: PLR2004 - percent.

@@ -1,0 +1,1 @@
+"""Recordings as a source: logs of other programs, and the native format."""

@@ -1,0 +1,103 @@
+"""What `dcgmi dmon` prints: columns of short field names, one line an entity."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.table import CellColumn, CellTable
+from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.timestamps import AssumedTimes, parse_timestamp
+
+_HEADING: Final = re.compile(r"#\s*Entity\s+(?P<fields>\S.*)")
+_ENTITY: Final = re.compile(r"(?<!\S)(?P<kind>GPU|GPU-I|GPU-CI)\s+(?P<id>\d+)\s+(?P<cells>\S.*)")
+_STAMP: Final = re.compile(
+    r"\s*\[?(?P<stamp>\d{4}[-/]\d\d[-/]\d\d[T ]\d\d:\d\d:\d\d(?:[.,]\d+)?(?:Z|[+-]\d\d:?\d\d)?"
+    r"|\d{9,}(?:\.\d+)?)\]?[\s:,]+"
+)
+_DEVICES: Final = {
+    "GPU": "index:",
+    "GPU-I": "gpu-instance:",
+    "GPU-CI": "compute-instance:",
+}
+_BY_SHORT_NAME: Final = {
+    field.short_name: field
+    for field in DCGM_FIELDS.values()
+    if field.short_name is not None and field.signal is not None
+}
+
+
+class DcgmiDmon:
+    """Without times of its own; a time stamp before each line, as `ts` writes it, is used."""
+
+    name = "dcgmi dmon output"
+
+    def recognizes(self, head: Sequence[str]) -> bool:
+        """The line of headings that starts with `#Entity`."""
+        return any(_HEADING.search(line) for line in head)
+
+    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        """One row an entity and poll; an entity that comes again starts the next poll.
+
+        Raises:
+            RecordingError: none of the fields says anything of a GPU.
+        """
+        layout: _DcgmiLayout | None = None
+        assumed = AssumedTimes(notes, "record with 'dcgmi dmon ... | ts %.s' to have them")
+        for number, line in text.lines(notes):
+            time, rest = _stamped(line)
+            heading = _HEADING.search(rest)
+            if heading:
+                layout = _layout(text, heading["fields"].split(), number)
+                continue
+            entity = _ENTITY.search(rest)
+            if layout is None or entity is None:
+                continue
+            cells = entity["cells"].split()
+            if len(cells) != layout.width:
+                notes.skip(number, line)
+                continue
+            device = f"{_DEVICES[entity['kind']]}{entity['id']}"
+            if entity["kind"] == "GPU":
+                notes.learn(device, RecordingDeviceFacts(index=int(entity["id"])))
+            else:
+                notes.remark("which part of a GPU its MIG instances are is not in this file")
+            values, missing = layout.table.read(cells, number, notes)
+            if time is None:
+                time = assumed.next(device)
+            yield RecordingRow(time, device, values, missing, text.name)
+
+
+class _DcgmiLayout:
+    def __init__(self, width: int, table: CellTable) -> None:
+        self.width = width
+        self.table = table
+
+
+def _stamped(line: str) -> tuple[Nanoseconds | None, str]:
+    found = _STAMP.match(line)
+    if found is None:
+        return None, line.strip()
+    try:
+        return parse_timestamp(found["stamp"]), line[found.end() :].strip()
+    except ValueError:
+        return None, line[found.end() :].strip()
+
+
+def _layout(text: TextFile, names: Sequence[str], line: int) -> _DcgmiLayout:
+    found = [
+        (field.rank, CellColumn(at, name, field.signal, field.unit))
+        for at, name in enumerate(names)
+        if (field := _BY_SHORT_NAME.get(name)) is not None and field.signal is not None
+    ]
+    if not found:
+        raise RecordingError(
+            f"{text.name}:{line}: none of the fields {', '.join(names)} says how busy a GPU is; "
+            "record with 'dcgmi dmon -e 203,252,155,1001,1002,1004,1005'"
+        )
+    return _DcgmiLayout(
+        len(names), CellTable.of(column for _, column in sorted(found, key=lambda e: e[0]))
+    )

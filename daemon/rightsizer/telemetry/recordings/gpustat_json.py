@@ -1,0 +1,86 @@
+"""What `gpustat --json` prints, one answer behind the other."""
+
+import re
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
+
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.recordings.json_objects import json_objects
+from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.table import CellColumn
+from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+
+_ANSWER: Final = re.compile(r'\{\s*"(?:hostname|driver_version|query_time)"\s*:')
+_START: Final = re.compile(r'\s*\[?\s*\{.*"query_time"\s*:.*"gpus"\s*:', re.DOTALL)
+_RENAMED: Final = {
+    "utilization.enc": "utilization.encoder",
+    "utilization.dec": "utilization.decoder",
+}
+
+
+class GpustatJson:
+    """The names of nvidia-smi's queries, in its units, and the time of each answer."""
+
+    name = "gpustat JSON"
+
+    def recognizes(self, head: Sequence[str]) -> bool:
+        """An object with the time of a query and a list of GPUs."""
+        return bool(_START.match("\n".join(head)))
+
+    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        """One row a GPU and answer."""
+        columns: dict[str, CellColumn | None] = {}
+        for number, answer in json_objects(text, _ANSWER, notes):
+            try:
+                time = parse_timestamp(str(answer.get("query_time")))
+            except ValueError:
+                notes.count("unreadable timestamp", number, str(answer.get("query_time")))
+                continue
+            gpus = answer.get("gpus")
+            for gpu in gpus if isinstance(gpus, list) else ():
+                if isinstance(gpu, dict) and (gpu.get("uuid") or gpu.get("index") is not None):
+                    yield _row(gpu, time, columns, number, notes)
+                else:
+                    notes.count("GPU without a uuid and an index", number)
+
+
+def _row(
+    gpu: Mapping[str, Any],
+    time: Nanoseconds,
+    columns: dict[str, CellColumn | None],
+    number: int,
+    notes: RecordingNotes,
+) -> RecordingRow:
+    index = gpu.get("index")
+    device = str(gpu.get("uuid") or f"index:{index}")
+    notes.learn(
+        device,
+        RecordingDeviceFacts(
+            index=index if isinstance(index, int) else None, name=str(gpu.get("name") or "")
+        ),
+    )
+    values: dict[Signal, float] = {}
+    missing: dict[Signal, Missing] = {}
+    for name, cell in gpu.items():
+        if name not in columns:
+            columns[name] = _column(name)
+        column = columns[name]
+        if column is None:
+            continue
+        value = column["" if cell is None else str(cell)]
+        if isinstance(value, float):
+            values[column.signal] = value
+        else:
+            missing[column.signal] = value
+            if value is Missing.INVALID:
+                notes.count(f"unreadable value of '{name}'", number, str(cell))
+    return RecordingRow(time, device, values, missing, notes.file)
+
+
+def _column(name: str) -> CellColumn | None:
+    known = SIGNAL_COLUMNS.get(_RENAMED.get(name, name))
+    return None if known is None else CellColumn(0, name, known.signal, known.unit)

@@ -1,0 +1,223 @@
+"""CSV logs of `nvidia-smi --query-gpu=... --format=csv[,nounits] -l N`."""
+
+import math
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.reading import Missing
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.recordings.devices import mig_profile
+from rightsizer.telemetry.recordings.nvidia_smi_columns import (
+    FACTS,
+    IDENTITY,
+    REASON_BITS,
+    SIGNAL_COLUMNS,
+    column_name,
+    is_query_column,
+)
+from rightsizer.telemetry.recordings.nvidia_smi_devices import identifier
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.table import (
+    CellColumn,
+    CellTable,
+    missing_cell,
+    split_csv_line,
+)
+from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.timestamps import parse_timestamp
+
+_DATA_START: Final = re.compile(r"\d{4}/\d\d/\d\d \d\d:\d\d:\d\d(\.\d+)?\s*,")
+_DELIMITERS: Final = (",", ";", "\t")
+_MIB: Final = 2.0**20
+_REMEDY: Final = (
+    "record with --query-gpu=timestamp,index,uuid,name,utilization.gpu,memory.used,memory.total,"
+    "power.draw --format=csv"
+)
+
+
+class NvidiaSmiLog:
+    """Any columns in any order, units in heading or cell, several devices to a poll."""
+
+    name = "nvidia-smi CSV log"
+
+    def recognizes(self, head: Sequence[str]) -> bool:
+        """A heading of nvidia-smi, or a row of one that was recorded without its heading."""
+        return _heading_of(head) is not None or bool(_DATA_START.match(head[0]))
+
+    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        """One row a device and poll.
+
+        Raises:
+            RecordingError: there is no heading, or no timestamp among the columns.
+        """
+        heading = _heading_of(text.head)
+        if heading is None:
+            raise RecordingError(
+                f"{text.name}:1: this nvidia-smi log has no heading; record without 'noheader', or "
+                "put a first line with the names of the columns, separated by commas"
+            )
+        delimiter = _delimiter_of(heading)
+        layout: _QueryLogLayout | None = None
+        before: Sequence[str] = ()
+        for number, line in text.lines(notes):
+            cells = split_csv_line(line, delimiter)
+            if layout is None or layout.width != len(cells):
+                if _is_heading(line):
+                    layout = _QueryLogLayout(text, cells, number, delimiter)
+                elif layout is not None:
+                    notes.skip(number, line)
+                continue
+            try:
+                time = parse_timestamp(cells[layout.timestamp].strip())
+            except ValueError:
+                if _is_heading(line):
+                    layout = layout.renewed(cells, number)
+                else:
+                    notes.count("unreadable timestamp", number, cells[layout.timestamp].strip())
+                continue
+            if not line.endswith("\n") and _lacks_unit(cells, before):
+                notes.skip(number, line)
+                continue
+            before = cells
+            yield layout.row(cells, time, number, notes)
+
+
+class _QueryLogLayout:
+    """The columns of one heading, ready to read rows with."""
+
+    def __init__(self, text: TextFile, headings: Sequence[str], line: int, delimiter: str) -> None:
+        self.width = len(headings)
+        self._text = text
+        self._delimiter = delimiter
+        self._headings = tuple(heading.strip() for heading in headings)
+        self._at = {column_name(heading): at for at, heading in enumerate(headings)}
+        if "timestamp" not in self._at:
+            raise RecordingError(
+                f"{text.name}:{line}: there is no timestamp among the columns "
+                f"{', '.join(self._headings)}; {_REMEDY}"
+            )
+        self.timestamp = self._at["timestamp"]
+        found = [
+            (SIGNAL_COLUMNS[name], name, at)
+            for name, at in self._at.items()
+            if name in SIGNAL_COLUMNS
+        ]
+        self._table = CellTable.of(
+            CellColumn(at, name, known.signal, known.unit)
+            for known, name, at in sorted(found, key=lambda each: each[0].rank)
+        )
+        self._reasons = [
+            (at, REASON_BITS[name]) for name, at in self._at.items() if name in REASON_BITS
+        ]
+        if not found and not self._reasons:
+            raise RecordingError(
+                f"{text.name}:{line}: none of the columns {', '.join(self._headings)} "
+                f"tells how busy a GPU is; {_REMEDY}"
+            )
+        self._has_mask = "clocks_event_reasons.active" in self._at
+        self._facts_at = [(name, at) for name, at in self._at.items() if name in FACTS]
+        self._facts: dict[str, tuple[str, ...]] = {}
+        self._device = identifier(text, self._at, self.width, delimiter)
+
+    def renewed(self, headings: Sequence[str], line: int) -> "_QueryLogLayout":
+        """This layout again, or another where an appended log has other columns."""
+        if tuple(heading.strip() for heading in headings) == self._headings:
+            return self
+        return _QueryLogLayout(self._text, headings, line, self._delimiter)
+
+    def row(
+        self, cells: Sequence[str], time: Nanoseconds, line: int, notes: RecordingNotes
+    ) -> RecordingRow:
+        """What a line says."""
+        device = self._device(cells, time)
+        facts = tuple(cells[at] for _, at in self._facts_at)
+        if self._facts.get(device) != facts:
+            self._facts[device] = facts
+            notes.learn(device, self._learned(device, cells))
+        values, missing = self._table.read(cells, line, notes)
+        if self._reasons and not self._has_mask:
+            _add_reasons(self._reasons, cells, values, missing)
+        return RecordingRow(time, device, values, missing, self._text.name)
+
+    def _learned(self, device: str, cells: Sequence[str]) -> RecordingDeviceFacts:
+        def cell(name: str) -> str | None:
+            at = self._at.get(name)
+            return None if at is None or missing_cell(cells[at]) else cells[at].strip()
+
+        def number(*names: str) -> float | None:
+            found = [number for name in names if (number := _number(cell(name))) is not None]
+            return min(found) if found else None
+
+        generation = number("pcie.link.gen.max")
+        if generation is None:
+            generation = number("pcie.link.gen.gpumax", "pcie.link.gen.hostmax")
+        width = number("pcie.link.width.max")
+        index = number("index")
+        whole = None
+        free, used = number("memory.free"), number("memory.used")
+        if free is not None and used is not None and "memory.total" not in self._at:
+            whole = (free + used + (number("memory.reserved") or 0.0)) * _MIB
+        name = cell("name")
+        return RecordingDeviceFacts(
+            index=None if index is None else int(index),
+            name=name,
+            pci_bus_id=cell("pci.bus_id"),
+            power_limit_watts=number("power.default_limit"),
+            memory_total_bytes=whole,
+            pcie_generation_maximum=None if generation is None else int(generation),
+            pcie_width_maximum=None if width is None else int(width),
+            mig_profile=mig_profile(name) if device.startswith("MIG-") else None,
+        )
+
+
+def _add_reasons(
+    reasons: Sequence[tuple[int, int]],
+    cells: Sequence[str],
+    values: dict[Signal, float],
+    missing: dict[Signal, Missing],
+) -> None:
+    mask, is_known = 0, False
+    for at, bit in reasons:
+        state = cells[at].strip().lower()
+        is_known = is_known or state in ("active", "not active")
+        if state == "active":
+            mask |= bit
+    if is_known:
+        values[Signal.CLOCK_EVENT_REASONS] = float(mask)
+    else:
+        missing[Signal.CLOCK_EVENT_REASONS] = missing_cell(cells[reasons[0][0]]) or Missing.INVALID
+
+
+def _lacks_unit(cells: Sequence[str], before: Sequence[str]) -> bool:
+    """Whether the last cell of a line without an end may have lost digits with its unit."""
+    return len(before) == len(cells) and " " in before[-1].strip() and " " not in cells[-1].strip()
+
+
+def _number(cell: str | None) -> float | None:
+    try:
+        number = float("nan" if cell is None else cell.split()[0])
+    except (ValueError, IndexError):
+        return None
+    return number if math.isfinite(number) else None
+
+
+def _heading_of(head: Sequence[str]) -> str | None:
+    return next((line for line in head if _is_heading(line)), None)
+
+
+def _is_heading(line: str) -> bool:
+    headings = split_csv_line(line, _delimiter_of(line))
+    names = [column_name(heading) for heading in headings]
+    if "device" in names:
+        return False
+    return any(is_query_column(heading) for heading in headings) or (
+        "timestamp" in names and any(name in FACTS or name in IDENTITY for name in names)
+    )
+
+
+def _delimiter_of(heading: str) -> str:
+    """What spreadsheets and other languages put in the place of commas."""
+    return max(_DELIMITERS, key=heading.count)

@@ -1,0 +1,130 @@
+"""What `nvidia-smi dmon` prints: columns under a heading of two lines, one line a GPU."""
+
+import re
+from collections.abc import Iterator, Sequence
+from typing import Final
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.table import CellColumn, CellTable
+from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.timestamps import AssumedTimes, DayTimes, parse_calendar
+
+_HEADING: Final = re.compile(r"#\s*(?:date[\s,]+)?(?:time[\s,]+)?gpu(?=[\s,])", re.IGNORECASE)
+_BETWEEN: Final = re.compile(r"[\s,]+")
+_DATE: Final = re.compile(r"(\d{4})[-/]?(\d\d)[-/]?(\d\d)")
+_TIME_OF_DAY: Final = re.compile(r"(\d\d):(\d\d):(\d\d)")
+_REMEDY: Final = "record with 'nvidia-smi dmon -s pucm -o DT'"
+# Its MB of memory are MiB of NVML. Its 'sm' is NVML's utilization: the share of time with a kernel.
+_COLUMNS: Final = {
+    "pwr": (Signal.POWER_WATTS, "W"),
+    "temp": (Signal.TEMPERATURE_CELSIUS, "C"),
+    "gtemp": (Signal.TEMPERATURE_CELSIUS, "C"),
+    "mtemp": (Signal.MEMORY_TEMPERATURE_CELSIUS, "C"),
+    "sm": (Signal.GPU_BUSY, "%"),
+    "mem": (Signal.MEMORY_CONTROLLER_BUSY, "%"),
+    "enc": (Signal.ENCODER, "%"),
+    "dec": (Signal.DECODER, "%"),
+    "jpg": (Signal.JPEG, "%"),
+    "ofa": (Signal.OFA, "%"),
+    "mclk": (Signal.MEMORY_CLOCK_HERTZ, "MHz"),
+    "pclk": (Signal.SM_CLOCK_HERTZ, "MHz"),
+    "fb": (Signal.MEMORY_USED_BYTES, "MiB"),
+    "rxpci": (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, "MB/s"),
+    "txpci": (Signal.PCIE_TRANSMIT_BYTES_PER_SECOND, "MB/s"),
+}
+
+
+class NvidiaSmiDmon:
+    """With the date and time of `-o DT`, the time alone, or neither; as a table or as CSV."""
+
+    name = "nvidia-smi dmon output"
+
+    def recognizes(self, head: Sequence[str]) -> bool:
+        """The heading that starts with `# gpu`, with the date and the time before it or not."""
+        return any(_HEADING.match(line) for line in head)
+
+    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        """One row a GPU and poll.
+
+        Raises:
+            RecordingError: it tells of processes, or no column says anything of a GPU's load.
+        """
+        layout: _DmonLayout | None = None
+        clock = _DmonClock(notes)
+        for number, line in text.lines(notes):
+            stripped = line.strip()
+            if stripped.startswith("#"):
+                if _HEADING.match(stripped):
+                    layout = _layout(text, stripped, number)
+                continue
+            cells = _cells(stripped)
+            if layout is None or not stripped:
+                continue
+            if len(cells) != len(layout.names):
+                notes.skip(number, line)
+                continue
+            index = cells[layout.names.index("gpu")]
+            if not index.isdecimal():
+                notes.count("row without a GPU's index", number, stripped)
+                continue
+            device = f"index:{int(index)}"
+            time = clock.of(device, dict(zip(layout.names, cells, strict=True)))
+            if time is None:
+                notes.count("unreadable timestamp", number, stripped)
+                continue
+            notes.learn(device, RecordingDeviceFacts(index=int(index)))
+            values, missing = layout.table.read(cells, number, notes)
+            yield RecordingRow(time, device, values, missing, text.name)
+
+
+class _DmonLayout:
+    def __init__(self, names: Sequence[str], table: CellTable) -> None:
+        self.names = names
+        self.table = table
+
+
+class _DmonClock:
+    def __init__(self, notes: RecordingNotes) -> None:
+        self._assumed = AssumedTimes(notes, _REMEDY)
+        self._days = DayTimes(notes, _REMEDY)
+
+    def of(self, device: str, cells: dict[str, str]) -> Nanoseconds | None:
+        """The time of a line by its cells, `None` where it cannot be read."""
+        if "time" not in cells:
+            return self._assumed.next(device)
+        time = _TIME_OF_DAY.fullmatch(cells["time"])
+        if time is None:
+            return None
+        if "date" not in cells:
+            hours, minutes, seconds = map(int, time.groups())
+            return self._days.of(((hours * 60 + minutes) * 60 + seconds) * NANOSECONDS_PER_SECOND)
+        date = _DATE.fullmatch(cells["date"])
+        try:
+            return date and parse_calendar(f"{'-'.join(date.groups())} {time[0]}")
+        except ValueError:
+            return None
+
+
+def _cells(line: str) -> list[str]:
+    return [cell for cell in _BETWEEN.split(line) if cell]
+
+
+def _layout(text: TextFile, heading: str, line: int) -> _DmonLayout:
+    names = [name.lower() for name in _cells(heading.lstrip("# "))]
+    if "pid" in names:
+        raise RecordingError(
+            f"{text.name}:{line}: this is of 'nvidia-smi pmon', which tells of processes and not "
+            f"of GPUs; {_REMEDY}"
+        )
+    columns = [
+        CellColumn(at, name, *_COLUMNS[name]) for at, name in enumerate(names) if name in _COLUMNS
+    ]
+    if not columns:
+        raise RecordingError(
+            f"{text.name}:{line}: none of the columns {', '.join(names)} says how busy a GPU is; "
+            f"{_REMEDY}"
+        )
+    return _DmonLayout(names, CellTable.of(columns))

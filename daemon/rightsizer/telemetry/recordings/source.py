@@ -1,0 +1,254 @@
+"""Source that replays a recording: rows of all files assembled into snapshots."""
+
+from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from contextlib import ExitStack, closing
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.model.device import Device
+from rightsizer.model.errors import RecordingError, UsageError
+from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.workload import Holding
+from rightsizer.telemetry.recordings.devices import build_devices
+from rightsizer.telemetry.recordings.formats import format_of
+from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, MappedCsv, load_column_map
+from rightsizer.telemetry.recordings.native import NativeFiles, NativeRecording
+from rightsizer.telemetry.recordings.row import RecordingRow
+from rightsizer.telemetry.recordings.settings import RecordingSettings
+from rightsizer.telemetry.recordings.survey import RowFile, merge_rows, survey_files
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+
+
+@dataclass(frozen=True, slots=True)
+class SnapshotAssembler:
+    """What is known of a recording before its second pass."""
+
+    devices: tuple[Device, ...]
+    interval: Nanoseconds
+    poll_gap: Nanoseconds
+    """Readings of several devices that follow each other faster are of one poll."""
+    limits: Mapping[tuple[str, str], Nanoseconds]
+    """How long a value of a device and stream holds."""
+
+    def snapshots(self, rows: Iterable[RecordingRow]) -> Generator[Snapshot, None, None]:
+        """One snapshot a poll, in the order of time.
+
+        A poll ends when a device comes again or when the next reading is long in coming.
+        """
+        held = _DeviceState(self.limits)
+        poll: dict[str, list[RecordingRow]] = {}
+        last: Nanoseconds = 0
+        for row in rows:
+            known = poll.get(row.device)
+            if known is not None and known[0].time == row.time:
+                known.append(row)
+                continue
+            if poll and (known is not None or row.time - last > self.poll_gap):
+                yield self._snapshot(poll, last, held)
+                poll = {}
+            poll[row.device] = [row]
+            last = row.time
+        if poll:
+            yield self._snapshot(poll, last, held)
+
+    def _snapshot(
+        self, poll: Mapping[str, Sequence[RecordingRow]], time: Nanoseconds, held: "_DeviceState"
+    ) -> Snapshot:
+        readings = {device: held.reading(device, rows) for device, rows in poll.items()}
+        return Snapshot(
+            wall_time=time,
+            time=time,
+            interval=self.interval,
+            devices=self.devices,
+            readings=readings,
+            holdings=held.holdings,
+        )
+
+
+class _DeviceState:
+    """What each stream said last; a slower one's values hold for a while."""
+
+    def __init__(self, limits: Mapping[tuple[str, str], Nanoseconds]) -> None:
+        self._limits = limits
+        self._streams: dict[str, dict[str, RecordingRow]] = {}
+        self.holdings: dict[str, tuple[Holding, ...]] = {}
+        """Replaced, never changed: snapshots keep it."""
+
+    def reading(self, device: str, rows: Sequence[RecordingRow]) -> Reading:
+        """The device's reading at the time of the rows."""
+        streams = self._streams.get(device)
+        if streams is None:
+            streams = self._streams[device] = {}
+        for row in rows:
+            streams[row.stream] = row
+        newest = rows[-1]
+        if len(rows) > 1 or newest.holdings is not None:
+            self._hold(device, rows)
+        processes = newest.processes
+        if len(streams) == 1:
+            return Reading(device, newest.time, newest.values, newest.missing, processes)
+        values: dict[Signal, float] = {}
+        missing: dict[Signal, Missing] = {}
+        for row in sorted(streams.values(), key=_belief):
+            if newest.time - row.time <= self._limits.get((device, row.stream), 0):
+                values.update(row.values)
+                missing.update(row.missing)
+                processes = processes or row.processes
+            else:
+                stale = dict.fromkeys((*row.values, *row.missing), Missing.STALE)
+                missing.update(stale)
+        reasons = {signal: why for signal, why in missing.items() if signal not in values}
+        return Reading(device, newest.time, values, reasons, processes)
+
+    def _hold(self, device: str, rows: Sequence[RecordingRow]) -> None:
+        told = [row.holdings for row in rows if row.holdings is not None]
+        if not told:
+            return
+        held = told[0] if len(told) == 1 else _shared(told)
+        if self.holdings.get(device, ()) != held:
+            self.holdings = {**self.holdings, device: held}
+
+
+def _belief(row: RecordingRow) -> tuple[Nanoseconds, int]:
+    return row.time, row.rank
+
+
+def _shared(told: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
+    """Equal parts for all holders that several lines name, unless one line names them all."""
+    holders = {holding.workload: holding for holdings in told for holding in holdings}
+    if len(holders) == 1:
+        return tuple(holders.values())
+    return tuple(Holding(workload, 1 / len(holders)) for workload in holders)
+
+
+_DEFAULTS: Final = RecordingSettings()
+_ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
+
+
+@dataclass(frozen=True, slots=True)
+class _Surveyed:
+    devices: tuple[Device, ...]
+    interval: Nanoseconds
+    warnings: tuple[str, ...]
+    snapshots: Generator[Snapshot, None, None]
+
+
+class RecordedSource:
+    """A recording, one snapshot a poll."""
+
+    def __init__(self, name: str, surveyed: _Surveyed, close: Callable[[], None]) -> None:
+        """A surveyed recording; `open_recording` makes one."""
+        self.name = name
+        self.devices = surveyed.devices
+        self.interval = surveyed.interval
+        """The exact median of the times between readings of a device."""
+        self.warnings = surveyed.warnings
+        """What was skipped or assumed, with its place and how often."""
+        self._snapshots = surveyed.snapshots
+        self._close = close
+
+    def read(self) -> Snapshot | None:
+        """The next snapshot; `None` after the last."""
+        return next(self._snapshots, None)
+
+    def close(self) -> None:
+        """Close the files and remove temporary ones; there is nothing to read afterwards."""
+        self._snapshots.close()
+        self._close()
+
+
+def open_recording(
+    paths: Sequence[Path],
+    *,
+    catalogue: Catalogue,
+    board: str | None = None,
+    columns: Path | None = None,
+    settings: RecordingSettings = _DEFAULTS,
+) -> RecordedSource:
+    """Survey the files of one recording and make them ready to be read.
+
+    Args:
+        paths: Files or pipes, plain or gzip, of any known format each.
+        catalogue: Where a device's name leads to what nobody recorded.
+        board: The board of devices whose name the recording does not tell.
+        columns: A column map for CSV files that are in no known format.
+        settings: How long values hold, and how far the readings of a poll lie apart.
+
+    Raises:
+        RecordingError: a file cannot be read, or lacks what a recording needs.
+        ConfigurationError: the column map is wrong.
+        UsageError: there is no such board, or no file.
+    """
+    if not paths:
+        raise UsageError("no recording is named; name its files")
+    given = None if board is None else catalogue.get(board)
+    column_map = None if columns is None else load_column_map(columns)
+    with ExitStack() as opened:
+        texts = [opened.enter_context(closing(TextFile(path))) for path in paths]
+        formats = [format_of(text, column_map) for text in texts]
+        _check_map(column_map, formats, texts)
+        if all(isinstance(known, NativeRecording) for known in formats):
+            surveyed = _own(texts, given)
+        else:
+            files = [RowFile(text, known) for text, known in zip(texts, formats, strict=True)]
+            for file in files:
+                opened.callback(file.close)
+            surveyed = _logs(files, catalogue, board, settings)
+        return RecordedSource(_name(texts), surveyed, opened.pop_all().close)
+
+
+def _own(texts: Sequence[TextFile], board: Board | None) -> _Surveyed:
+    files = NativeFiles(texts, board)
+    files.survey()
+    warnings = [warning for notes in files.notes for warning in notes.warnings]
+    interval = files.interval
+    if interval is None:
+        warnings.append(_ASSUMED)
+        interval = NANOSECONDS_PER_SECOND
+    return _Surveyed(files.devices, interval, tuple(warnings), files.snapshots())
+
+
+def _logs(
+    files: Sequence[RowFile], catalogue: Catalogue, board: str | None, settings: RecordingSettings
+) -> _Surveyed:
+    found = survey_files(files)
+    devices = build_devices(found.facts, catalogue, board)
+    assembly = SnapshotAssembler(
+        devices=devices,
+        interval=found.interval,
+        poll_gap=min(nanoseconds(settings.poll_gap_seconds), found.interval // 2),
+        limits={
+            key: round(settings.hold_intervals * interval)
+            for key, interval in found.intervals.items()
+        },
+    )
+    warnings = [warning for file in files for warning in file.notes.warnings]
+    if found.assumed:
+        warnings.append(_ASSUMED)
+    return _Surveyed(
+        devices, found.interval, tuple(warnings), assembly.snapshots(merge_rows(files))
+    )
+
+
+def _check_map(
+    column_map: ColumnMap | None, formats: Sequence[RecordingFormat], texts: Sequence[TextFile]
+) -> None:
+    if column_map is None or any(isinstance(known, MappedCsv) for known in formats):
+        return
+    patterns = ", ".join(pattern for pattern, _ in column_map.files)
+    names = ", ".join(text.path.name for text in texts)
+    raise RecordingError(
+        f"{column_map.name}: none of its patterns ({patterns}) fits {names}; "
+        "change the patterns under 'files'"
+    )
+
+
+def _name(texts: Sequence[TextFile]) -> str:
+    more = f" and {len(texts) - 1} more" if len(texts) > 1 else ""
+    return f"{texts[0].path.name}{more}"

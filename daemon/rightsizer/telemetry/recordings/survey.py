@@ -1,0 +1,290 @@
+"""First pass over a recording: contents, order, interval; rows out of order sorted on disk."""
+
+import contextlib
+import sqlite3
+from array import array
+from collections import defaultdict
+from collections.abc import Hashable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from heapq import merge
+from itertools import chain
+from operator import attrgetter
+from typing import Any, Final
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+
+_MOST_IN_MEMORY: Final = 100_000
+
+
+class IntervalMedian:
+    """How often each gap occurred, by whatever has gaps of its own.
+
+    Logs repeat a few gaps for ever, so that counting them is cheap; clocks that jitter by the
+    nanosecond do not, and what is too much for the memory goes to a temporary file.
+    """
+
+    def __init__(self, most_in_memory: int = _MOST_IN_MEMORY) -> None:
+        """No gaps yet; so many different ones are kept in memory."""
+        self._most = most_in_memory
+        self._counts: dict[Hashable, defaultdict[Nanoseconds, int]] = {}
+        self._numbers: dict[Hashable, int] = {}
+        self._spilled: sqlite3.Connection | None = None
+
+    def of(self, key: Hashable) -> defaultdict[Nanoseconds, int]:
+        """The counter of one key, for the caller to add to until the next `settle`."""
+        return self._counts.setdefault(key, defaultdict(int))
+
+    def settle(self) -> None:
+        """Move the counts to the temporary file if they have become too many."""
+        if sum(map(len, self._counts.values())) > self._most:
+            self._spill()
+
+    def median(self, key: Hashable) -> Nanoseconds | None:
+        """The median of a key's gaps, `None` where there are none."""
+        if self._spilled is not None:
+            self._spill()
+        total = sum(count for _, count in self._sorted(key))
+        if not total:
+            return None
+        low = _nth(self._sorted(key), (total - 1) // 2)
+        return (low + _nth(self._sorted(key), total // 2)) // 2
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        if self._spilled is not None:
+            self._spilled.close()
+
+    def _sorted(self, key: Hashable) -> Iterable[tuple[Nanoseconds, int]]:
+        if self._spilled is None:
+            return sorted(self._counts.get(key, {}).items())
+        return self._spilled.execute(
+            "SELECT gap, count FROM gap WHERE key = ? ORDER BY gap", (self._numbers.get(key),)
+        )
+
+    def _spill(self) -> None:
+        if self._spilled is None:
+            self._spilled = sqlite3.connect("", check_same_thread=False)
+            self._spilled.execute(
+                "CREATE TABLE gap (key INTEGER, gap INTEGER, count INTEGER, "
+                "PRIMARY KEY (key, gap)) WITHOUT ROWID"
+            )
+        self._spilled.executemany(
+            "INSERT INTO gap VALUES (?, ?, ?) "
+            "ON CONFLICT DO UPDATE SET count = count + excluded.count",
+            (
+                (self._numbers.setdefault(key, len(self._numbers)), gap, count)
+                for key, counts in self._counts.items()
+                for gap, count in sorted(counts.items())
+            ),
+        )
+        for counts in self._counts.values():
+            counts.clear()
+
+
+def _nth(counts: Iterable[tuple[Nanoseconds, int]], n: int) -> Nanoseconds:
+    for gap, count in counts:
+        if n < count:
+            return gap
+        n -= count
+    raise IndexError(n)
+
+
+_BATCH: Final = 1000
+
+
+class SortedRows:
+    """Rows by time, in a temporary file that goes when it is closed.
+
+    A row is its time, its values as doubles, and the number of its shape: everything else of it,
+    which hardly changes from row to row and is kept in memory once.
+    """
+
+    def __init__(self, rows: Iterable[RecordingRow]) -> None:
+        """Take in all rows."""
+        self._shapes: dict[tuple[Any, ...], int] = {}
+        self._by_number: list[tuple[Any, ...]] = []
+        self._database = sqlite3.connect("", check_same_thread=False)
+        self._database.execute("CREATE TABLE row (time INTEGER, shape INTEGER, numbers BLOB)")
+        self._database.executemany("INSERT INTO row VALUES (?, ?, ?)", map(self._encode, rows))
+
+    def __iter__(self) -> Iterator[RecordingRow]:
+        """The rows by time; those of one time as they came."""
+        found = self._database.cursor()
+        found.arraysize = _BATCH
+        found.execute("SELECT time, shape, numbers FROM row ORDER BY time, rowid")
+        return map(self._decode, found)
+
+    def close(self) -> None:
+        """Remove the temporary file."""
+        self._database.close()
+
+    def _encode(self, row: RecordingRow) -> tuple[int, int, bytes]:
+        shape = (row.device, tuple(row.values), tuple(row.missing.items()), *row[4:])
+        number = self._shapes.get(shape)
+        if number is None:
+            number = self._shapes[shape] = len(self._by_number)
+            self._by_number.append(shape)
+        return row.time, number, array("d", row.values.values()).tobytes()
+
+    def _decode(self, found: tuple[int, int, bytes]) -> RecordingRow:
+        time, number, numbers = found
+        device, signals, missing, *rest = self._by_number[number]
+        values = dict(zip(signals, array("d", numbers), strict=True))
+        return RecordingRow(time, device, values, dict(missing), *rest)
+
+
+_READINGS: Final = "readings"
+_SETTLE_EVERY: Final = 1 << 16
+
+
+class RowFile:
+    """A file of rows, which comes in order of time from the moment it is found not to be."""
+
+    def __init__(self, text: TextFile, format: RecordingFormat) -> None:  # noqa: A002 - what it is.
+        """A file and its format."""
+        self.text = text
+        self.notes = RecordingNotes(text.name)
+        self._format = format
+        self._sorted: SortedRows | None = None
+
+    def rows(self) -> Iterator[RecordingRow]:
+        """All rows; each call starts anew."""
+        if self._sorted is not None:
+            return iter(self._sorted)
+        self.notes = RecordingNotes(self.text.name)
+        return self._format.rows(self.text, self.notes)
+
+    def sort(self) -> None:
+        """Put the rows in order, once and for all."""
+        self._sorted = SortedRows(self.rows())
+
+    def close(self) -> None:
+        """Remove temporary files."""
+        self.text.close()
+        if self._sorted is not None:
+            self._sorted.close()
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSurvey:
+    """What the first pass found."""
+
+    interval: Nanoseconds
+    """The exact median of the times between readings of a device."""
+    intervals: dict[tuple[str, str], Nanoseconds]
+    """The same by device and stream; 0 for one that was read only once."""
+    facts: dict[str, RecordingDeviceFacts]
+    """By device, in the order of their first row."""
+    start: Nanoseconds
+    end: Nanoseconds
+    assumed: bool
+    """Whether the interval is a guess, because no device was read twice."""
+
+
+class _OutOfOrderError(Exception):
+    def __init__(self, file: RowFile) -> None:
+        super().__init__(file.text.name)
+        self.file = file
+
+
+def merge_rows(files: Sequence[RowFile]) -> Iterator[RecordingRow]:
+    """The rows of all files by time; those of one time in the order of the files."""
+    streams = [file.rows() for file in files]
+    if len(streams) == 1:
+        return streams[0]
+    return merge(*streams, key=attrgetter("time"))
+
+
+def survey_files(files: Sequence[RowFile]) -> RecordingSurvey:
+    """Read everything once; a file that is out of order is sorted on the way.
+
+    Raises:
+        RecordingError: there is not a single row.
+    """
+    while True:
+        gaps = IntervalMedian()
+        with contextlib.closing(gaps):
+            try:
+                return _SurveyPass(gaps).over(files)
+            except _OutOfOrderError as error:
+                error.file.sort()
+
+
+class _SurveyPass:
+    def __init__(self, gaps: IntervalMedian) -> None:
+        self._gaps = gaps
+        self._last: dict[tuple[str, str], Nanoseconds] = {}
+        self._seen: dict[str, Nanoseconds] = {}
+        self._facts: dict[str, RecordingDeviceFacts] = {}
+        self._start: Nanoseconds = 0
+
+    def over(self, files: Sequence[RowFile]) -> RecordingSurvey:
+        rows = (
+            _in_order(files[0])
+            if len(files) == 1
+            else merge(*map(_in_order, files), key=attrgetter("time"))
+        )
+        first = next(rows, None)
+        if first is None:
+            names = ", ".join(file.text.name for file in files)
+            raise RecordingError(f"{names}: there is no reading of any device in it{_why(files)}")
+        self._start = first.time
+        self._read(chain((first,), rows))
+        for file in files:
+            for device, facts in file.notes.facts.items():
+                self._facts.setdefault(device, RecordingDeviceFacts()).learn(facts)
+        interval = self._gaps.median(_READINGS)
+        return RecordingSurvey(
+            interval=NANOSECONDS_PER_SECOND if interval is None else interval,
+            intervals={key: self._gaps.median(key) or 0 for key in self._last},
+            facts=self._facts,
+            start=self._start,
+            end=max(self._seen.values()),
+            assumed=interval is None,
+        )
+
+    def _read(self, rows: Iterator[RecordingRow]) -> None:
+        last, seen = self._last, self._seen
+        between_readings = self._gaps.of(_READINGS)
+        for count, row in enumerate(rows, 1):
+            time, device = row.time, row.device
+            key = (device, row.stream)
+            before = last.get(key)
+            last[key] = time
+            if before is None:
+                self._meet(row)
+            elif time > before:
+                self._gaps.of(key)[time - before] += 1
+            before = seen.get(device)
+            if before is None or time > before:
+                seen[device] = time
+                if before is not None:
+                    between_readings[time - before] += 1
+            if not count % _SETTLE_EVERY:
+                self._gaps.settle()
+
+    def _meet(self, row: RecordingRow) -> None:
+        self._facts.setdefault(row.device, RecordingDeviceFacts()).learn(
+            RecordingDeviceFacts(
+                memory_total_bytes=row.values.get(Signal.MEMORY_TOTAL_BYTES),
+                sm_clock_maximum_hertz=row.values.get(Signal.SM_CLOCK_MAXIMUM_HERTZ),
+            )
+        )
+
+
+def _in_order(file: RowFile) -> Iterator[RecordingRow]:
+    last = None
+    for row in file.rows():
+        if last is not None and row.time < last:
+            raise _OutOfOrderError(file)
+        last = row.time
+        yield row
+
+
+def _why(files: Sequence[RowFile]) -> str:
+    warnings = [warning for file in files for warning in file.notes.warnings]
+    return f" ({'; '.join(warnings)})" if warnings else "; was it recorded with GPUs present?"

@@ -1,0 +1,167 @@
+"""File of lines, plain or gzip, and the protocol of the formats that parse it."""
+
+import contextlib
+import gzip
+import io
+import shutil
+import stat
+import tempfile
+import zlib
+from collections.abc import Iterator, Sequence
+from itertools import islice
+from pathlib import Path
+from typing import IO, Final, Protocol, cast
+
+from rightsizer.model.errors import RecordingError
+from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
+
+_GZIP: Final = b"\x1f\x8b"
+_PACKERS: Final = {
+    b"\x28\xb5\x2f\xfd": "zstd -d",
+    b"\xfd7zXZ\x00": "xz -d",
+    b"BZh": "bzip2 -d",
+    b"PK\x03\x04": "unzip",
+}
+_PARQUET: Final = b"PAR1"
+_SIGNATURE_BYTES: Final = 256
+_HEAD_BYTES: Final = 1 << 16
+_HEAD_LINES: Final = 64
+_PIECE: Final = 1 << 16
+
+
+class TextFile:
+    """One file of a recording."""
+
+    def __init__(self, path: Path, number: int = 0) -> None:
+        """Open a file far enough to know that it holds text.
+
+        Args:
+            path: A file or a pipe; what comes through a pipe is kept in a temporary file.
+            number: Its place among the files of the recording.
+
+        Raises:
+            RecordingError: it is missing, a folder, empty, unreadable or not text.
+        """
+        self.path = path
+        self.name = str(path)
+        self.number = number
+        self._readable = path
+        self._spool: IO[bytes] | None = None
+        try:
+            mode = path.stat().st_mode
+            if stat.S_ISDIR(mode):
+                raise RecordingError(f"{path}: is a folder; name the files of the recording")
+            if not stat.S_ISREG(mode):
+                self._spool = _spool(path)
+                self._readable = Path(self._spool.name)
+            with self._readable.open("rb") as stream:
+                start = stream.read(_HEAD_BYTES)
+            self._packed = start.startswith(_GZIP)
+            self._encoding = "utf-8-sig"
+            self._encoding = self._text_encoding(start)
+            self.head = self._head()
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            raise RecordingError(f"{path}: {reason}; check the path") from None
+
+    def lines(self, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
+        """All lines with their numbers from 1 and their ends; a gzip is read up to a cut in it."""
+        number = 0
+        with self._text() as stream:
+            try:
+                for number, line in enumerate(stream, 1):
+                    yield number, line
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                notes.count("compressed file breaks off here; read up to it", number, str(error))
+            except OSError as error:
+                raise RecordingError(f"{self.name}:{number}: {error.strerror}") from None
+
+    def pieces(self, notes: RecordingNotes) -> Iterator[str]:
+        """All of the text in pieces of one size, for formats without lines."""
+        with self._text() as stream:
+            try:
+                while piece := stream.read(_PIECE):
+                    yield piece
+            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+                notes.count("compressed file breaks off; read up to there", 1, str(error))
+            except OSError as error:
+                raise RecordingError(f"{self.name}: {error.strerror}") from None
+
+    def close(self) -> None:
+        """Remove what was kept of a pipe."""
+        if self._spool is not None:
+            self._spool.close()
+
+    def _head(self) -> tuple[str, ...]:
+        head = tuple(islice(filter(None, map(str.strip, self._first_lines())), _HEAD_LINES))
+        if not head:
+            raise RecordingError(f"{self.name}: is empty; was anything recorded?")
+        return head
+
+    def _first_lines(self) -> Iterator[str]:
+        with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile), self._text() as stream:
+            while line := stream.readline(_PIECE):
+                yield line
+
+    def _text_encoding(self, start: bytes) -> str:
+        if self._packed:
+            with self._unpacked() as stream:
+                try:
+                    start = stream.read(_HEAD_BYTES)
+                except (EOFError, zlib.error, gzip.BadGzipFile):
+                    start = b""
+        for magic, command in _PACKERS.items():
+            if start.startswith(magic):
+                raise RecordingError(
+                    f"{self.name}: is compressed in a way that is not read; use '{command}' first"
+                )
+        if start.startswith(_PARQUET):
+            raise RecordingError(
+                f"{self.name}: is a Parquet table, which is not read; write it as CSV first, as by "
+                f"duckdb -c \"COPY '{self.path.name}' TO 'recording.csv'\""
+            )
+        if start.startswith((b"\xff\xfe", b"\xfe\xff")):
+            return "utf-16"
+        for zeros, encoding in ((start[1:64:2], "utf-16-le"), (start[:64:2], "utf-16-be")):
+            if zeros and not any(zeros) and any(start):
+                return encoding
+        # A machine that went down leaves blocks of zeros behind the text that it had written.
+        if b"\x00" in start[:_SIGNATURE_BYTES]:
+            raise RecordingError(
+                f"{self.name}: is a binary file; a recording is text, plain or compressed by gzip"
+            )
+        return "utf-8-sig"
+
+    def _text(self) -> io.TextIOWrapper:
+        return io.TextIOWrapper(self._unpacked(), encoding=self._encoding, errors="replace")
+
+    def _unpacked(self) -> IO[bytes]:
+        if self._packed:
+            return cast(IO[bytes], gzip.open(self._readable, "rb"))
+        return self._readable.open("rb")
+
+
+def _spool(path: Path) -> IO[bytes]:
+    kept = tempfile.NamedTemporaryFile(prefix="rightsizer-")  # noqa: SIM115 - its owner closes it.
+    with path.open("rb") as pipe:
+        shutil.copyfileobj(pipe, kept)
+    kept.flush()
+    return kept
+
+
+class RecordingFormat(Protocol):
+    """One way to write readings down."""
+
+    @property
+    def name(self) -> str:
+        """What it is called in messages."""
+
+    def recognizes(self, head: Sequence[str]) -> bool:
+        """Whether the first lines of a file, stripped and none of them blank, look like it."""
+
+    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        """The rows of a file in its own order; each call is a pass of its own.
+
+        Raises:
+            RecordingError: the file is of this format but lacks what a recording needs.
+        """

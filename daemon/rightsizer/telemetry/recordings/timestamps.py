@@ -1,0 +1,148 @@
+"""Timestamps in the spellings of logs, and assumed times for lines without one."""
+
+import re
+from datetime import UTC, datetime
+from decimal import Decimal, InvalidOperation
+from functools import lru_cache
+from typing import Final
+
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.telemetry.recordings.row import RecordingNotes
+
+EPOCH_UNITS: Final[dict[str, Nanoseconds]] = {
+    "s": NANOSECONDS_PER_SECOND,
+    "ms": 1_000_000,
+    "us": 1_000,
+    "ns": 1,
+}
+
+# Digits before the point that tell one unit from the next, for any day from 1973 to 5138.
+_UNIT_BY_DIGITS: Final = ((11, "s"), (14, "ms"), (17, "us"), (20, "ns"))
+_FRACTION: Final = re.compile(r"[.,](\d+)")
+_MINUTE_END: Final = 16
+_SECOND_END: Final = 19
+_FURTHEST: Final = 1 << 63
+
+
+def parse_timestamp(text: str) -> Nanoseconds:
+    """A time of day or an epoch, whichever it looks like.
+
+    Raises:
+        ValueError: it looks like neither.
+    """
+    if text[4:5] in ("-", "/"):
+        return parse_calendar(text)
+    return parse_epoch(text)
+
+
+def parse_calendar(text: str) -> Nanoseconds:
+    """`2024/01/31 12:34:56.789` or ISO 8601; without a zone it is taken as UTC.
+
+    Raises:
+        ValueError: it is neither.
+    """
+    fraction = text[_SECOND_END + 1 :]
+    if text[_MINUTE_END : _MINUTE_END + 1] == ":" and (
+        len(text) == _SECOND_END or (text[_SECOND_END:].startswith(".") and fraction.isdigit())
+    ):
+        whole = _whole_minute(text[:_MINUTE_END]) + int(text[17:19]) * NANOSECONDS_PER_SECOND
+        return _kept(whole + _below_second(fraction))
+    found = _FRACTION.search(text)
+    if found:
+        text = text[: found.start()] + text[found.end() :]
+    moment = datetime.fromisoformat(text.replace("/", "-"))
+    whole = int((moment if moment.tzinfo else moment.replace(tzinfo=UTC)).timestamp())
+    return _kept(whole * NANOSECONDS_PER_SECOND + _below_second(found[1] if found else ""))
+
+
+def parse_epoch(text: str, unit: Nanoseconds | None = None) -> Nanoseconds:
+    """A number since the epoch, exactly; its unit by its magnitude unless it is given.
+
+    Raises:
+        ValueError: it is not a number, or negative.
+    """
+    whole, _, fraction = text.partition(".")
+    if not whole.isdigit() or (fraction and not fraction.isdigit()):
+        return _parse_scientific(text, unit)
+    if unit is None:
+        unit = _unit_by_magnitude(len(whole))
+    below = int(fraction.ljust(9, "0")[:9]) * unit // NANOSECONDS_PER_SECOND if fraction else 0
+    return _kept(int(whole) * unit + below)
+
+
+def _parse_scientific(text: str, unit: Nanoseconds | None) -> Nanoseconds:
+    try:
+        number = Decimal(text)
+    except InvalidOperation:
+        raise ValueError(f"'{text}' is not a time") from None
+    if not number.is_finite() or number < 0:
+        raise ValueError(f"'{text}' is not a time")
+    return _kept(int(number * (unit or _unit_by_magnitude(number.adjusted() + 1))))
+
+
+def _kept(time: Nanoseconds) -> Nanoseconds:
+    if not -_FURTHEST < time < _FURTHEST:
+        raise ValueError("a time that far from the epoch is not kept")
+    return time
+
+
+def _unit_by_magnitude(digits: int) -> Nanoseconds:
+    for most, unit in _UNIT_BY_DIGITS:
+        if digits <= most:
+            return EPOCH_UNITS[unit]
+    raise ValueError("a time of so many digits is in no unit")
+
+
+@lru_cache(maxsize=1024)
+def _whole_minute(text: str) -> Nanoseconds:
+    minute = datetime.fromisoformat(text.replace("/", "-")).replace(tzinfo=UTC)
+    return int(minute.timestamp()) * NANOSECONDS_PER_SECOND
+
+
+def _below_second(fraction: str) -> Nanoseconds:
+    return int(fraction.ljust(9, "0")[:9]) if fraction else 0
+
+
+_DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
+
+
+class AssumedTimes:
+    """One second a poll, which is what dcgmi and nvidia-smi wait unless they are told."""
+
+    def __init__(self, notes: RecordingNotes, remedy: str) -> None:
+        """For one pass over a file; the remedy says how to record with times."""
+        self._notes = notes
+        self._remedy = remedy
+        self._seen: set[str] = set()
+        self._poll = 0
+
+    def next(self, device: str) -> Nanoseconds:
+        """The time of the next line of a device; one that comes again starts the next poll."""
+        self._notes.remark(
+            "has no times: one second from poll to poll is assumed, from 1970-01-01 on; "
+            f"{self._remedy}"
+        )
+        if device in self._seen:
+            self._seen.clear()
+            self._poll += 1
+        self._seen.add(device)
+        return self._poll * NANOSECONDS_PER_SECOND
+
+
+class DayTimes:
+    """Days for times of day: the next one where the clock starts anew."""
+
+    def __init__(self, notes: RecordingNotes, remedy: str) -> None:
+        """For one pass over a file; the remedy says how to record with dates."""
+        self._notes = notes
+        self._remedy = remedy
+        self._days = 0
+        self._last: Nanoseconds = 0
+
+    def of(self, time_of_day: Nanoseconds) -> Nanoseconds:
+        """The time of a line."""
+        self._notes.remark(f"has no dates: it is taken to start on 1970-01-01; {self._remedy}")
+        if self._last - time_of_day > _DAY // 2:
+            self._days += 1
+        self._last = time_of_day
+        return self._days * _DAY + time_of_day

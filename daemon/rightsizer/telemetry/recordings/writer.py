@@ -1,0 +1,115 @@
+"""Writes snapshots down in our own format."""
+
+import gzip
+import json
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Any, Final, Self, cast
+
+from rightsizer import __version__
+from rightsizer.model.errors import RecordingError
+from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.telemetry.recordings.native_codec import encode_sections, header
+from rightsizer.telemetry.recordings.settings import RecordingSettings
+
+_DEFAULTS: Final = RecordingSettings()
+
+
+class RecordingWriter:
+    """A recording in the making; compressed where its name ends in `.gz`.
+
+    What was written more than a flush ago survives the death of the recorder; a recording
+    without any snapshot leaves no file.
+    """
+
+    def __init__(self, path: Path, settings: RecordingSettings = _DEFAULTS) -> None:
+        """Start a recording in a new file.
+
+        Raises:
+            RecordingError: the file is there already, or cannot be made.
+        """
+        self._path = path
+        self._flush_interval = nanoseconds(settings.flush_interval_seconds)
+        self._flushed: Nanoseconds | None = None
+        self._wall_time: Nanoseconds = 0
+        self._time: Nanoseconds = 0
+        self._said: dict[str, Any] = {}
+        try:
+            self._file = cast(IO[bytes], path.open("xb"))
+        except FileExistsError:
+            raise RecordingError(f"{path}: is there already; name another file") from None
+        except OSError as error:
+            raise RecordingError(
+                f"{path}: cannot be written: {error.strerror}; name a file in a folder that exists "
+                "and is writable"
+            ) from None
+        self._stream = self._file
+        if path.suffix == ".gz":
+            packed = gzip.GzipFile(fileobj=self._file, mode="wb", filename="", mtime=0)
+            self._stream = cast(IO[bytes], packed)
+        self._put(header(__version__))
+
+    def write(self, snapshot: Snapshot) -> None:
+        """Add a snapshot.
+
+        Raises:
+            RecordingError: the disk is full or gone.
+        """
+        for name, section in encode_sections(snapshot).items():
+            if name not in self._said or self._said[name] != section:
+                self._said[name] = section
+                self._put({name: section})
+        readings = (
+            [reading.time - snapshot.time, *reading.values.values()]
+            for reading in snapshot.readings.values()
+        )
+        wall_step = snapshot.wall_time - self._wall_time
+        self._put([wall_step, snapshot.time - self._time, *readings])
+        self._wall_time, self._time = snapshot.wall_time, snapshot.time
+        if self._flushed is None or snapshot.time - self._flushed >= self._flush_interval:
+            self._flush()
+            self._flushed = snapshot.time
+
+    def close(self) -> None:
+        """Finish the file.
+
+        Raises:
+            RecordingError: the disk is full or gone.
+        """
+        try:
+            try:
+                self._stream.close()
+            finally:
+                # Closes the file even where it raises for what could not be written.
+                self._file.close()
+        except OSError as error:
+            raise RecordingError(f"{self._path}: cannot be written: {error.strerror}") from None
+        finally:
+            if self._flushed is None:
+                self._path.unlink(missing_ok=True)
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        self.close()
+
+    def _put(self, line: Any) -> None:
+        text = json.dumps(line, separators=(",", ":"), allow_nan=False)
+        try:
+            self._stream.write(text.encode() + b"\n")
+        except OSError as error:
+            raise RecordingError(f"{self._path}: cannot be written: {error.strerror}") from None
+
+    def _flush(self) -> None:
+        try:
+            self._stream.flush()
+            self._file.flush()
+        except OSError as error:
+            raise RecordingError(f"{self._path}: cannot be written: {error.strerror}") from None

@@ -1,0 +1,1 @@
+"""The agent's HTTP server: metrics, health, JSON API and the page."""

@@ -1,0 +1,155 @@
+"""HTTP API of one recommendation: explain, claim, dismiss, snooze."""
+
+from collections.abc import Callable, Sequence
+from http import HTTPStatus
+from typing import Final, Protocol
+
+import structlog
+
+from rightsizer.agent.request_body import duration_of, fields_of, text_of
+from rightsizer.io.near import near_words
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.report.explanation import explain_advice
+from rightsizer.report.json_encoder import advice_form
+from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
+from rightsizer.web.router import Handle, Route, Router
+
+ACTS: Final = {
+    "claim": AdviceState.CLAIMED,
+    "dismiss": AdviceState.DISMISSED,
+    "snooze": AdviceState.SNOOZED,
+}
+"""What a person may do, and the state that it leads to."""
+_FIELDS: Final = ("actor", "why", "for")
+_LONGEST_TEXT: Final = 1000
+_NEAR: Final = 3
+
+ClaimListener = Callable[[Advice, str, SocketPeer | None, str | None], object]
+"""Told the advice as a claim left it, the actor's name in the request, and who asked in truth."""
+
+
+class AdviceSource(Protocol):
+    """Whoever keeps the advice; safe to ask from any thread."""
+
+    @property
+    def advice(self) -> tuple[Advice, ...]:
+        """All of it, what was closed too."""
+
+    def act(
+        self,
+        advice_id: str,
+        state: AdviceState,
+        actor: str,
+        why: str,
+        for_seconds: float | None,
+    ) -> Advice:
+        """Put advice into a state by hand, and keep it so.
+
+        Raises:
+            UsageError: there is no such open advice.
+        """
+
+
+class AdviceApi:
+    """Answers about single pieces of advice; what changes one is for the local socket alone."""
+
+    def __init__(
+        self, advisor: AdviceSource, rules: object, note_claim: ClaimListener | None = None
+    ) -> None:
+        """Routes over an advisor.
+
+        Args:
+            advisor: Who keeps the advice.
+            rules: The rules' settings by name, for the thresholds of an explanation.
+            note_claim: Told of each claim once it holds, with who asked for it.
+        """
+        self._advisor, self._rules, self._note_claim = advisor, rules, note_claim
+        self._log = structlog.get_logger(component="advice")
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Where they are served."""
+        return (
+            Route("GET", "/api/v1/advice/{id}", self._one),
+            *(
+                Route("POST", f"/api/v1/advice/{{id}}/{verb}", self._act(verb), is_local=True)
+                for verb in ACTS
+            ),
+        )
+
+    def explain_by(self, rules: object) -> None:
+        """Explain by other settings of the rules from now on."""
+        self._rules = rules
+
+    def _one(self, site: Router, request: WebRequest) -> WebResponse:
+        del site
+        found = self._find(request)
+        if isinstance(found, WebResponse):
+            return found
+        return WebResponse.of_json(explain_advice(found, self._rules))
+
+    def _act(self, verb: str) -> Handle:
+        def handle(site: Router, request: WebRequest) -> WebResponse:
+            del site
+            return self._carry_out(verb, request)
+
+        return handle
+
+    def _carry_out(self, verb: str, request: WebRequest) -> WebResponse:
+        fields = fields_of(request.body, _FIELDS)
+        why = text_of(fields, "why", _LONGEST_TEXT)
+        actor = text_of(fields, "actor", _LONGEST_TEXT) or _name_of(request.peer)
+        for_seconds = duration_of(fields.get("for"))
+        found = self._find(request)
+        if isinstance(found, WebResponse):
+            return found
+        if (reason := closed_advice_message(found)) is not None:
+            return WebResponse.of_text(reason, HTTPStatus.CONFLICT)
+        advice = self._advisor.act(found.id, ACTS[verb], actor, why, for_seconds)
+        self._log.info(
+            f"{verb}_requested", id=advice.id, actor=actor, why=why, for_seconds=for_seconds
+        )
+        if self._note_claim is not None and advice.state is AdviceState.CLAIMED:
+            self._note_claim(advice, actor, request.peer, request.identity)
+        return WebResponse.of_json({"advice": advice_form(advice)})
+
+    def _find(self, request: WebRequest) -> Advice | WebResponse:
+        advice, asked = self._advisor.advice, request.named["id"]
+        if (reason := unknown_advice_message(advice, asked)) is not None:
+            return WebResponse.of_text(reason, HTTPStatus.NOT_FOUND)
+        return next(each for each in advice if each.id == asked)
+
+
+def unknown_advice_message(advice: Sequence[Advice], asked: str) -> str | None:
+    """What to say where there is no advice with an id, those that look like it first."""
+    ids = [each.id for each in advice]
+    if asked in ids:
+        return None
+    near = near_words(asked, ids, _NEAR) or [
+        each for each in ids if asked and each.startswith(asked)
+    ]
+    if near:
+        return f"there is no advice '{asked}'; did you mean {' or '.join(near)}?"
+    still_open = [each.id for each in advice if each.is_open]
+    known = ", ".join(still_open[:_NEAR]) + (" and others" if len(still_open) > _NEAR else "")
+    if not ids:
+        return (
+            f"there is no advice '{asked}', nor any other: the ledger is empty; let the agent run, "
+            "or keep what `rightsizer advise` finds with `rightsizer advise --save`"
+        )
+    return f"there is no advice '{asked}'; open is {known or 'none'} (see `rightsizer advise`)"
+
+
+def closed_advice_message(advice: Advice) -> str | None:
+    """What to say of advice that nobody can act on any more, `None` where one can."""
+    if advice.is_open:
+        return None
+    by = f" by {advice.actor}" if advice.actor else ""
+    return (
+        f"advice '{advice.id}' is closed already: {advice.state}{by}; see `rightsizer explain "
+        f"{advice.id}`"
+    )
+
+
+def _name_of(peer: SocketPeer | None) -> str:
+    return "unknown" if peer is None else f"uid:{peer.uid}"

@@ -1,0 +1,352 @@
+"""Handlers and table of the routes: metrics, health, page, JSON API, load, lifecycle."""
+
+import functools
+import importlib.resources
+from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
+from dataclasses import replace
+from fnmatch import fnmatchcase
+from http import HTTPStatus
+from typing import Any, Final
+
+from rightsizer.exposition.negotiation import Rendering, accepts_gzip
+from rightsizer.io.yaml import load_yaml
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.errors import ConfigurationError, UsageError
+from rightsizer.model.finding import Reason
+from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.span import DEFAULT_SPAN, SPANS, Span, span_named
+from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.model.workload import Workload
+from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
+from rightsizer.report.json_encoder import advice_form, report_form
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.page import PageQuery, content_security_policy
+from rightsizer.web.router import METRICS_PATH, Route, Router
+from rightsizer.web.summary import strip_form, summary_form
+
+_DIGITS: Final = 4
+
+
+def load_response(
+    report: Report | None,
+    now: Nanoseconds,
+    freshness: FreshnessSettings,
+    *,
+    namespace: str,
+    workload: str,
+) -> WebResponse:
+    """The load of a workload, or why it is not known: 404 without it, 503 without its readings.
+
+    Args:
+        report: The latest.
+        now: Wall time, by which readings are stale.
+        freshness: When they are.
+        namespace: The workload's; empty where it has none.
+        workload: Its name.
+    """
+    devices = [] if report is None else _held(report.devices, namespace, workload)
+    if report is None or not devices:
+        where = f"{namespace}/{workload}" if namespace else workload
+        text = f"no GPU of this node is held by '{where}'; see the workloads of api/v1/report"
+        return WebResponse.of_text(text, HTTPStatus.NOT_FOUND)
+    read = [device for device in devices if is_fresh(device, report, now, freshness)]
+    if len(read) < len(devices):
+        text = f"{len(devices) - len(read)} of {len(devices)} GPUs give no fresh reading"
+        return WebResponse.of_text(text, HTTPStatus.SERVICE_UNAVAILABLE)
+    return WebResponse.of_json(
+        {
+            "namespace": namespace,
+            "workload": workload,
+            "time": seconds(report.wall_time),
+            "devices": len(devices),
+            "gpu_busy_ratio": _total(read, (Signal.GPU_BUSY,)),
+            "sm_work_ratio": _total(read, (Signal.SM_WORK, Signal.GPU_BUSY)),
+            "kv_cache_used_ratio": _largest(read, Signal.KV_CACHE_USED),
+            "requests_waiting": _largest(read, Signal.REQUESTS_WAITING),
+        }
+    )
+
+
+def _held(devices: Iterable[DeviceReport], namespace: str, name: str) -> list[DeviceReport]:
+    return [
+        device
+        for device in devices
+        if any(_is_it(holding.workload, namespace, name) for holding in device.holdings)
+    ]
+
+
+def _is_it(workload: Workload, namespace: str, name: str) -> bool:
+    return (workload.namespace, workload.name) == (namespace, name)
+
+
+def _total(devices: Sequence[DeviceReport], signals: Sequence[Signal]) -> float | None:
+    """In GPUs' worth, by the first of the signals that each has; `None` where one has none."""
+    found = [
+        next((device.signals[each] for each in signals if each in device.signals), None)
+        for device in devices
+    ]
+    known = [value for value in found if value is not None]
+    return round(sum(known), _DIGITS) if len(known) == len(found) else None
+
+
+def _largest(devices: Iterable[DeviceReport], signal: Signal) -> float | None:
+    """An engine over several GPUs tells each of them the same."""
+    known = [device.signals[signal] for device in devices if signal in device.signals]
+    return round(max(known), _DIGITS) if known else None
+
+
+def unready_reason(
+    report: Report | None, now: Nanoseconds, freshness: FreshnessSettings
+) -> str | None:
+    """Why no fresh sample of any device is at hand; `None` where one is."""
+    if report is None:
+        return "not ready: no sample has been taken yet"
+    if not report.devices:
+        return f"not ready: {report.agent.trouble or 'there are no GPUs'}"
+    if fresh_devices(report, now, freshness):
+        return None
+    down = [device for device in report.devices if device.down is not None]
+    if len(down) == len(report.devices) and down[0].down is not None:
+        return f"not ready: no GPU answers; GPU {down[0].device.index}: {down[0].down.detail}"
+    times = [device.last_sample for device in report.devices if device.last_sample is not None]
+    if not times:
+        return "not ready: no GPU has been read yet"
+    return f"not ready: the last sample is {format_duration(seconds(now - max(times)))} old"
+
+
+_OPEN: Final = "open"
+"""All states that still ask for something."""
+_STATES: Final = (_OPEN, *map(str, AdviceState))
+_REASONS: Final = tuple(map(str, Reason))
+
+
+def filter_advice(advice: Sequence[Advice], query: Mapping[str, Sequence[str]]) -> list[Advice]:
+    """The advice that passes every filter; values of one filter are alternatives.
+
+    Args:
+        advice: All there is.
+        query: `state` (`open` for every open one), `reason`, and shell patterns for `workload`
+            and `gpu`, each as often as one likes.
+
+    Raises:
+        UsageError: there is no such filter, or no such state or reason.
+    """
+    for name, values in query.items():
+        if name not in _FILTERS:
+            raise UsageError(f"'{name}' is no filter; choose from {', '.join(_FILTERS)}")
+        _check(name, values)
+    return [
+        each
+        for each in advice
+        if all(
+            any(_FILTERS[name](each, value) for value in values) for name, values in query.items()
+        )
+    ]
+
+
+def _check(name: str, values: Sequence[str]) -> None:
+    known = {"state": _STATES, "reason": _REASONS}.get(name)
+    for value in values:
+        if known is not None and value not in known:
+            raise UsageError(f"{name}: there is no '{value}'; choose from {', '.join(known)}")
+
+
+def _has_state(advice: Advice, value: str) -> bool:
+    return advice.is_open if value == _OPEN else advice.state == value
+
+
+def _has_reason(advice: Advice, value: str) -> bool:
+    return value in advice.finding.reasons
+
+
+def _is_of_workload(advice: Advice, value: str) -> bool:
+    return fnmatchcase(advice.finding.workload or "", value)
+
+
+def _is_on_gpu(advice: Advice, value: str) -> bool:
+    return any(fnmatchcase(uuid, value) for uuid in advice.finding.devices)
+
+
+_FILTERS: Final[Mapping[str, Callable[[Advice, str], bool]]] = {
+    "state": _has_state,
+    "reason": _has_reason,
+    "workload": _is_of_workload,
+    "gpu": _is_on_gpu,
+}
+
+
+def span_of_query(query: Mapping[str, Sequence[str]], known: Collection[str]) -> Span:
+    """The span of a query, a day where it asks for none.
+
+    Args:
+        query: What was asked.
+        known: The names that it may have.
+
+    Raises:
+        UsageError: it has another name, or asks for a span that there is not.
+    """
+    for name in query:
+        if name not in known:
+            raise UsageError(f"'{name}' is nothing to ask for; choose from {', '.join(known)}")
+    asked = query.get("span", [DEFAULT_SPAN.name])[-1]
+    span = span_named(asked)
+    if span is None:
+        names = ", ".join(each.name for each in SPANS)
+        raise UsageError(f"span: there is no '{asked}'; choose from {names}")
+    return span
+
+
+@functools.cache
+def openapi_document() -> dict[str, Any]:
+    """The document as plain values."""
+    file = importlib.resources.files("rightsizer.web") / "openapi.yaml"
+    data: dict[str, Any] = load_yaml(file.read_text(encoding="utf-8"), file.name).data
+    return data
+
+
+def _metrics(site: Router, request: WebRequest) -> WebResponse:
+    asked = (request.query.get(key, ()) for key in ("name[]", "collect[]", "exclude[]"))
+    return _rendered(site.exposition.render(request.accept, request.accept_encoding, *asked))
+
+
+def _dcgm_metrics(site: Router, request: WebRequest) -> WebResponse:
+    dcgm = site.exposition.dcgm
+    if dcgm.refusal is not None:
+        return WebResponse.of_text(dcgm.refusal, HTTPStatus.NOT_FOUND)
+    return _rendered(dcgm.render(is_gzip=accepts_gzip(request.accept_encoding)))
+
+
+def _rendered(rendering: Rendering) -> WebResponse:
+    encoded = {"Content-Encoding": rendering.encoding} if rendering.encoding else {}
+    return WebResponse(rendering.body, rendering.content_type, headers=encoded)
+
+
+def _healthy(site: Router, request: WebRequest) -> WebResponse:
+    del site, request
+    return WebResponse.of_text("healthy")
+
+
+def _ready(site: Router, request: WebRequest) -> WebResponse:
+    del request
+    reason = unready_reason(site.latest(), site.wall_time(), site.freshness)
+    if reason is None:
+        return WebResponse.of_text("ready")
+    return WebResponse.of_text(reason, HTTPStatus.SERVICE_UNAVAILABLE)
+
+
+def _page(site: Router, request: WebRequest) -> WebResponse:
+    look = PageQuery(
+        # Whatever else a link has in it is of no concern to the page.
+        span_of_query({"span": request.query.get("span", [DEFAULT_SPAN.name])}, ("span",)),
+        is_paused=request.query.get("refresh") == ["off"],
+        gpu=request.query.get("gpu", [""])[0],
+    )
+    body = site.page.render(site.latest(), site.wall_time(), look)
+    headers = {"Content-Security-Policy": content_security_policy()}
+    return WebResponse(body, "text/html; charset=utf-8", headers=headers)
+
+
+def _openapi(site: Router, request: WebRequest) -> WebResponse:
+    del site, request
+    return WebResponse.of_json(openapi_document())
+
+
+def _summary(site: Router, request: WebRequest) -> WebResponse:
+    span, report = span_of_query(request.query, ("span",)), site.latest()
+    if report is None:
+        return WebResponse.of_json(None)
+    now, past = site.wall_time(), site.past_of(span)
+    return WebResponse.of_json(summary_form(report, now, site.freshness, span, past))
+
+
+def _strip(site: Router, request: WebRequest) -> WebResponse:
+    span, report = span_of_query(request.query, ("span", "gpu")), site.latest()
+    if report is None:
+        return WebResponse.of_json(None)
+    patterns = request.query.get("gpu", ["*"])
+    uuids = [
+        device.device.uuid
+        for device in report.devices
+        if not device.device.has_mig_instances
+        and any(fnmatchcase(device.device.uuid, pattern) for pattern in patterns)
+    ]
+    return WebResponse.of_json(strip_form(report, span, site.past_of(span), uuids))
+
+
+def _load(site: Router, request: WebRequest) -> WebResponse:
+    named = {key: request.query.get(key, [""])[0] for key in ("namespace", "workload")}
+    return load_response(site.latest(), site.wall_time(), site.freshness, **named)
+
+
+def _report(site: Router, request: WebRequest) -> WebResponse:
+    del request
+    report = site.latest()
+    return WebResponse.of_json(report_form(report) if report is not None else None)
+
+
+def _advice(site: Router, request: WebRequest) -> WebResponse:
+    report = site.latest()
+    advice = filter_advice(report.advice if report is not None else (), request.query)
+    return WebResponse.of_json({"advice": [advice_form(piece) for piece in advice]})
+
+
+ROUTES: Final = (
+    Route("GET", "/", _page),
+    Route("GET", METRICS_PATH, _metrics),
+    Route("GET", "/metrics/dcgm", _dcgm_metrics),
+    Route("GET", "/-/healthy", _healthy),
+    Route("GET", "/-/ready", _ready),
+    Route("GET", "/api/v1/openapi.json", _openapi),
+    Route("GET", "/api/v1/summary", _summary),
+    Route("GET", "/api/v1/strip", _strip),
+    Route("GET", "/api/v1/report", _report),
+    Route("GET", "/api/v1/load", _load),
+    Route("GET", "/api/v1/advice", _advice),
+)
+"""HEAD is answered wherever GET is."""
+
+
+def routes_at(telemetry_path: str) -> tuple[Route, ...]:
+    """The routes with the metrics where an operator wants them."""
+    return tuple(
+        replace(route, path=telemetry_path) if route.path == METRICS_PATH else route
+        for route in ROUTES
+    )
+
+
+class LifecycleRoutes:
+    """Answers `/-/reload`: over TCP only where it was enabled, over the local socket always."""
+
+    def __init__(self, reload: Callable[[], None], *, is_enabled: bool) -> None:
+        """Routes over something that reloads.
+
+        Args:
+            reload: Reads everything again; raises ConfigurationError where it cannot be used.
+            is_enabled: Whether it may be asked for over TCP.
+        """
+        self._reload, self._is_enabled = reload, is_enabled
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Where they are served."""
+        return tuple(Route(method, "/-/reload", self._answer) for method in ("POST", "PUT"))
+
+    def _answer(self, site: Router, request: WebRequest) -> WebResponse:
+        del site
+        if request.peer is None and not self._is_enabled:
+            return WebResponse.of_text(
+                "the lifecycle API is not enabled; start the agent with --web.enable-lifecycle, "
+                "or send it SIGHUP",
+                HTTPStatus.FORBIDDEN,
+            )
+        if request.is_cross_site:
+            return WebResponse.of_text("refused for another site's page", HTTPStatus.FORBIDDEN)
+        try:
+            self._reload()
+        except ConfigurationError as error:
+            return WebResponse.of_text(
+                f"failed to reload; what was in force stays:\n{error}",
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+            )
+        return WebResponse.of_text("reloaded")

@@ -1,0 +1,279 @@
+"""Bound sockets whose connections are served by a thread each, within a limit.
+
+Socket activation.
+"""
+
+import contextlib
+import errno
+import os
+import socket
+import threading
+from collections import Counter
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass
+from http.server import ThreadingHTTPServer
+from typing import Any, Final
+
+from rightsizer.model.errors import RightsizerError
+from rightsizer.web.authenticator import Authenticator
+from rightsizer.web.handler import Answer, Handler
+from rightsizer.web.settings import Address, WebSettings, format_address
+from rightsizer.web.tls import wrap_connection
+
+
+@dataclass(slots=True)
+class _ConnectionSlot:
+    address: str
+    is_working: bool = False
+    is_proven: bool = False
+
+
+class Connections:
+    """Keeps count of open connections; safe to use from several threads."""
+
+    def __init__(self, maximum: int, patience_seconds: float = 0.5) -> None:
+        """A house of `maximum` places; a newcomer waits a little where all are at work."""
+        self._maximum = maximum
+        self._patience_seconds = patience_seconds
+        self._changed = threading.Condition()
+        # Longest idle first.
+        self._open: dict[socket.socket, _ConnectionSlot] = {}
+
+    def __len__(self) -> int:
+        return len(self._open)
+
+    def admit(self, connection: socket.socket, address: str = "") -> bool:
+        """Take in a new connection; `False` where all others keep being answered."""
+        with self._changed:
+            if not self._changed.wait_for(self._has_place, self._patience_seconds):
+                return False
+            if len(self._open) >= self._maximum:
+                idle = self._to_give_way()
+                # Its thread wakes up to a closed connection and leaves.
+                del self._open[idle]
+                _shut(idle)
+            self._open[connection] = _ConnectionSlot(address)
+            return True
+
+    def replace(self, connection: socket.socket, by: socket.socket) -> None:
+        """Let another object stand for a connection, as securing it makes a new one.
+
+        Raises:
+            ConnectionAbortedError: it had to give way meanwhile.
+        """
+        with self._changed:
+            place = self._open.pop(connection, None)
+            if place is None:
+                raise ConnectionAbortedError
+            self._open[by] = place
+
+    def mark(self, connection: socket.socket, *, is_working: bool) -> None:
+        """Note that a connection's turn has changed; it now idles the shortest."""
+        with self._changed:
+            place = self._open.pop(connection, None)
+            if place is not None:
+                place.is_working = is_working
+                self._open[connection] = place
+                self._changed.notify_all()
+
+    def prove(self, connection: socket.socket) -> None:
+        """Note that whoever is at the other end was given what he asked for."""
+        with self._changed:
+            if connection in self._open:
+                self._open[connection].is_proven = True
+
+    def leave(self, connection: socket.socket) -> None:
+        """Forget a connection that is being closed."""
+        with self._changed:
+            self._open.pop(connection, None)
+            self._changed.notify_all()
+
+    def close_all(self, timeout_seconds: float) -> None:
+        """Close every connection and wait for their threads to leave."""
+        with self._changed:
+            for connection in self._open:
+                _shut(connection)
+            self._changed.wait_for(lambda: not self._open, timeout_seconds)
+
+    def _has_place(self) -> bool:
+        return len(self._open) < self._maximum or any(
+            not place.is_working for place in self._open.values()
+        )
+
+    def _to_give_way(self) -> socket.socket:
+        held = Counter(place.address for place in self._open.values())
+        idle = [connection for connection, place in self._open.items() if not place.is_working]
+        # The first of equals has idled longest.
+        return min(
+            idle,
+            key=lambda each: (self._open[each].is_proven, -held[self._open[each].address]),
+        )
+
+
+def _shut(connection: socket.socket) -> None:
+    with contextlib.suppress(OSError):
+        # Not the method of a secured one, which would forget its keys under another thread.
+        socket.socket.shutdown(connection, socket.SHUT_RDWR)
+
+
+_BUSY: Final = b"HTTP/1.1 503 Service Unavailable\r\nContent-Length: 0\r\nConnection: close\r\n\r\n"
+_BACKLOG: Final = 64
+
+
+class WebListener(ThreadingHTTPServer):
+    """Accepts connections of one socket; never waits for a client itself."""
+
+    daemon_threads = True
+
+    def __init__(
+        self,
+        listening: socket.socket,
+        answer: Answer,
+        connections: Connections,
+        settings: WebSettings,
+        guard: Authenticator | None = None,
+    ) -> None:
+        self.answer = answer
+        self.guard = guard
+        self.connections = connections
+        self.settings = settings
+        super().__init__(listening.getsockname(), Handler, bind_and_activate=False)
+        # The base class can only make one of its own, which is of no use.
+        self.socket.close()
+        self.socket = listening
+
+    @property
+    def place(self) -> str:
+        """Where it listens, with the port that the system chose if it was asked to."""
+        name = self.socket.getsockname()
+        return name if isinstance(name, str) else format_address(*name[:2])
+
+    def process_request(self, request: Any, client_address: Any) -> None:
+        """Hand a new connection to a thread, unless every other is being answered."""
+        # Over the local socket there is no address, nor anything to tell clients by.
+        host = client_address[0] if isinstance(client_address, tuple) else ""
+        if self.connections.admit(request, host):
+            super().process_request(request, client_address)
+            return
+        with contextlib.suppress(OSError):
+            request.send(_BUSY)
+        self.shutdown_request(request)
+
+    def process_request_thread(self, request: Any, client_address: Any) -> None:
+        """Serve a connection, secured if it is to be; what is waited for keeps nobody waiting."""
+        context = self.guard.context if self.guard is not None else None
+        if context is not None:
+            try:
+                request = wrap_connection(request, context, self.connections.replace)
+            except (OSError, ValueError):
+                self.shutdown_request(request)
+                return
+        super().process_request_thread(request, client_address)
+
+    def shutdown_request(self, request: Any) -> None:
+        """Close a connection."""
+        self.connections.leave(request)
+        super().shutdown_request(request)
+
+    def handle_error(self, request: Any, client_address: Any) -> None:
+        """Say nothing of clients that break off; failures to answer are logged by the site."""
+
+
+def listen(
+    address: Address,
+    answer: Answer,
+    connections: Connections,
+    settings: WebSettings,
+    guard: Authenticator | None = None,
+) -> WebListener:
+    """A listener bound to an address.
+
+    Raises:
+        RightsizerError: it cannot be bound; the message names the address and the remedy.
+    """
+    failure: OSError | None = None
+    for family, place in _places(address):
+        try:
+            return WebListener(_bound(family, place), answer, connections, settings, guard)
+        except OSError as error:
+            failure = error
+            if error.errno not in {errno.EAFNOSUPPORT, errno.EADDRNOTAVAIL}:
+                break
+    raise RightsizerError(f"cannot listen on {address}: {_remedy(failure, address)}")
+
+
+def _bound(family: socket.AddressFamily, place: tuple[Any, ...]) -> socket.socket:
+    """A listening socket; every interface of IPv6 means every one of IPv4 too."""
+    is_any = family == socket.AF_INET6 and place[0] == "::" and socket.has_dualstack_ipv6()
+    return socket.create_server(place[:2], family=family, backlog=_BACKLOG, dualstack_ipv6=is_any)
+
+
+def _places(address: Address) -> Iterator[tuple[socket.AddressFamily, tuple[Any, ...]]]:
+    if not address.host:
+        if socket.has_dualstack_ipv6():
+            yield socket.AF_INET6, ("::", address.port)
+        yield socket.AF_INET, ("0.0.0.0", address.port)  # noqa: S104 - what ':port' means.
+        return
+    try:
+        found = socket.getaddrinfo(address.host, address.port, type=socket.SOCK_STREAM)
+    except socket.gaierror as error:
+        raise RightsizerError(
+            f"cannot listen on {address}: '{address.host}' is not a host of this machine "
+            f"({error.strerror}); write an address of one of its interfaces"
+        ) from None
+    for family, _, _, _, place in found:
+        yield family, place
+
+
+def _remedy(error: OSError | None, address: Address) -> str:
+    code = error.errno if error is not None else None
+    if code == errno.EADDRINUSE:
+        return (
+            "the port is in use; stop what listens there "
+            f"(`ss -ltnp 'sport = :{address.port}'` names it) or choose another with "
+            "--web.listen-address"
+        )
+    if code == errno.EACCES:
+        return "not permitted; choose a port above 1023 with --web.listen-address"
+    if code == errno.EADDRNOTAVAIL:
+        return "no interface of this machine has the address; see `ip address`"
+    return os.strerror(code) if code is not None else "the host has no address"
+
+
+_FIRST_DESCRIPTOR: Final = 3
+
+
+def activated_sockets(
+    environ: Mapping[str, str] = os.environ, first: int = _FIRST_DESCRIPTOR
+) -> list[socket.socket]:
+    """The listening sockets that were handed over.
+
+    Raises:
+        RightsizerError: there is none, or one is no listening TCP socket.
+    """
+    count = environ.get("LISTEN_FDS", "")
+    if environ.get("LISTEN_PID") != str(os.getpid()) or not count.isdecimal() or count == "0":
+        raise RightsizerError(
+            "--web.systemd-socket: no socket was handed over; start the agent by a .socket unit, "
+            "or leave the flag out and use --web.listen-address"
+        )
+    return [_listening(first + number) for number in range(int(count))]
+
+
+def _listening(descriptor: int) -> socket.socket:
+    try:
+        # Commands that the agent runs have no use for it.
+        os.set_inheritable(descriptor, False)
+        handed = socket.socket(fileno=descriptor)
+        is_listening = handed.getsockopt(socket.SOL_SOCKET, socket.SO_ACCEPTCONN)
+    except OSError as error:
+        raise RightsizerError(
+            f"--web.systemd-socket: descriptor {descriptor} is no socket ({error.strerror})"
+        ) from None
+    if handed.family not in {socket.AF_INET, socket.AF_INET6} or not is_listening:
+        handed.close()
+        raise RightsizerError(
+            f"--web.systemd-socket: descriptor {descriptor} does not listen for TCP; write "
+            "ListenStream=PORT into the .socket unit (commands have path.api_socket of their own)"
+        )
+    return handed

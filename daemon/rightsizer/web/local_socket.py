@@ -1,0 +1,140 @@
+"""The agent's socket on this machine: its file, who may open it, and who is at the other end."""
+
+import contextlib
+import errno
+import fcntl
+import os
+import socket
+import stat
+import struct
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Final
+
+from rightsizer.model.errors import RightsizerError
+from rightsizer.web.message import SocketPeer
+
+_MODE: Final = 0o660
+_BACKLOG: Final = 128
+"""Whoever finds it full is turned away at once, where over TCP he would wait."""
+_PATH_LIMIT_BYTES: Final = 107
+"""What the kernel takes for a socket's path."""
+_OTHER: Final = "choose another place with path.api_socket, or '' for none"
+
+
+class LocalSocket:
+    """A socket with a file of its own, which only its user and group may open."""
+
+    def __init__(self, path: Path) -> None:
+        """Nothing is there before `listen`."""
+        self.path = path
+        self._identity: tuple[int, int] | None = None
+
+    def listen(self) -> socket.socket:
+        """A listening socket in place of none, or of one that nobody answers behind.
+
+        Raises:
+            RightsizerError: it cannot be; the message names the path and the remedy.
+        """
+        if len(os.fsencode(self.path)) > _PATH_LIMIT_BYTES:
+            raise RightsizerError(
+                f"{self.path} is longer than the {_PATH_LIMIT_BYTES} bytes that the path of a "
+                f"socket may have; {_OTHER}"
+            )
+        bound = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
+        try:
+            with _held(self.path.parent):
+                self._clear()
+                self._bind(bound)
+        except BaseException as error:
+            bound.close()
+            if isinstance(error, OSError):
+                raise RightsizerError(_remedy(error, self.path)) from None
+            raise
+        return bound
+
+    def remove(self) -> None:
+        """Take the file away, unless it is somebody else's by now."""
+        with contextlib.suppress(OSError):
+            if self._identity is not None and _identity(self.path.lstat()) == self._identity:
+                self.path.unlink()
+        self._identity = None
+
+    def _clear(self) -> None:
+        """Make room: a socket that a killed agent has left behind is in the way."""
+        try:
+            found = self.path.lstat()
+        except FileNotFoundError:
+            return
+        if not stat.S_ISSOCK(found.st_mode):
+            raise RightsizerError(f"{self.path} is no socket and is left as it is; {_OTHER}")
+        if _is_answered(self.path):
+            raise RightsizerError(
+                f"{self.path}: another process listens there (`ss -lxp` names it); stop it, or "
+                f"{_OTHER}"
+            )
+        self.path.unlink()
+
+    def _bind(self, bound: socket.socket) -> None:
+        # Its file never has more than this, whatever the umask ...
+        os.fchmod(bound.fileno(), _MODE)
+        bound.bind(str(self.path))
+        self._identity = _identity(self.path.lstat())
+        # ... and nobody is let in before it has all of it.
+        self.path.chmod(_MODE)
+        bound.listen(_BACKLOG)
+
+
+def peer_of(connection: socket.socket) -> SocketPeer | None:
+    """Who is at the other end, as the kernel knows it; `None` over TCP."""
+    if connection.family != socket.AF_UNIX:
+        return None
+    form = "3i"
+    raw = connection.getsockopt(socket.SOL_SOCKET, socket.SO_PEERCRED, struct.calcsize(form))
+    return SocketPeer(*struct.unpack(form, raw))
+
+
+@contextlib.contextmanager
+def _held(folder: Path) -> Iterator[None]:
+    """The folder while nobody else looks for a place in it."""
+    handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    try:
+        # Two agents that start at once would each find the same dead socket and replace it.
+        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        yield
+    finally:
+        os.close(handle)
+
+
+def _identity(found: os.stat_result) -> tuple[int, int]:
+    return found.st_dev, found.st_ino
+
+
+def _is_answered(path: Path) -> bool:
+    with socket.socket(socket.AF_UNIX, socket.SOCK_STREAM) as probe:
+        # A listener whose queue is full says so at once, and is there nevertheless.
+        probe.setblocking(False)
+        try:
+            probe.connect(str(path))
+        except ConnectionRefusedError:
+            return False
+        except BlockingIOError:
+            return True
+    return True
+
+
+def _remedy(error: OSError, path: Path) -> str:
+    folder = path.parent
+    if error.errno in {errno.ENOENT, errno.ENOTDIR}:
+        return (
+            f"{path}: there is no folder {folder}; create it for the user that the agent runs as "
+            f"(systemd does, by RuntimeDirectory=), or {_OTHER}"
+        )
+    if error.errno in {errno.EACCES, errno.EPERM, errno.EROFS}:
+        return (
+            f"{path} may not be made by user {os.geteuid()} ({error.strerror}); give {folder} to "
+            f"that user, or {_OTHER}"
+        )
+    if error.errno == errno.EAGAIN:
+        return f"{path}: another process is about to listen in {folder}; {_OTHER}"
+    return f"{path}: {error.strerror}; {_OTHER}"

@@ -1,0 +1,118 @@
+"""The page at `/`: the report through pure views into one self-contained HTML document."""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import importlib.resources
+import threading
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Final
+
+from rightsizer.model.report import Report
+from rightsizer.model.span import DEFAULT_SPAN, PastOf, Span
+from rightsizer.model.units import Nanoseconds
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.settings import FitSettings
+from rightsizer.web.summary import revision_of
+from rightsizer.web.view.node import node_view
+
+if TYPE_CHECKING:
+    from jinja2 import Environment, Template
+
+
+_TEMPLATES: Final = importlib.resources.files("rightsizer.web") / "templates"
+_SCRIPT: Final = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
+
+
+@dataclass(frozen=True, slots=True)
+class PageQuery:
+    """How somebody looks at the page."""
+
+    span: Span
+    is_paused: bool = False
+    gpu: str = ""
+    """The uuid of the one device to look at; empty for all."""
+
+
+class WebPage:
+    """Renders reports; the template engine is loaded by the first reader."""
+
+    def __init__(
+        self,
+        freshness: FreshnessSettings,
+        fit: FitSettings,
+        refresh_seconds: float,
+        past: PastOf | None = None,
+        poll_seconds: float = 5.0,
+    ) -> None:
+        """A page that renews itself.
+
+        Args:
+            freshness: When a reading is no longer the present.
+            fit: From when on a fit gets which color.
+            refresh_seconds: How often it is read anew where scripts do not run; 0 for never.
+            past: What the devices did over a span; what the report itself knows, unless given.
+            poll_seconds: How often its script asks for what is new, at most.
+        """
+        self._fit, self._freshness, self._past = fit, freshness, past
+        self._refresh_seconds, self._poll_seconds = refresh_seconds, poll_seconds
+        self._lock = threading.Lock()
+        self._template: Template | None = None
+
+    def render(
+        self, report: Report | None, now: Nanoseconds, look: PageQuery | None = None
+    ) -> bytes:
+        """The document for a report."""
+        look = look or PageQuery(DEFAULT_SPAN)
+        past = self._past(look.span) if self._past is not None and report is not None else None
+        view = node_view(report, now, self._freshness, self._fit, look.span, past, chosen=look.gpu)
+        interval_seconds = report.agent.interval_seconds if report is not None else 1.0
+        document = self._loaded().render(
+            node=view,
+            script=_SCRIPT,
+            revision=revision_of(report, now, self._freshness),
+            refresh_seconds=0 if look.is_paused else round(self._refresh_seconds),
+            poll_seconds=max(self._poll_seconds, interval_seconds) if self._refresh_seconds else 0,
+            is_paused=look.is_paused,
+            can_refresh=self._refresh_seconds > 0,
+            query=_query(look),
+        )
+        return document.encode()
+
+    def _loaded(self) -> Template:
+        with self._lock:
+            if self._template is None:
+                self._template = _environment().get_template("page.html")
+            return self._template
+
+
+def content_security_policy() -> str:
+    """What the page may do: run its own script, known by its hash, and ask this server."""
+    digest = base64.b64encode(hashlib.sha256(_SCRIPT.encode()).digest()).decode()
+    return (
+        f"default-src 'none'; script-src 'sha256-{digest}'; connect-src 'self'; "
+        "style-src 'unsafe-inline'; img-src data:; "
+        "base-uri 'none'; form-action 'none'; frame-ancestors 'none'"
+    )
+
+
+def _query(look: PageQuery) -> str:
+    """What the page's own address has to say of how it is looked at."""
+    parts = [f"span={look.span.name}"] if look.span != DEFAULT_SPAN else []
+    if look.gpu:
+        parts.append(f"gpu={look.gpu}")
+    return "&".join(parts)
+
+
+def _environment() -> Environment:
+    # 10 MB of template engine that an agent nobody looks at never needs.
+    import jinja2  # noqa: PLC0415
+
+    return jinja2.Environment(
+        loader=jinja2.PackageLoader("rightsizer.web"),
+        autoescape=True,
+        trim_blocks=True,
+        lstrip_blocks=True,
+        undefined=jinja2.StrictUndefined,
+    )

@@ -1,0 +1,114 @@
+"""What is served where: one table of method, path and handler."""
+
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from typing import Final
+from urllib.parse import unquote
+
+import structlog
+
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.errors import UsageError
+from rightsizer.model.report import Report
+from rightsizer.model.span import DeviceSpan, PastOf, Span
+from rightsizer.model.units import Nanoseconds
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.page import WebPage
+
+METRICS_PATH: Final = "/metrics"
+
+_log: Final = structlog.get_logger("rightsizer.web")
+_REFUSED_OVER_TCP: Final = (
+    "refused over TCP, where nobody can tell who asks; ask on the node itself, by the command "
+    "`rightsizer` or over the agent's local socket, the setting path.api_socket; or start the "
+    "agent with --web.enable-lifecycle and with users or client certificates in --web.config.file"
+)
+_REFUSED_ACROSS_SITES: Final = "refused for a page of another site"
+
+
+@dataclass(frozen=True, slots=True)
+class Router:
+    """All that handlers draw from; none of it ever calls the driver."""
+
+    latest: Callable[[], Report | None]
+    exposition: MetricsExposition
+    page: WebPage
+    freshness: FreshnessSettings
+    wall_time: Callable[[], Nanoseconds]
+    routes: "tuple[Route, ...]"
+    allows_changes: bool = False
+    """Whether somebody who has proved who he is may change things over TCP."""
+    past: PastOf | None = None
+    """What the devices did over a span; what the report itself knows, unless given."""
+
+    def past_of(self, span: Span) -> Mapping[str, DeviceSpan] | None:
+        """What the devices did over a span, `None` where only the report knows."""
+        return self.past(span) if self.past is not None else None
+
+    def answer(self, request: WebRequest) -> WebResponse:
+        """The answer to a request, whatever it asks."""
+        routes = [route for route in self.routes if route.matches(request.path)]
+        if not routes:
+            return WebResponse.of_text(f"there is nothing at {request.path}", HTTPStatus.NOT_FOUND)
+        method = "GET" if request.method == "HEAD" else request.method
+        for route in routes:
+            if route.method == method:
+                return self._handled(route, request)
+        methods = {route.method for route in routes}
+        allowed = ", ".join(sorted(methods | ({"HEAD"} if "GET" in methods else set())))
+        return WebResponse.of_text(
+            f"{request.method} is not allowed here; use {allowed}",
+            HTTPStatus.METHOD_NOT_ALLOWED,
+            {"Allow": allowed},
+        )
+
+    def _handled(self, route: "Route", request: WebRequest) -> WebResponse:
+        if route.is_local and request.peer is None:
+            if not self.allows_changes or request.identity is None:
+                return WebResponse.of_text(_REFUSED_OVER_TCP, HTTPStatus.FORBIDDEN)
+            if request.is_cross_site:
+                # A browser sends a user's password along, whoever made it ask.
+                return WebResponse.of_text(_REFUSED_ACROSS_SITES, HTTPStatus.FORBIDDEN)
+        try:
+            return route.handler(self, replace(request, named=route.named(request.path)))
+        except UsageError as error:
+            return WebResponse.of_text(str(error), HTTPStatus.BAD_REQUEST)
+        except Exception:  # noqa: BLE001 - one bad answer must not end a connection's thread.
+            _log.exception("request_failed", path=route.path)
+            return WebResponse.of_text(
+                "the answer could not be made; the agent's log says why",
+                HTTPStatus.INTERNAL_SERVER_ERROR,
+            )
+
+
+Handle = Callable[[Router, WebRequest], WebResponse]
+
+
+@dataclass(frozen=True, slots=True)
+class Route:
+    """A method and a path, and who answers; `{name}` stands for any one part of a path."""
+
+    method: str
+    path: str
+    handler: Handle
+    is_local: bool = False
+    """Whether it is for the local socket, and over TCP for those alone who may change things."""
+
+    def matches(self, path: str) -> bool:
+        """Whether a request's path is of this route."""
+        own, asked = self.path.split("/"), path.split("/")
+        return len(own) == len(asked) and all(
+            part == given or (_is_name(part) and given)
+            for part, given in zip(own, asked, strict=True)
+        )
+
+    def named(self, path: str) -> dict[str, str]:
+        """What a path of this route has in place of the names, without its escapes."""
+        parts = zip(self.path.split("/"), path.split("/"), strict=True)
+        return {part[1:-1]: unquote(given) for part, given in parts if _is_name(part)}
+
+
+def _is_name(part: str) -> bool:
+    return part.startswith("{")

@@ -1,0 +1,213 @@
+"""The agent's HTTP server: addresses and a local socket, one set of routes below a prefix."""
+
+import contextlib
+import socket
+import threading
+import time
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from http import HTTPStatus
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.errors import RightsizerError
+from rightsizer.model.report import Report
+from rightsizer.model.span import PastOf
+from rightsizer.model.units import Nanoseconds
+from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.web.api import routes_at
+from rightsizer.web.authenticator import Authenticator
+from rightsizer.web.listener import Connections, WebListener, listen
+from rightsizer.web.local_socket import LocalSocket
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.page import WebPage
+from rightsizer.web.router import METRICS_PATH, Route, Router
+from rightsizer.web.settings import WebSettings, parse_address
+
+
+@dataclass(frozen=True, slots=True)
+class WebAccess:
+    """What stands between the network and the site."""
+
+    guard: Authenticator | None = None
+    """Stands before everything; everybody may look at everything where there is none."""
+    allows_changes: bool = False
+    """Whether who has proved himself to the guard may change things."""
+    telemetry_path: str = METRICS_PATH
+    """Where the metrics are."""
+    route_prefix: str = ""
+    """What every path begins with, as `/gpu`."""
+    sockets: tuple[socket.socket, ...] = ()
+    """Listening sockets that somebody else has bound, in place of the addresses."""
+
+
+_Answer = Callable[[WebRequest], WebResponse]
+
+
+def with_prefix(prefix: str, answer: _Answer) -> _Answer:
+    """Answers that know nothing of the prefix, for requests that have it."""
+    prefix = prefix.rstrip("/")
+    if not prefix:
+        return answer
+
+    def answer_below(request: WebRequest) -> WebResponse:
+        if request.path in {"/", prefix}:
+            return WebResponse.of_text(
+                f"see {prefix}/", HTTPStatus.FOUND, {"Location": f"{prefix}/"}
+            )
+        if not request.path.startswith(f"{prefix}/"):
+            return WebResponse.of_text(
+                f"there is nothing at {request.path}; everything is below {prefix}/",
+                HTTPStatus.NOT_FOUND,
+            )
+        return answer(replace(request, path=request.path.removeprefix(prefix)))
+
+    return answer_below
+
+
+_POLL_SECONDS: Final = 0.2
+_STOP_SECONDS: Final = 2.0
+_LOCAL_CONNECTIONS: Final = 12
+"""A thread each where they are at work; with those over TCP within the unit's TasksMax=64."""
+_OPEN: Final = WebAccess()
+
+_log: Final = structlog.get_logger("rightsizer.web")
+
+
+class WebServer:
+    """Serves the latest report until it is stopped; answers never wait for the driver."""
+
+    def __init__(  # noqa: PLR0913 - each is a part of the outside world.
+        self,
+        addresses: Sequence[str],
+        *,
+        latest: Callable[[], Report | None],
+        exposition: MetricsExposition,
+        settings: WebSettings | None = None,
+        freshness: FreshnessSettings | None = None,
+        wall_time: Callable[[], Nanoseconds] = time.time_ns,
+        local_socket: str = "",
+        local_routes: Sequence[Route] = (),
+        access: WebAccess = _OPEN,
+        past: PastOf | None = None,
+    ) -> None:
+        """A server that does not listen yet.
+
+        Args:
+            addresses: Where to listen: `host:port`, `:port`, `[::1]:port`.
+            latest: Gives the report to show, `None` before the first.
+            exposition: Renders the metrics.
+            settings: How many clients it takes on, and how patiently.
+            freshness: When a sample is too old to count as ready.
+            wall_time: The clock that the report's own times are of.
+            local_socket: A path to listen at too; empty for none.
+            local_routes: What is answered beside the usual, or in its place.
+            access: How it is reached over TCP; by everybody, to look, unless told otherwise.
+            past: What the devices did over a span; the last day alone unless given.
+
+        Raises:
+            UsageError: an address is not one.
+        """
+        self._settings = settings or WebSettings()
+        self._guard, self._sockets = access.guard, access.sockets
+        self._addresses = [] if self._sockets else list(map(parse_address, addresses))
+        self._connections = Connections(self._settings.connections_maximum)
+        # Of their own, so that whoever crowds the addresses never keeps the operator out.
+        self._local_connections = Connections(_LOCAL_CONNECTIONS)
+        self._local = LocalSocket(Path(local_socket)) if local_socket else None
+        freshness = freshness or FreshnessSettings()
+        page = WebPage(
+            freshness,
+            self._settings.fit,
+            self._settings.page_refresh_seconds,
+            past,
+            self._settings.page_poll_seconds,
+        )
+        routes = (*local_routes, *routes_at(access.telemetry_path))
+        self._site = Router(
+            latest,
+            exposition,
+            page,
+            freshness,
+            wall_time,
+            routes,
+            allows_changes=access.allows_changes,
+            past=past,
+        )
+        self._answer = with_prefix(access.route_prefix, self._site.answer)
+        self._listeners: list[WebListener] = []
+        self._threads: list[threading.Thread] = []
+
+    @property
+    def addresses(self) -> tuple[str, ...]:
+        """Where it listens, with real ports; empty until it is started."""
+        return tuple(
+            listener.place
+            for listener in self._listeners
+            if listener.socket.family != socket.AF_UNIX
+        )
+
+    @property
+    def scheme(self) -> str:
+        """How addresses are written for a browser: `http`, or `https` where TLS is on."""
+        is_secured = self._guard is not None and self._guard.context is not None
+        return "https" if is_secured else "http"
+
+    def start(self) -> None:
+        """Listen at all addresses, or at none; and at the local socket, if that can be.
+
+        Raises:
+            RightsizerError: an address cannot be bound.
+        """
+        listeners = []
+        with contextlib.ExitStack() as undo:
+            for address in self._addresses:
+                listener = listen(
+                    address, self._answer, self._connections, self._settings, self._guard
+                )
+                undo.callback(listener.server_close)
+                listeners.append(listener)
+            undo.pop_all()
+        listeners += [
+            WebListener(handed, self._answer, self._connections, self._settings, self._guard)
+            for handed in self._sockets
+        ]
+        self._listeners = listeners + self._local_listeners()
+        for listener in self._listeners:
+            thread = threading.Thread(
+                target=listener.serve_forever,
+                args=(_POLL_SECONDS,),
+                name=f"web {listener.place}",
+                daemon=True,
+            )
+            thread.start()
+            self._threads.append(thread)
+
+    def stop(self) -> None:
+        """Stop listening and close every connection."""
+        if self._local is not None:
+            self._local.remove()
+        for listener in self._listeners:
+            listener.shutdown()
+            listener.server_close()
+        self._connections.close_all(_STOP_SECONDS)
+        self._local_connections.close_all(_STOP_SECONDS)
+        for thread in self._threads:
+            thread.join(_STOP_SECONDS)
+        self._listeners.clear()
+        self._threads.clear()
+
+    def _local_listeners(self) -> list[WebListener]:
+        """A listener at the local socket; none where it is not wanted, or cannot be."""
+        if self._local is None:
+            return []
+        try:
+            listening = self._local.listen()
+        except RightsizerError as error:
+            # Sampling and scrapes do without it.
+            _log.warning("local_socket_unavailable", error=str(error))
+            return []
+        return [WebListener(listening, self._site.answer, self._local_connections, self._settings)]

@@ -1,0 +1,153 @@
+"""The node at a glance as plain values, and the revision of the page."""
+
+import hashlib
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from dataclasses import asdict
+from typing import Final
+
+from rightsizer.model.finding import Severity
+from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.span import DeviceSpan, Span
+from rightsizer.model.state import State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.report.freshness import FreshnessSettings, fresh_devices
+from rightsizer.report.json_encoder import Form
+from rightsizer.web.view.device import device_title
+from rightsizer.web.view.headline import DeviceCounts, device_counts
+from rightsizer.web.view.strip import spans_of_report
+from rightsizer.web.view.waste import savings_sum
+
+_MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
+_LENGTH: Final = 12
+
+
+def revision_of(report: Report | None, now: Nanoseconds, freshness: FreshnessSettings) -> str:
+    """The word for a report: devices and whether they answer, advice, and the minute.
+
+    Strips, needs and tables move no faster than by the minute.
+    """
+    if report is None:
+        return "none"
+    fresh = fresh_devices(report, now, freshness)
+    parts = (
+        report.wall_time // _MINUTE,
+        report.agent.trouble,
+        tuple((each.device.uuid, each.device.uuid in fresh) for each in report.devices),
+        tuple((p.id, p.state, p.finding.severity, p.finding.summary) for p in report.advice),
+    )
+    return hashlib.sha256(repr(parts).encode()).hexdigest()[:_LENGTH]
+
+
+_SHOWN: Final = (
+    Signal.GPU_BUSY,
+    Signal.SM_WORK,
+    Signal.MEMORY_USED,
+    Signal.MEMORY_USED_BYTES,
+    Signal.MEMORY_TOTAL_BYTES,
+    Signal.POWER,
+    Signal.POWER_WATTS,
+    Signal.POWER_LIMIT_WATTS,
+)
+_NOTHING: Final = DeviceSpan(())
+
+
+def summary_form(
+    report: Report,
+    now: Nanoseconds,
+    freshness: FreshnessSettings,
+    span: Span,
+    past: Mapping[str, DeviceSpan] | None,
+) -> Form:
+    """What the node does now, and did over a span; signals are those of fresh devices alone."""
+    fresh = fresh_devices(report, now, freshness)
+    opened = [piece for piece in report.advice if piece.is_open]
+    severities = Counter(piece.finding.severity for piece in opened)
+    return {
+        "generation": report.generation,
+        "revision": revision_of(report, now, freshness),
+        "time": seconds(report.wall_time),
+        "interval_seconds": report.agent.interval_seconds,
+        "is_stale": bool(report.devices) and not fresh,
+        "trouble": report.agent.trouble,
+        "now": _now_form(device_counts(report, fresh)),
+        "span": _span_form(report, span, spans_of_report(report, span) if past is None else past),
+        "advice": {
+            "open": len(opened),
+            "by_severity": {str(each): severities[each] for each in Severity},
+            "savings": asdict(savings_sum(opened)),
+        },
+        "devices": [
+            _device_form(device, is_fresh=device.device.uuid in fresh) for device in report.devices
+        ],
+    }
+
+
+def strip_form(
+    report: Report, span: Span, past: Mapping[str, DeviceSpan] | None, uuids: Sequence[str]
+) -> Form:
+    """The states of some devices over a span, cell by cell."""
+    known = spans_of_report(report, span) if past is None else past
+    return {
+        "span": span.name,
+        "start": seconds(report.wall_time - span.length),
+        "end": seconds(report.wall_time),
+        "cell_seconds": seconds(span.cell),
+        "devices": [
+            {"uuid": uuid, "cells": _cells_form(known.get(uuid, _NOTHING))} for uuid in uuids
+        ],
+    }
+
+
+def _now_form(now: DeviceCounts) -> Form:
+    form = asdict(now)
+    return {"devices": form.pop("counted"), **form}
+
+
+def _cells_form(past: DeviceSpan) -> list[Form]:
+    return [
+        {
+            "start": seconds(cell.start),
+            "end": seconds(cell.end),
+            "state_seconds": {str(state): seconds(time) for state, time in cell.states.items()},
+        }
+        for cell in past.cells
+    ]
+
+
+def _span_form(report: Report, span: Span, past: Mapping[str, DeviceSpan]) -> Form:
+    """Sums over the devices; a MIG instance counts for its part of a GPU."""
+    states: dict[State, float] = {}
+    used_seconds, wasted_seconds, wasted_joules = 0.0, 0.0, 0.0
+    for device in report.devices:
+        capacity_ratio = device.device.capacity_ratio
+        found = past.get(device.device.uuid, _NOTHING)
+        for state, time in found.states.items():
+            states[state] = states.get(state, 0.0) + seconds(time) * capacity_ratio
+        used_seconds += found.used_seconds * capacity_ratio
+        wasted_seconds += sum(found.waste_seconds.values()) * capacity_ratio
+        wasted_joules += sum(found.waste_joules.values())
+    return {
+        "name": span.name,
+        "seconds": seconds(span.length),
+        "state_seconds": {str(state): time for state, time in states.items()},
+        "used_seconds": used_seconds,
+        "waste_seconds": wasted_seconds,
+        "waste_joules": wasted_joules,
+    }
+
+
+def _device_form(device: DeviceReport, *, is_fresh: bool) -> Form:
+    return {
+        "uuid": device.device.uuid,
+        "title": device_title(device),
+        "is_fresh": is_fresh,
+        "state": str(device.state if is_fresh else State.UNKNOWN),
+        "conditions": sorted(device.conditions) if is_fresh else [],
+        "signals": {
+            str(signal): device.signals[signal] for signal in _SHOWN if signal in device.signals
+        }
+        if is_fresh
+        else {},
+    }

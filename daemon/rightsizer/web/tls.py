@@ -1,0 +1,299 @@
+"""TLS as the web configuration file describes it: context, handshake, client certificates."""
+
+import contextlib
+import os
+import socket
+import ssl
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any, Final
+
+import structlog
+
+VERSIONS: Final[Mapping[str, ssl.TLSVersion]] = {
+    "TLS12": ssl.TLSVersion.TLSv1_2,
+    "TLS13": ssl.TLSVersion.TLSv1_3,
+}
+CLIENT_AUTHENTICATION: Final[Mapping[str, ssl.VerifyMode]] = {
+    "NoClientCert": ssl.CERT_NONE,
+    "VerifyClientCertIfGiven": ssl.CERT_OPTIONAL,
+    "RequireAndVerifyClientCert": ssl.CERT_REQUIRED,
+}
+CURVES: Final[Mapping[str, str]] = {
+    "CurveP256": "prime256v1",
+    "CurveP384": "secp384r1",
+    "CurveP521": "secp521r1",
+    "X25519": "X25519",
+}
+_TLS13_SUITES: Final = (
+    "TLS_AES_128_GCM_SHA256",
+    "TLS_AES_256_GCM_SHA384",
+    "TLS_CHACHA20_POLY1305_SHA256",
+)
+_STREAM: Final = "CHACHA20_POLY1305_SHA256"
+CIPHER_SUITES: Final[Mapping[str, str]] = {
+    **dict.fromkeys(_TLS13_SUITES, ""),
+    **{
+        f"TLS_ECDHE_{signature}_WITH_{cipher}": f"ECDHE-{signature}-{name}"
+        for signature in ("ECDSA", "RSA")
+        for cipher, name in (
+            ("AES_128_GCM_SHA256", "AES128-GCM-SHA256"),
+            ("AES_256_GCM_SHA384", "AES256-GCM-SHA384"),
+            ("AES_128_CBC_SHA", "AES128-SHA"),
+            ("AES_256_CBC_SHA", "AES256-SHA"),
+            (_STREAM, "CHACHA20-POLY1305"),
+            (_STREAM.removesuffix("_SHA256"), "CHACHA20-POLY1305"),
+        )
+    },
+}
+"""Go's names and OpenSSL's; those of TLS 1.3 are always on, in Go as well."""
+
+_ONE_CURVE: Final = (
+    "this Python can hold TLS to one curve or to OpenSSL's own list, not to several; name one, or "
+    "leave the key out"
+)
+
+
+class TlsError(ValueError):
+    """A key whose value cannot be used, and why."""
+
+    def __init__(self, key: str, what: str) -> None:
+        super().__init__(what)
+        self.key = key
+
+
+@dataclass(frozen=True, slots=True)
+class Pem:
+    """Certificates or a key: a file, or the text itself."""
+
+    key: str
+    """Where it was configured."""
+    file: Path | None = None
+    text: str = field(default="", repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class TlsPolicy:
+    """What a connection has to keep to; the same after certificates were rotated."""
+
+    certificate: Pem
+    private_key: Pem
+    client_ca: Pem | None = None
+    client_authentication: str = "NoClientCert"
+    client_allowed_sans: tuple[str, ...] = ()
+    minimum_version: str = "TLS12"
+    maximum_version: str = "TLS13"
+    cipher_suites: tuple[str, ...] = ()
+    curves: tuple[str, ...] = ()
+    prefers_own_ciphers: bool = True
+
+
+class ServerContext(ssl.SSLContext):
+    """A context that remembers what it was made of."""
+
+    policy: TlsPolicy
+
+
+def server_context(policy: TlsPolicy) -> ServerContext:
+    """The context of a policy, with the certificates as they are now.
+
+    Raises:
+        TlsError: a file cannot be read, does not fit, or OpenSSL does not offer what is asked.
+    """
+    context = ServerContext(ssl.PROTOCOL_TLS_SERVER)
+    context.policy = policy
+    context.minimum_version = VERSIONS[policy.minimum_version]
+    context.maximum_version = VERSIONS[policy.maximum_version]
+    if policy.prefers_own_ciphers:
+        context.options |= ssl.OP_CIPHER_SERVER_PREFERENCE
+    else:
+        context.options &= ~ssl.OP_CIPHER_SERVER_PREFERENCE
+    _choose_ciphers(context, policy.cipher_suites)
+    _choose_curves(context, policy.curves)
+    _load_certificate(context, policy)
+    _load_client_authorities(context, policy)
+    # HTTP/2 is not spoken here, and whoever offers it should know.
+    context.set_alpn_protocols(["http/1.1"])
+    return context
+
+
+def _choose_ciphers(context: ssl.SSLContext, suites: tuple[str, ...]) -> None:
+    names = dict.fromkeys(filter(None, (CIPHER_SUITES[suite] for suite in suites)))
+    if not names:
+        return
+    try:
+        context.set_ciphers(":".join(names))
+    except ssl.SSLError:
+        raise TlsError("cipher_suites", "this OpenSSL offers none of them; name others") from None
+
+
+def _choose_curves(context: ssl.SSLContext, curves: tuple[str, ...]) -> None:
+    names = [CURVES[curve] for curve in curves]
+    if not names:
+        return
+    set_groups = getattr(context, "set_groups", None)
+    try:
+        if set_groups is not None:
+            set_groups(":".join(names))
+        elif len(names) == 1:
+            context.set_ecdh_curve(names[0])
+        else:
+            raise TlsError("curve_preferences", _ONE_CURVE)
+    except (ssl.SSLError, MemoryError):
+        raise TlsError(
+            "curve_preferences", "this OpenSSL does not offer it; name another"
+        ) from None
+
+
+def _load_certificate(context: ssl.SSLContext, policy: TlsPolicy) -> None:
+    certificate, key = policy.certificate, policy.private_key
+    with _file_of(certificate) as certificate_file, _file_of(key) as key_file:
+        try:
+            # A passphrase would be asked for at a terminal that nobody sits at.
+            context.load_cert_chain(certificate_file, key_file, password=lambda: b"")
+        except OSError as error:
+            raise TlsError(*_why_unfit(error, certificate_file, policy)) from None
+
+
+def _why_unfit(error: OSError, certificate_file: str, policy: TlsPolicy) -> tuple[str, str]:
+    certificate, key = policy.certificate.key, policy.private_key.key
+    if getattr(error, "reason", "") == "KEY_VALUES_MISMATCH":
+        return key, f"is not the key of the certificate in {certificate}; replace both"
+    if not _holds_certificate(certificate_file):
+        return certificate, "holds no certificate in PEM form; it begins with '-----BEGIN CERT'"
+    return key, "holds no unencrypted private key in PEM form; take its passphrase away"
+
+
+def _holds_certificate(file: str) -> bool:
+    try:
+        ssl.create_default_context(cafile=file)
+    except OSError:
+        return False
+    return True
+
+
+def _load_client_authorities(context: ssl.SSLContext, policy: TlsPolicy) -> None:
+    if policy.client_ca is None:
+        return
+    context.verify_mode = CLIENT_AUTHENTICATION[policy.client_authentication]
+    with _file_of(policy.client_ca) as file:
+        try:
+            context.load_verify_locations(file)
+        except OSError:
+            raise TlsError(policy.client_ca.key, "holds no certificate in PEM form") from None
+
+
+@contextmanager
+def _file_of(pem: Pem) -> Iterator[str]:
+    """A file that OpenSSL can open; a key that was given as text never reaches a disk."""
+    if pem.file is None:
+        handle = os.memfd_create(pem.key)
+        try:
+            os.write(handle, pem.text.encode())
+            yield f"/proc/self/fd/{handle}"
+        finally:
+            os.close(handle)
+        return
+    try:
+        pem.file.read_bytes()
+    except (OSError, ValueError) as error:
+        reason = error.strerror if isinstance(error, OSError) else str(error)
+        raise TlsError(
+            pem.key, f"{pem.file} cannot be read ({reason}); paths are relative to this file"
+        ) from None
+    yield str(pem.file)
+
+
+_KINDS: Final = ("DNS", "email", "IP Address", "URI")
+
+
+def alternative_names(connection: ssl.SSLSocket) -> tuple[str, ...]:
+    """The subject alternative names of the certificate that was verified; none without one."""
+    return tuple(_names(connection.getpeercert() or {}))
+
+
+def identity_of(connection: ssl.SSLSocket) -> str | None:
+    """What to call the client: an alternative name, else the subject; `None` without either."""
+    certificate: Any = connection.getpeercert()
+    if not certificate:
+        return None
+    parts = [f"{key}={value}" for part in certificate.get("subject", ()) for key, value in part]
+    return f"certificate:{next(_names(certificate), ','.join(parts))}"
+
+
+def is_allowed(connection: ssl.SSLSocket, allowed: Sequence[str]) -> bool:
+    """Whether one of the certificate's names is allowed; all are where none is named."""
+    return not allowed or not set(allowed).isdisjoint(alternative_names(connection))
+
+
+def _names(certificate: Any) -> Iterator[str]:
+    for kind, value in certificate.get("subjectAltName", ()):
+        if kind in _KINDS:
+            # OpenSSL pads IPv6 addresses with zeros that nobody writes.
+            yield _plain_address(value) if kind == "IP Address" else value
+
+
+def _plain_address(value: str) -> str:
+    import ipaddress  # noqa: PLC0415 - 1 MB for the few that come by address.
+
+    try:
+        return str(ipaddress.ip_address(value.strip()))
+    except ValueError:
+        return str(value)
+
+
+_log: Final = structlog.get_logger("rightsizer.web")
+_SPEAK_TLS: Final = (
+    b"HTTP/1.0 400 Bad Request\r\nContent-Type: text/plain; charset=utf-8\r\n"
+    b"Connection: close\r\n\r\nthis port speaks HTTPS; ask with https://\n"
+)
+
+
+def wrap_connection(
+    connection: socket.socket,
+    context: ServerContext,
+    replace: Callable[[socket.socket, socket.socket], None],
+) -> ssl.SSLSocket:
+    """The connection as one that has yet to shake hands; nothing is sent or waited for.
+
+    Args:
+        connection: A connection that was accepted; it must not be used any more.
+        context: How to secure it.
+        replace: Is told of the new object before anything happens on it.
+
+    Raises:
+        OSError: the client has gone.
+    """
+    wrapped = context.wrap_socket(connection, server_side=True, do_handshake_on_connect=False)
+    try:
+        replace(connection, wrapped)
+    except OSError:
+        wrapped.close()
+        raise
+    return wrapped
+
+
+def complete_handshake(connection: ssl.SSLSocket, timeout_seconds: float) -> None:
+    """Agree on keys with the client, and look at his certificate.
+
+    Raises:
+        OSError: he does not, or not in time, or is none of those who may.
+    """
+    connection.settimeout(timeout_seconds)
+    try:
+        connection.do_handshake()
+    except ssl.SSLError as error:
+        if error.reason == "HTTP_REQUEST":
+            with contextlib.suppress(OSError):
+                # In plain words, since those are what he understands.
+                socket.socket.send(connection, _SPEAK_TLS)
+        raise
+    context = connection.context
+    if isinstance(context, ServerContext):
+        allowed = context.policy.client_allowed_sans
+        if not is_allowed(connection, allowed):
+            names = ",".join(alternative_names(connection))
+            _log.warning("client_certificate_refused", names=names, allowed=",".join(allowed))
+            raise ConnectionAbortedError

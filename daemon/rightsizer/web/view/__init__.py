@@ -1,0 +1,1 @@
+"""Views of the page: pure functions from the report to plain values for templates."""

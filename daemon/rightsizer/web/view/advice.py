@@ -1,0 +1,276 @@
+"""View of advice: what, why, confidence, evidence, options, outcome."""
+
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.model.advice import Advice, AdviceState
+from rightsizer.model.finding import Finding, Instruction, Option, Risk
+from rightsizer.model.units import Nanoseconds, format_duration
+from rightsizer.report.labels import (
+    ABSENT,
+    PAGE_ACTION_LABELS,
+    SEVERITY_COLORS,
+    TIMES,
+    MomentLabel,
+    display_name,
+    moment_label,
+    percent_label,
+)
+from rightsizer.web.view.waste import interval, savings_label, savings_notes
+
+_WORD_START: Final = re.compile(r"(?<=[a-z])(?=[A-Z])")
+
+
+@dataclass(frozen=True, slots=True)
+class OptionView:
+    """What the template shows of an option."""
+
+    description: str
+    expected: str
+    """Mean shares that are expected there, empty where nothing was projected."""
+    risk: str
+    risks: str
+    """By resource, where that tells more."""
+    time: str
+    cost: str
+    saves: str
+
+
+def option_view(option: Option) -> OptionView:
+    """An option in words; what is not known is a dash."""
+    fits = {True: "", False: "its memory does not fit", None: ""}[option.fits]
+    expected = ", ".join(
+        f"{display_name(signal)} {percent_label(share)}"
+        for signal, share in option.utilization.items()
+    )
+    return OptionView(
+        description=option.description,
+        expected="; ".join(filter(None, (fits, expected and f"expected: {expected}"))),
+        risk="not known" if option.risk is Risk.UNKNOWN else risk_label(option.risk),
+        risks=", ".join(
+            f"{display_name(name)} {risk_label(risk)}" for name, risk in option.risks.items()
+        )
+        if len(set(option.risks.values())) > 1
+        else "",
+        time=_time(option),
+        cost=_cost(option),
+        saves=savings_label(option.savings) if option.savings is not None else ABSENT,
+    )
+
+
+def risk_label(risk: Risk) -> str:
+    """`very low` of `VeryLow`."""
+    return _WORD_START.sub(" ", risk).lower()
+
+
+def _time(option: Option) -> str:
+    if option.time_ratio is None:
+        return ABSENT
+    low = option.time_ratio if option.time_ratio_low is None else option.time_ratio_low
+    return f"{TIMES} {interval(low, option.time_ratio_high, '{:.2f}')}"
+
+
+def _cost(option: Option) -> str:
+    if option.dollars_per_hour_low is None:
+        return ABSENT
+    low, high = option.dollars_per_hour_low, option.dollars_per_hour_high
+    return f"${interval(low, high, '{:,.2f}')} an hour"
+
+
+_GIB: Final = 2.0**30
+_UNITS: Final = {
+    "watts": "W",
+    "celsius": "°C",
+    "hertz": "Hz",
+    "joules": "J",
+}
+
+
+@dataclass(frozen=True, slots=True)
+class EvidenceFact:
+    """A name and what it is worth."""
+
+    name: str
+    value: str
+
+
+def facts_of(evidence: Mapping[str, object], names: Mapping[str, str]) -> tuple[EvidenceFact, ...]:
+    """The evidence of a finding; devices go by the names they have on the page."""
+    return tuple(
+        EvidenceFact(display_name(_plain_name(name)), _value(_unit(name), value, names))
+        for name, value in evidence.items()
+    )
+
+
+def _unit(name: str) -> str:
+    """The unit at the end of a name, empty where there is none."""
+    last = name.rpartition("_")[2]
+    return last if last in {"ratio", "seconds", "bytes", *_UNITS} else ""
+
+
+def _plain_name(name: str) -> str:
+    unit = _unit(name)
+    return name.removesuffix(f"_{unit}") if unit else name
+
+
+def _value(unit: str, value: object, names: Mapping[str, str]) -> str:
+    if value is None:
+        return "not known"
+    if isinstance(value, bool):
+        return "yes" if value else "no"
+    if isinstance(value, (int, float)):
+        return _number(unit, float(value))
+    if isinstance(value, Mapping):
+        parts = (
+            f"{names.get(str(key)) or display_name(_plain_name(str(key))).lower()} "
+            f"{_value(_unit(str(key)) or unit, inside, names)}"
+            for key, inside in value.items()
+        )
+        return ", ".join(parts) or "none"
+    if isinstance(value, (list, tuple, set, frozenset)):
+        between = "; " if any(isinstance(each, Mapping) for each in value) else ", "
+        return between.join(_value(unit, inside, names) for inside in value) or "none"
+    return names.get(str(value), str(value))
+
+
+def _number(unit: str, value: float) -> str:
+    if unit == "ratio":
+        return percent_label(value)
+    if unit == "seconds":
+        return format_duration(value) if value >= 0 else f"{value:,.4g} s"
+    if unit == "bytes":
+        return f"{value / _GIB:,.3g}\u00a0GiB"
+    number = f"{value:,.4g}" if abs(value) < 1e4 or value % 1 else f"{value:,.0f}"  # noqa: PLR2004 - what `g` would write with an exponent.
+    return f"{number}\u00a0{_UNITS[unit]}" if unit else number
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceView:
+    """What the template shows of a piece of advice."""
+
+    id: str
+    severity: str
+    """Its color: `act`, `tight` or `headroom`."""
+    severity_name: str
+    finding: str
+    reason: str
+    reason_code: str
+    summary: str
+    workload: str
+    devices: str
+    culprits: str
+    action: str
+    action_code: str
+    confidence: str
+    confidence_ratio: float
+    factors: tuple[EvidenceFact, ...]
+    risk: str
+    savings: str
+    savings_notes: str
+    options: tuple[OptionView, ...]
+    instructions: tuple[Instruction, ...]
+    evidence: tuple[EvidenceFact, ...]
+    state: str
+    is_active: bool
+    actor: str
+    opened: MomentLabel
+    expires: MomentLabel | None
+    outcome: str
+    """What came of it, or why somebody did what he did with it; empty where nobody says."""
+    is_good: bool
+    closed: MomentLabel | None
+    is_exclusive: bool
+    """Others are open of which only one can be followed."""
+
+
+def advice_view(
+    advice: Advice,
+    names: Mapping[str, str],
+    now: Nanoseconds,
+    exclusive_groups: frozenset[str] = frozenset(),
+) -> AdviceView:
+    """A piece of advice in words.
+
+    Args:
+        advice: The piece.
+        names: What devices are called on the page, by uuid.
+        now: The report's time, for ages.
+        exclusive_groups: Those that several open pieces share.
+    """
+    finding = advice.finding
+    return AdviceView(
+        id=finding.id,
+        severity=SEVERITY_COLORS[finding.severity],
+        severity_name=display_name(finding.severity),
+        finding=display_name(finding.finding),
+        reason=_reason_words(finding),
+        reason_code=", ".join(finding.reasons),
+        summary=finding.summary,
+        workload=finding.workload or "no known owner",
+        devices=_listed(finding.devices, names),
+        culprits=_culprits(finding, names),
+        action=PAGE_ACTION_LABELS.get(finding.action, display_name(finding.action)),
+        action_code=finding.action,
+        confidence=percent_label(finding.confidence),
+        confidence_ratio=finding.confidence,
+        factors=tuple(
+            EvidenceFact(display_name(name), f"{value:.2f}")
+            for name, value in finding.confidence_factors.items()
+        ),
+        risk="not known" if finding.risk is Risk.UNKNOWN else risk_label(finding.risk),
+        savings=savings_label(finding.savings),
+        savings_notes=savings_notes(finding.savings),
+        options=tuple(option_view(option) for option in finding.options),
+        instructions=finding.instructions,
+        evidence=facts_of(finding.evidence, names),
+        state=advice.state,
+        is_active=advice.state is AdviceState.ACTIVE,
+        actor=advice.actor or "",
+        opened=moment_label(advice.opened, now),
+        expires=moment_label(advice.expires, now) if advice.expires is not None else None,
+        outcome=_outcome(advice),
+        is_good=advice.state is AdviceState.SUCCEEDED,
+        closed=moment_label(advice.closed, now) if advice.closed is not None else None,
+        is_exclusive=finding.exclusive_group in exclusive_groups,
+    )
+
+
+def _outcome(advice: Advice) -> str:
+    parts = [advice.why.rstrip(".")] if advice.why else []
+    if advice.realized_gpu_hours is not None:
+        saved = format_duration(max(0.0, advice.realized_gpu_hours) * 3600.0)
+        parts.append(f"{saved} of GPU time saved while before and after were compared")
+    return "; ".join(parts)
+
+
+def _culprits(finding: Finding, names: Mapping[str, str]) -> str:
+    """Who the trouble comes from, where that is not simply everybody."""
+    is_all = set(finding.culprits) == set(finding.devices)
+    return "" if is_all else _listed(finding.culprits, names)
+
+
+def _reason_words(finding: Finding) -> str:
+    words = [_WORD_START.sub(" ", reason) for reason in finding.reasons]
+    told = ", ".join(
+        word[:1] + word[1:].lower() for word in words or [display_name(finding.finding)]
+    )
+    for plain, known in _NAMES.items():
+        told = re.sub(rf"\b{plain}\b", known, told)
+    return told
+
+
+_NAMES: Final = {
+    "Gpu": "GPU",
+    "Numa": "NUMA",
+    "numa": "NUMA",
+    "Nvlink": "NVLink",
+    "Pcie": "PCIe",
+    "mig": "MIG",
+    "mps": "MPS",
+}
+
+
+def _listed(uuids: Sequence[str], names: Mapping[str, str]) -> str:
+    return ", ".join(names.get(uuid, uuid) for uuid in uuids)

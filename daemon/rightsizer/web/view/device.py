@@ -1,0 +1,192 @@
+"""View of one device's card, with its gauges."""
+
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.model.reading import Missing
+from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.signal_name import Signal
+from rightsizer.model.span import DeviceSpan, Span
+from rightsizer.model.state import State
+from rightsizer.model.units import Nanoseconds
+from rightsizer.report.labels import MomentLabel, display_name, moment_label, percent_label
+from rightsizer.web.settings import FitSettings
+from rightsizer.web.view.fit import FitView, fit_view
+from rightsizer.web.view.strip import FINE, Grain, StripView, strip_view
+from rightsizer.web.view.waste import WasteView, waste_view
+
+_GIB: Final = 2.0**30
+_SHOWN: Final = (
+    (Signal.GPU_BUSY, "Busy", "Share of time with a kernel resident: what GPU_UTIL shows"),
+    (Signal.SM_WORK, "Work", "SM activity times clock: what was computed with"),
+    (Signal.MEMORY_USED, "Memory", "Framebuffer used of total"),
+    (Signal.POWER, "Power", "Draw above idle, of the limit above idle"),
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Gauge:
+    """A reading between nothing and everything; `ratio` is `None` where it is not read."""
+
+    key: str
+    """The signal's name."""
+    name: str
+    meaning: str
+    ratio: float | None
+    text: str
+    detail: str
+
+
+def gauges(signals: Mapping[Signal, float]) -> tuple[Gauge, ...]:
+    """The gauges of a device, those without a reading included."""
+    details = {
+        Signal.MEMORY_USED: _of(signals, Signal.MEMORY_USED_BYTES, Signal.MEMORY_TOTAL_BYTES, _GIB),
+        Signal.POWER: _of(signals, Signal.POWER_WATTS, Signal.POWER_LIMIT_WATTS, 1.0),
+    }
+    units = {Signal.MEMORY_USED: "GiB", Signal.POWER: "W"}
+    return tuple(
+        Gauge(
+            signal,
+            name,
+            meaning,
+            signals.get(signal),
+            percent_label(signals[signal]) if signal in signals else "not read",
+            f"{details[signal]} {units[signal]}" if details.get(signal) else "",
+        )
+        for signal, name, meaning in _SHOWN
+    )
+
+
+def _of(signals: Mapping[Signal, float], part: Signal, whole: Signal, unit: float) -> str:
+    if part not in signals:
+        return ""
+    text = f"{signals[part] / unit:.0f}"
+    return f"{text} of {signals[whole] / unit:.0f}" if whole in signals else text
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceContext:
+    """How devices are looked at: the span, how finely, from when on a fit gets which color."""
+
+    now: Nanoseconds
+    span: Span
+    fit: FitSettings
+    grain: Grain = FINE
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceCardView:
+    """What the template shows of a device."""
+
+    anchor: str
+    title: str
+    model: str
+    uuid: str
+    place: str
+    """Bus address and NUMA node, as far as they are known."""
+    workloads: tuple[str, ...]
+    state_key: str
+    state_name: str
+    conditions: tuple[str, ...]
+    tier: str
+    missing: tuple[str, ...]
+    down: str
+    """Why it does not answer, empty where it does."""
+    last_sample: MomentLabel | None
+    is_fresh: bool
+    is_divided: bool
+    """A GPU whose MIG instances have the states."""
+    is_instance: bool
+    strip: StripView
+    gauges: tuple[Gauge, ...]
+    fit: FitView
+    waste: WasteView
+    advice_count: int
+
+
+def device_title(report: DeviceReport) -> str:
+    """What a device is called: `GPU 3`, or `MIG 6:2` for an instance of GPU 6."""
+    device = report.device
+    if device.mig is not None:
+        return f"MIG {device.index}:{device.mig.gpu_instance_id}"
+    return f"GPU {device.index}"
+
+
+def device_view(
+    report: DeviceReport, node: Report, past: DeviceSpan, look: DeviceContext, *, is_fresh: bool
+) -> DeviceCardView:
+    """A device's card; readings that are no longer the present are left out."""
+    device = report.device
+    shown_state = report.state if is_fresh else State.UNKNOWN
+    sampled = report.last_sample
+    return DeviceCardView(
+        anchor=f"device-{device.uuid}",
+        title=device_title(report),
+        model=_model(report),
+        uuid=device.uuid,
+        place=_place(report),
+        workloads=tuple(holding.workload.key for holding in report.holdings),
+        state_key=shown_state,
+        state_name=display_name(shown_state),
+        conditions=_conditions(report) if is_fresh else (),
+        tier=report.tier,
+        missing=_missing(report),
+        down=_down(report),
+        last_sample=moment_label(sampled, look.now) if sampled is not None else None,
+        is_fresh=is_fresh,
+        is_divided=device.has_mig_instances,
+        is_instance=device.mig is not None,
+        strip=strip_view(past, node.wall_time, look.span, look.grain),
+        gauges=gauges(report.signals) if is_fresh else (),
+        fit=fit_view(report.provisioning if is_fresh else {}, look.fit),
+        waste=_waste(past, report),
+        advice_count=sum(
+            piece.is_open and device.uuid in piece.finding.devices for piece in node.advice
+        ),
+    )
+
+
+def _waste(past: DeviceSpan, report: DeviceReport) -> WasteView:
+    """Of the span; since the agent started where nothing of the span is known."""
+    of_span = waste_view([(past, 1.0)])
+    return of_span if of_span.parts else waste_view([(report.totals, 1.0)])
+
+
+def _conditions(report: DeviceReport) -> tuple[str, ...]:
+    return tuple(display_name(condition) for condition in sorted(report.conditions))
+
+
+def _down(report: DeviceReport) -> str:
+    down = report.down
+    return f"{display_name(down.reason)}: {down.detail.rstrip('.')}." if down else ""
+
+
+def _missing(report: DeviceReport) -> tuple[str, ...]:
+    """Why signals have no value, one phrase a reason."""
+    if report.reading is None:
+        return ()
+    by_reason: dict[Missing, list[str]] = {}
+    for signal, reason in report.reading.missing.items():
+        by_reason.setdefault(reason, []).append(signal)
+    return tuple(
+        f"{display_name(reason)}: {', '.join(sorted(signals))}"
+        for reason, signals in sorted(by_reason.items())
+    )
+
+
+def _model(report: DeviceReport) -> str:
+    device = report.device
+    name = device.name.removeprefix("NVIDIA ") or device.board or "unknown model"
+    # Drivers call an instance by its GPU's name and its profile, or by the GPU's name alone.
+    if device.mig is None or device.mig.profile in name:
+        return name
+    return f"{name}, {device.mig.profile}"
+
+
+def _place(report: DeviceReport) -> str:
+    device = report.device
+    parts = [device.pci_bus_id or ""]
+    if device.numa_node is not None:
+        parts.append(f"NUMA node {device.numa_node}")
+    return ", ".join(filter(None, parts))

@@ -1,0 +1,267 @@
+"""View of the whole page: headline, advice, devices, topology, workloads, agent."""
+
+from collections import Counter
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer import __version__
+from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.span import DeviceSpan, Span
+from rightsizer.model.state import IDLE_STATES, State
+from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.report.freshness import FreshnessSettings, fresh_devices
+from rightsizer.report.labels import (
+    PAGE_STATE_LABELS,
+    SEVERITY_COLORS,
+    STATE_ORDER,
+    MomentLabel,
+    display_name,
+    moment_label,
+    percent_label,
+)
+from rightsizer.web.settings import FitSettings
+from rightsizer.web.view.advice import AdviceView, advice_view
+from rightsizer.web.view.device import DeviceCardView, DeviceContext, device_title, device_view
+from rightsizer.web.view.headline import DeviceCounts, Tile, device_counts, part_of, tiles
+from rightsizer.web.view.strip import (
+    COARSE,
+    FINE,
+    Share,
+    SpanLink,
+    shares_of,
+    span_links,
+    spans_of_report,
+)
+from rightsizer.web.view.topology import TopologyView, topology_view
+from rightsizer.web.view.waste import Spent, WasteView, waste_view
+from rightsizer.web.view.workload import WorkloadTableRow, workload_rows
+
+
+@dataclass(frozen=True, slots=True)
+class AgentView:
+    """What the template shows of the agent."""
+
+    versions: tuple[tuple[str, str], ...]
+    failing: tuple[str, ...]
+    """Collectors without success at the last tick."""
+    jobs: tuple[str, ...]
+    """Jobs whose last run failed."""
+    released: str
+    """What was let go on request, empty where nothing was."""
+
+
+def agent_view(report: Report) -> AgentView:
+    """The agent of a report; errors are told in its log, where paths may be read."""
+    return AgentView(
+        versions=tuple(
+            (display_name(name.removesuffix("_version")), version)
+            for name, version in report.node.driver.items()
+        ),
+        failing=tuple(
+            name for name, outcome in report.agent.collectors.items() if not outcome.success
+        ),
+        jobs=tuple(job.name for job in report.agent.jobs if job.last_error is not None),
+        released=report.node.released or "",
+    )
+
+
+_CARDS_MOST: Final = 12
+"""More devices than this are rows of a table; each has a card on a page of its own."""
+_NOTHING: Final = DeviceSpan(())
+
+
+@dataclass(frozen=True, slots=True)
+class LegendEntry:
+    """A state's color, name and meaning."""
+
+    key: str
+    name: str
+    meaning: str
+
+
+@dataclass(frozen=True, slots=True)
+class NodeView:
+    """What the template shows."""
+
+    version: str
+    span: Span
+    spans: tuple[SpanLink, ...]
+    legend: tuple[LegendEntry, ...]
+    headline: str
+    trouble: str = ""
+    source: str = ""
+    interval: str = ""
+    time: MomentLabel | None = None
+    tiles: tuple[Tile, ...] = ()
+    waste: WasteView | None = None
+    waste_since: str = ""
+    """Over which time the waste is summed."""
+    advice: tuple[AdviceView, ...] = ()
+    closed: tuple[AdviceView, ...] = ()
+    devices: tuple[DeviceCardView, ...] = ()
+    is_dense: bool = False
+    topology: TopologyView | None = None
+    workloads: tuple[WorkloadTableRow, ...] = ()
+    agent: AgentView | None = None
+    selected: str = ""
+    """The title of the one device that is looked at; empty for all of them."""
+
+
+def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is looked at.
+    report: Report | None,
+    now: Nanoseconds,
+    freshness: FreshnessSettings,
+    fit: FitSettings,
+    span: Span,
+    past: Mapping[str, DeviceSpan] | None = None,
+    chosen: str = "",
+) -> NodeView:
+    """The page of a report; before the first one, a page that says so.
+
+    Args:
+        report: What there is.
+        now: The reader's time.
+        freshness: When a reading is no longer the present.
+        fit: From when on a fit gets which color.
+        span: How far back the strips reach.
+        past: What each device did over the span; what the report itself knows, unless given.
+        chosen: The uuid of the one device to look at; empty for all.
+    """
+    if report is None:
+        return NodeView(
+            version=__version__,
+            span=span,
+            spans=span_links(span),
+            legend=_legend(),
+            headline="Starting",
+            trouble="No sample has been taken yet; the page will fill within seconds.",
+        )
+    spans = spans_of_report(report, span) if past is None else past
+    return _NodePage(report, now, freshness, DeviceContext(now, span, fit), spans, chosen).view()
+
+
+def _legend() -> tuple[LegendEntry, ...]:
+    return tuple(
+        LegendEntry(state, display_name(state), PAGE_STATE_LABELS[state]) for state in STATE_ORDER
+    )
+
+
+class _NodePage:
+    """A page under way."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - as of the function above.
+        self,
+        report: Report,
+        now: Nanoseconds,
+        freshness: FreshnessSettings,
+        look: DeviceContext,
+        past: Mapping[str, DeviceSpan],
+        chosen: str,
+    ) -> None:
+        self._report, self._now, self._past = report, now, past
+        self._fresh = fresh_devices(report, now, freshness)
+        self._names = {each.device.uuid: device_title(each) for each in report.devices}
+        self._chosen = chosen if chosen in self._names else ""
+        self._counted = [each for each in report.devices if not each.device.has_mig_instances]
+        self.is_dense = len(report.devices) > _CARDS_MOST and not self._chosen
+        grain = COARSE if self.is_dense else FINE
+        self._look = DeviceContext(look.now, look.span, look.fit, grain)
+
+    def view(self) -> NodeView:
+        """All that the template shows."""
+        report, span = self._report, self._look.span
+        counts, shares = device_counts(report, self._fresh), self._shares()
+        opened = [piece for piece in report.advice if piece.is_open]
+        waste, since = self._waste()
+        return NodeView(
+            version=report.agent.version,
+            span=span,
+            spans=span_links(span),
+            legend=_legend(),
+            headline=_headline(counts, shares, span),
+            trouble="" if report.devices else report.agent.trouble or "There are no GPUs here.",
+            source=report.agent.source,
+            interval=format_duration(report.agent.interval_seconds),
+            time=moment_label(report.wall_time, self._now),
+            tiles=tiles(counts, shares, waste, opened, span),
+            waste=waste,
+            waste_since=since,
+            advice=self._advice(is_open=True),
+            closed=self._advice(is_open=False),
+            devices=self._devices(),
+            is_dense=self.is_dense,
+            topology=topology_view(report, self._names, self._fresh),
+            workloads=workload_rows(report, self._names, self._now),
+            agent=agent_view(report),
+            selected=self._names.get(self._chosen, ""),
+        )
+
+    def _shares(self) -> tuple[Share, ...]:
+        times: dict[State, float] = {}
+        for device in self._counted:
+            for state, time in self._past.get(device.device.uuid, _NOTHING).states.items():
+                times[state] = times.get(state, 0.0) + time * device.device.capacity_ratio
+        return shares_of(times)
+
+    def _waste(self) -> tuple[WasteView, str]:
+        """Of the span; since the agent started where nothing of the span is known."""
+        of_span = waste_view(self._spent(self._past))
+        if of_span.parts:
+            return of_span, f"in the last {self._look.span.text}"
+        totals = {device.device.uuid: device.totals for device in self._counted}
+        since = seconds(self._report.wall_time - self._report.agent.started)
+        since_start = f"in the {format_duration(max(0.0, since))} since the agent started"
+        return waste_view(self._spent(totals)), since_start
+
+    def _spent(self, by_uuid: Mapping[str, Spent]) -> list[tuple[Spent, float]]:
+        return [
+            (by_uuid[each.device.uuid], each.device.capacity_ratio)
+            for each in self._counted
+            if each.device.uuid in by_uuid
+        ]
+
+    def _advice(self, *, is_open: bool) -> tuple[AdviceView, ...]:
+        pieces = [piece for piece in self._report.advice if piece.is_open == is_open]
+        if self._chosen:
+            pieces = [piece for piece in pieces if self._chosen in piece.finding.devices]
+        groups = Counter(p.finding.exclusive_group for p in pieces if p.finding.exclusive_group)
+        shared = frozenset(str(group) for group, count in groups.items() if count > 1)
+        urgency = list(SEVERITY_COLORS)
+        if is_open:
+            pieces.sort(key=lambda p: (urgency.index(p.finding.severity), -p.finding.confidence))
+        time = self._report.wall_time
+        return tuple(advice_view(piece, self._names, time, shared) for piece in pieces)
+
+    def _devices(self) -> tuple[DeviceCardView, ...]:
+        return tuple(
+            device_view(
+                device,
+                self._report,
+                self._past.get(device.device.uuid, _NOTHING),
+                self._look,
+                is_fresh=device.device.uuid in self._fresh,
+            )
+            for device in _chosen_of(self._report.devices, self._chosen)
+        )
+
+
+def _chosen_of(devices: Sequence[DeviceReport], chosen: str) -> Collection[DeviceReport]:
+    """The chosen device, and the MIG instances of it; all where none is chosen."""
+    return [
+        device
+        for device in devices
+        if not chosen
+        or device.device.uuid == chosen
+        or (device.device.mig is not None and device.device.mig.parent_uuid == chosen)
+    ]
+
+
+def _headline(counts: DeviceCounts, shares: Sequence[Share], span: Span) -> str:
+    gpus = f"{counts.gpus} GPU" if counts.gpus == 1 else f"{counts.gpus} GPUs"
+    if not counts.counted:
+        return "No GPUs"
+    if not shares:
+        return f"{gpus}, nothing known of the last {span.text} yet"
+    lost = part_of(shares, *IDLE_STATES, State.HIDDEN_STALL)
+    return f"{gpus}, idle or stalled {percent_label(lost)} of the last {span.text}"

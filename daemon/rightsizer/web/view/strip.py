@@ -1,0 +1,263 @@
+"""View of a device's past as a strip of states over a span."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Final, TypeAlias
+
+from rightsizer.model.report import Report, StripCell
+from rightsizer.model.span import SPANS, DeviceSpan, Span
+from rightsizer.model.state import State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.report.labels import STATE_ORDER, display_name, percent_label
+
+STRIP_WIDTH: Final = 1440
+STRIP_HEIGHT: Final = 100
+_MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
+_HOUR: Final = 60 * _MINUTE
+_DAY: Final = 24 * _HOUR
+_NAMED_SHARES: Final = 4
+_SPELL_PARTS: Final = 3
+
+
+@dataclass(frozen=True, slots=True)
+class Grain:
+    """How finely a strip is drawn, so that a page of many devices stays small."""
+
+    slots: int
+    """From left to right."""
+    step: int
+    """Of the height, which is 100."""
+    has_spells: bool
+
+
+FINE: Final = Grain(144, 1, has_spells=True)
+COARSE: Final = Grain(48, 10, has_spells=False)
+
+
+@dataclass(frozen=True, slots=True)
+class _Axis:
+    """How the time axis of a span is labelled, and how long the stretches to point at are."""
+
+    tick: Nanoseconds
+    spell: Nanoseconds
+    form: str
+
+
+_AXES: Final = {
+    "1h": _Axis(10 * _MINUTE, 5 * _MINUTE, "%H:%M"),
+    "6h": _Axis(_HOUR, 15 * _MINUTE, "%H:%M"),
+    "24h": _Axis(4 * _HOUR, _HOUR, "%H:%M"),
+    "7d": _Axis(_DAY, 6 * _HOUR, "%a %-d"),
+    "30d": _Axis(5 * _DAY, _DAY, "%-d %b"),
+}
+
+
+@dataclass(frozen=True, slots=True)
+class Share:
+    """A part of a whole, by its name in the style sheet and in words."""
+
+    key: str
+    name: str
+    text: str
+    ratio: float
+
+
+@dataclass(frozen=True, slots=True)
+class Area:
+    """All of a strip that is in one state or in one below it, as an SVG path."""
+
+    key: str
+    path: str
+
+
+@dataclass(frozen=True, slots=True)
+class Spell:
+    """A stretch to point at, and what it says."""
+
+    x: float
+    width: float
+    title: str
+
+
+@dataclass(frozen=True, slots=True)
+class Tick:
+    """A round moment on the time axis."""
+
+    x_ratio: float
+    text: str
+
+
+@dataclass(frozen=True, slots=True)
+class StripView:
+    """What the template draws."""
+
+    areas: tuple[Area, ...]
+    spells: tuple[Spell, ...]
+    ticks: tuple[Tick, ...]
+    shares: tuple[Share, ...]
+    """The span's states, largest first."""
+    label: str
+    """The strip in words."""
+
+
+def strip_view(past: DeviceSpan, now: Nanoseconds, span: Span, grain: Grain = FINE) -> StripView:
+    """A strip of the span that ends now; time before the first cell stays blank."""
+    start = now - span.length
+    shown = [cell for cell in past.cells if cell.end > start and cell.start < now]
+    shares = shares_of(past.states)
+    named = ", ".join(f"{share.name} {share.text}" for share in shares[:_NAMED_SHARES])
+    frame = _Frame(start, span, grain)
+    merged = frame.merged(shown)
+    return StripView(
+        frame.areas(merged),
+        frame.spells(shown) if grain.has_spells else (),
+        ticks_of(span, now),
+        shares,
+        named or f"nothing known of the last {span.text}",
+    )
+
+
+def state_times(cells: Iterable[StripCell]) -> dict[State, Nanoseconds]:
+    """The time of these cells by state."""
+    times: dict[State, Nanoseconds] = {}
+    for cell in cells:
+        for state, time in cell.states.items():
+            times[state] = times.get(state, 0) + time
+    return times
+
+
+def shares_of(times: Mapping[State, float]) -> tuple[Share, ...]:
+    """How time divides into states, largest part first."""
+    total = sum(times.values())
+    ordered = sorted(times, key=lambda state: (-times[state], STATE_ORDER.index(state)))
+    return tuple(
+        Share(state, display_name(state), percent_label(times[state] / total), times[state] / total)
+        for state in ordered
+        if times[state] > 0
+    )
+
+
+def ticks_of(span: Span, now: Nanoseconds) -> tuple[Tick, ...]:
+    """The round moments of a span."""
+    axis, start = _AXES[span.name], now - span.length
+    first = -(-start // axis.tick) * axis.tick
+    return tuple(
+        Tick((time - start) / span.length, _clock(time, axis.form))
+        for time in range(first, now + 1, axis.tick)
+    )
+
+
+_Level: TypeAlias = tuple[float, float, Sequence[int]]
+"""From where to where a cell reaches, and how high each state of it."""
+
+
+@dataclass(frozen=True, slots=True)
+class _Frame:
+    """What a strip is drawn into."""
+
+    start: Nanoseconds
+    span: Span
+    grain: Grain
+
+    def merged(self, cells: Sequence[StripCell]) -> list[StripCell]:
+        """Cells no finer than can be seen."""
+        merged: list[StripCell] = []
+        last_slot = None
+        for cell in cells:
+            slot = (cell.start - self.start) * self.grain.slots // self.span.length
+            if merged and slot == last_slot and cell.start == merged[-1].end:
+                states = state_times([merged[-1], cell])
+                merged[-1] = StripCell(merged[-1].start, cell.end, states)
+            else:
+                merged.append(cell)
+            last_slot = slot
+        return merged
+
+    def areas(self, cells: Sequence[StripCell]) -> tuple[Area, ...]:
+        """An outline for each state, of it and all below it: each is drawn over the one before.
+
+        That is a third of what as many rectangles would be.
+        """
+        levels = [self._levels(cell) for cell in cells]
+        present = {state for cell in cells for state, time in cell.states.items() if time}
+        ordered = [state for state in reversed(STATE_ORDER) if state in present]
+        return tuple(Area(state, _outline(levels, STATE_ORDER.index(state))) for state in ordered)
+
+    def spells(self, cells: Sequence[StripCell]) -> tuple[Spell, ...]:
+        """The stretches to point at."""
+        axis = _AXES[self.span.name]
+        stretches: dict[int, list[StripCell]] = {}
+        for cell in cells:
+            stretches.setdefault(cell.start // axis.spell, []).append(cell)
+        return tuple(self._spell(inside) for inside in stretches.values())
+
+    def _spell(self, inside: Sequence[StripCell]) -> Spell:
+        begin, end = max(inside[0].start, self.start), inside[-1].end
+        shares = shares_of(state_times(inside))[:_SPELL_PARTS]
+        parts = ", ".join(f"{share.name} {share.text}" for share in shares)
+        form = "%H:%M" if self.span.length <= _DAY else "%-d %b %H:%M"
+        title = f"{_clock(begin, form)} to {_clock(end, form)}: {parts}"
+        x = self._x(begin)
+        return Spell(x, round(self._x(end) - x, 1), title)
+
+    def _levels(self, cell: StripCell) -> _Level:
+        """How high each state reaches together with those below it, in whole steps."""
+        total = sum(cell.states.values()) or 1
+        steps = STRIP_HEIGHT // self.grain.step
+        tops, reached = [], 0
+        for state in STATE_ORDER:
+            reached += cell.states.get(state, 0)
+            tops.append(STRIP_HEIGHT - round(reached / total * steps) * self.grain.step)
+        return self._x(max(cell.start, self.start)), self._x(cell.end), tops
+
+    def _x(self, time: Nanoseconds) -> float:
+        share = min(1.0, (time - self.start) / self.span.length)
+        return round(share * STRIP_WIDTH, 1)
+
+
+def _outline(levels: Sequence[_Level], index: int) -> str:
+    parts: list[str] = []
+    x, y = -1.0, STRIP_HEIGHT
+    for left, right, tops in levels:
+        top = tops[index]
+        if not parts:
+            parts.append(f"M{left:g} {STRIP_HEIGHT}")
+        elif left > x:  # Nothing is known of the time between.
+            parts.append(f"H{x:g}V{STRIP_HEIGHT}H{left:g}")
+            y = STRIP_HEIGHT
+        elif top != y:
+            parts.append(f"H{x:g}")
+        if top != y:
+            parts.append(f"V{top}")
+        x, y = right, top
+    return "".join([*parts, f"H{x:g}V{STRIP_HEIGHT}z"]) if parts else ""
+
+
+def _clock(time: Nanoseconds, form: str) -> str:
+    return datetime.fromtimestamp(seconds(time), UTC).strftime(form)
+
+
+def spans_of_report(report: Report, span: Span) -> dict[str, DeviceSpan]:
+    """The cells of the report's own strips that lie in a span."""
+    since = report.wall_time - span.length
+    found = {}
+    for device in report.devices:
+        if not device.device.has_mig_instances:
+            cells = tuple(cell for cell in device.strip if cell.end > since)
+            found[device.device.uuid] = DeviceSpan(cells, state_times(cells))
+    return found
+
+
+@dataclass(frozen=True, slots=True)
+class SpanLink:
+    """A span to go to."""
+
+    name: str
+    text: str
+    is_current: bool
+
+
+def span_links(current: Span) -> tuple[SpanLink, ...]:
+    """All spans, shortest first."""
+    return tuple(SpanLink(span.name, f"the last {span.text}", span == current) for span in SPANS)

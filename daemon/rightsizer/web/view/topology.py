@@ -1,0 +1,166 @@
+"""How the parts of the node hang together: drawn twice, for wide and for narrow, and as a table."""
+
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.model.report import DeviceReport, Report
+from rightsizer.model.state import State
+from rightsizer.model.topology import Adapter, LinkKind, Placement, Topology
+from rightsizer.report.labels import ABSENT, TIMES, display_name
+from rightsizer.web.view.drawing import Chip, Drawing, DrawingPlace, Frame, draw, nvlink_groups
+
+_NEAR: Final = (LinkKind.PIX, LinkKind.PXB)
+_MATRIX_MOST: Final = 16
+_KINDS: Final = {"infiniband": "InfiniBand", "network": "Network", "nvme": "NVMe"}
+
+
+@dataclass(frozen=True, slots=True)
+class MatrixRow:
+    """The ways from one GPU or adapter to every GPU."""
+
+    name: str
+    ways: tuple[str, ...]
+
+
+@dataclass(frozen=True, slots=True)
+class TopologyView:
+    """What the template draws."""
+
+    wide: Drawing
+    narrow: Drawing
+    label: str
+    """The drawing in words."""
+    columns: tuple[str, ...]
+    matrix: tuple[MatrixRow, ...]
+
+
+def topology_view(
+    report: Report, names: Mapping[str, str], fresh: Collection[str]
+) -> TopologyView | None:
+    """The topology of a report; `None` where nothing of it is known."""
+    topology = report.node.topology
+    if topology is None:
+        return None
+    devices = [device for device in report.devices if device.device.uuid in topology.placements]
+    if not devices:
+        return None
+    uuids = [device.device.uuid for device in devices]
+    frames = _frames(devices, topology, names, fresh)
+    groups = nvlink_groups(topology, uuids)
+    label = "; ".join(
+        [f"{frame.title}: {', '.join(place.title for place in frame.places)}" for frame in frames]
+        + [f"{group.text}: {', '.join(names[uuid] for uuid in group.uuids)}" for group in groups]
+    )
+    few = uuids if len(uuids) <= _MATRIX_MOST else []
+    return TopologyView(
+        wide=draw(frames, groups, 1060, 4),
+        narrow=draw(frames, groups, 340, 2),
+        label=label,
+        columns=tuple(names[uuid] for uuid in few),
+        matrix=_matrix(topology, few, names),
+    )
+
+
+def _frames(
+    devices: Sequence[DeviceReport],
+    topology: Topology,
+    names: Mapping[str, str],
+    fresh: Collection[str],
+) -> list[Frame]:
+    by_node: dict[int | None, list[DeviceReport]] = {}
+    for device in devices:
+        node = topology.placements[device.device.uuid].numa_node
+        by_node.setdefault(node, []).append(device)
+    uuids = [device.device.uuid for device in devices]
+    nearest = {adapter.name: _nearest(adapter, uuids) for adapter in topology.adapters}
+    frames = []
+    for node in sorted(by_node, key=lambda node: (node is None, node or 0)):
+        places = tuple(_place(device, topology, names, fresh, nearest) for device in by_node[node])
+        loose = tuple(
+            _chip(adapter, "")
+            for adapter in topology.adapters
+            if nearest[adapter.name] is None and adapter.numa_node == node
+        )
+        frames.append(Frame(_node_title(node, by_node), places, loose))
+    return frames
+
+
+def _node_title(node: int | None, nodes: Collection[int | None]) -> str:
+    if node is not None:
+        return f"NUMA node {node}"
+    return "NUMA node not known" if len(nodes) > 1 else "Host"
+
+
+def _nearest(adapter: Adapter, uuids: Sequence[str]) -> str | None:
+    """The first GPU that shares a PCIe switch with an adapter."""
+    for kind in _NEAR:
+        for uuid in uuids:
+            if adapter.links.get(uuid) is kind:
+                return uuid
+    return None
+
+
+def _place(
+    report: DeviceReport,
+    topology: Topology,
+    names: Mapping[str, str],
+    fresh: Collection[str],
+    nearest: Mapping[str, str | None],
+) -> DrawingPlace:
+    uuid = report.device.uuid
+    state = report.state if uuid in fresh else State.UNKNOWN
+    link, is_degraded = _link(topology.placements[uuid])
+    return DrawingPlace(
+        uuid=uuid,
+        title=names[uuid],
+        detail=link,
+        state_key=state,
+        state_name="MIG instances" if report.device.has_mig_instances else display_name(state),
+        is_degraded=is_degraded,
+        chips=tuple(
+            _chip(adapter, str(adapter.links[uuid]))
+            for adapter in topology.adapters
+            if nearest[adapter.name] == uuid
+        ),
+    )
+
+
+def _chip(adapter: Adapter, way: str) -> Chip:
+    kind = _KINDS.get(adapter.kind, display_name(adapter.kind))
+    text = f"{adapter.name} · {way}" if way else adapter.name
+    return Chip(text, f"{kind} {adapter.name}, {adapter.pci_bus_id}")
+
+
+def _link(placement: Placement) -> tuple[str, bool]:
+    """The PCIe link that was negotiated, and whether its width is less than the slot's.
+
+    The generation is no sign of trouble: a link at rest falls back to save power.
+    """
+    if placement.generation is None or placement.width is None:
+        return "PCIe not known", False
+    most = placement.slot_width_maximum
+    text = f"PCIe {placement.generation} {TIMES}{placement.width}"
+    if most is not None and placement.width < most:
+        return f"{text} of {TIMES}{most}", True
+    return text, False
+
+
+def _matrix(
+    topology: Topology, uuids: Sequence[str], names: Mapping[str, str]
+) -> tuple[MatrixRow, ...]:
+    ways = {frozenset((link.uuid, link.peer_uuid)): link.label for link in topology.links}
+    ways |= {frozenset((uuid,)): ABSENT for uuid in uuids}
+    gpus = [
+        MatrixRow(
+            names[one],
+            tuple(ways.get(frozenset((one, other)), "?") for other in uuids),
+        )
+        for one in uuids
+    ]
+    adapters = [
+        MatrixRow(adapter.name, tuple(str(adapter.links.get(uuid, "?")) for uuid in uuids))
+        for adapter in topology.adapters
+        if uuids
+    ]
+    return (*gpus, *adapters)

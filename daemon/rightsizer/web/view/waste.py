@@ -1,0 +1,162 @@
+"""View of where device time went, and what acting would save."""
+
+from collections.abc import Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Final, Protocol
+
+from rightsizer.model.advice import Advice
+from rightsizer.model.finding import Savings
+from rightsizer.model.state import Cause
+from rightsizer.model.units import format_duration
+from rightsizer.report.labels import PAGE_CAUSE_LABELS, display_name, percent_label
+from rightsizer.web.view.strip import Share
+
+_HOUR_SECONDS: Final = 3600.0
+_JOULES_PER_KILOWATT_HOUR: Final = 3.6e6
+
+
+class Spent(Protocol):
+    """Time of a device that is accounted for, of a span or since the agent started."""
+
+    @property
+    def used_seconds(self) -> float:
+        """What was put to use."""
+
+    @property
+    def waste_seconds(self) -> Mapping[Cause, float]:
+        """What was not, by cause."""
+
+    @property
+    def waste_joules(self) -> Mapping[Cause, float]:
+        """The energy that went with it."""
+
+
+@dataclass(frozen=True, slots=True)
+class WasteView:
+    """All known time of some devices, divided; `used_text` is empty where nothing is known."""
+
+    used_ratio: float
+    used_text: str
+    known_text: str
+    parts: tuple[Share, ...]
+    """Used first, then the causes in their own order, none of them empty."""
+    largest: Share | None
+    """The cause that took the most."""
+    label: str
+    lost: str
+    """What was wasted, in hours of a GPU and in energy."""
+
+
+def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
+    """The division of the time of some devices, each with the part of a GPU that it is."""
+    used, joules, causes = 0.0, 0.0, dict.fromkeys(Cause, 0.0)
+    for one, capacity_ratio in spent:
+        used += one.used_seconds * capacity_ratio
+        joules += sum(one.waste_joules.values())
+        for cause, duration in one.waste_seconds.items():
+            causes[cause] += duration * capacity_ratio
+    wasted_seconds = sum(causes.values())
+    known = used + wasted_seconds
+    if known <= 0:
+        return WasteView(0.0, "", "", (), None, "nothing known yet", "")
+    wasted = [
+        Share(
+            f"waste-{cause}",
+            PAGE_CAUSE_LABELS.get(cause, display_name(cause)),
+            percent_label(part),
+            part,
+        )
+        for cause, duration in causes.items()
+        if (part := duration / known) > 0
+    ]
+    ratio = used / known
+    used_part = Share("waste-used", "Put to use", percent_label(ratio), ratio)
+    parts = (used_part, *wasted) if ratio > 0 else tuple(wasted)
+    return WasteView(
+        used_ratio=ratio,
+        used_text=percent_label(ratio),
+        known_text=format_duration(known),
+        parts=parts,
+        largest=max(wasted, key=lambda part: part.ratio, default=None),
+        label=", ".join(f"{part.name} {part.text}" for part in parts),
+        lost=_lost(wasted_seconds, joules),
+    )
+
+
+def _lost(wasted_seconds: float, joules: float) -> str:
+    hours = f"{wasted_seconds / _HOUR_SECONDS:,.1f} GPU hours"
+    return f"{hours}, {joules / _JOULES_PER_KILOWATT_HOUR:,.1f} kWh" if joules > 0 else hours
+
+
+@dataclass(frozen=True, slots=True)
+class SavingsSum:
+    """What all of some advice together would save at least and at most."""
+
+    gpus_low: float
+    gpus_high: float
+    dollars_per_hour_low: float
+    dollars_per_hour_high: float
+    has_price: bool
+
+
+def savings_label(savings: Savings) -> str:
+    """GPUs and money, or why there is no figure."""
+    parts = []
+    if savings.gpus_low is not None and (savings.gpus_low or savings.gpus_high):
+        parts.append(f"{interval(savings.gpus_low, savings.gpus_high, '{:.3g}')} GPU")
+    if savings.dollars_per_hour_low is not None:
+        parts.append(_money(savings.dollars_per_hour_low, savings.dollars_per_hour_high))
+    return ", ".join(parts) or (f"no figure: {savings.reason}" if savings.reason else "no figure")
+
+
+def savings_notes(savings: Savings) -> str:
+    """What it comes to in a month, and of when the prices are."""
+    parts = []
+    if savings.gpu_hours_per_month_high:
+        low = savings.gpu_hours_per_month_low or 0.0
+        hours = interval(low, savings.gpu_hours_per_month_high, "{:,.0f}")
+        parts.append(f"{hours} GPU hours a month")
+    if savings.kilowatt_hours_per_month_high:
+        low = savings.kilowatt_hours_per_month_low or 0.0
+        energy = interval(low, savings.kilowatt_hours_per_month_high, "{:,.0f}")
+        parts.append(f"{energy} kWh a month")
+    if savings.dollars_per_hour_low is not None and savings.price_date:
+        parts.append(f"prices of {savings.price_date}")
+    return ", ".join(parts)
+
+
+def savings_sum(advice: Iterable[Advice]) -> SavingsSum:
+    """Over all that can be followed together: of a group that excludes itself, the best one."""
+    groups: dict[str, list[Savings]] = {}
+    for piece in advice:
+        group = piece.finding.exclusive_group or piece.id
+        groups.setdefault(group, []).append(piece.finding.savings)
+    best = [_best(group) for group in groups.values()]
+    return SavingsSum(
+        sum(each.gpus_low or 0.0 for each in best),
+        sum(each.gpus_high or each.gpus_low or 0.0 for each in best),
+        sum(each.dollars_per_hour_low or 0.0 for each in best),
+        sum(each.dollars_per_hour_high or each.dollars_per_hour_low or 0.0 for each in best),
+        any(each.dollars_per_hour_low is not None for each in best),
+    )
+
+
+def interval(low: float, high: float | None, form: str) -> str:
+    """`1` or `1 to 2`."""
+    first = form.format(low)
+    last = form.format(low if high is None else high)
+    return first if first == last else f"{first} to {last}"
+
+
+def _money(low: float, high: float | None) -> str:
+    """Money an hour; what is saved below nothing is what it costs more."""
+    most = low if high is None else high
+    if low < 0 and most <= 0:
+        return f"costs ${interval(-most, -low, '{:,.2f}')} more an hour"
+    if low < 0:
+        return f"from ${-low:,.2f} more to ${most:,.2f} less an hour"
+    return f"${interval(low, most, '{:,.2f}')} an hour"
+
+
+def _best(group: Sequence[Savings]) -> Savings:
+    return max(group, key=lambda each: (each.dollars_per_hour_high or 0.0, each.gpus_high or 0.0))

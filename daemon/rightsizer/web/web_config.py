@@ -1,0 +1,256 @@
+"""Web configuration file: its checked contents, read again when it or a named file changes."""
+
+import re
+import threading
+import time
+from collections.abc import Callable, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Final
+
+import structlog
+
+from rightsizer.io.yaml import YamlError, load_yaml
+from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.units import Nanoseconds, nanoseconds, parse_duration
+from rightsizer.web.config_section import TLS_KEYS, ConfigFaults, ConfigSection, tls_policy
+from rightsizer.web.tls import ServerContext, TlsError, server_context
+
+_SECTIONS: Final = ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit")
+_HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
+    "Content-Security-Policy": (),
+    "Strict-Transport-Security": (),
+    "X-Content-Type-Options": ("nosniff",),
+    "X-Frame-Options": ("deny", "sameorigin"),
+    "X-XSS-Protection": (),
+}
+"""The headers that may be set, and the values that they may have; any where there are none."""
+_BCRYPT: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
+
+_Version = tuple[int, int, int, int] | None
+"""What tells one version of a file from the next; `None` for a file that is not there."""
+
+
+@dataclass(frozen=True, slots=True)
+class RateLimit:
+    """How often one client may ask."""
+
+    interval_seconds: float
+    burst: int
+
+
+@dataclass(frozen=True, slots=True)
+class WebConfig:
+    """All that the file says; an empty one asks for nothing."""
+
+    tls: ServerContext | None = None
+    """`None` for plain HTTP."""
+    offers_http2: bool = False
+    """Whether HTTP/2 was asked for by name; it is never spoken."""
+    headers: Mapping[str, str] = field(default_factory=dict)
+    users: Mapping[str, bytes] = field(default_factory=dict, repr=False)
+    """Bcrypt hashes by name; whoever asks has to be one of them, unless there are none."""
+    rate_limit: RateLimit | None = None
+
+
+class WebConfigReader:
+    """Reads one file, and knows which others belong to it."""
+
+    def __init__(self, path: Path) -> None:
+        """A reader that has read nothing yet; what the file names is relative to its folder."""
+        self.path = path
+        self._versions: dict[Path, _Version] = {}
+
+    def has_changed(self, settle_seconds: float) -> bool:
+        """Whether the file, or one that it names, is another than when it was last read.
+
+        Args:
+            settle_seconds: What was written to more recently may not be whole, and has not yet.
+        """
+        # A reading that begins meanwhile replaces the table, and changes none.
+        before = self._versions
+        now = {file: _version(file) for file in before}
+        if now == before:
+            return False
+        written = max((version[0] for version in now.values() if version is not None), default=0)
+        # The files' own clock is the system's; one that was set back holds nothing up.
+        return not 0 <= time.time_ns() - written < nanoseconds(settle_seconds)
+
+    def read(self) -> WebConfig:
+        """What the file says now.
+
+        Raises:
+            ConfigurationError: every fault of it, one line each.
+        """
+        # Looked at before it is read: what is written meanwhile is a change then.
+        self._versions = {self.path: _version(self.path)}
+        try:
+            text = self.path.read_text("utf-8-sig")
+            document = load_yaml(text, str(self.path))
+        except YamlError as error:
+            raise ConfigurationError(" ".join(str(error).split())) from None
+        except UnicodeDecodeError:
+            raise ConfigurationError(f"{self.path}: is not UTF-8; save it as UTF-8") from None
+        except OSError as error:
+            raise ConfigurationError(
+                f"{self.path}: {error.strerror}; mend --web.config.file, or leave it out for "
+                "plain HTTP without users"
+            ) from None
+        faults = ConfigFaults(document)
+        config = self._config(ConfigSection(document.data, (), _SECTIONS, faults))
+        if faults:
+            raise faults.error()
+        return config
+
+    def _config(self, root: ConfigSection) -> WebConfig:
+        tls = self._tls(root)
+        http = root.section("http_server_config", ("http2", "headers"))
+        is_http2_wanted = http.flag("http2", default=True)
+        return WebConfig(
+            tls=tls,
+            offers_http2="http2" in http and is_http2_wanted,
+            headers=_headers(http.section("headers", tuple(_HEADERS))),
+            users=_users(root.section("basic_auth_users")),
+            rate_limit=_rate_limit(root.section("rate_limit", ("interval", "burst"))),
+        )
+
+    def _tls(self, root: ConfigSection) -> ServerContext | None:
+        section = root.section("tls_server_config", TLS_KEYS)
+        policy = tls_policy(section, self.path.parent)
+        if policy is None:
+            return None
+        parts = (policy.certificate, policy.private_key, policy.client_ca)
+        files = [part.file for part in parts if part is not None and part.file is not None]
+        self._versions = self._versions | {file: _version(file) for file in files}
+        try:
+            return server_context(policy)
+        except TlsError as fault:
+            section.fault(fault.key, str(fault))
+            return None
+
+
+def _users(section: ConfigSection) -> dict[str, bytes]:
+    users = section.texts()
+    for name, hashed in users.items():
+        if ":" in name:
+            section.fault(name, "a name with a colon cannot be sent; leave the colon out")
+        if not _BCRYPT.fullmatch(hashed):
+            section.fault(name, "is no bcrypt hash; make one with `htpasswd -nBC 10 NAME`")
+    return {name: hashed.encode() for name, hashed in users.items()}
+
+
+def _version(file: Path) -> _Version:
+    try:
+        found = file.stat()
+    except (OSError, ValueError):  # A path with a NUL in it is no path.
+        return None
+    return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
+
+
+def _headers(section: ConfigSection) -> dict[str, str]:
+    headers = {name: section.text(name) for name in _HEADERS if section.text(name)}
+    for name, value in headers.items():
+        if _HEADERS[name] and value not in _HEADERS[name]:
+            section.fault(name, f"must be {' or '.join(_HEADERS[name])}")
+        if not (value.isascii() and value.isprintable()):
+            section.fault(name, "must be one line of ASCII")
+    return headers
+
+
+def _rate_limit(section: ConfigSection) -> RateLimit | None:
+    try:
+        interval = section.text("interval")
+        interval_seconds = parse_duration(interval) if interval not in {"", "0"} else 0.0
+    except ValueError:
+        section.fault("interval", "is not a duration; write it like '100ms'")
+        return None
+    burst = section.whole("burst", 0)
+    if interval_seconds <= 0:
+        return None
+    if burst == 0:
+        section.fault("burst", "must be 1 or more, or nobody is ever answered")
+    return RateLimit(interval_seconds, burst)
+
+
+_log: Final = structlog.get_logger("rightsizer.web")
+
+
+class WebConfigFile:
+    """Always has a configuration that is right: the last one; safe to ask from any thread."""
+
+    def __init__(
+        self,
+        reader: WebConfigReader,
+        wall_time: Callable[[], Nanoseconds] = time.time_ns,
+        settle_seconds: float = 0.1,
+    ) -> None:
+        """Read the file for the first time.
+
+        Args:
+            reader: Reads it.
+            wall_time: The clock of what is loaded.
+            settle_seconds: How long a file must not have been written to before a change of it
+                is read: half of a file may well ask for less than all of it.
+
+        Raises:
+            ConfigurationError: it has faults.
+        """
+        self._reader, self._wall_time = reader, wall_time
+        self._settle_seconds = settle_seconds
+        self._lock = threading.Lock()
+        self._trouble: str | None = None
+        self._config = WebConfig()
+        self._take(reader.read())
+
+    @property
+    def trouble(self) -> str | None:
+        """What is wrong with the file as it is now; `None` where what it says is in force."""
+        return self._trouble
+
+    @property
+    def loaded(self) -> Nanoseconds:
+        """When it was last read with success."""
+        return self._loaded
+
+    def current(self) -> WebConfig:
+        """What the file says, or said before it was broken."""
+        # Whoever comes while it is read gets what was in force so far, at once.
+        if self._reader.has_changed(self._settle_seconds) and self._lock.acquire(blocking=False):
+            try:
+                self._refresh()
+            finally:
+                self._lock.release()
+        return self._config
+
+    def prepare(self) -> Callable[[], None]:
+        """Read the file, changed or not; what it says is in force once the result is called.
+
+        Raises:
+            ConfigurationError: it has faults; what was in force stays.
+        """
+        with self._lock:
+            config = self._read()
+        return lambda: self._take(config)
+
+    def _refresh(self) -> None:
+        before = self._trouble
+        try:
+            self._take(self._read())
+        except ConfigurationError as error:
+            if str(error) != before:
+                _log.error("web_config_refused", error=str(error), in_force="the one before")
+        else:
+            _log.info("web_config_loaded", file=str(self._reader.path))
+
+    def _read(self) -> WebConfig:
+        try:
+            return self._reader.read()
+        except ConfigurationError as error:
+            self._trouble = str(error)
+            raise
+
+    def _take(self, config: WebConfig) -> None:
+        if config.offers_http2 and not self._config.offers_http2:
+            _log.info("http2_not_spoken", remedy="clients use HTTP/1.1 in its place")
+        self._config, self._trouble = config, None
+        self._loaded = self._wall_time()
