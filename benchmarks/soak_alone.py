@@ -19,13 +19,13 @@ from urllib.request import urlopen
 from process import memory_mebibytes
 
 from rightsizer.agent.agent import Agent
-from rightsizer.agent.heap import keep_compact
-from rightsizer.agent.log import configure
+from rightsizer.agent.service import keep_compact
 from rightsizer.agent.settings import PathSettings, Settings, SimulatedSettings
 from rightsizer.agent.sources import live_source
 from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
+from rightsizer.io.log import configure
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario

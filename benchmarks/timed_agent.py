@@ -17,9 +17,9 @@ from typing import Any
 import pynvml
 
 from rightsizer.agent.agent import Agent
-from rightsizer.agent.log import LogLevel
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.io.log import LogLevel
 from rightsizer.telemetry.nvml.library import use_library
 
 

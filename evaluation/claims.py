@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from typing import Final
 
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, State, Tier
 
 __all__ = ["AT_WORK", "as_claimed", "at_rest_or_at_work"]

@@ -8,7 +8,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 
 __all__ = ["Line", "lines_of"]
 

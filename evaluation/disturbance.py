@@ -10,8 +10,7 @@ from random import Random
 from typing import Final
 
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal import HOST_SIGNALS, PIPES
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import HOST_SIGNALS, PIPES, Signal
 from rightsizer.model.snapshot import Snapshot
 
 __all__ = ["Disturbance", "without_power", "without_profiling"]

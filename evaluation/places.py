@@ -9,7 +9,7 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds

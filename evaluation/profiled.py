@@ -4,7 +4,7 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.node import SimulatedNode

@@ -11,8 +11,8 @@ from typing import Final
 from evaluation.mig import FILE, MEDIAN_FLOOR, TAIL_FLOOR, Row, workload_of
 from evaluation.options import Options
 from measured import quantile, table
+from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.precision import Precision
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import project
 from rightsizer.sizing.workload_profile import UsageShares, WorkloadProfile

@@ -17,9 +17,8 @@ from evaluation.options import Options
 from evaluation.ratio_errors import Judged, left_out
 from evaluation.ratio_fit import fit_cells
 from measured import quantile, table
-from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.ratio_table import built_in_ratios
 from rightsizer.io.yaml import dump_yaml
 from rightsizer.sizing.workload_family import WorkloadActivity

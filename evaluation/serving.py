@@ -12,7 +12,7 @@ from evaluation.serving_fit import Constants, Linear, fit, fit_bunching
 from evaluation.serving_offline import OFFLINE_FILE, distance, offline_rows, predicted
 from evaluation.serving_truth import FILE, Row, read_rows
 from measured import quantile, table
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import Precision
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.serving import Serving

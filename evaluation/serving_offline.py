@@ -13,9 +13,8 @@ from pathlib import Path
 from statistics import median
 from typing import Final
 
-from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.precision import Precision
 from rightsizer.sizing.memory import available_bytes
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat

@@ -9,7 +9,7 @@ from dcgm_exporter import BUSY, page
 from evaluation.dcgm import MISSING, READ, UNUSED, WEAKER, WRONG, evaluate, verdict
 from evaluation.dcgm_lines import lines_of
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.dcgm.exposition import parse_exposition
 
 TEXT = (

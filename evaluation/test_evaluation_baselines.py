@@ -9,7 +9,7 @@ from evaluation.baselines import BASELINES, Baseline, Sight, Watched
 from evaluation.watch import Watch
 from readings import HELD, SECOND, gpu, snapshot
 from rightsizer.model.reading import Process, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import seconds

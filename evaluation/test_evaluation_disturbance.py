@@ -15,7 +15,7 @@ from readings import TRAINING, gpu, snapshot
 from rightsizer.accounting.signals import tier_of
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition, State, Tier
 from rightsizer.simulator.scenario_reader import load_scenario

@@ -6,7 +6,7 @@ from evaluation.claims import AT_WORK, as_claimed, at_rest_or_at_work
 from evaluation.confusion import Confusion, Detection
 from evaluation.scores import OURS, Scores
 from readings import HOUR
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, State, Tier
 
 

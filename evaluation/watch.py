@@ -6,7 +6,7 @@ from typing import Final
 
 from evaluation.baselines import Sight, Watched
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import seconds
 

@@ -1,4 +1,4 @@
-"""Which room may import what. The tables are the specification; docs/architecture.md tells why."""
+"""Which package may import what. The tables are the specification; docs/architecture.md tells why."""
 
 import ast
 import sys
@@ -10,78 +10,88 @@ import pytest
 
 PACKAGE: Final = Path(__file__).parent.parent / "daemon" / "rightsizer"
 
-ROOMS: Final = {
-    "domain": "",
-    "edge": "domain",
-    "catalogue": "domain edge",
-    "telemetry": "domain edge catalogue",
-    "accounting": "domain",
-    "sizing": "domain catalogue",
-    "placement": "domain catalogue",
-    "advice": "domain sizing catalogue placement",
-    "fleet": "domain edge catalogue accounting sizing advice",
-    "profiles": "domain edge",
-    "publish": "domain edge catalogue",
-    "config": "domain edge",
-    "runtime": (
-        "domain edge catalogue telemetry accounting sizing placement advice fleet profiles publish"
-        " config"
-    ),
-    "cli": (
-        "domain edge catalogue telemetry accounting sizing placement advice fleet profiles publish"
-        " config runtime"
-    ),
-}
-"""What a room may import of ours, beside itself."""
+CORE: Final = (
+    "model io config catalogue host owners telemetry accounting sizing advice report exposition"
+    " notify web console"
+).split()
+"""Lowest first; each may import those before it."""
 
-MORE: Final = {"accounting/history": "edge", "advice/ledger": "edge", "__main__": "cli"}
-"""Files whose names start so may import this too."""
+FEATURES: Final = "planner fleet profiler broker actions simulator".split()
+"""Each may import the core, and none another one."""
+
+TOP: Final = "agent cli".split()
+"""Each may import the core, the features, and what stands before it."""
+
+EXCEPTIONS: Final[dict[str, str]] = {"__main__": "cli"}
+"""What is allowed besides, by the beginning of a module's path."""
 
 IMPORTERS: Final = {
-    "apscheduler": "runtime/",
-    "bcrypt": "publish/web/toolkit/passwords",
-    "h2": "telemetry/owners/",
-    "jinja2": "publish/",
-    "prometheus_client": "publish/metrics publish/web telemetry/dcgm telemetry/serving/page",
+    "apscheduler": "agent/jobs",
+    "bcrypt": "web/passwords",
+    "h2": "io/grpc_client",
+    "jinja2": "report/ web/",
+    "prometheus_client": "exposition/ web/ telemetry/dcgm telemetry/serving",
     "pynvml": "telemetry/nvml",
-    "structlog": "runtime/ telemetry/ publish/ fleet/ cli/",
-    "urllib3": "edge/http",
-    "yaml": "edge/yaml",
+    "structlog": (
+        "agent/ io/ host/ owners/ telemetry/ notify/ web/ fleet/ broker/ actions/ profiler/"
+        " simulator/ exposition/ console/ cli/ advice/service"
+    ),
+    "urllib3": "io/http",
+    "yaml": "io/yaml",
 }
 """All that others wrote, and the only places that import it."""
 
-PURE: Final = ("domain/", "accounting/", "sizing/", "placement/", "advice/")
-"""These take and return values, but for the two files in MORE."""
+PURE: Final = ("model/", "accounting/", "sizing/", "advice/")
+"""These take and return values, but for the files in IMPURE_FILES."""
+
+IMPURE_FILES: Final = ("accounting/history", "accounting/service", "advice/ledger", "advice/service")
 
 IMPURE: Final = (
     "asyncio builtins ctypes http io logging multiprocessing os pathlib random shutil signal"
     " socket sqlite3 subprocess sys tempfile threading time urllib"
 )
-"""The outside world, which the pure rooms do not know."""
+"""The outside world, which the pure packages do not know."""
 
 IMPURE_CALLS: Final = frozenset({"open", "print", "input"})
+
+
+def may_import(package: str, other: str) -> bool:
+    """Whether a package may import another one of ours."""
+    if package == other:
+        return True
+    if package in TOP:
+        return other in CORE or other in FEATURES or other in TOP[: TOP.index(package)]
+    if package in FEATURES:
+        return other in CORE
+    return package in CORE and other in CORE[: CORE.index(package)]
 
 
 def violations(path: str, source: str) -> list[str]:
     """What a file, named from the package's root, imports or calls against the tables."""
     tree = ast.parse(source)
-    room = path.partition("/")[0].removesuffix(".py")
-    more = " ".join(names for prefix, names in MORE.items() if path.startswith(prefix)).split()
-    is_pure = path.startswith(PURE) and not path.startswith(tuple(MORE))
+    package = path.partition("/")[0].removesuffix(".py")
+    more = {
+        name
+        for start, names in EXCEPTIONS.items()
+        if path.startswith(start)
+        for name in names.split()
+    }
+    is_pure = path.startswith(PURE) and not path.startswith(IMPURE_FILES)
     found = []
     for module in _imports(tree):
         top, _, rest = module.partition(".")
         if top == "rightsizer":
             other = rest.partition(".")[0]
-            if other in ROOMS and other not in (room, *ROOMS.get(room, "").split(), *more):
-                found.append(f"{path} imports {module}: {room} may not import {other}")
+            is_package = other in CORE or other in FEATURES or other in TOP
+            if is_package and other not in more and not may_import(package, other):
+                found.append(f"{path} imports {module}: {package} may not import {other}")
         elif top in sys.stdlib_module_names:
             if is_pure and top in IMPURE.split():
-                found.append(f"{path} imports {module}: {room} is pure")
+                found.append(f"{path} imports {module}: {package} is pure")
         elif not path.startswith(tuple(IMPORTERS.get(top, "nowhere/").split())):
             found.append(f"{path} imports {module}: only {IMPORTERS.get(top, 'nobody')} may")
     if is_pure:
-        found += [f"{path} calls {name}: {room} is pure" for name in _calls(tree) & IMPURE_CALLS]
+        found += [f"{path} calls {name}: {package} is pure" for name in _calls(tree) & IMPURE_CALLS]
     return found
 
 
@@ -91,7 +101,7 @@ def _imports(tree: ast.AST) -> Iterator[str]:
         if isinstance(node, ast.Import):
             yield from (alias.name for alias in node.names)
         elif isinstance(node, ast.ImportFrom):
-            assert node.level == 0, "relative imports hide their room"
+            assert node.level == 0, "relative imports hide their package"
             names = [alias.name for alias in node.names]
             if node.module == "rightsizer":
                 yield from (f"rightsizer.{name}" for name in names)
@@ -112,7 +122,7 @@ def _files() -> list[Path]:
 
 
 def test_the_package_keeps_to_the_tables() -> None:
-    """Rooms import downwards only, and each foreign library has its one door."""
+    """Packages import downwards only, features no other feature, and each library has one door."""
     found = [
         violation
         for file in _files()
@@ -124,21 +134,58 @@ def test_the_package_keeps_to_the_tables() -> None:
     assert not found, "\n".join(found)
 
 
-def test_every_file_is_in_a_room() -> None:
-    """A new folder needs a line in the table first."""
-    rooms = {file.relative_to(PACKAGE).parts[0] for file in _files()}
+def test_every_file_is_in_a_package_of_the_tables() -> None:
+    """A new folder needs a line in the tables first."""
+    packages = {file.relative_to(PACKAGE).parts[0] for file in _files()}
 
-    assert rooms - ROOMS.keys() <= {"__init__.py", "__main__.py"}
+    assert packages - {*CORE, *FEATURES, *TOP} <= {"__init__.py", "__main__.py"}
+
+
+def test_no_two_modules_import_each_other() -> None:
+    """Imports at the top of modules form no circle."""
+    edges = {name: set(_own_imports(file)) for name, file in _modules().items()}
+    done: set[str] = set()
+
+    def follow(name: str, way: tuple[str, ...]) -> None:
+        assert name not in way, " -> ".join((*way[way.index(name) :], name))
+        if name not in done:
+            for other in sorted(edges.get(name, ())):
+                follow(other, (*way, name))
+            done.add(name)
+
+    for name in sorted(edges):
+        follow(name, ())
+
+
+def _modules() -> dict[str, Path]:
+    return {
+        ".".join(file.relative_to(PACKAGE.parent).with_suffix("").parts).removesuffix(
+            ".__init__"
+        ): file
+        for file in _files()
+    }
+
+
+def _own_imports(file: Path) -> Iterator[str]:
+    modules = _modules()
+    for node in ast.parse(file.read_text(encoding="utf-8")).body:
+        if isinstance(node, ast.ImportFrom) and node.module:
+            for alias in node.names:
+                whole = f"{node.module}.{alias.name}"
+                if whole in modules:
+                    yield whole
+                elif node.module in modules:
+                    yield node.module
 
 
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("domain/x.py", "import yaml"),
-        ("domain/x.py", "from rightsizer.edge.clock import Clock"),
-        ("domain/x.py", "from rightsizer import edge"),
-        ("accounting/x.py", "def f():\n    from rightsizer.edge import database"),
-        ("accounting/x.py", "if TYPE_CHECKING:\n    import rightsizer.edge.database"),
+        ("model/x.py", "import yaml"),
+        ("model/x.py", "from rightsizer.io.clock import Clock"),
+        ("model/x.py", "from rightsizer import io"),
+        ("accounting/x.py", "def f():\n    from rightsizer.advice import ledger"),
+        ("accounting/x.py", "if TYPE_CHECKING:\n    import rightsizer.sizing.memory"),
         ("accounting/x.py", "import time"),
         ("accounting/x.py", "open('x')"),
         ("advice/rules/x.py", "import os.path"),
@@ -146,10 +193,12 @@ def test_every_file_is_in_a_room() -> None:
         ("sizing/x.py", "from pathlib import Path"),
         ("telemetry/x.py", "import pynvml"),
         ("telemetry/nvml/x.py", "import prometheus_client"),
-        ("publish/x.py", "from rightsizer.accounting import states"),
-        ("publish/grafana/x.py", "import prometheus_client"),
-        ("runtime/x.py", "from rightsizer.cli import main"),
-        ("runtime/x.py", "import pydantic"),
+        ("report/x.py", "from rightsizer.web import server"),
+        ("notify/grafana.py", "import prometheus_client"),
+        ("broker/x.py", "from rightsizer.planner import search"),
+        ("planner/x.py", "from rightsizer.agent import settings"),
+        ("agent/x.py", "from rightsizer.cli import main"),
+        ("agent/x.py", "import pydantic"),
         ("cli/x.py", "from apscheduler import schedulers"),
         ("cli/x.py", "import rich"),
         ("fleet/x.py", "import numpy as np"),
@@ -163,12 +212,13 @@ def test_a_forbidden_import_is_caught(path: str, source: str) -> None:
 @pytest.mark.parametrize(
     ("path", "source"),
     [
-        ("domain/x.py", "import dataclasses\nfrom rightsizer.domain.units import Unit"),
-        ("accounting/history.py", "import time\nfrom rightsizer.edge import database"),
-        ("advice/ledger_store.py", "import os\nfrom rightsizer.edge import database"),
-        ("telemetry/dcgm.py", "from prometheus_client import parser"),
-        ("publish/x.py", "from rightsizer import __version__"),
-        ("cli/x.py", "from rightsizer.runtime import agent\nimport sys"),
+        ("model/x.py", "import dataclasses\nfrom rightsizer.model.units import Unit"),
+        ("accounting/history.py", "import time\nfrom rightsizer.io import database"),
+        ("telemetry/dcgm/page.py", "from prometheus_client import parser"),
+        ("report/x.py", "from rightsizer import __version__"),
+        ("fleet/x.py", "from rightsizer.advice import ledger"),
+        ("agent/x.py", "from rightsizer.broker import lease"),
+        ("cli/x.py", "from rightsizer.agent import agent\nimport sys"),
     ],
 )
 def test_an_allowed_import_is_not(path: str, source: str) -> None:

@@ -23,7 +23,7 @@ CODE: Final = sorted(
     file for top in (PACKAGE, *map(ROOT.joinpath, PROGRAMS)) for file in top.rglob("*.py")
 )
 
-LONGEST_FILE: Final = 400
+LONGEST_FILE: Final = 450
 LONGEST_FUNCTION: Final = 60
 
 UNFINISHED: Final = re.compile(r"\b(TODO|FIXME|XXX|HACK)\b|NotImplementedError")

@@ -10,7 +10,7 @@ from typing import Final
 import pytest
 
 import cli_reference
-from rightsizer.cli.commands import all_commands
+from rightsizer.cli.main import all_commands
 from rightsizer.console.command import Command
 
 ROOT: Final = Path(__file__).parent.parent

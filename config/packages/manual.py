@@ -1,7 +1,7 @@
 """The manual page of the command, from what the command says of itself."""  # noqa: INP001
 
 from rightsizer import __version__
-from rightsizer.cli.commands import all_commands
+from rightsizer.cli.main import all_commands
 
 
 def _escaped(text: str) -> str:

@@ -27,7 +27,7 @@ from rightsizer.accounting.node_accounts import (
 )
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
 from rightsizer.model.workload import Allocator, Holding, Workload
 

@@ -25,7 +25,7 @@ from readings import (
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.entry import Entry
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import nanoseconds

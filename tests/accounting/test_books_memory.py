@@ -13,7 +13,7 @@ from rightsizer.accounting.power import LearnedPower
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.entry import Entry
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition, State, Tier
 

@@ -14,7 +14,7 @@ from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.workload import Workload
 

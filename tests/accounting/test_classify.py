@@ -14,8 +14,7 @@ from rightsizer.accounting.classification import (
     looks_stalled,
 )
 from rightsizer.accounting.classification_settings import ClassificationSettings
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import Unit
 

@@ -7,7 +7,7 @@ import pytest
 
 from rightsizer.accounting.classification import ClassificationInput, StateMatch, classify
 from rightsizer.accounting.classification_settings import ClassificationSettings
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 
 BUSY: Final = Signal.GPU_BUSY

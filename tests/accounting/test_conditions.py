@@ -9,8 +9,8 @@ from readings import gpu
 from rightsizer.accounting.classification_settings import ConditionSettings
 from rightsizer.accounting.conditions import CONDITIONS, ConditionInput, conditions
 from rightsizer.accounting.signals import clock_ratio
-from rightsizer.model.clock_event import ClockEvent
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.driver_codes import ClockEvent
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.workload import Allocator
 

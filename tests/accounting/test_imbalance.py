@@ -11,7 +11,7 @@ from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.imbalance import ImbalanceDetector, job_of
 from rightsizer.accounting.settings import ImbalanceSettings
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind

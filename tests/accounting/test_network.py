@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from rightsizer.accounting.classification_settings import NetworkSettings
 from rightsizer.accounting.conditions import is_network_bound
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 
 BUSY: Final = Signal.GPU_BUSY
 POWER: Final = Signal.POWER

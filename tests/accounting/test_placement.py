@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from rightsizer.accounting.classification_settings import NumaPlacementSettings
 from rightsizer.accounting.conditions import is_numa_misplaced
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 
 MEMORY = Signal.HOST_MEMORY_LOCAL
 CPUS = Signal.CPU_AFFINITY_LOCAL

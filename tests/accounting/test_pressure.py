@@ -11,10 +11,9 @@ from readings import SECOND, TRAINING, Signals, gpu, snapshot
 from rightsizer.accounting.device_state import PressureDetector
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.settings import PressureSettings
-from rightsizer.model.signal import SERVING_SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.signal import SERVING_SIGNALS, Signal
 from rightsizer.model.state import Condition, Resource
-from rightsizer.model.xid import XidLog
 
 COMPUTE, BANDWIDTH, MEMORY = Resource.COMPUTE, Resource.MEMORY_BANDWIDTH, Resource.MEMORY
 GPU: Final = gpu()

@@ -12,7 +12,7 @@ from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource
 from rightsizer.model.workload import Allocator
 

@@ -13,7 +13,7 @@ from readings import HELD, MINUTE, SECOND, TRAINING, Signals, snapshot
 from rightsizer.accounting.node_accounts import WEEK_WINDOW, NodeAccounts
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.report import Totals
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds

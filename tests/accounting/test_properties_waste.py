@@ -13,9 +13,9 @@ from readings import DAY, HOUR, MINUTE, SECOND, TRAINING, gpu, snapshot
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.energy_source import EnergySource
+from rightsizer.model.entry import EnergySource
 from rightsizer.model.report import Totals
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Cause, State
 from rightsizer.model.units import Nanoseconds

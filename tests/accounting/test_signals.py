@@ -17,10 +17,9 @@ from rightsizer.accounting.signals import (
     memory_work,
     tier_of,
 )
-from rightsizer.model.pcie import link_bytes_per_second
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.state import Tier
+from rightsizer.model.topology import link_bytes_per_second
 from rightsizer.model.units import Unit
 
 DEAD = {

@@ -8,9 +8,8 @@ from hypothesis import strategies as st
 
 from readings import SECOND, entry
 from rightsizer.accounting.device_account import RunningTotals
-from rightsizer.model.energy_source import EnergySource
-from rightsizer.model.entry import Entry
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.entry import EnergySource, Entry
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, State
 
 

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from readings import gpu
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.usage import DeviceUsage, usage, waste
-from rightsizer.model.signal import PIPES, SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import PIPES, SIGNALS, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import Unit
 

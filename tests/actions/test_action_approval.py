@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from action_node import ROOT, action, action_node, noting
-from rightsizer.actions.approvals import Approvals
+from rightsizer.actions.controller import Approvals
 from rightsizer.actions.proposals import ActionVerdict
 from rightsizer.actions.repository import ActionOutcome
 from rightsizer.actions.settings import ActionLimits, ActionMode

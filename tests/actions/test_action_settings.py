@@ -8,7 +8,7 @@ import pytest
 
 from rightsizer.actions.feature import actions_here
 from rightsizer.actions.settings import ActionMode
-from rightsizer.agent.precheck import faults_of
+from rightsizer.agent.configuration_check import faults_of
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
 from rightsizer.model.errors import ConfigurationError

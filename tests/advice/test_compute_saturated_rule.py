@@ -9,7 +9,7 @@ from readings import HOUR, gpu, reading, workload
 from rightsizer.advice.rules.compute_saturated import RULE
 from rightsizer.model.finding import Action, FindingKind, Reason
 from rightsizer.model.node import Node
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass, WorkloadKind

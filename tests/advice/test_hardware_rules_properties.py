@@ -21,7 +21,7 @@ from rightsizer.advice.rules import (
 )
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.model.finding import Case
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, State
 from rightsizer.model.topology import Placement
 from rightsizer.model.workload import Workload, WorkloadKind

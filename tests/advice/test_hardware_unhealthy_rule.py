@@ -7,11 +7,11 @@ import pytest
 from cases import NOW, case, window
 from readings import DAY, HOUR, gpu, workload
 from rightsizer.advice.rules.hardware_unhealthy import RULE
+from rightsizer.model.driver_codes import CRITICAL_XIDS, XidLog
 from rightsizer.model.finding import Action, Case, FindingKind, Reason, Severity
-from rightsizer.model.nvlink import Nvlink
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
-from rightsizer.model.xid import CRITICAL_XIDS, XidLog
+from rightsizer.model.topology import Nvlink
 from standing_cases import around, instance
 
 JOB = workload()

@@ -11,7 +11,7 @@ from readings import gpu, reading, workload
 from rightsizer.advice.rules.host_bound import RULE
 from rightsizer.model.finding import Action, Case, FindingKind, Reason, Severity
 from rightsizer.model.node import Node
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, State
 from rightsizer.model.topology import Placement, Topology
 from rightsizer.model.workload import WorkloadClass, WorkloadKind

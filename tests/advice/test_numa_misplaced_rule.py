@@ -9,7 +9,7 @@ from readings import HOUR, gpu, workload
 from rightsizer.advice.owner_commands import cpu_list
 from rightsizer.advice.rules.numa_misplaced import RULE
 from rightsizer.model.finding import Action, Case, FindingKind, Reason
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, State
 from rightsizer.model.topology import Placement, Topology
 from rightsizer.model.workload import Workload, WorkloadKind

@@ -18,8 +18,7 @@ from rightsizer.advice.rules import (
     overprovisioned,
     sharing,
 )
-from rightsizer.catalogue.price import OnDemand, Price
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import OnDemand, Price, Prices
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.model.finding import Action, Case, Finding, Option, Reason
 from rightsizer.model.node import Node

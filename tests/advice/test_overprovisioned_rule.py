@@ -12,7 +12,7 @@ from rightsizer.advice.rules.overprovisioned import RULE
 from rightsizer.model.finding import Action, FindingKind, Reason, Risk
 from rightsizer.model.node import Node
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, State
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass

@@ -14,7 +14,7 @@ from rightsizer.advice.power_saving import PowerSavingSettings, power_saving
 from rightsizer.advice.rules.power_cap import RULE
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, FindingKind, Reason, Risk
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, State, Tier
 from rightsizer.model.workload import WorkloadClass
 from standing_cases import around, held, instance, ranged

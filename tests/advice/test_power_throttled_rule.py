@@ -8,7 +8,7 @@ from cases import case, window
 from readings import HOUR, gpu, workload
 from rightsizer.advice.rules.power_throttled import RULE
 from rightsizer.model.finding import Action, Case, FindingKind, Reason
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, State
 from standing_cases import around, instance
 

@@ -10,8 +10,7 @@ from cases import NOW, finding
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.record import Restoration, RestoredAdvice, restored
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.model.advice import OPEN_STATES, AdviceState
-from rightsizer.model.advice_trace import Region, Scraped
+from rightsizer.model.advice import OPEN_STATES, AdviceState, Region, Scraped
 from rightsizer.model.units import Nanoseconds
 
 ID, SECOND, HOUR = "aaaaaaaaaaaa", 10**9, 3600 * 10**9

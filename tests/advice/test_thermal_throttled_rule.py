@@ -5,9 +5,9 @@ import pytest
 from cases import case, window
 from readings import HOUR, gpu, workload
 from rightsizer.advice.rules.thermal_throttled import RULE
-from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.finding import Action, Case, FindingKind, Reason
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, State
 from standing_cases import around
 

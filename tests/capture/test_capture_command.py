@@ -8,8 +8,8 @@ from typing import Any, Final
 import pytest
 
 from agent_process import eventually
-from rightsizer.agent.process_mark import end_group, started_of
-from rightsizer.agent.program import Limits, environment
+from rightsizer.host.process_table import end_group, started_of
+from rightsizer.io.program import Limits, environment
 from rightsizer.profiler.capture.request import CaptureOutcome, CaptureResult
 from rightsizer.profiler.capture.runner import run_command
 

@@ -14,7 +14,7 @@ from capture_books import book_at, record
 from capture_node import LLAMA, CaptureNode, KeptBook, capture_node, host_bound, recorder
 from cases import NOW
 from readings import DAY, EPOCH, HOUR, workload
-from rightsizer.agent.process_mark import started_of
+from rightsizer.host.process_table import started_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.workload import Holding
 from rightsizer.profiler.capture.repository import InMemoryCaptureRepository, ReadFile

@@ -9,15 +9,15 @@ import pytest
 from readings import gpu, snapshot
 from rightsizer.agent.doctor import CHECKS
 from rightsizer.agent.doctor.captures import check_capture, check_drop_folder
-from rightsizer.agent.doctor.check import Place, Verdict
+from rightsizer.agent.doctor.check import CheckContext, Verdict
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
 
 
-def place(text: str, **environ: str) -> Place:
+def place(text: str, **environ: str) -> CheckContext:
     """A machine whose profiles are configured so."""
     settings = load(Settings, f"profiles: {text}", "f")
-    return Place(settings, snapshot(0.0, [gpu()], {}), environ)
+    return CheckContext(settings, snapshot(0.0, [gpu()], {}), environ)
 
 
 def test_both_are_among_the_checks() -> None:

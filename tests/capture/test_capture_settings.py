@@ -4,10 +4,10 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.agent.precheck import faults_of
+from rightsizer.agent.configuration_check import faults_of
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
-from rightsizer.config.placeholders import filled, is_asked_for, unknown_placeholders
+from rightsizer.config.spelling import filled, is_asked_for, unknown_placeholders
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.profiler.capture.settings import PLACEHOLDERS, CaptureKind
 from rightsizer.profiler.settings import ProfileSettings

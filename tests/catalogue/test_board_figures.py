@@ -5,11 +5,8 @@ import math
 
 import pytest
 
-from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.catalogue.board import Board, Efficiency, MigProfile, OriginKind, Precision
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.efficiency import Efficiency
-from rightsizer.catalogue.origin import OriginKind
-from rightsizer.catalogue.precision import Precision
 
 BOARDS = built_in().boards
 EVERY = pytest.mark.parametrize("board", BOARDS.values(), ids=BOARDS.keys())

@@ -9,10 +9,8 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.catalogue.board import Board, MigProfile, OriginKind, Precision
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.origin import OriginKind
-from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.prices_file import built_in_prices
 
 PEAKS = {

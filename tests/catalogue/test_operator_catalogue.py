@@ -8,11 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rightsizer.catalogue.board import OriginKind, Precision
 from rightsizer.catalogue.boards_file import extend_boards
 from rightsizer.catalogue.catalogue import Catalogue, built_in, packaged_boards
 from rightsizer.catalogue.operator_file import extended_catalogue, read_catalogue
-from rightsizer.catalogue.origin import OriginKind
-from rightsizer.catalogue.precision import Precision
 from rightsizer.io.yaml import Document, load_yaml
 from rightsizer.model.errors import ConfigurationError
 

@@ -7,8 +7,7 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.operator_file import read_prices
-from rightsizer.catalogue.price import Assumption, OnDemand, Purchase
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import Assumption, OnDemand, Prices, Purchase
 from rightsizer.catalogue.prices_file import built_in_prices, extended_prices
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.errors import ConfigurationError

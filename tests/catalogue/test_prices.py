@@ -5,8 +5,7 @@ import dataclasses
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.price import Assumption, OnDemand, Price, Reserved
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import Assumption, OnDemand, Price, Prices, Reserved
 from rightsizer.catalogue.prices_file import built_in_prices
 
 PRICES = built_in_prices()

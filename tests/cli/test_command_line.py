@@ -13,8 +13,7 @@ import pytest
 from agent_process import RIGHTSIZER, run_rightsizer
 from rightsizer import __version__
 from rightsizer.agent.settings import Settings
-from rightsizer.cli.commands import COMMANDS, Entry, all_commands
-from rightsizer.cli.main import main
+from rightsizer.cli.main import COMMANDS, CommandEntry, all_commands, main
 
 CONFIG: Final = Path(__file__).parent.parent.parent / "config"
 Captured = pytest.CaptureFixture[str]
@@ -64,7 +63,7 @@ def test_a_mistyped_command_is_told_the_nearest_before_the_list(capsys: Captured
 
 
 @pytest.mark.parametrize("entry", COMMANDS, ids=lambda entry: entry.name)
-def test_a_command_is_found_by_its_own_name(entry: Entry) -> None:
+def test_a_command_is_found_by_its_own_name(entry: CommandEntry) -> None:
     """The list of names must not say another one than the command does."""
     assert entry.load().name == entry.name
 

@@ -9,7 +9,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from readings import EPOCH, SECOND
-from rightsizer.agent.control import ControlRoutes
+from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.cli.main import main
 from rightsizer.cli.release import wait_until_done
 from rightsizer.exposition.exposition import MetricsExposition

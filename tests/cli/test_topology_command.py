@@ -12,7 +12,7 @@ import pytest
 from nvml_driver import FakeDriver, FakeGpu, installed
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
-from rightsizer.cli.topology_text import topology_text
+from rightsizer.cli.topology import topology_text
 from rightsizer.model.device import Device
 from rightsizer.model.topology import GpuLink, LinkKind, Placement, Topology
 from rightsizer.report.json_encoder import cpu_list

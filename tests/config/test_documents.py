@@ -8,10 +8,8 @@ from typing import Any
 
 import pytest
 
-from rightsizer.config.example import example
+from rightsizer.config.documents import example, reference, schema
 from rightsizer.config.loader import load
-from rightsizer.config.reference import reference
-from rightsizer.config.schema import schema
 from sample_settings import Color, Policy, Settings, Store
 
 Golden = Callable[[str | Path, str], None]

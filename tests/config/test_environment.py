@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.config.environment import variable_of
-from rightsizer.config.loader import load
+from rightsizer.config.loader import load, variable_of
 from rightsizer.config.shape import Group, shape_of
 from rightsizer.model.errors import ConfigurationError
 from sample_settings import Color, Job, Policy, Settings, Store

@@ -6,8 +6,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.config.live import live_update
-from rightsizer.config.reference import reference
+from rightsizer.config.documents import reference
+from rightsizer.config.loader import live_update
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.settings import LIVE, setting
 

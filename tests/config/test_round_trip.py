@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.config.dump import dump
+from rightsizer.config.documents import dump
 from rightsizer.config.loader import load
 from rightsizer.config.spelling import parse_seconds, parse_size, spell_seconds, spell_size
 from rightsizer.model.settings import setting

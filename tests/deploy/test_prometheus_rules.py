@@ -12,9 +12,9 @@ from alertmanager_server import amtool
 from dashboard_files import BOARDS
 from prometheus_server import promtool
 from rightsizer.io.yaml import load_yaml
+from rightsizer.model.driver_codes import CRITICAL_XIDS
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import MetricKind
-from rightsizer.model.xid import CRITICAL_XIDS
 
 pytestmark = pytest.mark.timeout(240)
 

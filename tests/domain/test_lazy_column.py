@@ -5,7 +5,7 @@ from collections.abc import Sequence
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.model.lazy_column import LazyColumn
+from rightsizer.model.block import LazyColumn
 
 
 class Source:

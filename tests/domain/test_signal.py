@@ -2,8 +2,7 @@
 
 import pytest
 
-from rightsizer.model.signal import CAPACITY_SIGNALS, SIGNALS, in_unit
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import CAPACITY_SIGNALS, SIGNALS, Signal, in_unit
 from rightsizer.model.units import Unit
 
 

@@ -5,7 +5,7 @@ from urllib.parse import parse_qsl, urlencode
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.io.form_text import form_text
+from rightsizer.io.http import form_text
 
 TEXTS = st.text(st.characters(exclude_categories=("Cs",)), max_size=60)
 

@@ -21,7 +21,7 @@ from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
 from rightsizer.model.block import Measure
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import Window

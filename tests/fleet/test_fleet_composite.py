@@ -6,8 +6,7 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
-from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.completion import mig_instance
+from rightsizer.catalogue.catalogue import built_in, mig_instance
 from rightsizer.fleet.cache.grid import DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings

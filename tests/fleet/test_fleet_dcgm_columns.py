@@ -26,8 +26,8 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
 )
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.store import SampledSeries
-from rightsizer.model.dcgm_names import DCGM_FIELDS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.dcgm_exporter import DCGM_FIELDS
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.workload import Workload, WorkloadKind
 

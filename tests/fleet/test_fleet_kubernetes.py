@@ -12,9 +12,8 @@ from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.kubernetes import KubernetesState
 from rightsizer.fleet.sources.kubernetes_pods import LookbackSpan, Pod, PodOwners, workload_of
-from rightsizer.model.pod_owner import owner_of_pod
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
-from rightsizer.model.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass, WorkloadKind, owner_of_pod
 
 pytestmark = pytest.mark.prometheus
 

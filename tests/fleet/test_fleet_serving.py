@@ -14,7 +14,7 @@ from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.kubernetes_pods import Pod
 from rightsizer.fleet.sources.serving import ServingMetrics
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource
 
 pytestmark = pytest.mark.prometheus

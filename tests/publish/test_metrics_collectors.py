@@ -9,12 +9,12 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from publish_reports import full_report
 from publish_stories import NOW
-from rightsizer.cli.collector_flags import add_collector_flags, with_collector_flags
+from rightsizer.cli.agent import add_collector_flags, with_collector_flags
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import CollectorSwitches, MetricsSettings
 from rightsizer.model.errors import UsageError
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_collector import COLLECTORS, DEFAULT_COLLECTORS, Collector
+from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector
 from rightsizer.model.report import Report
 from rightsizer.model.signal import SERVING_SIGNALS
 from rightsizer.model.signal_metric import (

@@ -12,16 +12,14 @@ from publish_reports import full_report, node_report
 from publish_stories import INSTANCE, NOW, PARENT, uuid_of
 from rightsizer.exposition.dcgm import DcgmExposition
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
-from rightsizer.model.dcgm_counter import DCGM_COUNTERS
-from rightsizer.model.dcgm_field import DcgmType
-from rightsizer.model.dcgm_labels import entity_of, holder_of
-from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.dcgm_exporter import DCGM_COUNTERS, DCGM_FIELDS, entity_of, holder_of
+from rightsizer.model.dcgm_fields import DcgmType
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Reading
 from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.model.xid import XidLog
 from rightsizer.report.freshness import FreshnessSettings
 
 POD = Workload(

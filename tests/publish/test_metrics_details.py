@@ -11,20 +11,17 @@ from publish_reports import full_report, node_report
 from publish_stories import INSTANCE, NOW, uuid_of
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
-from rightsizer.model.clock_event import ClockEvent
-from rightsizer.model.fabric_port import FabricPort
-from rightsizer.model.nvlink import Nvlink
+from rightsizer.model.driver_codes import ClockEvent, XidLog
 from rightsizer.model.reading import Reading
 from rightsizer.model.report import DeviceReport, NodeReport, Report
+from rightsizer.model.signal import Signal
 from rightsizer.model.signal_metric import (
     DETAIL_SIGNALS,
     QUANTITY_SIGNALS,
     RATIO_SIGNALS,
     signal_metric_name,
 )
-from rightsizer.model.signal_name import Signal
-from rightsizer.model.topology import GpuLink, LinkKind, Topology
-from rightsizer.model.xid import XidLog
+from rightsizer.model.topology import FabricPort, GpuLink, LinkKind, Nvlink, Topology
 
 UUID = uuid_of(0)
 DETAILS = (

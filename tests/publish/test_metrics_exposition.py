@@ -24,11 +24,11 @@ from publish_stories import HOUR, INSTANCE, NOW, PARENT, uuid_of
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.families import BUCKET_EDGES, Families
 from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.report import Report
 from rightsizer.model.state import Cause, Condition, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
-from rightsizer.model.xid import XidLog
 
 OPEN_METRICS = "application/openmetrics-text; version=1.0.0"
 DOWN = 5

@@ -16,7 +16,7 @@ from publish_reports import full_report, node_report
 from publish_stories import HOUR, NOW
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.report import Report
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.web.server import WebServer
 

@@ -27,10 +27,9 @@ from rightsizer.web.page import PageQuery, WebPage
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.advice import advice_view, facts_of, option_view
 from rightsizer.web.view.drawing import nvlink_groups
-from rightsizer.web.view.node import NodeView, node_view
+from rightsizer.web.view.node import NodeView, node_view, workload_rows
 from rightsizer.web.view.topology import topology_view
 from rightsizer.web.view.waste import savings_label, savings_sum
-from rightsizer.web.view.workload import workload_rows
 
 
 def view_of(report: Report, chosen: str = "") -> NodeView:

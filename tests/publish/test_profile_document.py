@@ -13,9 +13,9 @@ import pytest
 from profile_stories import launch_bound_trace, loader_bound_trace
 from profiles_built import copies, device, kernel, profile, step, time_use
 from rightsizer.model.profile import BenchmarkResult
-from rightsizer.profiler.answer_encoder import answer_form
 from rightsizer.profiler.figures import gain_text, idle_parts, size_text, time_text
 from rightsizer.profiler.page import profile_document
+from rightsizer.profiler.profile_encoder import answer_form
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import read_all

@@ -6,8 +6,8 @@ from pathlib import Path
 import pytest
 
 from advice_events import NOW, SECOND, event
+from rightsizer.config.documents import schema
 from rightsizer.config.loader import load_file
-from rightsizer.config.schema import schema
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEventKind
 from rightsizer.model.errors import ConfigurationError

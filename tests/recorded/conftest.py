@@ -8,7 +8,7 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.recordings.source import RecordedSource, open_recording
 

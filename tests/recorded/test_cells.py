@@ -6,8 +6,7 @@ from hypothesis import strategies as st
 
 from rightsizer.model.plausible import plausible
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.recordings.row import RecordingNotes
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable

@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rightsizer.model.errors import ConfigurationError, RecordingError
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.mapped_csv import MappedColumn, load_column_map
 
 Replays = Callable[..., Any]

@@ -7,10 +7,10 @@ from typing import Any
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.dcgm_exporter import DCGM_FIELDS
 from rightsizer.model.errors import DriverError, RecordingError
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import convert
 from rightsizer.telemetry.dcgm.exposition import parse_exposition
 

@@ -3,7 +3,7 @@
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.dcgm.exposition import parse_exposition
 
 

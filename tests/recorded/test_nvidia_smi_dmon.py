@@ -8,7 +8,7 @@ import pytest
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

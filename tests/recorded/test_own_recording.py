@@ -16,7 +16,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
 from rightsizer.telemetry.recordings.settings import RecordingSettings

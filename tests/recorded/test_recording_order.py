@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.source import open_recording
 from rightsizer.telemetry.recordings.survey import IntervalMedian
 

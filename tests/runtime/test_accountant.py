@@ -12,7 +12,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import AgentReport, Report
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down, Snapshot
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import Nanoseconds

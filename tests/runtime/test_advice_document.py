@@ -8,7 +8,7 @@ from typing import Final
 import pytest
 
 from rightsizer.agent.settings import Settings
-from rightsizer.cli.commands import all_commands
+from rightsizer.cli.main import all_commands
 from rightsizer.config.loader import load
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.finding import Reason, Severity

@@ -18,12 +18,11 @@ from profile_beside import waiting_profile
 from readings import DAY, EMPTY, EPOCH, HELD, HOUR, MINUTE, SECOND, gpu, snapshot, workload
 from rightsizer.advice.rules import RULES
 from rightsizer.agent.agent import Agent
-from rightsizer.agent.label_settings import LabelSettings
-from rightsizer.agent.notify import Notifier
-from rightsizer.agent.settings import Settings
+from rightsizer.agent.settings import LabelSettings, Settings
 from rightsizer.agent.storage import Storage
 from rightsizer.config.loader import load
 from rightsizer.io.clock import FastClock
+from rightsizer.io.systemd import Notifier
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.snapshot import Snapshot

@@ -15,7 +15,7 @@ from publish_stories import NOW
 from readings import EPOCH
 from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.feature import ActionsApi
-from rightsizer.agent.control import ControlRoutes
+from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import RuleTree, Settings
 from rightsizer.broker.place_api import PlaceApi, closed_routes
 from rightsizer.exposition.exposition import MetricsExposition

@@ -11,7 +11,7 @@ from hypothesis import strategies as st
 from structlog.testing import capture_logs
 
 from readings import EPOCH, MINUTE, SECOND
-from rightsizer.agent.control import ControlRoutes
+from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.exposition.exposition import MetricsExposition

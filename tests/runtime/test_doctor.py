@@ -16,7 +16,7 @@ from grafana_server import TOKEN, grafana_server
 from nvml_driver import FakeDriver, installed
 from readings import TRAINING, gpu, reading, snapshot
 from rightsizer.agent.doctor import CHECKS, examine, look
-from rightsizer.agent.doctor.check import Check, Place, Verdict
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
 from rightsizer.agent.doctor.gpus import (
     check_counters,
     check_device_files,
@@ -32,8 +32,12 @@ from rightsizer.agent.doctor.host import (
     check_processes,
     check_topology,
 )
-from rightsizer.agent.doctor.lending import check_broker
-from rightsizer.agent.doctor.own import check_history, check_local_socket, check_web_port
+from rightsizer.agent.doctor.own import (
+    check_broker,
+    check_history,
+    check_local_socket,
+    check_web_port,
+)
 from rightsizer.agent.doctor.peers import (
     check_container_engine,
     check_dcgm,
@@ -42,7 +46,7 @@ from rightsizer.agent.doctor.peers import (
 )
 from rightsizer.agent.settings import Settings, SimulatedSettings
 from rightsizer.model.reading import Missing, Process
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down, Snapshot
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.owners.settings import OwnerSettings
@@ -55,7 +59,7 @@ ANSWERED: Final = replace(
 
 
 @pytest.fixture
-def place(tmp_path: Path) -> Place:
+def place(tmp_path: Path) -> CheckContext:
     """An empty machine with one GPU that is read."""
     settings = Settings()
     path = replace(
@@ -67,7 +71,7 @@ def place(tmp_path: Path) -> Place:
     history = replace(settings.history, path=str(tmp_path / "history.db"), maximum_size_bytes=2**20)
     web = replace(settings.web, listen_addresses=("127.0.0.1:0",))
     settings = replace(settings, path=path, history=history, web=web)
-    return Place(settings, seen(ANSWERED), {}, devices=tmp_path / "dev")
+    return CheckContext(settings, seen(ANSWERED), {}, devices=tmp_path / "dev")
 
 
 def seen(*readings: Any, **facts: Any) -> Snapshot:
@@ -92,7 +96,7 @@ def without(signals: set[Signal], why: Missing) -> Any:
     return replace(reading(GPU, 1.0, values), missing=dict.fromkeys(signals, why))
 
 
-def configured(place: Place, **sources: Any) -> Place:
+def configured(place: CheckContext, **sources: Any) -> CheckContext:
     """The machine with other sources."""
     settings = place.settings
     return replace(place, settings=replace(settings, sources=replace(settings.sources, **sources)))
@@ -110,7 +114,7 @@ def verdict(check: Check) -> str:
 PROFILING: Final = {Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE}
 
 
-def test_device_files(place: Place) -> None:
+def test_device_files(place: CheckContext) -> None:
     """There, absent, or made up by the simulator."""
     assert verdict(check_device_files(place)) == "missing"
     write(place.devices / "nvidiactl")
@@ -121,7 +125,7 @@ def test_device_files(place: Place) -> None:
     assert verdict(check_device_files(simulated)) == "unused"
 
 
-def test_driver(place: Place) -> None:
+def test_driver(place: CheckContext) -> None:
     """Open, in trouble, or with a device that is down."""
     assert verdict(check_driver(place)) == "ok"
     broken = check_driver(replace(place, snapshot=seen(trouble="the module is not loaded")))
@@ -141,7 +145,7 @@ def test_driver(place: Place) -> None:
         (Missing.TIMED_OUT, ""),
     ],
 )
-def test_profiling_counters(place: Place, why: Missing, remedy: str) -> None:
+def test_profiling_counters(place: CheckContext, why: Missing, remedy: str) -> None:
     """Without them the tier is told, why, and what helps."""
     assert verdict(check_counters(place)) == "ok"
     limited = check_counters(replace(place, snapshot=seen(without(PROFILING, why))))
@@ -152,7 +156,7 @@ def test_profiling_counters(place: Place, why: Missing, remedy: str) -> None:
     assert verdict(check_counters(replace(place, snapshot=seen()))) == "missing"
 
 
-def test_processes_on_gpus(place: Place) -> None:
+def test_processes_on_gpus(place: CheckContext) -> None:
     """Told by the driver and shown by procfs, which shows none of the host's in a container."""
     hidden = check_gpu_processes(place)
     assert (verdict(hidden), hidden.found[-6:]) == ("limited", "2 of 2")
@@ -163,7 +167,7 @@ def test_processes_on_gpus(place: Place) -> None:
     assert verdict(check_gpu_processes(untold)) == "missing"
 
 
-def test_host(place: Place) -> None:
+def test_host(place: CheckContext) -> None:
     """Each file that is not there costs what is read from it."""
     checks = (check_processes, check_pressure, check_topology, check_control_groups)
     assert [verdict(check(place)) for check in checks] == ["missing"] * 4
@@ -176,7 +180,7 @@ def test_host(place: Place) -> None:
     assert verdict(check_control_groups(place)) == "ok"
 
 
-def test_memory_placement(place: Place) -> None:
+def test_memory_placement(place: CheckContext) -> None:
     """It is of no use on one node, and takes a drop-in on several."""
     nodes = place.sysfs / "devices/system/node"
     (nodes / "node0").mkdir(parents=True)
@@ -189,7 +193,7 @@ def test_memory_placement(place: Place) -> None:
     assert verdict(check_memory_placement(place)) == "ok"
 
 
-def test_clock(place: Place) -> None:
+def test_clock(place: CheckContext) -> None:
     """A clock at the epoch was never set."""
     assert verdict(check_clock(place)) == "ok"
     unset = check_clock(replace(place, snapshot=replace(place.snapshot, wall_time=0)))
@@ -207,7 +211,9 @@ def test_clock(place: Place) -> None:
         ("2:cpu:/c", {"c/memory.max": "1"}, "ok"),
     ],
 )
-def test_memory_limit(place: Place, group: str, limits: dict[str, str], expected: str) -> None:
+def test_memory_limit(
+    place: CheckContext, group: str, limits: dict[str, str], expected: str
+) -> None:
     """The tightest of all groups above counts, in either version."""
     write(place.procfs / "self/cgroup", f"{group}\n")
     for path, limit in limits.items():
@@ -215,7 +221,7 @@ def test_memory_limit(place: Place, group: str, limits: dict[str, str], expected
     assert verdict(check_memory_limit(place)) == expected
 
 
-def test_kubelet(place: Place, tmp_path: Path) -> None:
+def test_kubelet(place: CheckContext, tmp_path: Path) -> None:
     """Absent it is not missed; deaf it is; asked it tells of its pods."""
     path = tmp_path / "kubelet.sock"
     asked = configured(place, owners=OwnerSettings(kubelet_socket=str(path), timeout_seconds=2.0))
@@ -232,7 +238,7 @@ def test_kubelet(place: Place, tmp_path: Path) -> None:
     assert check_kubelet(off).found == "switched off"
 
 
-def test_container_engine(place: Place, tmp_path: Path) -> None:
+def test_container_engine(place: CheckContext, tmp_path: Path) -> None:
     """It is asked only where it is configured."""
     assert verdict(check_container_engine(place)) == "unused"
     path = str(tmp_path / "docker.sock")
@@ -242,7 +248,7 @@ def test_container_engine(place: Place, tmp_path: Path) -> None:
         assert verdict(check_container_engine(asked)) == "ok"
 
 
-def test_dcgm(place: Place) -> None:
+def test_dcgm(place: CheckContext) -> None:
     """A dcgm-exporter that answers, and one that does not."""
     assert verdict(check_dcgm(place)) == "unused"
     with dcgm_exporter("DCGM_FI_DEV_GPU_UTIL 1\n") as exporter:
@@ -252,7 +258,7 @@ def test_dcgm(place: Place) -> None:
         assert verdict(check_dcgm(asked)) == "missing"
 
 
-def test_grafana(place: Place, tmp_path: Path) -> None:
+def test_grafana(place: CheckContext, tmp_path: Path) -> None:
     """A right token, a wrong one, one that cannot be read, and nobody there."""
     assert verdict(check_grafana(place)) == "unused"
     token = write(tmp_path / "token", TOKEN)
@@ -274,7 +280,7 @@ def test_grafana(place: Place, tmp_path: Path) -> None:
     assert verdict(grafana(url=server.url, token_file=str(token), http=http)) == "missing"
 
 
-def test_history(place: Place, tmp_path: Path) -> None:
+def test_history(place: CheckContext, tmp_path: Path) -> None:
     """Its folder, and room for as much as it may take."""
     assert verdict(check_history(place)) == "ok"
 
@@ -291,7 +297,7 @@ def test_history(place: Place, tmp_path: Path) -> None:
         assert verdict(check_history(place)) == "limited"
 
 
-def test_broker(place: Place, tmp_path: Path) -> None:
+def test_broker(place: CheckContext, tmp_path: Path) -> None:
     """Off; then its folder, its door, room, and whether those who are named exist."""
 
     def broker(api_socket: str = "/run/api.sock", **changes: Any) -> Check:
@@ -316,7 +322,7 @@ def test_broker(place: Place, tmp_path: Path) -> None:
         assert verdict(broker()) == "limited"
 
 
-def test_local_socket(place: Place, tmp_path: Path) -> None:
+def test_local_socket(place: CheckContext, tmp_path: Path) -> None:
     """An agent that answers, none, and no room for one."""
     assert check_local_socket(place).found.startswith("no agent runs")
     with listening(place.settings.path.api_socket):
@@ -338,7 +344,7 @@ def test_local_socket(place: Place, tmp_path: Path) -> None:
     assert "run, queue, reserve and cancel" in at(nowhere, is_lending=True).lost
 
 
-def test_web_port(place: Place) -> None:
+def test_web_port(place: CheckContext) -> None:
     """Free, taken, not this machine's, or systemd's."""
 
     def web(**changes: Any) -> Check:
@@ -354,7 +360,7 @@ def test_web_port(place: Place) -> None:
     assert verdict(web(systemd_socket=True)) == "ok"
 
 
-def test_a_machine_without_a_driver_is_examined(place: Place) -> None:
+def test_a_machine_without_a_driver_is_examined(place: CheckContext) -> None:
     """Every check has an answer, in their order; the driver's says what to do."""
     driver = FakeDriver()
     driver.is_loaded = False
@@ -365,7 +371,7 @@ def test_a_machine_without_a_driver_is_examined(place: Place) -> None:
     assert list(found)[:2] == ["device files", "driver"]
 
 
-def test_a_simulated_node_is_looked_at_until_its_counters_speak(place: Place) -> None:
+def test_a_simulated_node_is_looked_at_until_its_counters_speak(place: CheckContext) -> None:
     """The second sample of the profiling counters is waited for, by the agent's own source."""
     simulated = configured(place, simulated=SimulatedSettings("single-h100")).settings
     waits: list[float] = []

@@ -6,7 +6,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.agent.every import Every
+from rightsizer.agent.jobs import Every
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE: Final = timedelta(minutes=1)

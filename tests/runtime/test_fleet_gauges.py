@@ -11,7 +11,7 @@ from fleet_answers import END, fleet_answer
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.fleet.encoder import USED, fleet_gauges
 from rightsizer.fleet.model import WaitingWork
-from rightsizer.model.fleet_metric import FLEET_METRICS
+from rightsizer.model.agent_metrics import FLEET_METRICS
 from rightsizer.model.report import AgentReport, Report
 
 LIMIT = 200

@@ -16,7 +16,6 @@ from agent_process import eventually
 from fleet_loopback import LoopbackStore, loopback_store
 from kept_advice import keep_advice
 from readings import DAY, EPOCH
-from rightsizer.agent.notify import Notifier
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import opened_ledger
 from rightsizer.fleet.service import FleetService
@@ -24,6 +23,7 @@ from rightsizer.fleet.settings import FleetSettings, StoreSettings, WholeSetting
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http import HttpSettings
 from rightsizer.io.local import LocalClient
+from rightsizer.io.systemd import Notifier
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.errors import StoreError
 from rightsizer.notify.grafana.settings import GrafanaSettings

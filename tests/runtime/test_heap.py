@@ -2,7 +2,7 @@
 
 from types import SimpleNamespace
 
-from rightsizer.agent.heap import keep_compact
+from rightsizer.agent.service import keep_compact
 
 
 class _Library:

@@ -15,7 +15,7 @@ from pathlib import Path
 import pytest
 import structlog
 
-from rightsizer.agent.log import LogFormat, LogLevel, configure, logger, tune
+from rightsizer.io.log import LogFormat, LogLevel, configure, logger, tune
 
 
 @pytest.fixture(autouse=True)
@@ -188,7 +188,7 @@ def test_a_fault_that_goes_on_is_logged_once() -> None:
 def test_the_log_goes_to_standard_error_unless_told_otherwise() -> None:
     """Commands answer on standard output; the log must not get between."""
     program = (
-        "from rightsizer.agent.log import configure, logger\n"
+        "from rightsizer.io.log import configure, logger\n"
         "configure()\nlogger('agent').info('agent_started')\n"
     )
     answer = subprocess.run(

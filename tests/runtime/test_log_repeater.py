@@ -9,7 +9,7 @@ import structlog
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.agent.log_repeater import Repeater
+from rightsizer.io.log import Repeater
 from rightsizer.model.units import nanoseconds
 
 

@@ -8,8 +8,8 @@ import pytest
 
 from placement_nodes import hgx
 from publish_reports import full_report
-from rightsizer.agent.label_settings import LabelSettings
 from rightsizer.agent.node_labels import LabelWriter
+from rightsizer.agent.settings import LabelSettings
 from rightsizer.broker.slot import LeaseSlot
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import RightsizerError

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.agent.notify import Notifier
+from rightsizer.io.systemd import Notifier
 
 
 @pytest.fixture(params=["path", "abstract"])

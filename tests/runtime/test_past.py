@@ -10,7 +10,7 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.window_query import WindowQuery
 from rightsizer.agent.past import PastBook
 from rightsizer.model.report import AgentReport
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.span import DEFAULT_SPAN, SPANS
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.agent.precheck import faults_of
+from rightsizer.agent.configuration_check import faults_of
 from rightsizer.agent.settings import Settings
 from rightsizer.cli.main import main
 from rightsizer.config.loader import load

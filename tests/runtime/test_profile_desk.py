@@ -16,7 +16,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
 from rightsizer.console.explanation import explanation_text
 from rightsizer.model.advice import AdviceState
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.report.explanation import explain_advice
 

@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.agent.notify import Notifier
 from rightsizer.agent.reloader import Reloader
+from rightsizer.io.systemd import Notifier
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 

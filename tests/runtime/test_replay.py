@@ -20,7 +20,7 @@ from rightsizer.agent.replay import HistoryFiller, Replay, replay, replay_form
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.finding import Finding, Reason
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.report.timeline import Timeline

@@ -10,16 +10,16 @@ from rightsizer.advice.rules.hardware_unhealthy import RULE
 from rightsizer.broker.slot import LeaseSlot, SlotHolder
 from rightsizer.broker.slot_builder import SlotView, slots_of
 from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Severity
 from rightsizer.model.reading import Missing, Process, Reading
 from rightsizer.model.report import DeviceReport, NodeReport, Report, StripCell
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down
 from rightsizer.model.state import Condition, Resource, State, Tier
 from rightsizer.model.topology import Placement, Topology
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.model.xid import XidLog
 
 _WHOLE: Final = node_report()
 _NOW: Final = _WHOLE.wall_time

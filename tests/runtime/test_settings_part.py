@@ -11,8 +11,8 @@ from structlog.testing import capture_logs
 
 from readings import EPOCH, HELD, gpu, snapshot, workload
 from rightsizer.agent.agent import Agent
+from rightsizer.agent.reloader import SettingsPart
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.settings_part import SettingsPart
 from rightsizer.agent.storage import Storage
 from rightsizer.config.loader import load
 from rightsizer.io.clock import FastClock

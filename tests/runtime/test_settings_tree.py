@@ -14,10 +14,8 @@ from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.agent.settings import OTHERS, RuleTree, Settings
-from rightsizer.config.example import example
+from rightsizer.config.documents import example, reference, schema
 from rightsizer.config.loader import load, load_file
-from rightsizer.config.reference import reference
-from rightsizer.config.schema import schema
 from rightsizer.fleet.settings import WholeSettings
 from rightsizer.model.workload import Allocator, WorkloadClass
 from rightsizer.profiler.rules import PROFILE_RULES

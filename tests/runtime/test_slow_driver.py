@@ -3,7 +3,7 @@
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from rightsizer.agent.slow_driver import SlowDriverLog, slow_driver_gauges
+from rightsizer.agent.coordinator import SlowDriverLog, slow_driver_gauges
 from rightsizer.model.device import Device
 from rightsizer.model.snapshot import Slow, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND

@@ -3,7 +3,7 @@
 from structlog import get_logger
 from structlog.testing import capture_logs
 
-from rightsizer.agent.source_log import SourceLog
+from rightsizer.agent.coordinator import SourceLog
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 

@@ -9,8 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.price import OnDemand, Price, Purchase
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import OnDemand, Price, Prices, Purchase
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.planner.biller import Biller, PlanPrices
 from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate, PredictedRate

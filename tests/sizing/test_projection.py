@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.precision import Precision
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.sizing.mig import BusyShares, slice_rate
 from rightsizer.sizing.place import GpuPlace, find_place

@@ -7,8 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
+from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.precision import Precision
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.place import GpuPlace, achieved_ratios, find_place
 from rightsizer.sizing.projection import project

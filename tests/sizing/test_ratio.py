@@ -8,9 +8,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.ratio_table import RatioFit, built_in_ratios
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.llm_capacity import LARGE, SMALL, llm_tokens_per_second

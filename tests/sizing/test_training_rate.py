@@ -7,9 +7,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.catalogue.precision import Precision
 from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, RecommenderModel, Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.ratio import is_no_worse

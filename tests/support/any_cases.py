@@ -11,13 +11,13 @@ from cases import NOW, histogram, window
 from readings import GIBIBYTE, HOUR, gpu
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Case
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Cause, Condition, Resource, State, Tier
 from rightsizer.model.topology import Bridge, Placement
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
-from rightsizer.model.xid import XidLog
 from standing_cases import around, joined
 
 __all__ = ["Load", "cases", "hazier", "loads", "reordered", "turned"]

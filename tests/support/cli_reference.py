@@ -5,7 +5,7 @@ import getpass
 from collections.abc import Iterator
 from typing import Final
 
-from rightsizer.cli.commands import all_commands
+from rightsizer.cli.main import all_commands
 from rightsizer.console.command import Command
 
 __all__ = ["cli_reference", "options_of", "parser_of"]

@@ -9,8 +9,7 @@ from block_cases import past_of, summed
 from cases import case, histogram, window
 from readings import DAY, EPOCH, GIBIBYTE, HOUR, gpu
 from rightsizer.advice.market import Market
-from rightsizer.catalogue.price import OnDemand, Price
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import OnDemand, Price, Prices
 from rightsizer.catalogue.prices_file import built_in_prices
 from rightsizer.fleet.model import (
     FleetDevice,

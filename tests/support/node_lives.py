@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from readings import EPOCH, SECOND, Signals, gpu, snapshot
 from rightsizer.model.device import Device
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, Unit
 

@@ -17,6 +17,7 @@ from publish_stories import (
     uuid_of,
 )
 from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.reading import Process, Reading
@@ -29,21 +30,19 @@ from rightsizer.model.report import (
     StripCell,
     Totals,
 )
-from rightsizer.model.signal import SERVING_SIGNALS
+from rightsizer.model.signal import SERVING_SIGNALS, Signal
 from rightsizer.model.signal_metric import (
     DETAIL_SIGNALS,
     DISTRIBUTION_SIGNALS,
     QUANTITY_SIGNALS,
     RATIO_SIGNALS,
 )
-from rightsizer.model.signal_name import Signal
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.state import Cause, Resource, State, Tier
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds
 from rightsizer.model.window import Provisioning, ResourceProvisioning
 from rightsizer.model.workload import Holding
-from rightsizer.model.xid import XidLog
 
 _OF_AN_H100 = tuple(
     signal

@@ -6,7 +6,7 @@ from typing import Any, Final
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down, Snapshot
 from rightsizer.model.state import Cause, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds

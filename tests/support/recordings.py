@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.agent.replay import Replay, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.telemetry.recordings.source import open_recording
 

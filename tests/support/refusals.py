@@ -12,8 +12,7 @@ import pynvml
 from nvml_driver import reading, tick
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
 from rightsizer.simulator.library.faults import XidReportEvent

@@ -10,7 +10,7 @@ from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.finding import Case
 from rightsizer.model.node import Node
 from rightsizer.model.reading import Process, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
 from rightsizer.model.workload import Holding, Workload
 

@@ -6,11 +6,10 @@ from typing import Final
 
 from measured import table
 from refusals import watch
-from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.dcgm_exporter import DCGM_FIELDS
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal import CAPACITY_SIGNALS, HOST_SIGNALS, SERVING_SIGNALS, SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import CAPACITY_SIGNALS, HOST_SIGNALS, SERVING_SIGNALS, SIGNALS, Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.nvml.settings import LiveSettings
 

@@ -12,7 +12,7 @@ from readings import SECOND
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterView
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 

@@ -4,11 +4,9 @@ from typing import Final
 
 import pytest
 
-from rightsizer.model.dcgm_field import DcgmType
-from rightsizer.model.dcgm_former_names import FORMER_DCGM_NAMES
-from rightsizer.model.dcgm_names import DCGM_FIELDS
-from rightsizer.model.signal import COUNTER_SIGNALS, SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.dcgm_exporter import DCGM_FIELDS, FORMER_DCGM_NAMES
+from rightsizer.model.dcgm_fields import DcgmType
+from rightsizer.model.signal import COUNTER_SIGNALS, SIGNALS, Signal
 from rightsizer.model.units import convert
 
 DEFAULT: Final = (

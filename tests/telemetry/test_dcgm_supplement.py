@@ -13,10 +13,10 @@ from readings import SECOND, gpu, snapshot, workload
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.xid import XidLog
 from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint
 from rightsizer.telemetry.dcgm.enrichment import enrich
 from rightsizer.telemetry.dcgm.settings import DcgmSettings

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 from host_tree import HostTree
 from rightsizer.host.collector import HostCollector, ProcHostCollector
 from rightsizer.io.clock import FastClock
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.topology import Placement
 from rightsizer.model.units import Unit
 

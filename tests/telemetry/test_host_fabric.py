@@ -5,9 +5,8 @@ from pathlib import Path
 import pytest
 
 from host_tree import HostTree
-from rightsizer.model.fabric_port import FabricPort
-from rightsizer.model.signal_name import Signal
-from rightsizer.model.topology import Bridge, Placement
+from rightsizer.model.signal import Signal
+from rightsizer.model.topology import Bridge, FabricPort, Placement
 
 ROOT_0 = "pci0000:48/0000:48:01.0"
 ROOT_1 = "pci0000:c8/0000:c8:01.0"

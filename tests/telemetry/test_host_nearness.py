@@ -7,7 +7,7 @@ import pytest
 
 from host_tree import HostTree
 from rightsizer.io.clock import FastClock
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Placement
 from rightsizer.model.units import Nanoseconds, nanoseconds
 

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from host_tree import HostTree
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 
 DISK = (Signal.DISK_READ_BYTES_PER_SECOND, Signal.DISK_WRITE_BYTES_PER_SECOND)
 NETWORK = (Signal.NETWORK_RECEIVE_BYTES_PER_SECOND, Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND)

@@ -9,7 +9,7 @@ from rightsizer.host.cgroups import ControlGroupHierarchies
 from rightsizer.host.node_signals import Disks
 from rightsizer.host.process_groups import ProcessGroupReader, ProcessLocation
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import nanoseconds
 
 GROUP = "system.slice/vllm.service"

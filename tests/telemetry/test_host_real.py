@@ -19,8 +19,7 @@ from rightsizer.host.collector import ProcHostCollector
 from rightsizer.host.node_signals import online_cpus
 from rightsizer.host.numa_locality import process_memory, resident_bytes
 from rightsizer.io.clock import SystemClock
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.topology import Placement
 from rightsizer.model.units import Unit
 

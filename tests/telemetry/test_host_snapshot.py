@@ -5,7 +5,7 @@ from pathlib import Path
 from host_tree import HostTree
 from nvml_driver import FakeDriver, FakeGpu, reading
 from rightsizer.io.clock import FastClock
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 
 GROUP = "system.slice/vllm.service"
 

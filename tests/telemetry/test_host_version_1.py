@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from host_tree import HostTree
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Placement
 
 POD = "kubepods/pod1/ctr"

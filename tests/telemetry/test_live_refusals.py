@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from garbled_driver import Garbled, shapes_of
 from refusals import CODES, ENUMERATION, asked_of, costs_of, usual, watch
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.telemetry.nvml.collectors import COLLECTORS

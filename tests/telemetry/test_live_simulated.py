@@ -10,7 +10,7 @@ from nvml_driver import reading, tick
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario_reader import load_scenario

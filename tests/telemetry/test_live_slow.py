@@ -16,7 +16,7 @@ from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.entry import Entry
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import nanoseconds

@@ -15,7 +15,7 @@ from nvml_driver import FUNCTIONS, FakeDriver, FakeGpu, FakeInstance, reading, t
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.live import LiveSource
 

@@ -12,11 +12,11 @@ import pytest
 from nvml_driver import reading, tick
 from refusals import check_sane
 from rightsizer.io.clock import FastClock
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.model.xid import XidLog
 from rightsizer.simulator.library.faults import XidReportEvent
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode

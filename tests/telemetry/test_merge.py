@@ -4,7 +4,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.dcgm.enrichment import DCGM, merge_readings
 
 A100 = Reading(

@@ -13,7 +13,7 @@ from nvml_driver import FakeDriver, FakeGpu, tick
 from nvml_rounds import one_reading, rounds
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import CounterRate
 
 TRANSMITTED, RECEIVED = 197, 198

@@ -8,7 +8,7 @@ import pynvml
 from nvml_driver import FakeDriver, FakeGpu, reading, tick
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 
 FIRST, SECOND = "0000:17:00.0", "0000:2a:00.0"
 

@@ -8,7 +8,7 @@ import pytest
 from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Process
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 

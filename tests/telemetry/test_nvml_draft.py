@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.library import NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 

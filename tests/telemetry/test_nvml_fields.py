@@ -12,7 +12,7 @@ from nvml_driver import FakeDriver, FakeGpu, tick
 from nvml_rounds import one_reading, rounds
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
 CALL = "nvmlDeviceGetFieldValues"

@@ -10,7 +10,7 @@ from nvml_driver import FakeDriver, FakeGpu, FakeInstance, tick
 from nvml_rounds import one_reading, rounds
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from simulated_driver import simulated_driver
 
 ECC = (

@@ -10,7 +10,7 @@ from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from rightsizer.io.clock import FastClock
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 
 
 def devices_of(driver: FakeDriver, root: Path | None = None) -> tuple[Device, ...]:

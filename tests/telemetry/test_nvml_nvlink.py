@@ -11,9 +11,9 @@ from nvml_answers import by_link
 from nvml_driver import FakeDriver, FakeGpu, tick
 from nvml_rounds import driver_thread, inventory_of, one_reading, rounds
 from rightsizer.io.clock import FastClock
-from rightsizer.model.nvlink import Nvlink
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
+from rightsizer.model.topology import Nvlink
 from rightsizer.telemetry.nvml.inventory import Inventory
 
 COUNT = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT

@@ -14,7 +14,7 @@ from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from nvml_rounds import inventory_of, one_reading
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.nvml.library import value_of
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder, is_possible

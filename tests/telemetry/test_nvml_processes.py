@@ -13,7 +13,7 @@ from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from nvml_rounds import one_reading, rounds
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 
 COMPUTE, GRAPHICS, MPS = ProcessKind.COMPUTE, ProcessKind.GRAPHICS, ProcessKind.MPS
 GIB = 1 << 30

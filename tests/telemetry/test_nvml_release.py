@@ -12,7 +12,7 @@ from nvml_driver import FakeDriver, FakeGpu, FakeInstance, reading, tick
 from rightsizer.io.clock import FastClock
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.device_pool import DevicePool

@@ -13,7 +13,7 @@ from nvml_driver import FakeDriver, FakeGpu, tick
 from nvml_rounds import driver_thread, rounds
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collectors.utilization import SampleBuffer
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.inventory import Inventory

@@ -12,7 +12,7 @@ from nvml_driver import FUNCTIONS, FakeDriver, FakeGpu, reading, tick
 from nvml_rounds import rounds
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 
 LIMIT = "nvmlDeviceGetEnforcedPowerLimit"

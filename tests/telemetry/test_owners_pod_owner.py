@@ -2,8 +2,7 @@
 
 import pytest
 
-from rightsizer.model.pod_owner import PodOwner, owner_of_pod
-from rightsizer.model.workload import WorkloadClass
+from rightsizer.model.workload import PodOwner, WorkloadClass, owner_of_pod
 
 
 @pytest.mark.parametrize(

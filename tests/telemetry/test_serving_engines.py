@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 
 from readings import gpu
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.settings import (
     EngineName,
     ServingEndpoint,

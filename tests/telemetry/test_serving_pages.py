@@ -6,8 +6,7 @@ import pytest
 from prometheus_client import CollectorRegistry, Counter, Gauge, Histogram, generate_latest
 
 from rightsizer.model.errors import DriverError
-from rightsizer.model.signal import COUNTER_SIGNALS, SERVING_SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import COUNTER_SIGNALS, SERVING_SIGNALS, Signal
 from rightsizer.telemetry.serving.engine import canonical
 from rightsizer.telemetry.serving.engines import ENGINES
 from rightsizer.telemetry.serving.page import parse_page, values_of

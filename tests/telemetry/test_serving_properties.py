@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.errors import DriverError
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.serving.engine import EngineDefinition
 from rightsizer.telemetry.serving.engines import ENGINES

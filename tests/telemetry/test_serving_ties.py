@@ -6,7 +6,7 @@ import pytest
 
 from readings import gpu
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.telemetry.serving.matching import match_engines
 from rightsizer.telemetry.serving.settings import ServingEndpoint

@@ -9,7 +9,7 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode

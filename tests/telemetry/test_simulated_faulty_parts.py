@@ -5,8 +5,8 @@ from pathlib import Path
 import pynvml
 import pytest
 
-from rightsizer.model.clock_event import ClockEvent
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.driver_codes import ClockEvent
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, State
 from simulated_trouble import driver_with, one_field, snapshots
 

@@ -8,8 +8,8 @@ from hypothesis import strategies as st
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.clock_event import ClockEvent
-from rightsizer.model.pcie import link_bytes_per_second
+from rightsizer.model.driver_codes import ClockEvent
+from rightsizer.model.topology import link_bytes_per_second
 from rightsizer.simulator.activity import IDLE, DeviceLoad, KernelActivity
 from rightsizer.simulator.physics import board_environment, nvlink_is_up, settle
 

@@ -3,8 +3,7 @@
 from collections.abc import Callable
 from pathlib import Path
 
-from rightsizer.model.signal import HOST_SIGNALS, SERVING_SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import HOST_SIGNALS, SERVING_SIGNALS, Signal
 from support_matrix import DERIVED, NEAR, NOBODY, support_matrix
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "support-matrix.md"

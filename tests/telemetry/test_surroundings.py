@@ -17,7 +17,7 @@ from rightsizer.host.topology import GpuPlacementFacts, TopologyFacts
 from rightsizer.io.clock import FastClock
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Process
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.topology import Topology
 from rightsizer.model.workload import Holding, Workload, WorkloadKind

@@ -15,7 +15,7 @@ from rightsizer.accounting.signatures import (
     possible_stall,
     wait_cause,
 )
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, Tier
 
 

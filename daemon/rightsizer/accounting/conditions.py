@@ -13,10 +13,9 @@ from rightsizer.accounting.classification_settings import (
     NumaPlacementSettings,
 )
 from rightsizer.accounting.signals import highest
-from rightsizer.model.clock_event import ClockEvent
 from rightsizer.model.device import Device
-from rightsizer.model.signal import PIPES
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.driver_codes import ClockEvent
+from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.workload import Allocator
 

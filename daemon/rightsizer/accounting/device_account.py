@@ -13,12 +13,10 @@ from rightsizer.accounting.power import LearnedPower
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.energy_source import EnergySource
-from rightsizer.model.entry import Entry
+from rightsizer.model.entry import EnergySource, Entry
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.report import Totals
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import Nanoseconds, Unit, nanoseconds, seconds
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind

@@ -8,11 +8,11 @@ from typing import Final
 
 from rightsizer.accounting.power import EnergyMeter, MeasuredEnergy
 from rightsizer.accounting.settings import EnergySettings, PcieLinkSettings, PressureSettings
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding
-from rightsizer.model.xid import XidLog
 
 
 class PressureDetector:

@@ -19,7 +19,7 @@ from rightsizer.accounting.usage import usage, waste
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import Condition, State, Tier
 from rightsizer.model.units import Nanoseconds, nanoseconds

@@ -7,7 +7,7 @@ from typing import Final
 
 from rightsizer.accounting.settings import ImbalanceSettings
 from rightsizer.model.device import Device
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadClass, WorkloadKind
 

@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 
 from rightsizer.accounting.settings import EnergySettings, PowerSettings
-from rightsizer.model.energy_source import EnergySource
+from rightsizer.model.entry import EnergySource
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 

@@ -9,11 +9,10 @@ from typing import Final
 from rightsizer.accounting.classification_settings import SignalSettings
 from rightsizer.accounting.power import PowerLevels
 from rightsizer.model.device import Device
-from rightsizer.model.pcie import link_bytes_per_second
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal import HOST_SIGNALS, PIPES, SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import HOST_SIGNALS, PIPES, SIGNALS, Signal
 from rightsizer.model.state import Tier
+from rightsizer.model.topology import link_bytes_per_second
 from rightsizer.model.units import Unit
 
 _RATIOS: Final = frozenset(s for s, spec in SIGNALS.items() if spec.unit is Unit.RATIO)

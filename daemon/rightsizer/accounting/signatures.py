@@ -10,8 +10,7 @@ from typing import Final
 
 from rightsizer.accounting.classification_settings import ClassificationSettings
 from rightsizer.accounting.signals import highest, memory_work
-from rightsizer.model.signal import PIPES
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import State
 
 MATCH_MARGIN: Final = 0.5

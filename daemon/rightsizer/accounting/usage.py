@@ -7,8 +7,7 @@ from typing import Final
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.signals import clock_ratio, highest, tier_of
 from rightsizer.model.device import Device
-from rightsizer.model.signal import PIPES
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 
 _CAUSES: Final = {

@@ -10,7 +10,7 @@ from typing import Final, TypeVar
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.entry import Entry
 from rightsizer.model.histogram import Histogram
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import ACTIVE_STATES, Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import Window

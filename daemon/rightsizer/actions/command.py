@@ -11,13 +11,14 @@ from rightsizer.actions.encoder import ActionState, state_form
 from rightsizer.actions.feature import ACTIONS_PATH, actions_here
 from rightsizer.agent.settings import PathSettings, Settings
 from rightsizer.agent.storage import Storage
-from rightsizer.console.aligned import aligned
-from rightsizer.console.command import Command
-from rightsizer.console.counted import counted
-from rightsizer.console.history_flag import add_history_flag, history_path
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
-from rightsizer.console.wrapped import wrapped
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import (
+    add_config_flag,
+    add_history_flag,
+    history_path,
+    settings_of,
+)
+from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import AgentAbsentError
 from rightsizer.report.json_encoder import Form

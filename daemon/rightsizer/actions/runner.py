@@ -10,7 +10,7 @@ import structlog
 from rightsizer.actions.order import ActionOrder, ActionResult
 from rightsizer.actions.repository import ActionOutcome
 from rightsizer.actions.settings import arguments
-from rightsizer.agent.program import Ending, Limits, Run, run_program
+from rightsizer.io.program import Ending, Limits, Run, run_program
 
 _STOP_SECONDS: Final = 5.0
 _OUTCOMES: Final = {

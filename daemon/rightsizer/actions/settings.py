@@ -10,7 +10,7 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.advice.policy import PolicyMatch
-from rightsizer.config.placeholders import filled, names_in, unknown_placeholders
+from rightsizer.config.spelling import filled, names_in, unknown_placeholders
 from rightsizer.io.http import checked_url
 from rightsizer.model.finding import Reason, Risk
 from rightsizer.model.settings import setting

@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.advice.verdict import abstain
 from rightsizer.model.finding import Case, Finding, Reason
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 
 
 def is_shared(case: Case) -> bool:

@@ -3,10 +3,10 @@
 from dataclasses import dataclass
 
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Case
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
-from rightsizer.model.xid import XidLog
+from rightsizer.model.signal import Signal
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,12 +6,12 @@ from types import MappingProxyType
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus
+from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
 from rightsizer.model.finding import Instruction, Severity
 from rightsizer.model.node import Node
 from rightsizer.model.settings import setting
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
-from rightsizer.model.xid import CRITICAL_XIDS, XID_MEANINGS
 
 SURE: Final = 1.0
 """The driver keeps it until somebody repairs it; one look is enough."""

@@ -10,8 +10,7 @@ from typing import Final
 
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.verification import Baseline
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.advice_trace import Region, Scraped
+from rightsizer.model.advice import Advice, AdviceState, Region, Scraped
 from rightsizer.model.finding import Finding, Severity
 from rightsizer.model.units import Nanoseconds, nanoseconds
 

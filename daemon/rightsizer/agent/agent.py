@@ -1,4 +1,4 @@
-"""The agent: one source, one heartbeat, a few jobs, one server; and how it starts and stops."""
+"""The agent: one source, one heartbeat, a few jobs, one server, and how it starts and stops."""
 
 from __future__ import annotations
 
@@ -13,29 +13,22 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.actions.feature import ActionsFeature
 from rightsizer.advice.node_recommender import configured_rules, recommender_gauges
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.agent.control import StillHeld
-from rightsizer.agent.coordinator import Coordinator
+from rightsizer.agent.coordinator import Coordinator, Heartbeat, SourceLog, slow_driver_gauges
 from rightsizer.agent.door import Door, open_door
-from rightsizer.agent.flush_route import FlushRoute
-from rightsizer.agent.heartbeat import Heartbeat
 from rightsizer.agent.jobs import Job, Jobs
-from rightsizer.agent.log import tune
-from rightsizer.agent.log_counter import LogCounter
+from rightsizer.agent.local_api import FlushRoute, StillHeld
 from rightsizer.agent.node_jobs import NodeJobs
 from rightsizer.agent.node_labels import LabelWriter
-from rightsizer.agent.notify import Notifier
 from rightsizer.agent.past import PastBook
-from rightsizer.agent.reloader import Reloader
-from rightsizer.agent.schedule import schedule
+from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.settings_part import SettingsPart
-from rightsizer.agent.slow_driver import slow_driver_gauges
-from rightsizer.agent.source_log import SourceLog
 from rightsizer.agent.storage import Storage
 from rightsizer.broker.feature import BrokerFeature
 from rightsizer.broker.place_api import PlaceApi
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import Clock
+from rightsizer.io.log import LogCounter, tune
+from rightsizer.io.systemd import Notifier
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import AgentReport, Report
@@ -56,6 +49,22 @@ from rightsizer.web.server import WebServer
 
 if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot
+
+
+def schedule(
+    chores: NodeJobs, labels: LabelWriter, settings: Settings, further: Sequence[Job] = ()
+) -> tuple[Job, ...]:
+    """The jobs of an agent, and those that its settings ask for beside."""
+    recommender, history = settings.recommender, settings.history
+    return (
+        Job("recommend", chores.recommend, recommender.interval, recommender.jitter),
+        Job("flush", chores.flush, history.flush_interval),
+        Job("prune", chores.prune, 3600.0),
+        Job("annotate", chores.annotate, 60.0),
+        # Does nothing while no file is named; a reload may name one.
+        Job("label", labels.write, settings.labels.interval),
+        *further,
+    )
 
 
 _RESTORED: Final = 30 * 86400.0

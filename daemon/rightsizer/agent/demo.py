@@ -7,9 +7,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.agent.agent import Agent
-from rightsizer.agent.history_settings import HistorySettings
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import (
+    HistorySettings,
     PathSettings,
     RecommenderSettings,
     SamplingSettings,

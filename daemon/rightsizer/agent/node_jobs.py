@@ -15,7 +15,7 @@ from rightsizer.advice.policy import Policy, PolicySet
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import AdviceService, EventSink
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.agent.history_settings import HistorySettings
+from rightsizer.agent.settings import HistorySettings
 from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceState

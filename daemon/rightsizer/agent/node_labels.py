@@ -7,9 +7,9 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
-from rightsizer.agent.label_settings import LabelSettings
+from rightsizer.agent.settings import LabelSettings
 from rightsizer.io.clock import Clock
-from rightsizer.io.whole_file import WholeFile
+from rightsizer.io.files import WholeFile
 from rightsizer.model.report import Report
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import Nanoseconds, nanoseconds

@@ -16,14 +16,14 @@ from rightsizer.advice.node_recommender import RuleFailures, configured_rules
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
-from rightsizer.io.ownership import Ownership
+from rightsizer.io.files import Ownership
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.finding import Finding
 from rightsizer.model.report import Totals
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import Provisioning, Window
 from rightsizer.report.json_encoder import advice_form, finding_form

@@ -9,8 +9,8 @@ from typing import Any, Final
 
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.config.dump import plain
-from rightsizer.config.shape import Entry, Group, shape_of
+from rightsizer.config.documents import plain
+from rightsizer.config.shape import Group, ShapeEntry, shape_of
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.model.units import format_duration
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
@@ -103,7 +103,7 @@ def _rows(group: Group, path: str) -> Iterator[tuple[str, ...]]:
             yield (f"`{path}{entry.key}`", f"`{_written(entry)}`", entry.help)
 
 
-def _written(entry: Entry) -> str:
+def _written(entry: ShapeEntry) -> str:
     value = plain(entry.default, entry.shape)
     return value if isinstance(value, str) else json.dumps(value)
 

@@ -1,22 +1,21 @@
-"""The tree of settings: every room's own, under the keys of the configuration file."""
+"""Settings of the agent: the sections of all packages under the keys of the file."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Final
 
+from rightsizer.accounting.history import MAXIMUM_BYTES
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.actions.settings import ActionSettings, ActionsSettings
 from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.policy import NodeSettings, Policy, policies_of_pool
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.agent.history_settings import HistorySettings
-from rightsizer.agent.label_settings import LabelSettings
-from rightsizer.agent.log import LogSettings
 from rightsizer.broker.settings import BrokerSection, GpuPlacementSettings
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.host.settings import HostSettings
+from rightsizer.io.log import LogSettings
 from rightsizer.model.errors import UsageError
 from rightsizer.model.settings import LIVE, setting
 from rightsizer.notify.grafana.settings import GrafanaSettings
@@ -28,6 +27,86 @@ from rightsizer.telemetry.dcgm.settings import DcgmSettings
 from rightsizer.telemetry.nvml.settings import LiveSettings
 from rightsizer.telemetry.serving.settings import ServingTelemetrySettings
 from rightsizer.web.settings import WebSettings, checked_path, parse_address
+
+
+@dataclass(frozen=True, slots=True)
+class HistorySettings:
+    """What is kept on disk."""
+
+    path: str = setting(
+        "/var/lib/rightsizer/history.db",
+        help="The database; empty to keep nothing over a restart.",
+    )
+    retention: float = setting(
+        30 * 86400.0,
+        help="How long windows are kept.",
+        unit="seconds",
+        minimum=86400.0,
+        maximum=366 * 86400.0,
+        source="the longest window that a rule asks for, twice",
+        is_live=True,
+    )
+    fine_retention: float = setting(
+        48 * 3600.0,
+        help="How long five-minute windows are kept before they are merged into hours.",
+        unit="seconds",
+        minimum=86400.0,
+        maximum=366 * 86400.0,
+        source="the 24 h that are answered from five-minute windows, twice",
+        is_live=True,
+    )
+    maximum_size_bytes: int = setting(
+        MAXIMUM_BYTES,
+        help="What the database may take; beyond it the oldest windows are forgotten before "
+        "their time. Its log takes up to 4 MiB more.",
+        unit="bytes",
+        minimum=2**20,
+        source="docs/benchmarks.md: 64 devices for 30 days",
+    )
+    flush_interval: float = setting(
+        60.0,
+        help="Time between two writes; a crash loses no more than this.",
+        unit="seconds",
+        minimum=1.0,
+        maximum=3600.0,
+        is_live=True,
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class LabelSettings:
+    """The feature file for node-feature-discovery."""
+
+    file: str = setting(
+        "",
+        help="The feature file to keep up to date, mostly "
+        "/etc/kubernetes/node-feature-discovery/features.d/rightsizer; empty for none.",
+    )
+    interval: float = setting(
+        60.0,
+        help="Time between two writings.",
+        unit="seconds",
+        minimum=10.0,
+        maximum=3600.0,
+        source="node-feature-discovery looks for new labels once a minute (its sleepInterval)",
+    )
+    settled: float = setting(
+        600.0,
+        help="How long a GPU must have been healthy, or not, before a label says so.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=86400.0,
+        source="a reset and a driver's restart take minutes; labels move pods",
+    )
+    expiry: float = setting(
+        3600.0,
+        help="How long labels hold after the agent wrote them last.",
+        unit="seconds",
+        minimum=120.0,
+        maximum=7 * 86400.0,
+        source="longer than an update of the agent takes",
+    )
+
 
 OTHERS: Final = frozenset({"fleet"})
 """Sections of the same file that an agent passes over: reading them would take it 2 MB."""

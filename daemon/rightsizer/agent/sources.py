@@ -3,7 +3,7 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from rightsizer.agent.control import StillHeld
+from rightsizer.agent.local_api import StillHeld
 from rightsizer.agent.settings import Settings, SourceSettings
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue

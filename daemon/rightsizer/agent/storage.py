@@ -1,4 +1,4 @@
-"""What lasts over a restart: history, ledger and outbox in one database, or nowhere."""
+"""Storage of an agent: history, ledger and outboxes in one database, or in memory."""
 
 from __future__ import annotations
 
@@ -19,9 +19,8 @@ from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA, Led
 from rightsizer.advice.record import AdviceRecord
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.verifier import OutcomeCounts
-from rightsizer.agent.feature_schemas import ACTION_SCHEMA, CAPTURE_SCHEMA
 from rightsizer.io.database import Database
-from rightsizer.io.ownership import HISTORY, Called
+from rightsizer.io.files import HISTORY, Called
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.window import Window
@@ -33,6 +32,22 @@ if TYPE_CHECKING:
     from rightsizer.notify.grafana.outbox import AnnotationOutbox
     from rightsizer.notify.webhook.outbox import WebhookOutbox
     from rightsizer.profiler.capture.repository import CaptureRepository
+
+
+ACTION_SCHEMA: Final = """
+CREATE TABLE action (id TEXT PRIMARY KEY, at INTEGER NOT NULL, data TEXT NOT NULL) WITHOUT ROWID
+"""
+"""A migration's script."""
+
+
+CAPTURE_SCHEMA: Final = """
+CREATE TABLE capture (id TEXT PRIMARY KEY, started INTEGER NOT NULL, data TEXT NOT NULL)
+  WITHOUT ROWID;
+CREATE TABLE read_file (
+  path TEXT PRIMARY KEY, size INTEGER NOT NULL, modified INTEGER NOT NULL, fault TEXT NOT NULL)
+  WITHOUT ROWID
+"""
+"""A migration's script."""
 
 
 MIGRATIONS: Final = (

@@ -13,7 +13,6 @@ from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from rightsizer.agent.request_body import duration_of, fields_of, text_of
 from rightsizer.broker.lease import LeaseOwner, Reservation, Ticket
 from rightsizer.broker.lease_encoder import answer_form, booking_form, broker_form
 from rightsizer.broker.lease_manager import BrokerOverview, LeaseManager
@@ -27,6 +26,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
+from rightsizer.web.request_body import duration_of, fields_of, text_of
 from rightsizer.web.router import Handle, Route, Router
 
 

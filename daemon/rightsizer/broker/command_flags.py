@@ -7,7 +7,7 @@ from typing import Any
 from rightsizer.agent.settings import PathSettings
 from rightsizer.broker.lease import Interconnect
 from rightsizer.broker.request_parser import request_of
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError, UsageError
 

@@ -17,12 +17,14 @@ from rightsizer.broker.lease import GpuRequest
 from rightsizer.broker.place_api import PLACE_PATH
 from rightsizer.broker.placement import Form, LeasedSlots, chosen_of, place_form
 from rightsizer.broker.request_parser import request_of
-from rightsizer.console.aligned import aligned
-from rightsizer.console.command import Command
-from rightsizer.console.look_flags import add_scenario_flag, looked_at
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
-from rightsizer.console.wrapped import wrapped
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import (
+    add_config_flag,
+    add_scenario_flag,
+    looked_at,
+    settings_of,
+)
+from rightsizer.console.text import aligned, wrapped
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import AgentAbsentError, RightsizerError, UsageError

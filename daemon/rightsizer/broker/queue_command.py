@@ -8,9 +8,8 @@ from typing import Any, Final
 
 from rightsizer.broker.command_flags import add_agent_flags, client_of
 from rightsizer.broker.place_api import BROKER_PATH
-from rightsizer.console.aligned import aligned
-from rightsizer.console.command import Command
-from rightsizer.console.output import say
+from rightsizer.console.command import Command, say
+from rightsizer.console.text import aligned
 from rightsizer.model.units import format_duration
 
 _GIBIBYTE: Final = 1 << 30

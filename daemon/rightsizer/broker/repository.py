@@ -20,7 +20,7 @@ from rightsizer.broker.state_codec import (
 )
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
-from rightsizer.io.ownership import Called
+from rightsizer.io.files import Called
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds, nanoseconds
 

@@ -7,10 +7,8 @@ from typing import Any, Final
 
 from rightsizer.broker.command_flags import add_agent_flags, add_request_flags, client_of, words_of
 from rightsizer.broker.place_api import LEASES_PATH, RESERVATIONS_PATH
-from rightsizer.console.command import Command
-from rightsizer.console.flag_values import duration
-from rightsizer.console.moment import moment
-from rightsizer.console.output import say
+from rightsizer.console.command import Command, say
+from rightsizer.console.flags import duration, moment
 from rightsizer.model.errors import RefusedError, RightsizerError, UsageError
 from rightsizer.model.units import seconds
 

@@ -18,9 +18,8 @@ from rightsizer.broker.child_process import (
 from rightsizer.broker.client import LeaseClient, LeaseSupervisor, RetryPolicy
 from rightsizer.broker.command_flags import add_agent_flags, add_request_flags, client_of, words_of
 from rightsizer.broker.launch import bind, has_mps, launch_of
-from rightsizer.console.command import Command
-from rightsizer.console.flag_values import duration
-from rightsizer.console.output import harmless
+from rightsizer.console.command import Command, harmless
+from rightsizer.console.flags import duration
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError, UsageError
 

@@ -18,7 +18,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.finding import Severity
 from rightsizer.model.node import Node
 from rightsizer.model.report import DeviceReport, Report, StripCell
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Condition, Resource
 from rightsizer.model.topology import Placement, Topology
 from rightsizer.model.units import Nanoseconds, seconds

@@ -5,8 +5,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from typing import Any, Final, Self
 
-from rightsizer.catalogue.efficiency import AllReduce
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import AllReduce, Precision
 
 KINDS: Final = ("gemm", "weight_read", "decode_attention")
 """The parts of an efficiency."""

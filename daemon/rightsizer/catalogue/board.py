@@ -1,12 +1,102 @@
-"""A board: what is known of one kind of GPU."""
+"""A board: facts of one kind of GPU, each with its origin."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
+from enum import StrEnum
 from typing import Final
 
-from rightsizer.catalogue.efficiency import AllReduce, Efficiency
-from rightsizer.catalogue.origin import Origin, OriginKind
-from rightsizer.catalogue.precision import Precision
+
+class Precision(StrEnum):
+    """The number formats that a peak is known for. All peaks are dense, without sparsity."""
+
+    FP32 = "fp32"
+    TF32 = "tf32"
+    BF16 = "bf16"
+    """Also fp16; either accumulates in fp32."""
+    FP16_ACC16 = "fp16_acc16"
+    """Accumulates in fp16, which GeForce boards do at twice the rate."""
+    FP8 = "fp8"
+    INT8 = "int8"
+    FP4 = "fp4"
+
+
+class OriginKind(StrEnum):
+    """How a figure came to be known, the surest first."""
+
+    STATED = "stated"
+    """By the operator, in a file of their own."""
+    MEASURED = "measured"
+    VERIFIED = "verified"
+    """Recalled, and compared with a public table."""
+    RECALLED = "recalled"
+    """From a datasheet, not compared with anything."""
+    ASSUMED = "assumed"
+    """From what is known of boards alike."""
+
+
+@dataclass(frozen=True, slots=True)
+class FactOrigin:
+    """How a figure came to be known, and from whom."""
+
+    kind: OriginKind
+    source: str
+
+
+_STAND_INS: Final[Mapping[Precision, Precision]] = {
+    Precision.FP4: Precision.FP8,
+    Precision.INT8: Precision.FP8,
+    Precision.FP8: Precision.BF16,
+    Precision.FP16_ACC16: Precision.BF16,
+    Precision.TF32: Precision.BF16,
+    Precision.FP32: Precision.BF16,
+}
+"""What a format is likest to where nothing is known of itself: first in width, then in kind."""
+
+
+def _plain_ratios() -> Mapping[Precision, float]:
+    return {Precision.BF16: 0.8}
+
+
+@dataclass(frozen=True, slots=True)
+class Efficiency:
+    """Achieved parts of a board's dense peaks and of its memory bandwidth, by number format."""
+
+    gemm: Mapping[Precision, float] = field(default_factory=_plain_ratios)
+    """Large matrix products, of the peak; what a low power limit takes is taken off."""
+    weight_read: Mapping[Precision, float] = field(default_factory=_plain_ratios)
+    """Products with few rows, of the memory bandwidth."""
+    decode_attention: Mapping[Precision, float] = field(default_factory=_plain_ratios)
+    """Attention of one new token, of the memory bandwidth, by the format of the cache."""
+    power_cap_ratio: float = 1.0
+    """What the power limit leaves of the assumed parts; 1 where they are measured."""
+
+    def gemm_ratio(self, precision: Precision) -> float:
+        """The part of a format's peak, or that of the format likest to it."""
+        return _nearest(self.gemm, precision)
+
+    def weight_read_ratio(self, precision: Precision) -> float:
+        """The part of the bandwidth at which weights of a format are read."""
+        return _nearest(self.weight_read, precision)
+
+    def decode_attention_ratio(self, precision: Precision) -> float:
+        """The part of the bandwidth at which a cache of a format is read."""
+        return _nearest(self.decode_attention, precision)
+
+
+@dataclass(frozen=True, slots=True)
+class AllReduce:
+    """What a sum over several GPUs costs."""
+
+    bytes_per_second: float
+    """Bus bandwidth: algorithm bandwidth times 2 (n - 1) / n, as the NCCL tests print it."""
+    small_message_seconds: float
+
+
+def _nearest(ratios: Mapping[Precision, float], precision: Precision) -> float:
+    while precision not in ratios and precision in _STAND_INS:
+        precision = _STAND_INS[precision]
+    return ratios[precision]
+
 
 _PCIE_BYTES_PER_SECOND: Final = {
     1: 0.25e9,
@@ -84,7 +174,7 @@ class Board:
     efficiency: Efficiency = field(default_factory=Efficiency)
     all_reduce: Mapping[int, AllReduce] = field(default_factory=dict)
     """By the number of GPUs: 2, 4, 8."""
-    origins: Mapping[str, Origin] = field(default_factory=dict)
+    origins: Mapping[str, FactOrigin] = field(default_factory=dict)
     """Of the figures that do not come from `source` alone."""
 
     @property
@@ -118,7 +208,7 @@ class Board:
         peak = self.peak(precision)
         return None if peak is None else peak * self.efficiency.gemm_ratio(precision)
 
-    def origin(self, figure: str) -> Origin:
+    def origin(self, figure: str) -> FactOrigin:
         """How a figure came to be known, by its name in the catalogue's file.
 
         Parts are named with a dot, `dense_peak_tera.bf16`; what is known of a whole holds for
@@ -127,4 +217,4 @@ class Board:
         name = figure
         while name not in self.origins and "." in name:
             name = name.rpartition(".")[0]
-        return self.origins.get(name) or Origin(OriginKind.RECALLED, self.source)
+        return self.origins.get(name) or FactOrigin(OriginKind.RECALLED, self.source)

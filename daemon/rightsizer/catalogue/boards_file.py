@@ -1,16 +1,42 @@
-"""Boards from a catalogue file, and an operator's file laid over the packaged one."""
+"""Catalogue files: the packaged one, and an operator's laid over it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
 from rightsizer.catalogue.assumptions import Assumptions
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.board_form import BoardSources, read_board
-from rightsizer.catalogue.origin import Origin, OriginKind
-from rightsizer.catalogue.overlay import merged, named_values
+from rightsizer.catalogue.board import Board, FactOrigin, OriginKind
+from rightsizer.catalogue.board_parser import BoardSources, read_board
 from rightsizer.catalogue.row import Faults, Row
 from rightsizer.io.yaml import Document
+
+
+def merged(below: Mapping[Any, Any], above: Mapping[Any, Any]) -> dict[Any, Any]:
+    """Both, key by key; where both have a value, the one above unless both are mappings.
+
+    A key without a value, as it is left when what follows is commented out, changes nothing.
+    """
+    both = dict(below)
+    for key, value in above.items():
+        if value is None:
+            continue
+        under = both.get(key)
+        is_tree = isinstance(value, Mapping) and isinstance(under, Mapping)
+        both[key] = merged(under, value) if is_tree and under is not None else value
+    return both
+
+
+def named_values(tree: Mapping[Any, Any], prefix: str = "") -> Iterator[str]:
+    """The names of all values, of those within others with a dot: `dense_peak_tera.bf16`."""
+    for key, value in tree.items():
+        name = f"{prefix}{key}"
+        if value is None:
+            continue
+        if isinstance(value, Mapping):
+            yield from named_values(value, f"{name}.")
+        else:
+            yield name
+
 
 _BOARDS: Final = "boards"
 _SOURCES: Final = "sources"
@@ -77,7 +103,7 @@ def _figures(entry: Mapping[Any, Any], *, is_change: bool) -> dict[Any, Any]:
 
 def _stated(board: Board, entry: Mapping[str, Any], file: str) -> Board:
     """The board, with the operator as the origin of what the operator says."""
-    origin = Origin(OriginKind.STATED, entry.get(_SOURCE) or file)
+    origin = FactOrigin(OriginKind.STATED, entry.get(_SOURCE) or file)
     figures = {key: value for key, value in entry.items() if key not in _NO_FIGURES}
     stated = dict.fromkeys(named_values(figures), origin)
     return replace(

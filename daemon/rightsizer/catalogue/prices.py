@@ -1,9 +1,113 @@
-"""All prices, and what follows from them where nobody says."""
+"""Prices of boards: rented, reserved and owned."""
 
+import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
+from typing import Final
 
-from rightsizer.catalogue.price import Assumption, OnPremises, Price, Reserved
+_MONTH: Final = re.compile(r"\d{4}(?:-\d\d)?")
+
+
+@dataclass(frozen=True, slots=True)
+class OnDemand:
+    """List prices of one GPU in clouds, without commitment."""
+
+    low_dollars_per_hour: float
+    median_dollars_per_hour: float
+    high_dollars_per_hour: float
+    hyperscaler_dollars_per_hour: float | None = None
+    """The median over AWS, Azure, GCP and OCI alone."""
+
+
+@dataclass(frozen=True, slots=True)
+class Purchase:
+    """The price of one board, its server not included."""
+
+    dollars: float
+    date: str
+    source: str
+
+
+@dataclass(frozen=True, slots=True)
+class Price:
+    """What one board costs; `None` or nothing where nobody says. Never a quote of today."""
+
+    key: str
+    on_demand: OnDemand | None = None
+    spot_dollars_per_hour: float | None = None
+    reserved_dollars_per_hour: Mapping[int, float] = field(default_factory=dict)
+    """By years of commitment, where somebody says."""
+    clouds: tuple[str, ...] = ()
+    dates: tuple[str, ...] = ()
+    """Of the cloud prices."""
+    sources: tuple[str, ...] = ()
+    """Of the cloud prices."""
+    purchases: tuple[Purchase, ...] = ()
+    node_power_factor: float | None = None
+    """The power of a whole node over that of its GPUs."""
+    is_stated: bool = False
+    """The cloud prices are the operator's own."""
+
+    @property
+    def dollars_per_hour(self) -> float | None:
+        """What a GPU costs in the middle of the clouds."""
+        return None if self.on_demand is None else self.on_demand.median_dollars_per_hour
+
+    @property
+    def purchase_dollars(self) -> float | None:
+        """What a board costs by the first source that says so."""
+        return self.purchases[0].dollars if self.purchases else None
+
+    @property
+    def dated(self) -> str:
+        """When the cloud prices held."""
+        return ", ".join(self.dates) or "undated"
+
+    @property
+    def period(self) -> str:
+        """The months of the first and the last of those dates: `2025-03 to 2026-08`."""
+        months = sorted(_MONTH.findall(self.dated))
+        return " to ".join(dict.fromkeys((months[0], months[-1]))) if months else "undated"
+
+
+@dataclass(frozen=True, slots=True)
+class Assumption:
+    """A usual value and the range it lies in."""
+
+    value: float
+    low: float
+    high: float
+
+
+@dataclass(frozen=True, slots=True)
+class Reserved:
+    """The price of a commitment, and the range it lies in."""
+
+    dollars_per_hour: float
+    low_dollars_per_hour: float
+    high_dollars_per_hour: float
+    is_assumed: bool
+    """A usual discount on the on-demand price, not a price that anybody offers."""
+
+
+@dataclass(frozen=True, slots=True)
+class OnPremises:
+    """What owning GPUs takes beside the boards."""
+
+    years: Assumption
+    """Over which a purchase is written off."""
+    server_uplift_ratio: Assumption
+    """The rest of the server, of the price of its GPUs."""
+    node_power_factor: Assumption
+    """The power of a whole node over that of its GPUs."""
+    pue_ratio: Assumption
+    """Power usage effectiveness: that of the building over that of the node."""
+    operation_ratio_per_year: Assumption
+    """People, space, repairs, of the price."""
+    dollars_per_kilowatt_hour: Assumption
+    utilization_ratio: Assumption
+    """The part of the hours that somebody uses them."""
+    source: str
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,22 +1,138 @@
-"""Prices from the packaged file, and an operator's file laid over it."""
+"""Price files: the packaged one, and an operator's laid over it."""
 
+import datetime as dt
 from collections.abc import Collection, Mapping
 from functools import cache
 from importlib import resources
 from typing import Any, Final
 
+from rightsizer.catalogue.boards_file import merged
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.overlay import merged
-from rightsizer.catalogue.price_form import (
-    CLOUD_KEYS,
-    CLOUD_PRICES,
-    read_assumption,
-    read_on_premises,
-    read_price,
-)
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import Assumption, OnDemand, OnPremises, Price, Prices, Purchase
 from rightsizer.catalogue.row import Faults, Row
 from rightsizer.io.yaml import Document, load_yaml
+
+CLOUD_PRICES: Final = ("on_demand", "spot", "reserved")
+CLOUD_KEYS: Final = (*CLOUD_PRICES, "clouds", "dates", "sources")
+"""Prices that belong together by their dates, with what tells of them."""
+_KNOWN: Final = (*CLOUD_KEYS, "purchase", "node_power_factor")
+_ON_DEMAND: Final = ("low", "median", "high", "hyperscaler")
+_PURCHASE: Final = ("dollars", "date", "source")
+_MOST_PER_HOUR: Final = 10_000.0
+_MOST_TO_BUY: Final = 10_000_000.0
+_SPREAD: Final = 3
+_ON_PREMISES: Final[Mapping[str, tuple[float, float]]] = {
+    "years": (0.1, 30.0),
+    "server_uplift_ratio": (0.0, 10.0),
+    "node_power_factor": (1.0, 10.0),
+    "pue_ratio": (1.0, 5.0),
+    "operation_ratio_per_year": (0.0, 2.0),
+    "dollars_per_kilowatt_hour": (0.0, 10.0),
+    "utilization_ratio": (0.001, 1.0),
+}
+
+
+def read_price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> Price:
+    """The price that an entry tells; what is wrong with it goes to the row's faults.
+
+    Args:
+        key: The board's.
+        row: Its entry.
+        names: Dates and sources by the short names that entries use.
+        is_stated: Whether the cloud prices are the operator's.
+    """
+    row.refuse_unknown(_KNOWN)
+    return Price(
+        key=key,
+        on_demand=_on_demand(row),
+        spot_dollars_per_hour=row.number("spot", 0.0, _MOST_PER_HOUR),
+        reserved_dollars_per_hour=_reserved(row.row("reserved")),
+        clouds=row.texts("clouds"),
+        dates=tuple(names.get(date, date) for date in _dates(row)),
+        sources=tuple(names.get(source, source) for source in row.texts("sources")),
+        purchases=tuple(_purchases(row, names)),
+        node_power_factor=row.number("node_power_factor", *_ON_PREMISES["node_power_factor"]),
+        is_stated=is_stated,
+    )
+
+
+def read_on_premises(row: Row) -> OnPremises:
+    """What owning GPUs takes."""
+    row.refuse_unknown((*_ON_PREMISES, "source"))
+    figures = {
+        name: read_assumption(row, name, least, most)
+        for name, (least, most) in _ON_PREMISES.items()
+    }
+    return OnPremises(**figures, source=row.text("source") or "")
+
+
+def read_assumption(row: Row, key: Any, least: float, most: float) -> Assumption:
+    """A number, or a list of the usual, the lowest and the highest."""
+    value = row.values.get(key)
+    cells = value if isinstance(value, list) else [value] * _SPREAD
+    numbers = [row.checked_number(str(key), cell, least, most) for cell in cells]
+    if len(cells) != _SPREAD or value is None:
+        row.fault(str(key), "must be a number or [usual, lowest, highest]")
+    known = [number for number in numbers if number is not None]
+    if len(known) != _SPREAD:
+        return Assumption(least, least, least)
+    usual, low, high = known
+    if not low <= usual <= high:
+        row.fault(str(key), f"must be [usual, lowest, highest] (got {value})")
+    return Assumption(usual, low, high)
+
+
+def _on_demand(row: Row) -> OnDemand | None:
+    value = row.values.get("on_demand")
+    if value is None:
+        return None
+    if not isinstance(value, Mapping):
+        number = row.needed_number("on_demand", 0.0, _MOST_PER_HOUR)
+        return OnDemand(number, number, number)
+    spread = row.row("on_demand")
+    spread.refuse_unknown(_ON_DEMAND)
+    median = spread.needed_number("median", 0.0, _MOST_PER_HOUR)
+    low = spread.number("low", 0.0, _MOST_PER_HOUR)
+    high = spread.number("high", 0.0, _MOST_PER_HOUR)
+    low, high = median if low is None else low, median if high is None else high
+    if spread.values.get("median") is not None and not low <= median <= high:
+        row.fault("on_demand", f"low, median and high must rise (got {low}, {median}, {high})")
+    return OnDemand(low, median, high, spread.number("hyperscaler", 0.0, _MOST_PER_HOUR))
+
+
+def _reserved(row: Row) -> dict[int, float]:
+    prices = {}
+    for years in row.values:
+        price = row.checked_number(str(years), row.values[years], 0.0, _MOST_PER_HOUR)
+        if not isinstance(years, int) or years < 1:
+            row.fault(str(years), "must be whole years of commitment, like {1: 2.10, 3: 1.50}")
+        elif price is not None:
+            prices[years] = price
+    return prices
+
+
+def _purchases(row: Row, names: Mapping[str, str]) -> list[Purchase]:
+    value = row.values.get("purchase")
+    if value is not None and not isinstance(value, list):
+        return [Purchase(row.needed_number("purchase", 0.0, _MOST_TO_BUY), "", "")]
+    purchases = []
+    for item in row.rows("purchase"):
+        item.refuse_unknown(_PURCHASE)
+        source = item.text("source") or ""
+        dollars = item.needed_number("dollars", 0.0, _MOST_TO_BUY)
+        date = _date(item.values.get("date", ""))
+        purchases.append(Purchase(dollars, date, names.get(source, source)))
+    return purchases
+
+
+def _dates(row: Row) -> list[str]:
+    return [_date(value) for value in row.items("dates")]
+
+
+def _date(value: Any) -> str:
+    """YAML makes dates of what is written like one."""
+    return value.isoformat() if isinstance(value, dt.date) else str(value)
+
 
 _FILE: Final = "prices.yaml"
 _KEYS: Final = ("boards", "sources", "dates", "reserved", "on_premises")

@@ -6,15 +6,17 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from rightsizer.agent.log import LogLevel
-from rightsizer.agent.log import configure as configure_log
 from rightsizer.agent.offline_advice import advise, advise_and_save
-from rightsizer.console.command import Command
-from rightsizer.console.counted import counted
-from rightsizer.console.history_flag import add_history_flag, history_path
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
-from rightsizer.console.wrapped import WIDTH, wrapped
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import (
+    add_config_flag,
+    add_history_flag,
+    history_path,
+    settings_of,
+)
+from rightsizer.console.text import WIDTH, counted, wrapped
+from rightsizer.io.log import LogLevel
+from rightsizer.io.log import configure as configure_log
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, FindingKind, Savings, Severity
 from rightsizer.report.json_encoder import advice_form, finding_form

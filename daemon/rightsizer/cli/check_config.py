@@ -5,10 +5,9 @@ import os
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.precheck import faults_of
+from rightsizer.agent.configuration_check import faults_of
 from rightsizer.config.loader import load_file
-from rightsizer.console.command import Command
-from rightsizer.console.output import say
+from rightsizer.console.command import Command, say
 from rightsizer.fleet.settings import WholeSettings
 from rightsizer.model.errors import ConfigurationError
 

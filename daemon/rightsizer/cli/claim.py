@@ -12,17 +12,20 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from rightsizer.agent.log import LogLevel
-from rightsizer.agent.log import configure as configure_log
 from rightsizer.agent.offline_advice import act_offline
 from rightsizer.agent.settings import PathSettings, Settings
-from rightsizer.console.command import Command
-from rightsizer.console.flag_values import duration
-from rightsizer.console.history_flag import add_history_flag, history_path
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.command import Command, say
+from rightsizer.console.flags import duration
+from rightsizer.console.settings_flags import (
+    add_config_flag,
+    add_history_flag,
+    history_path,
+    settings_of,
+)
 from rightsizer.fleet.ledger import act_on_ledger, fleet_settings_of
 from rightsizer.io.local import LocalClient
+from rightsizer.io.log import LogLevel
+from rightsizer.io.log import configure as configure_log
 from rightsizer.model.errors import AgentAbsentError, HistoryError, RightsizerError
 from rightsizer.report.json_encoder import Form, advice_form
 from rightsizer.web.advice_api import ACTS

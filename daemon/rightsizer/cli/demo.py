@@ -4,9 +4,8 @@ import argparse
 
 from rightsizer.agent.demo import DemoSettings, run_demo
 from rightsizer.cli.web_flags import add_access_flags
-from rightsizer.console.command import Command
-from rightsizer.console.flag_values import checked_address
-from rightsizer.console.output import say
+from rightsizer.console.command import Command, say
+from rightsizer.console.flags import checked_address
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

@@ -8,11 +8,10 @@ from dataclasses import asdict
 
 from rightsizer.agent.doctor import examine
 from rightsizer.agent.doctor.check import Check, Verdict
-from rightsizer.agent.log import LogLevel
-from rightsizer.agent.log import configure as configure_log
-from rightsizer.console.command import Command
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.io.log import LogLevel
+from rightsizer.io.log import configure as configure_log
 
 _DESCRIPTION = """\
 Look at everything that the agent makes use of, as the user who runs this: the driver, other

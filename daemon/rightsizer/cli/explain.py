@@ -6,18 +6,21 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import quote
 
-from rightsizer.agent.log import LogLevel
-from rightsizer.agent.log import configure as configure_log
 from rightsizer.agent.offline_advice import explain_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.console.command import Command
+from rightsizer.console.command import Command, say
 from rightsizer.console.explanation import explanation_text
-from rightsizer.console.history_flag import add_history_flag, history_path
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.settings_flags import (
+    add_config_flag,
+    add_history_flag,
+    history_path,
+    settings_of,
+)
 from rightsizer.fleet.ledger import explain_from_ledger, fleet_settings_of
 from rightsizer.fleet.settings import WholeSettings
 from rightsizer.io.local import LocalClient
+from rightsizer.io.log import LogLevel
+from rightsizer.io.log import configure as configure_log
 from rightsizer.model.errors import AgentAbsentError, HistoryError
 from rightsizer.report.json_encoder import Form
 

@@ -14,11 +14,10 @@ from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
-from rightsizer.console.command import Command
-from rightsizer.console.moment import moment
-from rightsizer.console.output import discard_output
-from rightsizer.console.settings_flag import add_config_flag, settings_of
-from rightsizer.io.whole_file import WholeFile
+from rightsizer.console.command import Command, discard_output
+from rightsizer.console.flags import moment
+from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.io.files import WholeFile
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds

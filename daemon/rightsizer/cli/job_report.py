@@ -13,10 +13,14 @@ from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
-from rightsizer.console.command import Command
-from rightsizer.console.history_flag import add_history_flag, history_path, write_up_to_now
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import (
+    add_config_flag,
+    add_history_flag,
+    history_path,
+    settings_of,
+    write_up_to_now,
+)
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.state import Cause, Resource

@@ -6,12 +6,15 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.scheduler_look import labels_by_look, timed_feature_file
-from rightsizer.console.command import Command
-from rightsizer.console.look_flags import add_scenario_flag, looked_at
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import (
+    add_config_flag,
+    add_scenario_flag,
+    looked_at,
+    settings_of,
+)
 from rightsizer.io.clock import SystemClock
-from rightsizer.io.whole_file import WholeFile
+from rightsizer.io.files import WholeFile
 
 _DESCRIPTION: Final = """\
 Print what Kubernetes may know this node by: how many GPUs it has and how many are healthy, which

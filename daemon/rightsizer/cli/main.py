@@ -1,14 +1,73 @@
-"""The command `rightsizer`: finds the command, runs it, turns errors into exit codes."""
+"""The command `rightsizer`: the registry of commands, and errors as exit codes."""
 
 import argparse
+import importlib
 import sys
 from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+from typing import Final
 
-from rightsizer.cli.commands import COMMANDS, all_commands
-from rightsizer.console.command import Command
-from rightsizer.console.output import discard_output, harmless
+from rightsizer.console.command import Command, discard_output, harmless
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RightsizerError
+
+
+@dataclass(frozen=True, slots=True)
+class CommandEntry:
+    """A command's name, and where it stands.
+
+    To load all of them takes most of a second, and 5 MiB that an agent would keep for months.
+    """
+
+    name: str
+    place: str
+
+    def load(self) -> Command:
+        """The command itself."""
+        module, _, attribute = self.place.partition(":")
+        # A name of this list: a test loads each.
+        command: Command = getattr(importlib.import_module(module), attribute)
+        return command
+
+
+COMMANDS: Final = (
+    CommandEntry("agent", "rightsizer.cli.agent:COMMAND"),
+    CommandEntry("demo", "rightsizer.cli.demo:COMMAND"),
+    CommandEntry("record", "rightsizer.cli.record:COMMAND"),
+    CommandEntry("replay", "rightsizer.cli.replay:COMMAND"),
+    CommandEntry("advise", "rightsizer.cli.advise:COMMAND"),
+    CommandEntry("explain", "rightsizer.cli.explain:COMMAND"),
+    CommandEntry("claim", "rightsizer.cli.claim:CLAIM"),
+    CommandEntry("dismiss", "rightsizer.cli.claim:DISMISS"),
+    CommandEntry("snooze", "rightsizer.cli.claim:SNOOZE"),
+    CommandEntry("actions", "rightsizer.actions.command:COMMAND"),
+    CommandEntry("export", "rightsizer.cli.export:COMMAND"),
+    CommandEntry("report", "rightsizer.cli.report:COMMAND"),
+    CommandEntry("fleet", "rightsizer.fleet.command:COMMAND"),
+    CommandEntry("job-report", "rightsizer.cli.job_report:COMMAND"),
+    CommandEntry("release", "rightsizer.cli.release:RELEASE"),
+    CommandEntry("resume", "rightsizer.cli.release:RESUME"),
+    CommandEntry("topology", "rightsizer.cli.topology:COMMAND"),
+    CommandEntry("place", "rightsizer.broker.place_command:COMMAND"),
+    CommandEntry("labels", "rightsizer.cli.labels:COMMAND"),
+    CommandEntry("run", "rightsizer.broker.run_command:COMMAND"),
+    CommandEntry("queue", "rightsizer.broker.queue_command:COMMAND"),
+    CommandEntry("reserve", "rightsizer.broker.reserve_command:RESERVE"),
+    CommandEntry("cancel", "rightsizer.broker.reserve_command:CANCEL"),
+    CommandEntry("profile", "rightsizer.profiler.command:COMMAND"),
+    CommandEntry("project", "rightsizer.cli.project:COMMAND"),
+    CommandEntry("catalogue", "rightsizer.planner.catalogue:COMMAND"),
+    CommandEntry("compare", "rightsizer.planner.compare:COMMAND"),
+    CommandEntry("plan", "rightsizer.cli.plan:COMMAND"),
+    CommandEntry("check-config", "rightsizer.cli.check_config:COMMAND"),
+    CommandEntry("doctor", "rightsizer.cli.doctor:COMMAND"),
+    CommandEntry("version", "rightsizer.cli.version:COMMAND"),
+)
+
+
+def all_commands() -> tuple[Command, ...]:
+    """Each of them, loaded."""
+    return tuple(entry.load() for entry in COMMANDS)
 
 
 def main(arguments: Sequence[str]) -> int:

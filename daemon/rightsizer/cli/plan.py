@@ -8,10 +8,9 @@ from pathlib import Path
 from typing import Any
 
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
-from rightsizer.console.command import Command
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
-from rightsizer.io.whole_file import WholeFile
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.io.files import WholeFile
 from rightsizer.model.errors import ProfileError, UsageError
 from rightsizer.model.profile import Profile
 from rightsizer.planner.candidate import PlanCandidate

@@ -9,9 +9,8 @@ from typing import Any
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
-from rightsizer.console.command import Command
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.model.errors import RightsizerError
 from rightsizer.planner.projection import (
     LEGEND,

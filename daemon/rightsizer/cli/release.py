@@ -10,10 +10,9 @@ from types import MappingProxyType
 from typing import Final
 
 from rightsizer.agent.settings import PathSettings
-from rightsizer.console.command import Command
-from rightsizer.console.flag_values import duration
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.command import Command, say
+from rightsizer.console.flags import duration
+from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError

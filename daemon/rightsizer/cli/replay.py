@@ -7,14 +7,13 @@ import sys
 from collections.abc import Iterator
 from pathlib import Path
 
-from rightsizer.agent.log import LogLevel
-from rightsizer.agent.log import configure as configure_log
 from rightsizer.agent.replay import DeviceSummary, HistoryFiller, Replay, replay, replay_form
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.console.command import Command
-from rightsizer.console.counted import counted
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.console.text import counted
+from rightsizer.io.log import LogLevel
+from rightsizer.io.log import configure as configure_log
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import format_duration, seconds

@@ -14,13 +14,15 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rightsizer.agent.report_facts import ReportQuery, report_facts
-from rightsizer.console.command import Command
-from rightsizer.console.flag_values import duration
-from rightsizer.console.history_flag import add_history_flag, history_path
-from rightsizer.console.moment import moment
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
-from rightsizer.io.whole_file import WholeFile
+from rightsizer.console.command import Command, say
+from rightsizer.console.flags import duration, moment
+from rightsizer.console.settings_flags import (
+    add_config_flag,
+    add_history_flag,
+    history_path,
+    settings_of,
+)
+from rightsizer.io.files import WholeFile
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.report.builder import report_model

@@ -5,8 +5,7 @@ import json
 import platform
 
 from rightsizer import __version__
-from rightsizer.console.command import Command
-from rightsizer.console.output import say
+from rightsizer.console.command import Command, say
 
 
 def configure(parser: argparse.ArgumentParser) -> None:

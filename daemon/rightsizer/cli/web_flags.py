@@ -4,7 +4,7 @@ import argparse
 from dataclasses import replace
 
 from rightsizer.agent.settings import WebTree
-from rightsizer.console.flag_values import checked_address
+from rightsizer.console.flags import checked_address
 from rightsizer.model.errors import UsageError
 from rightsizer.web.settings import checked_path
 

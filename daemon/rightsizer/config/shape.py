@@ -65,7 +65,7 @@ class Named:
 
 
 @dataclass(frozen=True, slots=True)
-class Entry:
+class ShapeEntry:
     """One key of a group."""
 
     key: str
@@ -91,10 +91,10 @@ class Group:
 
     type: type
     help: str
-    entries: tuple[Entry, ...]
+    entries: tuple[ShapeEntry, ...]
 
     @cached_property
-    def by_key(self) -> Mapping[str, Entry]:
+    def by_key(self) -> Mapping[str, ShapeEntry]:
         """The entries by what the file calls them."""
         return {entry.key: entry for entry in self.entries}
 
@@ -125,7 +125,7 @@ def shape_of(settings: type, defaults: Any = None, *, live: bool = False) -> Gro
     return group
 
 
-def _entries(settings: type, defaults: Any, live: bool) -> Iterator[Entry]:  # noqa: FBT001 - handed down.
+def _entries(settings: type, defaults: Any, live: bool) -> Iterator[ShapeEntry]:  # noqa: FBT001 - handed down.
     hints = get_type_hints(settings)
     for declared in fields(settings):
         if defaults is not None:
@@ -140,7 +140,7 @@ def _entries(settings: type, defaults: Any, live: bool) -> Iterator[Entry]:  # n
             shape = _shape(hints[declared.name], bounds, default, is_entry_live)
         except TypeError as error:
             raise TypeError(f"{settings.__name__}.{declared.name}: {error}") from None
-        yield Entry(
+        yield ShapeEntry(
             key=_key(declared.name, bounds.unit if bounds else ""),
             name=declared.name,
             shape=shape,

@@ -10,7 +10,7 @@ from enum import StrEnum, auto
 from types import MappingProxyType
 from typing import Any
 
-from rightsizer.config.shape import Entry, Group, Many, Named, Nullable, Scalar, Shape
+from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape, ShapeEntry
 from rightsizer.config.spelling import parse_seconds, parse_size
 
 
@@ -133,7 +133,7 @@ class _Validator:
         except ValueError as error:
             return self._fault(path, FaultKind.TEXT, value, str(error))
 
-    def _entry(self, entry: Entry, values: Mapping[str, Any], path: _Path) -> Any:
+    def _entry(self, entry: ShapeEntry, values: Mapping[str, Any], path: _Path) -> Any:
         if entry.key not in values:
             is_given = not entry.is_required
             return entry.default if is_given else self._fault(path, FaultKind.MISSING, None)

@@ -4,7 +4,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rightsizer.console.wrapped import wrapped
+from rightsizer.console.text import wrapped
 from rightsizer.model.units import format_duration
 from rightsizer.report.json_encoder import Form
 

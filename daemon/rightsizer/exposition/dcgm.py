@@ -10,14 +10,14 @@ from typing import Final
 
 from rightsizer.exposition.negotiation import Rendering
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
-from rightsizer.model.dcgm_counter import DCGM_COUNTERS, DcgmCounter
+from rightsizer.model.dcgm_exporter import DCGM_COUNTERS, DcgmCounter
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import XID_MEANINGS
 from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.model.xid import XID_MEANINGS
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 
 Labels = dict[str, str]

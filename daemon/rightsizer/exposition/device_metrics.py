@@ -4,11 +4,11 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.exposition.families import Families
-from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_collector import Collector
-from rightsizer.model.nvlink import Nvlink
+from rightsizer.model.metric_family import Collector
 from rightsizer.model.report import DeviceReport, Totals
+from rightsizer.model.signal import Signal
 from rightsizer.model.signal_metric import (
     DETAIL_SIGNALS,
     DISTRIBUTION_SIGNALS,
@@ -17,8 +17,8 @@ from rightsizer.model.signal_metric import (
     distribution_metric_name,
     signal_metric_name,
 )
-from rightsizer.model.signal_name import Signal
 from rightsizer.model.state import Cause, Condition, Resource, State
+from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Provisioning
 from rightsizer.report.freshness import WINDOW_SECONDS, window_coverage_ratio

@@ -7,10 +7,9 @@ from typing import Final
 
 from rightsizer.exposition.device_metrics import CLOCK_EVENT_REASONS, MEASURED_CONDITIONS
 from rightsizer.exposition.families import BUCKET_EDGES, number_text
-from rightsizer.model.dcgm_counter import DCGM_COUNTERS
+from rightsizer.model.dcgm_exporter import DCGM_COUNTERS
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_collector import COLLECTORS, DEFAULT_COLLECTORS
-from rightsizer.model.metric_family import MetricFamily
+from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, MetricFamily
 from rightsizer.model.state import Cause, Resource, State
 
 _HEAD: Final = """\

@@ -19,7 +19,7 @@ from rightsizer.exposition.negotiation import ExpositionFormat, Rendering, accep
 from rightsizer.exposition.report_collector import ReportCollector
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.errors import UsageError
-from rightsizer.model.metric_collector import Collector
+from rightsizer.model.metric_family import Collector
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices

@@ -11,8 +11,7 @@ from prometheus_client.utils import floatToGoString
 
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_collector import Collector
-from rightsizer.model.metric_family import MetricFamily
+from rightsizer.model.metric_family import Collector, MetricFamily
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _SERIES_KEPT: Final = 32768

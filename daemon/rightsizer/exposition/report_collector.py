@@ -10,12 +10,11 @@ from rightsizer import __version__
 from rightsizer.exposition.device_metrics import add_device
 from rightsizer.exposition.families import Families, empty_family
 from rightsizer.model.advice import Advice
-from rightsizer.model.fabric_port import FabricPort
 from rightsizer.model.finding import Risk
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_collector import DEFAULT_COLLECTORS, Collector
-from rightsizer.model.metric_family import MetricKind, Origin
+from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, MetricKind, Origin
 from rightsizer.model.report import AgentReport, DeviceReport, JobReport, NodeReport, Report
+from rightsizer.model.topology import FabricPort
 from rightsizer.model.units import Nanoseconds, seconds
 
 _RECOMMENDERS: Final = frozenset({"recommend", "fleet"})

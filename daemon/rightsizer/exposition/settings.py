@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields, make_dataclass, replace
 from enum import StrEnum
 from typing import Any
 
-from rightsizer.model.metric_collector import COLLECTORS, DEFAULT_COLLECTORS, Collector
+from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector
 from rightsizer.model.settings import setting
 
 

@@ -10,13 +10,10 @@ from dataclasses import fields, replace
 from pathlib import Path
 from typing import Any, Final, Self, TextIO
 
-from rightsizer.agent.log import LogLevel
-from rightsizer.agent.log import configure as configure_log
-from rightsizer.console.command import Command
+from rightsizer.console.command import Command, say
 from rightsizer.console.explanation import explanation_text
-from rightsizer.console.flag_values import checked_address, duration
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag
+from rightsizer.console.flags import checked_address, duration
+from rightsizer.console.settings_flags import add_config_flag
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import fleet_settings_of
@@ -26,7 +23,9 @@ from rightsizer.fleet.service import serve_fleet
 from rightsizer.fleet.settings import FleetSettings, WholeSettings
 from rightsizer.fleet.text import fleet_text, plan_text
 from rightsizer.io.clock import Clock, FastClock, SystemClock
-from rightsizer.io.whole_file import WholeFile
+from rightsizer.io.files import WholeFile
+from rightsizer.io.log import LogLevel
+from rightsizer.io.log import configure as configure_log
 from rightsizer.model.errors import UsageError
 from rightsizer.model.settings import bounds_of
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, nanoseconds

@@ -18,7 +18,7 @@ from rightsizer.fleet.sources.dcgm_exporter.fields import spellings
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.series import one_of
 from rightsizer.fleet.store import MetricStore
-from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.dcgm_exporter import DCGM_FIELDS
 from rightsizer.model.errors import ConfigurationError, StoreError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
 

@@ -9,7 +9,7 @@ from rightsizer.advice.ledger import Ledger
 from rightsizer.agent.storage import Storage
 from rightsizer.config.loader import load, load_file
 from rightsizer.fleet.settings import WholeSettings, ledger_path, rule_trees
-from rightsizer.io.ownership import Called
+from rightsizer.io.files import Called
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.units import Nanoseconds

@@ -12,8 +12,7 @@ from rightsizer.fleet.settings import WholeSettings
 from rightsizer.fleet.store import MetricStore
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
-from rightsizer.model.advice import OPEN_STATES, AdviceState
-from rightsizer.model.advice_trace import Region, Scraped
+from rightsizer.model.advice import OPEN_STATES, AdviceState, Region, Scraped
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.notify.grafana.client import GrafanaClient
 from rightsizer.notify.grafana.settings import read_token

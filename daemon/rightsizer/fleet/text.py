@@ -8,9 +8,7 @@ from datetime import UTC, datetime
 from itertools import groupby
 from typing import Any, Final
 
-from rightsizer.console.aligned import aligned
-from rightsizer.console.counted import counted
-from rightsizer.console.wrapped import wrapped
+from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.finding import FindingKind, Severity
 from rightsizer.model.units import format_duration

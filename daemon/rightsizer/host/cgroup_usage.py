@@ -9,7 +9,7 @@ from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.cgroups import ControlGroup, ControlGroupMembership, outermost
 from rightsizer.host.files import cpu_set, read_file, read_whole_number
 from rightsizer.host.rates import MonotonicCounter
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.units import seconds as in_seconds
 

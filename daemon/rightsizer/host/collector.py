@@ -21,9 +21,8 @@ from rightsizer.host.numa_locality import NumaLocalityReader, affinity
 from rightsizer.host.process_groups import ProcessGroupReader, ProcessLocator
 from rightsizer.host.settings import HostSettings
 from rightsizer.io.clock import Clock
-from rightsizer.model.fabric_port import FabricPort
-from rightsizer.model.signal_name import Signal
-from rightsizer.model.topology import Placement
+from rightsizer.model.signal import Signal
+from rightsizer.model.topology import FabricPort, Placement
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 

@@ -10,9 +10,8 @@ from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import read_line, read_whole_number, sorted_names
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.fabric_port import FabricPort
-from rightsizer.model.signal_name import Signal
-from rightsizer.model.topology import Placement
+from rightsizer.model.signal import Signal
+from rightsizer.model.topology import FabricPort, Placement
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.units import seconds as in_seconds
 

@@ -10,7 +10,7 @@ from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import cpu_set, link_target, read_file, read_line, sorted_names
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.units import seconds as in_seconds
 

@@ -12,7 +12,7 @@ from rightsizer.host.cgroups import ControlGroup, outermost
 from rightsizer.host.files import read_file
 from rightsizer.host.process_groups import ProcessLocation
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Placement
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 

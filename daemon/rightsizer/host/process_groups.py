@@ -19,7 +19,7 @@ from rightsizer.host.files import cpu_set, inode_of, read_file
 from rightsizer.host.node_signals import Disks, group_pressures, interface_counters, is_outward
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _CPUS: Final = "Cpus_allowed_list:"

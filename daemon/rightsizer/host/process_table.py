@@ -1,13 +1,17 @@
 """Processes of the machine from procfs: start, parent, session, user, environment."""
 
+import contextlib
 import errno
 import os
 import pwd
+import signal
 from collections.abc import Collection, Mapping
 from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
+
+from rightsizer.host.process_files import ProcessFiles
 
 _STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19
 _DEAD: Final = "ZXx"
@@ -125,3 +129,25 @@ def user_name(uid: int) -> str:
         return pwd.getpwuid(uid).pw_name
     except KeyError:
         return str(uid)
+
+
+_PROCFS: Final = Path("/proc")
+
+
+def started_of(pid: int) -> int | None:
+    """When a process started, in the kernel's ticks since it booted; `None` where there is none."""
+    return ProcessFiles(_PROCFS).start_ticks(pid)
+
+
+def end_group(pid: int | None, started: int | None) -> bool:
+    """End a process of ours that outlived the agent, with its group; whether it was there.
+
+    Args:
+        pid: Its number, and its group's; `None` where nobody noted one.
+        started: When it started; of another there with that number nothing is ended.
+    """
+    if pid is None or started is None or started_of(pid) != started:
+        return False
+    with contextlib.suppress(ProcessLookupError, PermissionError):
+        os.killpg(pid, signal.SIGKILL)
+    return True

@@ -1,9 +1,4 @@
-"""A SQLite database that one writer owns and that neither a kill nor a power loss hurts.
-
-Write-ahead log, one writer by a lock file, migrations by `user_version`. A file that is no
-database, or that breaks while it is open, is set aside and a new one begun; one of a newer
-program is refused.
-"""
+"""SQLite database of one writer, safe against kills, power loss and broken files."""
 
 import contextlib
 import sqlite3
@@ -13,15 +8,40 @@ from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import Final, Self
 
-from rightsizer.io.database_faults import (
-    DATABASE_ERRORS,
-    UnsoundDatabase,
-    is_broken,
-    is_unreadable,
-    text_of,
-)
-from rightsizer.io.ownership import HISTORY, Called, Ownership
+from rightsizer.io.files import HISTORY, Called, Ownership
 from rightsizer.model.errors import HistoryError
+
+DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
+"""What any call may raise; the second where SQLite's own message quotes an overwritten page."""
+_BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG})
+"""Nobody here writes what is too big for SQLite: only overwritten pages claim to hold it."""
+_PRIMARY: Final = 0xFF
+"""The part of an extended result code that tells its kind."""
+
+
+class UnsoundDatabase(sqlite3.DatabaseError):
+    """A file that opens and whose pages contradict one another."""
+
+    sqlite_errorcode = sqlite3.SQLITE_CORRUPT
+
+
+def is_broken(error: Exception) -> bool:
+    """Whether the file is to blame for an error of a call."""
+    # Errors of the module itself carry no code.
+    code = getattr(error, "sqlite_errorcode", 0) & _PRIMARY
+    return code in _BROKEN or isinstance(error, UnicodeDecodeError)
+
+
+def is_unreadable(error: Exception) -> bool:
+    """Whether it is to blame while it is opened, when nothing else is asked that could be wrong."""
+    code = getattr(error, "sqlite_errorcode", 0)
+    return code == sqlite3.SQLITE_ERROR or is_broken(error)
+
+
+def text_of(raw: bytes) -> str:
+    """A text of a row; one that broke is left to whoever knows how it should read."""
+    return raw.decode(errors="replace")
+
 
 _BESIDE: Final = ("-wal", "-shm")
 _KEPT_ASIDE: Final = 3

@@ -1,8 +1,4 @@
-"""A small client for JSON and text: few tries, patience where asked for, failures as values.
-
-A peer that is away is an everyday thing, so it is never an exception. urllib3 is imported at the
-first request, because most agents never make one.
-"""
+"""HTTP client for JSON and text: few retries, failures as values."""
 
 from __future__ import annotations
 
@@ -11,19 +7,47 @@ import random
 import re
 import threading
 import time
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Any, Final
-from urllib.parse import urlencode, urlsplit
+from urllib.parse import quote_plus, urlencode, urlsplit
 
 from rightsizer import __version__
-from rightsizer.io.form_text import form_text
-from rightsizer.io.http_fault import cause, is_about_a_file, retry_after_seconds
-from rightsizer.io.http_result import Excess, Failure, FailureKind, Response, Result
+from rightsizer.io.http_result import (
+    Excess,
+    Failure,
+    FailureKind,
+    Response,
+    Result,
+    cause,
+    is_about_a_file,
+    retry_after_seconds,
+)
 from rightsizer.model.settings import setting
 
 if TYPE_CHECKING:
     import urllib3
+
+
+_RESERVED: Final = re.compile(rb"([^A-Za-z0-9_.~-])")
+_QUOTED: Final = {
+    byte: quote_plus(byte).encode() for byte in (bytes((number,)) for number in range(256))
+}
+
+
+def form_text(pairs: Iterable[tuple[str, str]]) -> bytes:
+    """What `urlencode(pairs)` gives, in a fifth of the time where values are long.
+
+    `urlencode` looks at each character for itself where one needs quoting; a question about
+    thousands of devices has 200 KB.
+    """
+    return b"&".join(_quoted(name) + b"=" + _quoted(value) for name, value in pairs)
+
+
+def _quoted(text: str) -> bytes:
+    parts = _RESERVED.split(text.encode())
+    parts[1::2] = map(_QUOTED.__getitem__, parts[1::2])
+    return b"".join(parts)
 
 
 _RETRIED_STATUSES: Final = frozenset({429, 502, 503, 504})

@@ -1,22 +1,43 @@
-"""Blocks: what each five minutes came to, packed, so that a month of them is a few hundred KiB.
-
-A block keeps the mean and the peak of each measure. Blocks join by putting them side by side;
-those of the same five minutes (a restart divides them) are made one when they are read.
-"""
+"""Blocks of five minutes: mean and peak of each measure, packed."""
 
 import math
 import struct
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import partial
+from functools import cached_property, partial
 from itertools import groupby, pairwise
 from operator import attrgetter
-from typing import Any, Final, NamedTuple, Self
+from typing import Any, Final, NamedTuple, Self, overload
 
-from rightsizer.model.lazy_column import LazyColumn
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+
+
+class LazyColumn(Sequence[float]):
+    """As many numbers as it says, from whoever can tell them."""
+
+    def __init__(self, length: int, read: Callable[[], Sequence[float]]) -> None:
+        """Nothing is read yet."""
+        self._length, self._read = length, read
+
+    def __len__(self) -> int:
+        return self._length
+
+    def __iter__(self) -> Iterator[float]:
+        return iter(self._values)
+
+    @overload
+    def __getitem__(self, place: int) -> float: ...
+    @overload
+    def __getitem__(self, place: slice) -> Sequence[float]: ...
+    def __getitem__(self, place: int | slice) -> float | Sequence[float]:
+        return self._values[place]
+
+    @cached_property
+    def _values(self) -> Sequence[float]:
+        return self._read()
+
 
 BLOCK_SPAN: Final[Nanoseconds] = 300 * NANOSECONDS_PER_SECOND
 

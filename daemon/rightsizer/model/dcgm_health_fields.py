@@ -2,8 +2,8 @@
 
 from typing import Final
 
-from rightsizer.model.dcgm_field import DcgmField, DcgmType
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.dcgm_fields import DcgmField, DcgmType
+from rightsizer.model.signal import Signal
 
 _GAUGE: Final = DcgmType.GAUGE
 _COUNTER: Final = DcgmType.COUNTER

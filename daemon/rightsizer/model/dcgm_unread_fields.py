@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rightsizer.model.dcgm_field import DcgmField, DcgmType
+from rightsizer.model.dcgm_fields import DcgmField, DcgmType
 
 _GAUGE: Final = DcgmType.GAUGE
 _COUNTER: Final = DcgmType.COUNTER

@@ -1,12 +1,21 @@
-"""One line in the books: a stretch of one device's time, with what it was and what it cost."""
+"""One interval of a device's time: its state, conditions and cost."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass
+from enum import StrEnum
 
-from rightsizer.model.energy_source import EnergySource
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds
+
+
+class EnergySource(StrEnum):
+    """What the joules of a stretch rest on, best first."""
+
+    COUNTER = "counter"
+    """The driver's own counter of energy."""
+    POWER = "power"
+    """The draw at the end of the stretch, taken for all of it."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,11 +6,21 @@ alerts are checked against it.
 
 from typing import Final
 
-from rightsizer.model.advice_metric import ADVICE_METRICS, TELLING_METRICS
-from rightsizer.model.agent_metric import AGENT_METRICS
-from rightsizer.model.fleet_metric import FLEET_METRICS
-from rightsizer.model.metric_collector import Collector
-from rightsizer.model.metric_family import MetricFamily, Origin, collected_by, counter, gauge, info
+from rightsizer.model.agent_metrics import (
+    ADVICE_METRICS,
+    AGENT_METRICS,
+    FLEET_METRICS,
+    TELLING_METRICS,
+)
+from rightsizer.model.metric_family import (
+    Collector,
+    MetricFamily,
+    Origin,
+    collected_by,
+    counter,
+    gauge,
+    info,
+)
 from rightsizer.model.signal_metric import SIGNAL_METRICS
 
 _BUILD: Final = (

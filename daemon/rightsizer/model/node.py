@@ -6,10 +6,10 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Reading
 from rightsizer.model.topology import Topology
 from rightsizer.model.workload import Holding
-from rightsizer.model.xid import XidLog
 
 if TYPE_CHECKING:
     from rightsizer.model.device import Device

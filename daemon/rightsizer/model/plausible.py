@@ -7,8 +7,7 @@ import math
 from typing import Final
 
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.units import Unit
 
 _BOUNDS: Final[dict[Unit, tuple[float, float]]] = {

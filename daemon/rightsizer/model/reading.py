@@ -6,8 +6,8 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.model.nvlink import Nvlink
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
+from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import Nanoseconds
 
 

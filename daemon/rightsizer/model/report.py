@@ -5,18 +5,17 @@ from dataclasses import dataclass, field
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
-from rightsizer.model.energy_source import EnergySource
-from rightsizer.model.fabric_port import FabricPort
+from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.entry import EnergySource
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.state import Cause, Condition, State, Tier
-from rightsizer.model.topology import Topology
+from rightsizer.model.topology import FabricPort, Topology
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Provisioning
 from rightsizer.model.workload import Holding, Workload
-from rightsizer.model.xid import XidLog
 
 
 @dataclass(frozen=True, slots=True)

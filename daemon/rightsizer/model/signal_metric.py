@@ -2,10 +2,8 @@
 
 from typing import Final
 
-from rightsizer.model.metric_collector import Collector
-from rightsizer.model.metric_family import MetricFamily, MetricKind, Origin
-from rightsizer.model.signal import COUNTER_SIGNALS, HOST_SIGNALS, SERVING_SIGNALS, SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.metric_family import Collector, MetricFamily, MetricKind, Origin
+from rightsizer.model.signal import COUNTER_SIGNALS, HOST_SIGNALS, SERVING_SIGNALS, SIGNALS, Signal
 from rightsizer.model.units import Unit
 
 RATIO_SIGNALS: Final = (

@@ -4,13 +4,12 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 
 from rightsizer.model.device import Device
-from rightsizer.model.fabric_port import FabricPort
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
-from rightsizer.model.topology import Topology
+from rightsizer.model.signal import Signal
+from rightsizer.model.topology import FabricPort, Topology
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding
-from rightsizer.model.xid import XidLog
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,8 +1,75 @@
-"""How the parts of a node hang together: GPUs, their slots and neighbors."""
+"""Topology of a node: GPUs, PCIe and NVLink links, NUMA nodes, network ports."""
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
+from typing import Final
+
+_LANE_BYTES_PER_SECOND: Final = {
+    1: 0.25e9,
+    2: 0.5e9,
+    3: 8e9 * 128 / 130 / 8,
+    4: 16e9 * 128 / 130 / 8,
+    5: 32e9 * 128 / 130 / 8,
+    6: 64e9 * 242 / 256 / 8,
+}
+"""One direction of one lane by generation: line rate less its code (PCI-SIG)."""
+
+
+def link_bytes_per_second(generation: float, width: float) -> float | None:
+    """One direction of a link; `None` for a generation or a width that does not exist."""
+    lane = _LANE_BYTES_PER_SECOND.get(int(generation))
+    return lane * width if lane is not None and width > 0 else None
+
+
+@dataclass(frozen=True, slots=True)
+class Nvlink:
+    """A link that the board has; what nobody tells is `None`."""
+
+    number: int
+    is_up: bool
+    generation: int | None = None
+    bytes_per_second: float | None = None
+    """One direction, as negotiated."""
+    remote_pci_bus_id: str | None = None
+    """The GPU at the other end; `None` for a switch, which tells nobody its address."""
+    leads_to_switch: bool = False
+    receive_bytes: float | None = None
+    """Since the driver was loaded."""
+    transmit_bytes: float | None = None
+    """Since the driver was loaded."""
+    crc_errors: int | None = None
+    replay_errors: int | None = None
+    recovery_errors: int | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class FabricPort:
+    """One port with its counters, which only grow while the adapter runs."""
+
+    adapter: str
+    """As in `mlx5_0`."""
+    number: int
+    link_layer: str
+    """`InfiniBand`, or `Ethernet` for RoCE."""
+    is_active: bool
+    state: str
+    """The kernel's word, as in `ACTIVE`."""
+    pci_bus_id: str | None = None
+    numa_node: int | None = None
+    rate_bytes_per_second: float | None = None
+    """One direction."""
+    receive_bytes: float | None = None
+    transmit_bytes: float | None = None
+    transmit_wait: float | None = None
+    """Ticks during which data was there and could not be sent."""
+    errors: Mapping[str, float] = field(default_factory=dict)
+    """By the kernel's name of the counter: `symbol_error`, `link_downed`."""
+
+    @property
+    def name(self) -> str:
+        """As in `mlx5_0/1`."""
+        return f"{self.adapter}/{self.number}"
 
 
 class LinkKind(StrEnum):

@@ -1,7 +1,9 @@
-"""Who holds a device: the unit that idles, stalls and is given advice."""
+"""Workloads: who holds a device, by kind of owner, and a pod's owner by its name."""
 
+import re
 from dataclasses import dataclass
 from enum import StrEnum
+from typing import Final
 
 
 class WorkloadKind(StrEnum):
@@ -62,3 +64,37 @@ class Holding:
     share_ratio: float
     has_process: bool = True
     """Whether any of its processes is on the device; a scheduler may have given it for nothing."""
+
+
+# Kubernetes makes names up without vowels, and without the digits that look like letters.
+_MADE_UP: Final = "[bcdfghjklmnpqrstvwxz2456789]"
+_CRON_JOB: Final = re.compile(rf"(.+?)-2\d{{7}}-{_MADE_UP}{{5}}")
+_DEPLOYMENT: Final = re.compile(rf"(.+?)-{_MADE_UP}{{8,10}}-{_MADE_UP}{{5}}")
+_TRAINING_JOB: Final = re.compile(r"(.+?)-(?:chief|evaluator|launcher|master|ps|worker)-\d{1,4}")
+_GENERATED: Final = re.compile(rf"(.+?)-{_MADE_UP}{{5}}")
+
+
+@dataclass(frozen=True, slots=True)
+class PodOwner:
+    """Whoever makes the next pod when this one ends."""
+
+    name: str
+    workload_class: WorkloadClass = WorkloadClass.UNKNOWN
+
+
+def owner_of_pod(pod: str) -> PodOwner:
+    """The owner that a pod's name tells, or the pod itself.
+
+    `<deployment>-<hash>-<suffix>`, `<cron job>-<minute>-<suffix>`, `<job>-worker-<number>` and
+    `<job or daemon set>-<suffix>` lose what changes from pod to pod. A stateful set's
+    `<name>-<number>` stays: it survives the pod, and `llama-2` is no replica of `llama`.
+    """
+    for pattern, workload_class in (
+        (_CRON_JOB, WorkloadClass.BATCH),
+        (_DEPLOYMENT, WorkloadClass.SERVING),
+        (_TRAINING_JOB, WorkloadClass.BATCH),
+        (_GENERATED, WorkloadClass.UNKNOWN),
+    ):
+        if found := pattern.fullmatch(pod):
+            return PodOwner(found[1], workload_class)
+    return PodOwner(pod)

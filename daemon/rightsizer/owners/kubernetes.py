@@ -12,9 +12,8 @@ from rightsizer.host.device_files import MinorNumbers
 from rightsizer.host.process_files import ProcessFiles
 from rightsizer.io.grpc_client import GrpcCallError, unary_call
 from rightsizer.io.protobuf_reader import ProtobufError, ProtobufFields
-from rightsizer.model.pod_owner import owner_of_pod
 from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.workload import Workload, WorkloadKind, owner_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
 from rightsizer.owners.owner import HEX_DIGIT, Allocations

@@ -6,8 +6,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.price import Assumption, OnDemand, Price
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import Assumption, OnDemand, Price, Prices
 from rightsizer.planner.candidate import (
     Bill,
     CostAmount,

@@ -11,9 +11,8 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.names import plain_name
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.prices import Prices
-from rightsizer.console.command import Command
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.planner.catalogue_encoder import encode_board

@@ -4,10 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import asdict
 from typing import Any, Final
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.efficiency import Efficiency
-from rightsizer.catalogue.price import Price
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.board import Board, Efficiency
+from rightsizer.catalogue.prices import Price, Prices
 
 _FIGURES: Final[Mapping[str, str]] = {
     "names": "names",

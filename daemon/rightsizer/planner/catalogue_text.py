@@ -3,11 +3,8 @@
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.origin import OriginKind
-from rightsizer.catalogue.precision import Precision
-from rightsizer.catalogue.price import OnDemand, Price, Reserved
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.board import Board, OriginKind, Precision
+from rightsizer.catalogue.prices import OnDemand, Price, Prices, Reserved
 from rightsizer.planner.figures import SourceNotes, short_number
 
 _TERMS: Final = {1: "reserved for 1 year", 3: "reserved for 3 years"}

@@ -8,12 +8,11 @@ from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
+from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.operator_file import read_catalogue
-from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.ratio_table import built_in_ratios
-from rightsizer.console.command import Command
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, RightsizerError, UsageError
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.sizing.estimate import EstimateInterval

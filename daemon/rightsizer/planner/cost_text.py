@@ -4,9 +4,7 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.console.aligned import aligned
-from rightsizer.console.counted import counted
-from rightsizer.console.wrapped import wrapped
+from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.planner.candidate import (
     Bill,
     CandidateFilter,

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.planner import Planner
 from rightsizer.sizing.estimate import EstimateInterval

@@ -6,9 +6,8 @@ from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
-from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.precision import Precision
 from rightsizer.catalogue.prices import Prices
 from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.alternatives import Alternative, alternatives

@@ -7,8 +7,7 @@ from typing import Any, Final, TypeAlias
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.row import Row
-from rightsizer.console.counted import counted
-from rightsizer.console.wrapped import wrapped
+from rightsizer.console.text import counted, wrapped
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
 from rightsizer.planner.question_file import FileQuestion
 from rightsizer.sizing.place import GpuPlace, find_place

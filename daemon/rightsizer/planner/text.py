@@ -3,9 +3,7 @@
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from typing import Final
 
-from rightsizer.console.aligned import aligned
-from rightsizer.console.counted import counted
-from rightsizer.console.wrapped import wrapped
+from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_lines
 from rightsizer.planner.figures import (

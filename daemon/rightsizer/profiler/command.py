@@ -7,16 +7,14 @@ from pathlib import Path
 
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
-from rightsizer.console.command import Command
-from rightsizer.console.history_flag import write_up_to_now
-from rightsizer.console.output import say
-from rightsizer.console.settings_flag import add_config_flag, settings_of
-from rightsizer.io.whole_file import WholeFile
+from rightsizer.console.command import Command, say
+from rightsizer.console.settings_flags import add_config_flag, settings_of, write_up_to_now
+from rightsizer.io.files import WholeFile
 from rightsizer.model.errors import HistoryError, UsageError
-from rightsizer.profiler.answer_encoder import answer_form
 from rightsizer.profiler.join import ProfileJoin, join
 from rightsizer.profiler.judgement import HistoryTelemetry
 from rightsizer.profiler.page import profile_document
+from rightsizer.profiler.profile_encoder import answer_form
 from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.thresholds import ProfileComparisonSettings
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads

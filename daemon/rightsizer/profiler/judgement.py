@@ -13,9 +13,9 @@ from rightsizer.model.device import Device
 from rightsizer.model.profile import Profile
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window
-from rightsizer.profiler.answer_encoder import device_forms
 from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import join
+from rightsizer.profiler.profile_encoder import device_forms
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.profiler.taken_profile import TakenProfile, taken
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads

@@ -3,8 +3,7 @@
 from collections.abc import Mapping, Sequence
 from typing import Any, Final
 
-from rightsizer.console.aligned import aligned
-from rightsizer.console.wrapped import wrapped
+from rightsizer.console.text import aligned, wrapped
 from rightsizer.profiler.figures import (
     CAUSES,
     FIGURES,

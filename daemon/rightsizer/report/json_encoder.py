@@ -6,6 +6,7 @@ from typing import Any, TypeAlias
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Finding
 from rightsizer.model.report import (
     AgentReport,
@@ -19,7 +20,6 @@ from rightsizer.model.topology import Adapter, Bridge, GpuLink, LinkKind, Placem
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import Provisioning
 from rightsizer.model.workload import Holding, Workload
-from rightsizer.model.xid import XidLog
 from rightsizer.report.freshness import window_coverage_ratio
 
 

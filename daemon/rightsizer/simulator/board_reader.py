@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import nanoseconds
 from rightsizer.simulator.faults import (

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import replace
 from typing import Final, TypeVar
 
-from rightsizer.model.pcie import link_bytes_per_second
+from rightsizer.model.topology import link_bytes_per_second
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.activity import IDLE, DeviceLoad
 from rightsizer.simulator.faults import (

@@ -2,10 +2,9 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
-from rightsizer.model.fabric_port import FabricPort
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.model.topology import Placement
+from rightsizer.model.topology import FabricPort, Placement
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.owners.owner import Allocations

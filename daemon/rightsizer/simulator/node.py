@@ -8,8 +8,8 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.model.clock_event import ClockEvent
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.reading import Process
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds

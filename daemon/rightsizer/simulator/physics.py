@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.simulator.activity import DeviceLoad
 
 

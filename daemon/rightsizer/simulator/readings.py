@@ -4,9 +4,9 @@ from collections.abc import Mapping
 from dataclasses import replace
 from typing import Final
 
-from rightsizer.model.nvlink import Nvlink
 from rightsizer.model.reading import Missing, Process, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
+from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import NvlinkErrorCounts

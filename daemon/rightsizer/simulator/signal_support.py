@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.physics import nvlink_is_up
 from rightsizer.simulator.support import BoardFeature, support_of

@@ -7,11 +7,11 @@ from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import Holding
-from rightsizer.model.xid import XidLog
 from rightsizer.owners.holdings import holdings_of
 from rightsizer.simulator.counters import STEP
 from rightsizer.simulator.device import SimulatedDevice

@@ -6,8 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.price import Assumption, OnPremises, Price
-from rightsizer.catalogue.prices import Prices
+from rightsizer.catalogue.prices import Assumption, OnPremises, Price, Prices
 from rightsizer.sizing.estimate import EstimateInterval
 
 HOURS_PER_YEAR: Final = 8760.0

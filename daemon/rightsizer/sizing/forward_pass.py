@@ -4,8 +4,7 @@ import math
 from dataclasses import dataclass, replace
 from typing import Self
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.number_format import NumberFormat
 from rightsizer.sizing.parameters import ParameterCount, count_parameters, head_dimension

@@ -7,8 +7,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.sizing.overhead import usable_bytes
 from rightsizer.sizing.roofline import all_reduce_seconds
 from rightsizer.sizing.settings import MemorySettings

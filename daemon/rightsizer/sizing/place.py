@@ -5,9 +5,8 @@ import re
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.catalogue.board import Board, MigProfile, Precision
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.precision import Precision
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.mig import slice_capacity, sm_share
 from rightsizer.sizing.overhead import usable_bytes

@@ -5,7 +5,7 @@ from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import Precision
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.place import CapacityRatios, GpuPlace, achieved_ratios, peak_ratios

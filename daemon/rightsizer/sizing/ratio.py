@@ -5,8 +5,7 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.ratio_table import RatioFit, RatioTable
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.llm_capacity import LARGE, SMALL, llm_tokens_per_second

@@ -6,9 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.efficiency import AllReduce
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import AllReduce, Board, Precision
 from rightsizer.sizing.number_format import NumberFormat
 
 _UNITS: Final[Mapping[NumberFormat, Precision]] = MappingProxyType(

@@ -7,8 +7,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.sizing.activations import (
     convolution_training_bytes,
     denoiser_block,

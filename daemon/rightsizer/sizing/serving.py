@@ -5,8 +5,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Final, Self
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.origin import OriginKind
+from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.forward_pass import ForwardPass

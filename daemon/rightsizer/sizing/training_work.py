@@ -3,8 +3,7 @@
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.parameters import ParameterCount, count_parameters, ffn_width, head_dimension
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Requirement

@@ -6,7 +6,7 @@ from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import Precision
 from rightsizer.model.errors import RequirementError
 
 

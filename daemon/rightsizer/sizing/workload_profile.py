@@ -4,8 +4,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.precision import Precision
+from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.place import CapacityRatios, GpuPlace
 

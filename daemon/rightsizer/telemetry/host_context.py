@@ -14,11 +14,10 @@ from rightsizer.host.collector import HostCollector
 from rightsizer.host.topology import TopologyFacts, read_topology
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.device import Device
-from rightsizer.model.fabric_port import FabricPort
 from rightsizer.model.reading import Process
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.model.topology import Topology
+from rightsizer.model.topology import FabricPort, Topology
 from rightsizer.model.workload import Holding
 from rightsizer.owners.holdings import holdings_on
 from rightsizer.owners.owner import WorkloadResolver

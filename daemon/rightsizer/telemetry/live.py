@@ -14,7 +14,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.worker import Worker
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.telemetry.host_context import HostContext, HostContextCollector, HostQuery

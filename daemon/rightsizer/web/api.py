@@ -14,7 +14,7 @@ from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import ConfigurationError, UsageError
 from rightsizer.model.finding import Reason
 from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.span import DEFAULT_SPAN, SPANS, Span, span_named
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.model.workload import Workload

@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.model.finding import Severity
 from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds

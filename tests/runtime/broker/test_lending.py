@@ -17,11 +17,11 @@ from rightsizer.agent.settings import Settings
 from rightsizer.broker.lease import GpuRequest, LeaseOwner, Reservation, Ticket
 from rightsizer.broker.service import BrokerService
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.reading import Process, Reading
 from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, Tier
-from rightsizer.model.xid import XidLog
 from rightsizer.report.freshness import FreshnessSettings
 
 CLIENT: Final = LeaseOwner(os.getuid(), "ada", 10, 100)

@@ -17,8 +17,7 @@ from rightsizer.exposition.families import Families, MetricSeries
 from rightsizer.exposition.settings import DcgmLabels
 from rightsizer.model.device import Device
 from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_collector import Collector
-from rightsizer.model.metric_family import MetricKind
+from rightsizer.model.metric_family import Collector, MetricKind
 from rightsizer.model.report import AgentReport, DeviceReport, NodeReport, Report
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND

@@ -24,7 +24,7 @@ from rightsizer.model.finding import (
     Savings,
 )
 from rightsizer.model.settings import setting
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, Tier
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind

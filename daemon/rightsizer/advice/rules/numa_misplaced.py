@@ -19,7 +19,7 @@ from rightsizer.advice.verdict import Complaint, abstain, complain
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk, Savings
 from rightsizer.model.settings import setting
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.workload import Workload
 

@@ -27,11 +27,10 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
-from rightsizer.model.pcie import link_bytes_per_second
 from rightsizer.model.settings import setting
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Condition
-from rightsizer.model.topology import Bridge, Placement
+from rightsizer.model.topology import Bridge, Placement, link_bytes_per_second
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Workload

@@ -17,7 +17,7 @@ from rightsizer.advice.observation import (
 from rightsizer.advice.owner_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, names_of
-from rightsizer.model.clock_event import ClockEvent
+from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.finding import (
     Action,
     Case,
@@ -29,7 +29,7 @@ from rightsizer.model.finding import (
     Savings,
 )
 from rightsizer.model.settings import setting
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.workload import Workload
 

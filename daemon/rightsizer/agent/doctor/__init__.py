@@ -6,7 +6,7 @@ from collections.abc import Callable, Mapping
 from typing import Final
 
 from rightsizer.agent.doctor.captures import check_capture, check_drop_folder
-from rightsizer.agent.doctor.check import Check, Place
+from rightsizer.agent.doctor.check import Check, CheckContext
 from rightsizer.agent.doctor.gpus import (
     check_counters,
     check_device_files,
@@ -22,8 +22,12 @@ from rightsizer.agent.doctor.host import (
     check_processes,
     check_topology,
 )
-from rightsizer.agent.doctor.lending import check_broker
-from rightsizer.agent.doctor.own import check_history, check_local_socket, check_web_port
+from rightsizer.agent.doctor.own import (
+    check_broker,
+    check_history,
+    check_local_socket,
+    check_web_port,
+)
 from rightsizer.agent.doctor.peers import (
     check_container_engine,
     check_dcgm,
@@ -35,7 +39,7 @@ from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.snapshot import Snapshot
 
-CHECKS: Final[tuple[Callable[[Place], Check], ...]] = (
+CHECKS: Final[tuple[Callable[[CheckContext], Check], ...]] = (
     check_device_files,
     check_driver,
     check_counters,
@@ -71,7 +75,7 @@ def examine(settings: Settings, environ: Mapping[str, str] = os.environ) -> tupl
     Raises:
         RightsizerError: the settings name a scenario or a catalogue that cannot be read.
     """
-    place = Place(settings, look(settings), environ)
+    place = CheckContext(settings, look(settings), environ)
     return tuple(check(place) for check in CHECKS)
 
 

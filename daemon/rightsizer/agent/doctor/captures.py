@@ -6,8 +6,8 @@ import stat
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, Place, Verdict
-from rightsizer.agent.program import program_of
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
+from rightsizer.io.program import program_of
 from rightsizer.notify.webhook.settings import read_token
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings
 
@@ -15,7 +15,7 @@ _LANDING: Final = "profiles beside telemetry"
 _CALLING: Final = "profiles taken when a finding asks for one"
 
 
-def check_drop_folder(place: Place) -> Check:
+def check_drop_folder(place: CheckContext) -> Check:
     """Whether profiles can be read where they land, and captures be kept there."""
     name, settings = "drop folder", place.settings.profiles
     if not settings.drop_folder.path:
@@ -59,7 +59,7 @@ def _room(name: str, folder: Path, settings: CaptureSettings) -> Check:
     return Check(name, Verdict.OK, found)
 
 
-def check_capture(place: Place) -> Check:
+def check_capture(place: CheckContext) -> Check:
     """Whether somebody can be called for a profile."""
     name, settings = "capture", place.settings.profiles.capture
     try:
@@ -79,7 +79,7 @@ def check_capture(place: Place) -> Check:
     return Check(name, Verdict.OK, found)
 
 
-def _called(settings: CaptureSettings, place: Place) -> str | None:
+def _called(settings: CaptureSettings, place: CheckContext) -> str | None:
     """Who is called, `None` where nobody is.
 
     Raises:

@@ -33,7 +33,7 @@ class Check:
 
 
 @dataclass(frozen=True, slots=True)
-class Place:
+class CheckContext:
     """Where the doctor looks."""
 
     settings: Settings

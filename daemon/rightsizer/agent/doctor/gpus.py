@@ -5,9 +5,9 @@ from collections import Counter
 from typing import Final
 
 from rightsizer.accounting.signals import tier_of
-from rightsizer.agent.doctor.check import Check, Place, Verdict
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
 
 _EVERYTHING: Final = "all readings of GPUs"
@@ -20,7 +20,7 @@ _COUNTER_REMEDIES: Final = {
 }
 
 
-def check_device_files(place: Place) -> Check:
+def check_device_files(place: CheckContext) -> Check:
     """Whether the driver's device files are there and open to this user."""
     name = "device files"
     if place.is_simulated:
@@ -49,7 +49,7 @@ def check_device_files(place: Place) -> Check:
     return Check(name, Verdict.OK, ", ".join(path.name for path in present))
 
 
-def check_driver(place: Place) -> Check:
+def check_driver(place: CheckContext) -> Check:
     """Whether NVML can be loaded, opened, and offers GPUs."""
     snapshot = place.snapshot
     if snapshot.trouble is not None:
@@ -69,7 +69,7 @@ def check_driver(place: Place) -> Check:
     return Check("driver", Verdict.OK, found)
 
 
-def check_counters(place: Place) -> Check:
+def check_counters(place: CheckContext) -> Check:
     """What the readings allow to be claimed: profiling counters, power, or utilization alone."""
     name, readings = "profiling counters", place.snapshot.readings.values()
     if not readings:
@@ -98,7 +98,7 @@ def _tier(reading: Reading) -> Tier:
     return Tier.POWER if tier is Tier.BASIC and Signal.POWER_WATTS in reading.values else tier
 
 
-def check_gpu_processes(place: Place) -> Check:
+def check_gpu_processes(place: CheckContext) -> Check:
     """Whether the driver tells which processes hold a GPU, and whether procfs shows them."""
     name = "processes on GPUs"
     lost = "whose a GPU is, and idle_held apart from idle_empty"

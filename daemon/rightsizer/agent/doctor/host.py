@@ -5,7 +5,7 @@ import time
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, Place, Verdict
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 _LEAST_MEMORY_BYTES: Final = 128 * 2**20
@@ -16,7 +16,7 @@ _EARLIEST_SECONDS: Final = 1_735_689_600
 """2025-01-01: a clock before that was never set."""
 
 
-def check_processes(place: Place) -> Check:
+def check_processes(place: CheckContext) -> Check:
     """Whether processes of other users are to be seen."""
     name, lost = "processes of others", "whose a GPU is: Kubernetes, Slurm, containers, units"
     try:
@@ -33,7 +33,7 @@ def check_processes(place: Place) -> Check:
     return Check(name, Verdict.OK, f"the first process is in {text.splitlines()[-1]}")
 
 
-def check_memory_placement(place: Place) -> Check:
+def check_memory_placement(place: CheckContext) -> Check:
     """Whether it may be read on which NUMA nodes the memory of others lies."""
     name = "memory placement"
     if len(list((place.sysfs / "devices/system/node").glob("node[0-9]*"))) <= 1:
@@ -52,7 +52,7 @@ def check_memory_placement(place: Place) -> Check:
     return Check(name, Verdict.OK, "numa_maps of others can be read")
 
 
-def check_control_groups(place: Place) -> Check:
+def check_control_groups(place: CheckContext) -> Check:
     """Whether control groups are mounted where they can be read."""
     name, top = "control groups", place.sysfs / "fs/cgroup"
     if (top / "cgroup.controllers").exists():
@@ -74,7 +74,7 @@ def check_control_groups(place: Place) -> Check:
     )
 
 
-def check_pressure(place: Place) -> Check:
+def check_pressure(place: CheckContext) -> Check:
     """Whether the kernel tells how long tasks wait."""
     try:
         (place.procfs / "pressure" / "cpu").read_text()
@@ -89,7 +89,7 @@ def check_pressure(place: Place) -> Check:
     return Check("pressure", Verdict.OK, "kept for CPU, memory and disk")
 
 
-def check_topology(place: Place) -> Check:
+def check_topology(place: CheckContext) -> Check:
     """Whether sysfs shows the PCI bus."""
     name, bus = "topology", place.sysfs / "bus/pci/devices"
     try:
@@ -105,7 +105,7 @@ def check_topology(place: Place) -> Check:
     return Check(name, Verdict.OK, f"devices on the bus: {count}")
 
 
-def check_clock(place: Place) -> Check:
+def check_clock(place: CheckContext) -> Check:
     """Whether the wall clock was ever set, which history and annotations go by."""
     now = place.snapshot.wall_time // NANOSECONDS_PER_SECOND
     if now < _EARLIEST_SECONDS:
@@ -119,7 +119,7 @@ def check_clock(place: Place) -> Check:
     return Check("clock", Verdict.OK, time.strftime("%Y-%m-%d %H:%M:%S UTC", time.gmtime(now)))
 
 
-def check_memory_limit(place: Place) -> Check:
+def check_memory_limit(place: CheckContext) -> Check:
     """Whether this process has room for what the agent takes."""
     name, limit = "memory limit", _memory_limit(place)
     if limit is None or limit >= _UNLIMITED_BYTES:
@@ -136,7 +136,7 @@ def check_memory_limit(place: Place) -> Check:
     return Check(name, Verdict.OK, found)
 
 
-def _memory_limit(place: Place) -> int | None:
+def _memory_limit(place: CheckContext) -> int | None:
     """The tightest of this process's control groups."""
     limits = []
     for line in _text(place.procfs / "self" / "cgroup").splitlines():

@@ -4,7 +4,7 @@ import socket
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.doctor.check import Check, Place, Verdict
+from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
 from rightsizer.io.grpc_client import GrpcCallError
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
@@ -18,7 +18,7 @@ _NOTHING_ASKED: Final = (
 """A search that finds nothing, and that takes the permission to look."""
 
 
-def check_kubelet(place: Place) -> Check:
+def check_kubelet(place: CheckContext) -> Check:
     """Whether the kubelet tells which pod was given which GPU."""
     name, settings = "kubelet", place.settings.sources.owners
     lost = "which pod a GPU was given to before a process of it runs"
@@ -47,7 +47,7 @@ _KUBELET_REMEDY: Final = (
 )
 
 
-def check_container_engine(place: Place) -> Check:
+def check_container_engine(place: CheckContext) -> Check:
     """Whether Docker or Podman tells what containers are called."""
     name, path = "container engine", place.settings.sources.owners.container_socket
     if not path:
@@ -63,7 +63,7 @@ def check_container_engine(place: Place) -> Check:
     return Check(name, Verdict.OK, f"{path} answers")
 
 
-def check_dcgm(place: Place) -> Check:
+def check_dcgm(place: CheckContext) -> Check:
     """Whether the dcgm-exporter that is configured answers."""
     name, settings = "dcgm-exporter", place.settings.sources.dcgm
     if not settings.url:
@@ -84,7 +84,7 @@ def check_dcgm(place: Place) -> Check:
     return Check(name, Verdict.OK, f"{settings.address} answers")
 
 
-def check_grafana(place: Place) -> Check:
+def check_grafana(place: CheckContext) -> Check:
     """Whether Grafana answers and takes the token."""
     name, settings = "Grafana", place.settings.grafana
     if not settings.url:

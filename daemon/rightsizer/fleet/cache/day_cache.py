@@ -14,7 +14,7 @@ from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.fleet.cache.grid import Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay
 from rightsizer.io.database import Database
-from rightsizer.io.ownership import Called
+from rightsizer.io.files import Called
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 

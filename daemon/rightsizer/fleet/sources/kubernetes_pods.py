@@ -6,9 +6,8 @@ from typing import Final, NamedTuple
 
 from rightsizer.fleet.sources.series import first_label, one_of, selector
 from rightsizer.fleet.store import MetricStore
-from rightsizer.model.pod_owner import PodOwner, owner_of_pod
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import PodOwner, Workload, WorkloadClass, WorkloadKind, owner_of_pod
 
 POD_LABELS: Final = ("exported_pod", "pod")
 """Without honorLabels, `pod` is that of kube-state-metrics itself."""

@@ -14,7 +14,7 @@ from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.kubernetes_pods import Pod
 from rightsizer.fleet.sources.series import first_label, one_of, selector
 from rightsizer.fleet.store import MetricStore, SampledSeries
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
 

@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
-from rightsizer.model.advice import AdviceState
-from rightsizer.model.advice_trace import Region
+from rightsizer.model.advice import AdviceState, Region
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk, Savings, Severity
 from rightsizer.model.units import Nanoseconds
 from rightsizer.notify.grafana.annotation_body import (

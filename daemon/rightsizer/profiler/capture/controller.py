@@ -9,7 +9,7 @@ from typing import Final, Protocol
 
 import structlog
 
-from rightsizer.agent.process_mark import end_group
+from rightsizer.host.process_table import end_group
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.device import Device

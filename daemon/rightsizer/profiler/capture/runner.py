@@ -11,10 +11,10 @@ from typing import Final
 
 import structlog
 
-from rightsizer.agent.process_mark import started_of
-from rightsizer.agent.program import Ending, Limits, run_program
-from rightsizer.config.placeholders import filled
+from rightsizer.config.spelling import filled
+from rightsizer.host.process_table import started_of
 from rightsizer.io.clock import Clock
+from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository

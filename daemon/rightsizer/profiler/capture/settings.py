@@ -5,7 +5,7 @@ from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.config.placeholders import is_asked_for, unknown_placeholders
+from rightsizer.config.spelling import is_asked_for, unknown_placeholders
 from rightsizer.io.http import HttpSettings, checked_url
 from rightsizer.model.finding import Reason
 from rightsizer.model.settings import setting

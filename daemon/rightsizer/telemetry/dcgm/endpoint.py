@@ -9,15 +9,15 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.io.polling import FetchResult, PollingThread
-from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.dcgm_exporter import DCGM_FIELDS
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.errors import DriverError
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Holding
-from rightsizer.model.xid import XidLog
 from rightsizer.telemetry.dcgm.exposition import DcgmExpositionParser, ExporterPage
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 

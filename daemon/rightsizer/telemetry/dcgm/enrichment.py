@@ -10,7 +10,7 @@ import structlog
 from rightsizer.host.pcie import pci_key
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterDevice, ExporterView

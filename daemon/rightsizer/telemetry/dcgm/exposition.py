@@ -9,7 +9,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.telemetry.dcgm.series import (

@@ -6,14 +6,18 @@ from typing import Final
 
 from prometheus_client.parser import text_string_to_metric_families
 
-from rightsizer.model.dcgm_field import DcgmField
-from rightsizer.model.dcgm_former_names import FORMER_DCGM_NAMES
-from rightsizer.model.dcgm_labels import Entity, entity_of, holder_of, why_no_gpu
-from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.dcgm_exporter import (
+    DCGM_FIELDS,
+    FORMER_DCGM_NAMES,
+    Entity,
+    entity_of,
+    holder_of,
+    why_no_gpu,
+)
+from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.plausible import plausible, scaled
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.units import Nanoseconds, Unit, convert
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow

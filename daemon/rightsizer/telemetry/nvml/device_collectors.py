@@ -7,7 +7,7 @@ from typing import Final, Self
 
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.collectors import COLLECTORS

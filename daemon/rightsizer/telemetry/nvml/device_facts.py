@@ -11,7 +11,7 @@ import pynvml
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id, is_blank
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringReader
 from rightsizer.telemetry.nvml.reading_builder import is_possible

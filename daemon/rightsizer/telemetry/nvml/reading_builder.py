@@ -6,9 +6,9 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
-from rightsizer.model.nvlink import Nvlink
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
+from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 

@@ -11,8 +11,8 @@ import structlog
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.worker import Crashed, Stuck, Worker
+from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS, XidLog
 from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.model.xid import CRITICAL_XIDS, XID_MEANINGS, XidLog
 from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary
 from rightsizer.telemetry.nvml.settings import LiveSettings

@@ -6,8 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.completion import completed, mig_instance
+from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts
 

@@ -10,8 +10,7 @@ from typing import Any, Final
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError, RecordingError
-from rightsizer.model.signal import SIGNALS, in_unit
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal, in_unit
 from rightsizer.model.units import Nanoseconds, convert
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, CsvRowParser, split_csv_line

@@ -9,11 +9,11 @@ from operator import attrgetter
 from typing import Any, Final
 
 from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.completion import completed
+from rightsizer.catalogue.catalogue import completed
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.native_codec import FORMAT, VERSION, decode_section

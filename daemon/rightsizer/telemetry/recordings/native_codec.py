@@ -6,8 +6,7 @@ from typing import Any, Final
 
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
 

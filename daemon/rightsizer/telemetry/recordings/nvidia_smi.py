@@ -7,7 +7,7 @@ from typing import Final
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.devices import mig_profile
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (

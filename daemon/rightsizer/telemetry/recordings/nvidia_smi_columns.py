@@ -3,8 +3,8 @@
 import re
 from typing import Final, NamedTuple
 
-from rightsizer.model.clock_event import ClockEvent
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.driver_codes import ClockEvent
+from rightsizer.model.signal import Signal
 
 
 class SignalColumn(NamedTuple):

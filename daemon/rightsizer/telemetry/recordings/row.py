@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, fields
 from typing import Final, NamedTuple
 
 from rightsizer.model.reading import Missing, Process
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding
 

@@ -5,8 +5,7 @@ from typing import Final
 
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, CsvRowParser, split_csv_line
 from rightsizer.telemetry.recordings.text_file import TextFile

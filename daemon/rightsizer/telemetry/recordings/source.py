@@ -11,7 +11,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError, UsageError
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding

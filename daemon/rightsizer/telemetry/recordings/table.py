@@ -8,8 +8,7 @@ from typing import Final
 
 from rightsizer.model.plausible import plausible, scaled
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import SIGNALS, Signal
 from rightsizer.model.units import Nanoseconds, convert
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.engine import (
     EngineDefinition,
     EngineMeasure,

@@ -6,7 +6,7 @@ from fnmatch import fnmatchcase
 from typing import Final
 
 from rightsizer.model.device import Device
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.telemetry.serving.settings import ServingEndpoint
 

@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from rightsizer.model.errors import DriverError
 from rightsizer.model.plausible import plausible
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.engine import (
     MODEL_LABELS,
     EngineDefinition,

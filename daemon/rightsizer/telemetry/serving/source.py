@@ -12,7 +12,7 @@ from rightsizer.io.http_result import Failure
 from rightsizer.io.polling import FetchResult, PollingThread
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.serving.matching import EngineMatches, match_engines

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds

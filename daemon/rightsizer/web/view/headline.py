@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Severity
 from rightsizer.model.report import DeviceReport, Report
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.span import Span
 from rightsizer.model.state import IDLE_STATES, State
 from rightsizer.report.labels import ABSENT, SEVERITY_COLORS, percent_label

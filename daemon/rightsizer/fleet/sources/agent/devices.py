@@ -7,8 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.catalogue.board import Board
-from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.completion import completed, mig_instance
+from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.sources.agent.metrics import AgentMetric, MetricForm

@@ -18,8 +18,8 @@ from rightsizer.fleet.cache.day_frame import DayColumn
 from rightsizer.fleet.sources.agent.time_columns import TimePresence
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
-from rightsizer.model.pcie import link_bytes_per_second
 from rightsizer.model.state import Tier
+from rightsizer.model.topology import link_bytes_per_second
 
 _PLAIN: Final = (
     (Measure.BUSY, "busy"),

@@ -22,7 +22,7 @@ from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import Holding

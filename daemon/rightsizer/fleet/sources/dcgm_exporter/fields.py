@@ -4,12 +4,15 @@ from collections.abc import Iterable, Mapping
 from typing import Final
 
 from rightsizer.fleet.sources.series import node_of as plain_node
-from rightsizer.model.dcgm_field import DcgmField
-from rightsizer.model.dcgm_former_names import FORMER_DCGM_NAMES
-from rightsizer.model.dcgm_labels import Entity, entity_of, why_no_gpu
-from rightsizer.model.dcgm_names import DCGM_FIELDS
-from rightsizer.model.signal import PIPES
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.dcgm_exporter import (
+    DCGM_FIELDS,
+    FORMER_DCGM_NAMES,
+    Entity,
+    entity_of,
+    why_no_gpu,
+)
+from rightsizer.model.dcgm_fields import DcgmField
+from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Tier
 
 _LOAD: Final = (

@@ -15,7 +15,7 @@ from rightsizer.fleet.sources.kubernetes_pods import LookbackSpan, Pod, PodOwner
 from rightsizer.fleet.sources.series import placed
 from rightsizer.fleet.sources.slurm import workload_of_job
 from rightsizer.fleet.store import MetricStore, SampledSeries
-from rightsizer.model.dcgm_labels import holder_of
+from rightsizer.model.dcgm_exporter import holder_of
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Workload, WorkloadKind
 

@@ -4,8 +4,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.completion import completed, mig_instance
+from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
@@ -29,13 +28,12 @@ from rightsizer.fleet.sources.kubernetes_pods import (
 )
 from rightsizer.fleet.sources.series import first_label, one_of
 from rightsizer.fleet.store import MetricStore, SampledSeries
-from rightsizer.model.dcgm_field import DcgmField
-from rightsizer.model.dcgm_labels import Entity
-from rightsizer.model.dcgm_names import DCGM_FIELDS
+from rightsizer.model.dcgm_exporter import DCGM_FIELDS, Entity
+from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.plausible import plausible
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, convert
 
 _NAME_LABELS: Final = ("modelName", "model", "model_name")

@@ -22,9 +22,9 @@ from rightsizer.fleet.sources.dcgm_exporter.fields import (
 )
 from rightsizer.fleet.sources.series import one_of, seconds_by_day, selector
 from rightsizer.fleet.store import MetricStore
+from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
 from rightsizer.model.state import Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
-from rightsizer.model.xid import CRITICAL_XIDS, XID_MEANINGS
 
 NAME: Final = "dcgm-exporter"
 _ASKED: Final = (*MEASURED, ENERGY, *REASONS, POWER_VIOLATION, THERMAL_VIOLATION, XID, *FIGURES)

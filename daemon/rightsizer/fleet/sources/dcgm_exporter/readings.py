@@ -25,12 +25,12 @@ from rightsizer.fleet.sources.dcgm_exporter.fields import (
 )
 from rightsizer.fleet.sources.series import one_of, placed, selector
 from rightsizer.fleet.store import MetricStore, SampledSeries
-from rightsizer.model.clock_event import ClockEvent
-from rightsizer.model.dcgm_field import DcgmField
+from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
+from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.plausible import plausible
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, convert, seconds
 

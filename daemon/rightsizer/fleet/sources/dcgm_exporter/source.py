@@ -36,7 +36,7 @@ from rightsizer.fleet.sources.kubernetes_pods import LookbackSpan, Pod, PodOwner
 from rightsizer.fleet.sources.series import one_of
 from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
 from rightsizer.fleet.store import MetricStore
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import Allocator
 

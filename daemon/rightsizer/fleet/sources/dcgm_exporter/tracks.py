@@ -17,7 +17,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import DeviceDay
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.units import seconds
 

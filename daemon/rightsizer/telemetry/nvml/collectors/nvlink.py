@@ -8,9 +8,9 @@ from typing import Any, Final
 
 import pynvml
 
-from rightsizer.model.nvlink import Nvlink
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
+from rightsizer.model.topology import Nvlink
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure

@@ -2,7 +2,7 @@
 
 from typing import Final
 
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import CounterRates, NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder

@@ -4,7 +4,7 @@ from typing import Final
 
 import pynvml
 
-from rightsizer.model.signal_name import Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder

@@ -1,0 +1,201 @@
+"""What settings name, looked at before the agent starts: files, credentials, authorities."""
+
+import os
+import ssl
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
+from itertools import chain
+from pathlib import Path
+from typing import Final
+
+from rightsizer.agent.settings import PathSettings, Settings
+from rightsizer.catalogue.catalogue import built_in
+from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.io.program import program_of
+from rightsizer.model.errors import ConfigurationError, RightsizerError
+from rightsizer.model.units import format_duration
+from rightsizer.notify.grafana.settings import read_token
+from rightsizer.notify.webhook import settings as webhook
+from rightsizer.profiler.capture.settings import CaptureKind
+from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.telemetry.live import check_collectors
+from rightsizer.web.web_config import WebConfigReader
+
+_MEND: Final = "mend the path, or let the agent's user read it"
+_SERVICE_FOLDER: Final = Path(PathSettings().api_socket).parent
+"""Made by systemd."""
+_Look = tuple[str, Callable[[], object]]
+"""The key that names a thing, and what reads it."""
+
+
+def faults_of(settings: Settings, environ: Mapping[str, str] = os.environ) -> tuple[str, ...]:
+    """What is wrong with the files and names that the settings hold, a line each.
+
+    Args:
+        settings: Right by themselves.
+        environ: Says where systemd has put the credentials.
+    """
+    found: list[str] = []
+    looks = (
+        _grafana(settings, environ),
+        _webhooks(settings, environ),
+        _captures(settings, environ),
+        _actions(settings, environ),
+        _broker(settings),
+    )
+    for key, look in (*_own(settings), *chain(*looks)):
+        try:
+            look()
+        except RightsizerError as error:
+            # Files of our own formats tell where they are wrong.
+            found.extend(f"{key}: {line}" for line in str(error).splitlines())
+        except OSError as error:
+            reason = (error.strerror or str(error)).lower()
+            found.append(f"{key}: {error.filename or 'the file'} cannot be read: {reason}; {_MEND}")
+        except ValueError as error:
+            found.append(f"{key}: {error}")
+    return tuple(found)
+
+
+def _own(settings: Settings) -> Iterator[_Look]:
+    files, web, dcgm = settings.catalogue, settings.web, settings.sources.dcgm
+    yield "sources.nvml", lambda: check_collectors(settings.sources.nvml)
+    yield "catalogue.boards_file", lambda: read_catalogue(files.boards_path)
+    if files.prices_path is not None:
+        yield "catalogue.prices_file", lambda: _prices(settings)
+    if web.config_file:
+        yield "web.config_file", WebConfigReader(Path(web.config_file)).read
+    if settings.sources.simulated.scenario:
+        yield "sources.simulated.scenario", lambda: _scenario(settings)
+    if dcgm.token_file:
+        yield "sources.dcgm.token_file", Path(dcgm.token_file).read_bytes
+    yield "sources.dcgm.ca_file", lambda: _authorities(dcgm.ca_file)
+
+
+def _grafana(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+    grafana = settings.grafana
+    if grafana.url:
+        yield "grafana.token_file", lambda: read_token(grafana, environ)
+        yield "grafana.http.ca_file", lambda: _authorities(grafana.http.ca_file)
+
+
+def _webhooks(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+    for index, each in enumerate(settings.webhooks):
+        key = f"webhooks[{index}]"
+        yield f"{key}.url_file", partial(webhook.read_address, each, environ)
+        yield f"{key}.token_file", partial(webhook.read_token, each.token_file, environ)
+        yield f"{key}.headers_file", partial(webhook.read_headers, each, environ)
+        yield f"{key}.http.ca_file", partial(_authorities, each.http.ca_file)
+
+
+def _captures(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+    folder, capture = settings.profiles.drop_folder.path, settings.profiles.capture
+    if folder:
+        yield "profiles.drop_folder.path", lambda: list(Path(folder).iterdir())
+    key, kind = "profiles.capture", capture.kind
+    if kind is CaptureKind.COMMAND:
+        yield f"{key}.command", lambda: program_of(capture.command[0], environ)
+    elif kind is CaptureKind.DYNOLOG:
+        yield f"{key}.dynolog.program", lambda: program_of(capture.dynolog.program, environ)
+    elif kind is CaptureKind.WEBHOOK:
+        hook = capture.webhook
+        yield f"{key}.webhook.token_file", lambda: webhook.read_token(hook.token_file, environ)
+        yield f"{key}.webhook.http.ca_file", lambda: _authorities(hook.http.ca_file)
+
+
+def _actions(settings: Settings, environ: Mapping[str, str]) -> Iterator[_Look]:
+    for index, each in enumerate(settings.actions):
+        key = f"actions[{index}]"
+        yield f"{key}.name", partial(_sole_name, index, settings)
+        if each.command:
+            yield f"{key}.command", partial(program_of, each.command[0], environ)
+        else:
+            token_file = each.webhook.token_file
+            yield f"{key}.webhook.token_file", partial(webhook.read_token, token_file, environ)
+            yield f"{key}.webhook.ca_file", partial(_authorities, each.webhook.ca_file)
+    if settings.actions and settings.acting.audit_file:
+        yield "acting.audit_file", lambda: _appended_to(Path(settings.acting.audit_file))
+
+
+def _broker(settings: Settings) -> Iterator[_Look]:
+    if settings.broker.enabled:
+        yield "broker.path", lambda: _own_file(settings)
+        yield "broker.default_limit", lambda: _allowed_limit(settings)
+        yield "path.api_socket", lambda: _reached(settings)
+
+
+def _own_file(settings: Settings) -> None:
+    """A file that the agent can write, or make, and that is nothing else's."""
+    path = settings.broker.path
+    if not path or Path(path).is_dir():
+        raise ValueError(f"'{path}' is no file; name one in a folder of the agent's user")
+    file = Path(path).resolve()
+    if settings.history.path and file == Path(settings.history.path).resolve():
+        raise ValueError(f"{path} is the history's too; give each a file of its own")
+    there = next(each for each in (file, *file.parents) if each.exists())
+    if not os.access(there, os.W_OK) or (there != file and not there.is_dir()):
+        raise ValueError(
+            f"{path} cannot be written by user {os.geteuid()}: {there} is in the way; mend the "
+            "path, or give its folder to the agent's user"
+        )
+
+
+def _allowed_limit(settings: Settings) -> None:
+    default, longest = settings.broker.default_limit_seconds, settings.broker.longest_limit_seconds
+    if default > longest:
+        raise ValueError(
+            f"{format_duration(default)} is longer than broker.longest_limit, "
+            f"{format_duration(longest)}, so that whoever says no limit is refused; lower it"
+        )
+
+
+def _reached(settings: Settings) -> None:
+    if not settings.path.api_socket:
+        raise ValueError("is empty, and the broker is asked over it alone; name a socket")
+    folder = Path(settings.path.api_socket).parent
+    if folder == _SERVICE_FOLDER and not folder.exists():
+        return  # It is there while the service runs, and not before.
+    if not folder.is_dir() or not os.access(folder, os.W_OK | os.X_OK):
+        why = "may not be written" if folder.is_dir() else "is not there or is closed"
+        raise ValueError(
+            f"the socket cannot be made, for {folder} {why} to user {os.geteuid()}, and the broker "
+            "is asked over it alone; make the folder for the agent's user (systemd does, by "
+            "RuntimeDirectory=), or name another"
+        )
+
+
+def _sole_name(index: int, settings: Settings) -> None:
+    name = settings.actions[index].name
+    if any(each.name == name for each in settings.actions[:index]):
+        raise ValueError(f"another action is called '{name}'; give this one a name of its own")
+
+
+def _appended_to(file: Path) -> None:
+    if not file.parent.is_dir():
+        raise ValueError(f"there is no folder {file.parent}; make it, or name another file")
+    if not os.access(file if file.exists() else file.parent, os.W_OK):
+        raise ValueError(
+            f"{file} may not be written by user {os.geteuid()}; name another, or let the agent's "
+            "user write it"
+        )
+
+
+def _prices(settings: Settings) -> None:
+    try:
+        catalogue = read_catalogue(settings.catalogue.boards_path)
+    except ConfigurationError:
+        catalogue = built_in()  # The fault is told under its own key.
+    read_prices(settings.catalogue.prices_path, catalogue)
+
+
+def _scenario(settings: Settings) -> None:
+    load_scenario(settings.sources.simulated.scenario, built_in())
+
+
+def _authorities(ca_file: str) -> None:
+    if not ca_file:
+        return
+    try:
+        ssl.create_default_context(cafile=ca_file)
+    except ssl.SSLError:
+        raise ValueError(f"{ca_file} holds no certificate in PEM") from None

@@ -1,0 +1,133 @@
+"""Routes of the local socket: release and reopen GPUs, flush the history."""
+
+import json
+from collections.abc import Callable
+from typing import Final
+
+import structlog
+
+from rightsizer.io.clock import Clock
+from rightsizer.model.errors import UsageError
+from rightsizer.model.units import format_duration, parse_duration, seconds
+from rightsizer.report.json_encoder import Form
+from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.request_body import fields_of
+from rightsizer.web.router import Route, Router
+
+StillHeld = Callable[[ReleaseRequest], str | None]
+"""Why a release is not carried out yet, for a person; `None` once everything is let go."""
+
+_LONGEST_SECONDS: Final = 366 * 86400.0
+
+
+class ControlRoutes:
+    """Answers requests that change what the agent holds; asks no driver itself."""
+
+    def __init__(self, controls: ReleaseController, clock: Clock, still_held: StillHeld) -> None:
+        """Routes over the requests that a source obeys.
+
+        Args:
+            controls: Where the source looks what is asked of it.
+            clock: The clock of the controls.
+            still_held: What the source says of how far it is; called from any thread.
+        """
+        self._controls, self._clock, self._still_held = controls, clock, still_held
+        self._log = structlog.get_logger(component="control")
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Where they are served."""
+        return (
+            Route("POST", "/api/v1/release", self._release, is_local=True),
+            Route("POST", "/api/v1/resume", self._resume, is_local=True),
+            Route("GET", "/api/v1/releases", self._releases, is_local=True),
+        )
+
+    def _release(self, site: Router, request: WebRequest) -> WebResponse:
+        del site
+        fields = fields_of(request.body, ("held", "for"), ReleasableResource.GPUS)
+        held = _held(fields.get("held"))
+        for_seconds = _duration(fields.get("for"))
+        release = self._controls.release(held, for_seconds)
+        self._tell("release_requested", request, held=str(held), for_seconds=for_seconds)
+        return WebResponse.of_json(self._form(release))
+
+    def _resume(self, site: Router, request: WebRequest) -> WebResponse:
+        del site
+        named = fields_of(request.body, ("held",), ReleasableResource.GPUS).get("held")
+        asked = tuple(ReleasableResource) if named is None else (_held(named),)
+        resumed = [str(held) for held in asked if self._controls.resume(held)]
+        self._tell("resume_requested", request, resumed=",".join(resumed))
+        return WebResponse.of_json({"resumed": resumed})
+
+    def _releases(self, site: Router, request: WebRequest) -> WebResponse:
+        del site, request
+        found = [self._controls.released(held) for held in ReleasableResource]
+        forms = [self._form(release) for release in found if release is not None]
+        return WebResponse.of_json({"releases": forms})
+
+    def _form(self, release: ReleaseRequest) -> Form:
+        # The wall clock's time at a point on the steady one, by the pair of clocks as it is now.
+        offset = self._clock.wall_time() - self._clock.time()
+        still_held = self._still_held(release)
+        return {
+            "held": str(release.held),
+            "since": seconds(release.since + offset),
+            "until": None if release.until is None else seconds(release.until + offset),
+            "is_done": still_held is None,
+            "still_held": still_held,
+        }
+
+    def _tell(self, event: str, request: WebRequest, **details: object) -> None:
+        peer = request.peer
+        actor = {} if peer is None else {"uid": peer.uid, "pid": peer.pid}
+        self._log.info(event, **details, **actor)
+
+
+def _held(value: object) -> ReleasableResource:
+    try:
+        return ReleasableResource(value)  # type: ignore[arg-type] # What is no text is no member either.
+    except ValueError:
+        raise UsageError(
+            f"held: {json.dumps(value)} is nothing that the agent holds; choose from "
+            f"{', '.join(ReleasableResource)}"
+        ) from None
+
+
+def _duration(value: object) -> float | None:
+    if value is None:
+        return None
+    if not isinstance(value, str):
+        raise UsageError(f"for: {json.dumps(value)} is not a duration; write it like '30m'")
+    try:
+        duration_seconds = parse_duration(value)
+    except ValueError as error:
+        raise UsageError(f"for: {error}") from None
+    if not 0 < duration_seconds <= _LONGEST_SECONDS:
+        raise UsageError(
+            f"for: '{value}' is not between 0 s and {format_duration(_LONGEST_SECONDS)}; leave it "
+            "out to release until somebody takes it back"
+        )
+    return duration_seconds
+
+
+FLUSH_PATH = "/api/v1/history/flush"
+
+
+class FlushRoute:
+    """Answers once what was accounted for is on disk; for the local socket alone."""
+
+    def __init__(self, flush: Callable[[], None]) -> None:
+        """A route over whatever writes; it may be asked by any thread, at any time."""
+        self._flush = flush
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Where it is served."""
+        return (Route("POST", FLUSH_PATH, self._answer, is_local=True),)
+
+    def _answer(self, site: Router, request: WebRequest) -> WebResponse:
+        del site, request
+        self._flush()
+        return WebResponse.of_json({"flushed": True})

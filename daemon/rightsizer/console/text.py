@@ -1,0 +1,58 @@
+"""Text of commands: columns, wrapped lines, counted nouns."""
+
+import textwrap
+from collections.abc import Collection, Sequence
+from typing import Final
+
+
+def aligned(
+    header: Sequence[str], rows: Sequence[Sequence[str]], left: Collection[str]
+) -> list[str]:
+    """A line each, the header first.
+
+    Args:
+        header: Names of the columns.
+        rows: As many cells each.
+        left: Columns that begin at their left edge; numbers end at their right one.
+    """
+    every = [header, *rows]
+    widths = [max(map(len, column)) for column in zip(*every, strict=True)]
+    return [
+        "  ".join(
+            cell.ljust(width) if name in left else cell.rjust(width)
+            for cell, width, name in zip(row, widths, header, strict=True)
+        ).rstrip()
+        for row in every
+    ]
+
+
+WIDTH: Final = 100
+
+
+def wrapped(text: str, indent: int = 0, hanging: int = 2) -> list[str]:
+    """Lines of a text.
+
+    Args:
+        text: What to break.
+        indent: Blanks before the first line.
+        hanging: So many more before the others.
+    """
+    return textwrap.wrap(
+        text,
+        WIDTH,
+        initial_indent=" " * indent,
+        subsequent_indent=" " * (indent + hanging),
+        break_long_words=False,
+        break_on_hyphens=False,
+    )
+
+
+def counted(count: int, one: str, many: str = "") -> str:
+    """A count with its noun: `1 finding`, `2 findings`.
+
+    Args:
+        count: How many there are.
+        one: The noun for one.
+        many: The noun for any other number, where an `s` at the end does not make it.
+    """
+    return f"{count} {one if count == 1 else many or one + 's'}"

@@ -1,0 +1,148 @@
+"""Files that appear whole or not at all, and files owned by one process."""
+
+import contextlib
+import errno
+import fcntl
+import os
+from dataclasses import dataclass
+from pathlib import Path
+from types import TracebackType
+from typing import IO, Final
+
+from rightsizer.model.errors import HistoryError, RightsizerError
+
+
+@dataclass(frozen=True, slots=True)
+class Called:
+    """How messages call a file, whoever writes it, and the setting that names it."""
+
+    what: str
+    setting: str
+    writer: str
+
+
+HISTORY: Final = Called("history", "history.path", "agent")
+"""What is meant unless it is told otherwise."""
+
+
+class Ownership:
+    """The right to write a file, held by one process at a time."""
+
+    def __init__(self, path: Path, called: Called = HISTORY) -> None:
+        """Take it.
+
+        Raises:
+            HistoryError: another process has it.
+            OSError: the place cannot be written.
+        """
+        self._path, self._called = path, called
+        self._lock_path = Path(f"{path}.lock")
+        self._file: IO[str] | None = self._take()
+
+    def release(self, *, remove: bool = False) -> None:
+        """Let others write.
+
+        Args:
+            remove: Take the lock's file away too, for there is nothing left to own.
+        """
+        if self._file is None:
+            return
+        if remove:
+            self._lock_path.unlink(missing_ok=True)
+        self._file.close()
+        self._file = None
+
+    def _take(self) -> IO[str]:
+        while True:
+            file = self._locked()
+            # Between opening and locking, the former owner may have taken its file away.
+            if self._is_the_file(file):
+                break
+            file.close()
+        file.seek(0)
+        file.truncate()
+        file.write(str(os.getpid()))
+        file.flush()
+        return file
+
+    def _locked(self) -> IO[str]:
+        descriptor = os.open(self._lock_path, os.O_RDWR | os.O_CREAT | os.O_CLOEXEC, 0o640)
+        file = os.fdopen(descriptor, "r+", encoding="utf-8")
+        try:
+            fcntl.flock(file, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except BlockingIOError:
+            owner = file.read().strip() or "unknown"
+            file.close()
+            raise HistoryError(
+                f"{self._called.what} '{self._path}' is being written by process {owner}; stop "
+                f"that {self._called.writer}, or give this one another {self._called.setting}"
+            ) from None
+        return file
+
+    def _is_the_file(self, file: IO[str]) -> bool:
+        try:
+            return os.path.samestat(os.fstat(file.fileno()), self._lock_path.stat())
+        except FileNotFoundError:
+            return False
+
+
+class WholeFile:
+    """Written beside its place, and put there in the end; where something goes wrong, nowhere."""
+
+    def __init__(self, path: Path, what: str) -> None:
+        """A file to be.
+
+        Args:
+            path: Its place.
+            what: What it is, for whoever reads an error.
+        """
+        self._path, self._what = path, what
+
+    def __enter__(self) -> IO[bytes]:
+        """Begin.
+
+        Raises:
+            RightsizerError: the place cannot be written.
+        """
+        try:
+            if self._path.is_dir():  # Perhaps the folder `.`, beside which no name can be made.
+                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+            self._partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
+            self._file = self._partial.open("wb")
+        except OSError as error:
+            raise self._explained(error) from None
+        return self._file
+
+    def __exit__(
+        self,
+        kind: type[BaseException] | None,
+        error: BaseException | None,
+        trace: TracebackType | None,
+    ) -> None:
+        """Put the file in its place, or take it away.
+
+        Raises:
+            RightsizerError: the disk is full.
+        """
+        try:
+            if kind is None:
+                self._file.flush()
+                # A rename may reach the disk before what was written.
+                os.fsync(self._file.fileno())
+                self._file.close()
+                self._partial.replace(self._path)
+            elif isinstance(error, OSError):
+                raise self._explained(error) from None
+        except OSError as trouble:
+            raise self._explained(trouble) from None
+        finally:
+            # What a full disk did not take is of no use to anybody.
+            with contextlib.suppress(OSError):
+                self._file.close()
+            self._partial.unlink(missing_ok=True)
+
+    def _explained(self, error: OSError) -> RightsizerError:
+        return RightsizerError(
+            f"{self._what} '{self._path}' cannot be written: {error.strerror}; name a file in a "
+            "folder that exists, is writable and has room"
+        )

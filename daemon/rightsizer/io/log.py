@@ -1,0 +1,287 @@
+"""Logging: one line an event, in the form that its reader expects."""
+
+import logging
+import os
+import sys
+import threading
+import time
+from collections import OrderedDict
+from collections.abc import Callable, Hashable, Mapping
+from dataclasses import dataclass
+from enum import StrEnum
+from types import MappingProxyType
+from typing import Any, Final, TextIO, cast
+
+import structlog
+from structlog.processors import (
+    ExceptionRenderer,
+    JSONRenderer,
+    LogfmtRenderer,
+    TimeStamper,
+    add_log_level,
+    format_exc_info,
+)
+from structlog.tracebacks import ExceptionDictTransformer
+from structlog.types import EventDict, FilteringBoundLogger, Processor
+
+from rightsizer.model.settings import setting
+from rightsizer.model.units import Nanoseconds, nanoseconds
+
+
+class Threshold:
+    """A processor that drops what is less severe than its level.
+
+    A bound logger that filters by itself would do, but it is kept by whoever has logged once.
+    """
+
+    def __init__(self, level: int) -> None:
+        self.level = level
+
+    def __call__(self, _wrapped: Any, name: str, event: EventDict) -> EventDict:
+        """Pass a message on, or drop it.
+
+        Raises:
+            structlog.DropEvent: it is not severe enough.
+        """
+        if logging.getLevelNamesMapping()[name.upper()] < self.level:
+            raise structlog.DropEvent
+        return event
+
+
+_LEVELS: Final = ("debug", "info", "warning", "error", "critical")
+
+
+class LogCounter:
+    """A processor that counts what passes, repetitions that are suppressed later included."""
+
+    def __init__(self) -> None:
+        self._counts = dict.fromkeys(_LEVELS, 0)
+        self._lock = threading.Lock()
+
+    def __call__(self, _wrapped: Any, _name: str, event: EventDict) -> EventDict:
+        """Count one message and pass it on."""
+        with self._lock:
+            self._counts[event["level"]] += 1
+        return event
+
+    def by_level(self) -> Mapping[str, int]:
+        """Messages since the start; every level is there from the first."""
+        with self._lock:
+            return MappingProxyType(self._counts.copy())
+
+
+_FAULT_LEVELS: Final = ("warning", "error", "critical")
+_REMEMBERED: Final = 256
+"""Different faults at a time; beyond, the one that was quiet for longest is forgotten."""
+
+
+@dataclass(slots=True)
+class _Repetition:
+    logged: Nanoseconds
+    suppressed: int = 0
+
+
+class Repeater:
+    """A processor that drops a fault which says exactly what was said within the interval.
+
+    The next one after the interval carries `suppressed=N`, how many were dropped since.
+    """
+
+    def __init__(
+        self, interval_seconds: float, clock: Callable[[], Nanoseconds] = time.monotonic_ns
+    ) -> None:
+        self._interval = nanoseconds(interval_seconds)
+        self._clock = clock
+        self._seen: OrderedDict[Hashable, _Repetition] = OrderedDict()
+        self._lock = threading.Lock()
+
+    def pace(self, interval_seconds: float) -> None:
+        """Log a fault that goes on once in another interval."""
+        self._interval = nanoseconds(interval_seconds)
+
+    def __call__(self, _wrapped: Any, _name: str, event: EventDict) -> EventDict:
+        """Pass a message on, or drop it.
+
+        Raises:
+            structlog.DropEvent: it was logged a moment ago.
+        """
+        if event["level"] not in _FAULT_LEVELS:
+            return event
+        with self._lock:
+            suppressed = self._admit(_identity(event))
+        if suppressed is None:
+            raise structlog.DropEvent
+        return {**event, "suppressed": suppressed} if suppressed else event
+
+    def _admit(self, identity: Hashable) -> int | None:
+        """How many were dropped since the last one; `None` where this one is to be dropped."""
+        now = self._clock()
+        known = self._seen.get(identity)
+        if known is not None and now - known.logged < self._interval:
+            known.suppressed += 1
+            return None
+        self._seen[identity] = _Repetition(now)
+        self._seen.move_to_end(identity)
+        if len(self._seen) > _REMEMBERED:
+            self._seen.popitem(last=False)
+        return known.suppressed if known else 0
+
+
+def _identity(event: EventDict) -> Hashable:
+    described = {key: repr(value) for key, value in event.items()}
+    if event.get("exc_info"):
+        described["exc_info"] = repr(_exception(event["exc_info"]))
+    return tuple(sorted(described.items()))
+
+
+def _exception(exc_info: Any) -> BaseException | None:
+    """The exception that a log call means: `True`, itself, or what `sys.exc_info` gives."""
+    if isinstance(exc_info, BaseException):
+        return exc_info
+    return cast(
+        BaseException | None, (exc_info if isinstance(exc_info, tuple) else sys.exc_info())[1]
+    )
+
+
+class LogFormat(StrEnum):
+    """Who reads the log."""
+
+    AUTO = "auto"
+    """The journal where it listens, else the console on a terminal, else JSON."""
+    JOURNAL = "journal"
+    """`key=value` with the priority prefix of sd-daemon(3); the journal has its own clock."""
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """How much is told."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What is logged, and how."""
+
+    format: LogFormat = setting(LogFormat.AUTO, help="The form of a line; auto fits the reader.")
+    level: LogLevel = setting(
+        LogLevel.INFO, help="The least severe messages that are logged.", is_live=True
+    )
+    repeat_interval: float = setting(
+        300.0,
+        help="How often a fault that goes on is logged; the others are counted in `suppressed`.",
+        unit="seconds",
+        minimum=0,
+        maximum=86400,
+        source="the shortest interval at which a person would act on it again",
+        is_live=True,
+    )
+
+
+_PRIORITIES: Final = {"debug": 7, "info": 6, "warning": 4, "error": 3, "critical": 2}
+_FAULTS: Final = (logging.WARNING, logging.ERROR, logging.CRITICAL)
+_FIRST_KEYS: Final = ("ts", "level", "event", "component")
+
+
+def configure(
+    format: LogFormat = LogFormat.AUTO,  # noqa: A002 - what the setting and the flag are called.
+    level: LogLevel = LogLevel.INFO,
+    stream: TextIO = sys.stderr,
+    *,
+    repeat_interval_seconds: float = LogSettings().repeat_interval,
+    environ: Mapping[str, str] = os.environ,
+) -> LogCounter:
+    """Set logging up for the whole process; the counter that comes back feeds the metrics."""
+    counter = LogCounter()
+    structlog.configure(
+        processors=[
+            Threshold(_severity(level)),
+            add_log_level,
+            counter,
+            Repeater(repeat_interval_seconds),
+            *_renderers(_detect(format, stream, environ), stream, environ),
+        ],
+        # What is logged less severely than the threshold goes by it, for it may change.
+        wrapper_class=structlog.make_filtering_bound_logger(logging.DEBUG),
+        logger_factory=structlog.WriteLoggerFactory(stream),
+        cache_logger_on_first_use=True,
+    )
+    root = logging.getLogger()
+    others = [handler for handler in root.handlers if not isinstance(handler, _Bridge)]
+    root.handlers = [*others, _Bridge(logging.WARNING)]
+    root.setLevel(logging.WARNING)
+    return counter
+
+
+def tune(level: LogLevel, repeat_interval_seconds: float) -> None:
+    """Let the chain that is set up tell more or less from now on."""
+    for processor in structlog.get_config()["processors"]:
+        if isinstance(processor, Threshold):
+            processor.level = _severity(level)
+        elif isinstance(processor, Repeater):
+            processor.pace(repeat_interval_seconds)
+
+
+def logger(component: str) -> FilteringBoundLogger:
+    """A logger whose messages name the part of the program that speaks."""
+    return cast(FilteringBoundLogger, structlog.get_logger(component=component))
+
+
+def _severity(level: LogLevel) -> int:
+    return logging.getLevelNamesMapping()[level.upper()]
+
+
+class _Bridge(logging.Handler):
+    """Hands what libraries log to our own chain."""
+
+    def emit(self, record: logging.LogRecord) -> None:
+        """Log a record under the name of its logger."""
+        severity = max(known for known in _FAULTS if known <= record.levelno)
+        logger(record.name).log(severity, record.getMessage(), exc_info=record.exc_info)
+
+
+def _detect(chosen: LogFormat, stream: TextIO, environ: Mapping[str, str]) -> LogFormat:
+    if chosen is not LogFormat.AUTO:
+        return chosen
+    if _is_journal(stream, environ.get("JOURNAL_STREAM", "")):
+        return LogFormat.JOURNAL
+    return LogFormat.CONSOLE if stream.isatty() else LogFormat.JSON
+
+
+def _is_journal(stream: TextIO, journal: str) -> bool:
+    """Whether this is the stream that systemd means; a child may inherit the variable alone."""
+    try:
+        status = os.fstat(stream.fileno())
+    except OSError:
+        return False
+    return journal == f"{status.st_dev}:{status.st_ino}"
+
+
+def _renderers(chosen: LogFormat, stream: TextIO, environ: Mapping[str, str]) -> list[Processor]:
+    if chosen is LogFormat.JOURNAL:
+        return [format_exc_info, _in_order, _prefixed(LogfmtRenderer(bool_as_flag=False))]
+    if chosen is LogFormat.CONSOLE:
+        colors = stream.isatty() and "NO_COLOR" not in environ
+        formatter = structlog.dev.plain_traceback
+        console = structlog.dev.ConsoleRenderer(colors=colors, exception_formatter=formatter)
+        return [TimeStamper("%H:%M:%S", utc=False), console]
+    # Local variables may hold what must not leave the process.
+    exceptions = ExceptionRenderer(ExceptionDictTransformer(show_locals=False))
+    return [exceptions, TimeStamper("iso", utc=True, key="ts"), _in_order, JSONRenderer()]
+
+
+def _prefixed(render: Callable[[Any, str, EventDict], str]) -> Processor:
+    """The journal takes the priority from the start of the line."""
+
+    def render_for_journal(wrapped: Any, name: str, event: EventDict) -> str:
+        return f"<{_PRIORITIES[event['level']]}>{render(wrapped, name, event)}"
+
+    return render_for_journal
+
+
+def _in_order(_wrapped: Any, _name: str, event: EventDict) -> EventDict:
+    return {key: event[key] for key in _FIRST_KEYS if key in event} | dict(event)
