@@ -1,4 +1,4 @@
-"""Which package may import what. The tables are the specification; docs/architecture.md tells why."""
+"""Which package may import what; docs/architecture.md says why."""
 
 import ast
 import sys
@@ -11,15 +11,28 @@ import pytest
 PACKAGE: Final = Path(__file__).parent.parent / "daemon" / "rightsizer"
 
 CORE: Final = (
-    "model io config catalogue host owners telemetry accounting sizing advice report exposition"
-    " notify web console"
-).split()
+    "model",
+    "io",
+    "config",
+    "catalogue",
+    "host",
+    "owners",
+    "telemetry",
+    "accounting",
+    "sizing",
+    "advice",
+    "report",
+    "exposition",
+    "notify",
+    "web",
+    "console",
+)
 """Lowest first; each may import those before it."""
 
-FEATURES: Final = "planner fleet profiler broker actions simulator".split()
+FEATURES: Final = ["planner", "fleet", "profiler", "broker", "actions", "simulator"]
 """Each may import the core, and none another one."""
 
-TOP: Final = "agent cli".split()
+TOP: Final = ["agent", "cli"]
 """Each may import the core, the features, and what stands before it."""
 
 EXCEPTIONS: Final[dict[str, str]] = {"__main__": "cli"}
@@ -44,7 +57,12 @@ IMPORTERS: Final = {
 PURE: Final = ("model/", "accounting/", "sizing/", "advice/")
 """These take and return values, but for the files in IMPURE_FILES."""
 
-IMPURE_FILES: Final = ("accounting/history", "accounting/service", "advice/ledger", "advice/service")
+IMPURE_FILES: Final = (
+    "accounting/history",
+    "accounting/service",
+    "advice/ledger",
+    "advice/service",
+)
 
 IMPURE: Final = (
     "asyncio builtins ctypes http io logging multiprocessing os pathlib random shutil signal"

@@ -11,7 +11,7 @@ from agent_process import eventually
 from rightsizer.actions.repository import ActionOutcome, ActionRecord
 from rightsizer.agent.storage import Storage
 
-NODE: Final = Path(__file__).parent.parent / "acted_node.py"
+NODE: Final = Path(__file__).parents[1] / "support" / "acted_node.py"
 
 
 def under_way(path: Path) -> list[ActionRecord]:

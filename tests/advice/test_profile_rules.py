@@ -254,7 +254,7 @@ def test_one_rank_alone_has_nobody_to_wait_for() -> None:
 
 def test_settings_move_thresholds() -> None:
     """A rule with an operator's settings judges by them."""
-    rule = launch_bound.RULE.with_settings(launch_bound.LaunchBoundSettings(on_ratio=0.9))
+    rule = launch_bound.RULE.with_settings(launch_bound.ProfileLaunchBoundSettings(on_ratio=0.9))
 
     assert not rule.judge([profile(device(time=WAITS, kernels=(SHORT,)))]).is_complaint
 

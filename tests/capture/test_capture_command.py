@@ -13,7 +13,7 @@ from rightsizer.io.program import Limits, environment
 from rightsizer.profiler.capture.request import CaptureOutcome, CaptureResult
 from rightsizer.profiler.capture.runner import run_command
 
-RECORDER: Final = Path(__file__).parent.parent / "capture_recorder.py"
+RECORDER: Final = Path(__file__).parents[1] / "support" / "capture_recorder.py"
 
 
 @pytest.fixture

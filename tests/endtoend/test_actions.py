@@ -14,7 +14,7 @@ from agent_process import AgentProcess, agent_process, eventually
 from api_schema import faults, json_schema_of
 from rightsizer.cli.main import main
 
-TESTS: Final = Path(__file__).parent.parent
+SUPPORT: Final = Path(__file__).parent.parent / "support"
 SPEED: Final = "720"
 """Ten minutes in less than a second."""
 SCENARIO: Final = """\
@@ -68,7 +68,11 @@ def acting_agent(folder: Path, mode: str, second: int) -> Iterator[AgentProcess]
     """An agent in fast motion, from a second of the day on."""
     (folder / "scenario.yaml").write_text(SCENARIO)
     (folder / "settings.json").write_text(config(folder, mode))
-    program = (sys.executable, str(TESTS / "captured_node.py"), str(folder / "settings.json"))
+    program = (
+        sys.executable,
+        str(SUPPORT / "captured_node.py"),
+        str(folder / "settings.json"),
+    )
     with agent_process(folder, command=(*program, SPEED, str(second))) as agent:
         yield agent
 

@@ -15,7 +15,7 @@ from rightsizer.agent.storage import Storage
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.notify.grafana.annotation_body import body_of
 
-ANNOTATOR: Final = Path(__file__).parent.parent / "annotator.py"
+ANNOTATOR: Final = Path(__file__).parents[1] / "support" / "annotator.py"
 LATER: Final = NOW + 3600 * SECOND
 KINDS: Final = (AdviceEventKind.SEVERITY_UP, AdviceEventKind.VERIFIED, AdviceEventKind.REGRESSED)
 DEATHS: Final = ("GET death", "POST death", "POST late-death", "PATCH death", "PATCH late-death")

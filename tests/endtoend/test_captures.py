@@ -11,7 +11,7 @@ from typing import Any, Final
 from agent_process import AgentProcess, agent_process, eventually
 from api_schema import faults, json_schema_of
 
-TESTS: Final = Path(__file__).parent.parent
+SUPPORT: Final = Path(__file__).parent.parent / "support"
 SPEED: Final = "720"
 """Ten minutes in less than a second."""
 SCENARIO: Final = """\
@@ -51,7 +51,11 @@ def config(folder: Path, behavior: str) -> str:
                     "seconds": "0.5s",
                     "landing": "1d",
                     "timing": {"retry_after": "1d"},
-                    "command": [sys.executable, str(TESTS / "capture_recorder.py"), *words],
+                    "command": [
+                        sys.executable,
+                        str(SUPPORT / "capture_recorder.py"),
+                        *words,
+                    ],
                 },
             },
         }
@@ -64,7 +68,11 @@ def starved_agent(folder: Path, behavior: str = "well", second: int = 0) -> Iter
     (folder / "scenario.yaml").write_text(SCENARIO)
     (folder / "drop").mkdir(exist_ok=True)
     (folder / "settings.json").write_text(config(folder, behavior))
-    program = (sys.executable, str(TESTS / "captured_node.py"), str(folder / "settings.json"))
+    program = (
+        sys.executable,
+        str(SUPPORT / "captured_node.py"),
+        str(folder / "settings.json"),
+    )
     with agent_process(folder, command=(*program, SPEED, str(second))) as agent:
         yield agent
 

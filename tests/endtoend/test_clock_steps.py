@@ -14,7 +14,7 @@ import pytest
 from agent_process import eventually
 
 SOURCE: Final = Path(__file__).with_name("set_clock.c")
-PROGRAM: Final = Path(__file__).parent.parent / "ticking_jobs.py"
+PROGRAM: Final = Path(__file__).parents[1] / "support" / "ticking_jobs.py"
 HOUR: Final = 3600
 STEPS: Final = (6 * HOUR, -12 * HOUR, 56 * 365 * 24 * HOUR, -56 * 365 * 24 * HOUR)
 

@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from agent_process import AgentProcess, agent_process, eventually
 
-TESTS: Final = Path(__file__).parents[1]
+SUPPORT: Final = Path(__file__).parents[1] / "support"
 CONFIG: Final = """
 sampling: {interval: 200ms}
 sources:
@@ -38,7 +38,7 @@ def test_a_slow_driver_is_read_at_the_pace_that_it_allows(tmp_path: Path) -> Non
     """
     file = tmp_path / "latency.json"
     tell(file)
-    command = (sys.executable, str(TESTS / "slow_agent.py"), str(file))
+    command = (sys.executable, str(SUPPORT / "slow_agent.py"), str(file))
     with agent_process(tmp_path, command=command, config=CONFIG) as agent:
         eventually(lambda: agent.metric("rightsizer_device_up") == 8)
         eventually(lambda: agent.metric("rightsizer_state_seconds_total") > 8)
@@ -70,7 +70,7 @@ def test_a_gpu_that_hangs_is_down_alone_and_comes_back(tmp_path: Path) -> None:
     file = tmp_path / "latency.json"
     tell(file)
     config = CONFIG.replace("deadline: 160ms", "deadline: 160ms, hung_after: 1s")
-    command = (sys.executable, str(TESTS / "slow_agent.py"), str(file))
+    command = (sys.executable, str(SUPPORT / "slow_agent.py"), str(file))
     with agent_process(tmp_path, command=command, config=config) as agent:
         eventually(lambda: agent.metric("rightsizer_device_up") == 8)
         tell(file, gpus={"2": None})

@@ -141,7 +141,7 @@ def test_windows_that_could_not_be_written_are_tried_again(tmp_path: Path) -> No
 
 def test_a_full_disk_is_survived(tmp_path: Path) -> None:
     """What did not fit is kept in memory, and on disk as soon as there is room."""
-    script = Path(__file__).parent.parent / "full_disk.py"
+    script = Path(__file__).parents[1] / "support" / "full_disk.py"
     done = subprocess.run(
         [sys.executable, script, tmp_path / "history.db"],
         capture_output=True,

@@ -23,16 +23,18 @@ UNSAFE_YAML: Final = frozenset(
 )
 
 EXCEPTIONS: Final[dict[str, str]] = {
-    "fleet/crew.py: multiprocessing": "the fleet's own workers, which it starts and alone talks to",
-    "runtime/program.py: subprocess": "the profiler or the action that an operator has configured; "
+    "fleet/process_pool.py: multiprocessing": "the fleet's own workers, "
+    "which it starts and alone talks to",
+    "io/program.py: subprocess": "the profiler or the action that an operator has configured; "
     "an argument list, never a shell, with bounds on time and output, and without a secret",
-    "runtime/capture/reading.py: subprocess": "this very program, which reads one file that landed "
-    "within bounds of its own, so that no file can hurt the agent",
-    "runtime/broker/child.py: os.fork": "the command that somebody gives to `rightsizer run`, "
+    "profiler/capture/isolated_reader.py: subprocess": "this very program, "
+    "which reads one file that landed within bounds of its own, so that no file can hurt the agent",
+    "broker/child_process.py: os.fork": "the command that somebody gives to `rightsizer run`, "
     "with his own rights and in his own terminal; no agent loads it",
-    "runtime/broker/child.py: os.execvpe": "the same",
-    "profiles/nsight_systems/export.py: subprocess": "NVIDIA's own exporter, for whoever gives "
-    "`rightsizer profile` a file that nothing else can read; an argument list, never a shell",
+    "broker/child_process.py: os.execvpe": "the same",
+    "telemetry/profiles/nsight_systems/reader.py: subprocess": "NVIDIA's own exporter, "
+    "for whoever gives `rightsizer profile` a file that nothing else can read; "
+    "an argument list, never a shell",
 }
 """`file: what` with the reason; each has a line in SECURITY.md. An agent starts nothing unless its
 operator has named a folder where profiles land, a program to be called for one, or an action."""

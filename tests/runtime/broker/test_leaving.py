@@ -12,11 +12,11 @@ from rightsizer.broker.child_process import ExitSignal, exit_on_signals
 
 PROGRAM = """
 import os, signal
-from rightsizer.broker.child_process import Leaving, leaving_on_signals
+from rightsizer.broker.child_process import ExitSignal, exit_on_signals
 try:
-    with leaving_on_signals():
+    with exit_on_signals():
         os.kill(os.getpid(), signal.SIGTERM)
-except Leaving as signaled:
+except ExitSignal as signaled:
     print("gives back", flush=True)
     signaled.leave()
 print("is still there")
