@@ -1,0 +1,110 @@
+"""Databases that the version before wrote open as they are, and nothing in them is lost.
+
+`data/*.sql` are what version 0.1.0 wrote; `data/*.json` what that version read of them.
+"""
+
+import json
+import sqlite3
+from pathlib import Path
+from typing import Any
+
+import pytest
+
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.agent.storage import Storage
+from rightsizer.broker.repository import BrokerRepository
+from rightsizer.fleet.cache.day_cache import DayCache
+
+DATA = Path(__file__).parent / "data"
+
+
+def written(name: str, folder: Path) -> Path:
+    """A database of the version before, as a file."""
+    path = folder / f"{name}.db"
+    with sqlite3.connect(path) as connection:
+        connection.executescript((DATA / f"{name}.sql").read_text(encoding="utf-8"))
+    connection.close()
+    return path
+
+
+def expected(name: str) -> Any:
+    """What the version before read of it."""
+    return json.loads((DATA / f"{name}.json").read_text(encoding="utf-8"))
+
+
+@pytest.mark.parametrize("read_only", [True, False], ids=["reader", "writer"])
+def test_a_former_history_opens_with_its_ledger(tmp_path: Path, *, read_only: bool) -> None:
+    """Windows, devices, advice, outcomes, captures, actions and profiles."""
+    storage, was = (
+        Storage(str(written("history", tmp_path)), read_only=read_only),
+        expected("history"),
+    )
+    assert storage.history is not None
+    windows = list(storage.history.load())
+    ledger = storage.ledger(LedgerSettings())
+    states: dict[str, int] = {}
+    for window in windows:
+        for state, spent in window.states.items():
+            states[str(state)] = states.get(str(state), 0) + spent
+
+    assert [[each.uuid, each.start, each.end, each.accounted] for each in windows] == was["windows"]
+    assert states == was["states"]
+    assert [each.device.uuid for each in storage.history.devices()] == was["devices"]
+    assert [
+        [
+            each.advice.id,
+            str(each.advice.state),
+            each.advice.finding.rule,
+            each.advice.finding.summary,
+            each.advice.opened,
+        ]
+        for each in ledger.records
+    ] == was["advice"]
+    assert len(ledger.track_record.tallies) == was["tallies"]
+    assert [
+        [each.id, str(each.outcome), each.detail] for each in storage.captures.captures()
+    ] == was["captures"]
+    assert sorted(storage.captures.files()) == was["files"]
+    assert [
+        [each.id, each.action, str(each.outcome), each.summary]
+        for each in storage.actions.records()
+    ] == was["actions"]
+    assert storage.profiles() == was["profiles"]
+    storage.close()
+
+
+def test_a_ledger_that_is_written_again_reads_the_same(tmp_path: Path) -> None:
+    """What this version saves of a former ledger, it and its successors read."""
+    path = written("history", tmp_path)
+    storage = Storage(str(path))
+    ledger = storage.ledger(LedgerSettings())
+    storage.save_ledger(ledger)
+    storage.close()
+    again = Storage(str(path), read_only=True)
+
+    assert again.ledger(LedgerSettings()).records == ledger.records
+    again.close()
+
+
+def test_former_leases_open(tmp_path: Path) -> None:
+    """Leases, tickets and reservations, and none that could not be read."""
+    was = expected("broker")
+    with BrokerRepository(written("broker", tmp_path)) as repository:
+        state = repository.load()
+
+        assert state is not None
+        assert repository.unread == ()
+        assert [[each.id, list(each.lease.uuids)] for each in state.leases] == was["leases"]
+        assert [each.id for each in state.tickets] == was["tickets"]
+        assert [each.reservation.id for each in state.bookings] == was["reservations"]
+
+
+def test_former_days_of_a_fleet_open(tmp_path: Path) -> None:
+    """No day is fetched again after an upgrade."""
+    was = expected("fleet")
+    with DayCache(written("fleet", tmp_path), read_only=True) as cache:
+        frames = cache.sheets(was["uuids"], was["first"], was["last"])
+
+        assert {uuid: len(days) for uuid, days in frames.items()} == was["sheets"]
+        assert len(cache.holdings(was["first"], was["last"])) == was["holdings"]
+        assert sorted(cache.workloads()) == was["workloads"]
