@@ -1,6 +1,7 @@
 """Which package may import what; docs/architecture.md says why."""
 
 import ast
+import re
 import sys
 from collections.abc import Iterator
 from pathlib import Path
@@ -242,3 +243,15 @@ def test_a_forbidden_import_is_caught(path: str, source: str) -> None:
 def test_an_allowed_import_is_not(path: str, source: str) -> None:
     """The check is no stricter than its tables."""
     assert violations(path, source) == []
+
+
+@pytest.mark.parametrize("document", ["docs/architecture.md", "CONTRIBUTING.md"])
+def test_the_map_names_what_is_there(document: str) -> None:
+    """A path of the package in a document exists; NAME and FEATURE stand for what one writes."""
+    root = PACKAGE.parent.parent
+    text = (root / document).read_text(encoding="utf-8")
+    named = set(re.findall(r"`(?:daemon/rightsizer/)?([a-z_]+/[a-z_/]*(?:[a-z_]+\.py)?)`", text))
+    ours = {name for name in named if name.partition("/")[0] in {*CORE, *FEATURES, *TOP}}
+
+    assert len(ours) > 5
+    assert {name for name in ours if not (PACKAGE / name).exists()} == set()
