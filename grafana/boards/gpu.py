@@ -22,7 +22,7 @@ from grafana.sections.sizing import distributions
 from grafana.sections.time_spent import states_over_time, strip
 from grafana.tables import Column, rows
 from grafana.variables import window
-from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS, distribution_metric_name
+from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS
 
 __all__ = ["gpu"]
 
@@ -137,7 +137,7 @@ def _sizes() -> list[Panel]:
             letter=letter,
         )
         for letter, signal in zip("ABCDEF", DISTRIBUTION_SIGNALS, strict=True)
-        if (name := distribution_metric_name(signal))
+        if (name := signal.distribution_metric_name)
     ]
     return [
         bars(

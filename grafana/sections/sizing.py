@@ -9,7 +9,7 @@ from grafana.panels import Panel, bars, distribution, lines
 from grafana.queries import cells, growth, named, now, over, select
 from grafana.scales import CAPACITY, COVERAGE, OVERPROVISIONED, SATURATED, UNDERPROVISIONED
 from grafana.tables import matrix
-from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS, distribution_metric_name
+from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS
 
 __all__ = ["distributions", "provisioning"]
 
@@ -84,7 +84,7 @@ def distributions() -> list[Panel]:
             f"Distribution of {signal.value}",
             f"Seconds by {signal.value}, one observation a second, all chosen devices together.",
             over(
-                f"sum by (le) ({growth(f'{distribution_metric_name(signal)}_bucket')})", "{{le}}"
+                f"sum by (le) ({growth(f'{signal.distribution_metric_name}_bucket')})", "{{le}}"
             ).format(PromQueryFormat.HEATMAP),
         )
         for signal in DISTRIBUTION_SIGNALS

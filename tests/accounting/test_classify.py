@@ -14,7 +14,7 @@ from rightsizer.accounting.classification import (
     looks_stalled,
 )
 from rightsizer.accounting.classification_settings import ClassificationSettings
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import Unit
 
@@ -291,7 +291,7 @@ def test_second_cause_is_the_next_best_state() -> None:
     assert judge(WORKING | {SM: 0.9, TENSOR: 0.2, DRAM: 0.1, FP32: 0.0}).second_cause is None
 
 
-RATIOS: Final = sorted(signal for signal, each in SIGNALS.items() if each.unit is Unit.RATIO)
+RATIOS: Final = sorted(signal for signal in Signal if signal.unit is Unit.RATIO)
 
 
 @given(

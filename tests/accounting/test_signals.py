@@ -17,7 +17,7 @@ from rightsizer.accounting.signals import (
     memory_work,
     tier_of,
 )
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.topology import link_bytes_per_second
 from rightsizer.model.units import Unit
@@ -186,7 +186,7 @@ def test_zeros_that_can_be_true_are_believed(change: dict[Signal, float]) -> Non
 def test_every_ratio_lies_between_nothing_and_all(values: dict[Signal, float]) -> None:
     """Counters of MIG instances are known to pass 1, and drivers to answer below 0."""
     for signal, value in derived(values).items():
-        if SIGNALS[signal].unit is Unit.RATIO:
+        if signal.unit is Unit.RATIO:
             assert 0.0 <= value <= 1.0
 
 

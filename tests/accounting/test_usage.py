@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from readings import gpu
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.usage import DeviceUsage, usage, waste
-from rightsizer.model.signal import PIPES, SIGNALS, Signal
+from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import Unit
 
@@ -160,7 +160,7 @@ def test_unknown_time_is_not_wasted() -> None:
     assert waste(State.PRODUCTIVE, NOBODY, None, 1.0) == {}
 
 
-RATIOS: Final = sorted(signal for signal, each in SIGNALS.items() if each.unit is Unit.RATIO)
+RATIOS: Final = sorted(signal for signal in Signal if signal.unit is Unit.RATIO)
 
 
 @given(

@@ -12,7 +12,7 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.report import AgentReport, Report
-from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS, distribution_metric_name
+from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS
 from rightsizer.model.state import Cause, State
 from rightsizer.report.json_encoder import report_form
 from rightsizer.simulator.scenario_reader import load_scenario
@@ -104,7 +104,7 @@ def test_histograms_have_one_observation_a_second(interval: float, span: int) ->
     for report in last_report(interval, span).devices:
         uuid = report.device.uuid
         for signal in DISTRIBUTION_SIGNALS:
-            count = value(samples, f"{distribution_metric_name(signal)}_count", uuid=uuid)
+            count = value(samples, f"{signal.distribution_metric_name}_count", uuid=uuid)
             if count is not None:
                 exported += 1
                 assert span - 1 <= count <= span

@@ -20,8 +20,7 @@ from rightsizer.model.signal import SERVING_SIGNALS
 from rightsizer.model.signal_metric import (
     DETAIL_SIGNALS,
     QUANTITY_SIGNALS,
-    RATIO_SIGNALS,
-    signal_metric_name,
+    RATIO_GAUGES,
 )
 
 SERVING_LIMIT = 1900
@@ -73,10 +72,10 @@ def test_every_collector_has_a_sentence_and_a_metric() -> None:
 
 def test_readings_of_the_default_set_are_of_a_default_collector() -> None:
     """And the others of one that is off, so that the switch is the only one there is."""
-    for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS):
-        assert METRICS[signal_metric_name(signal)].collector in DEFAULT_COLLECTORS
+    for signal in (*RATIO_GAUGES, *QUANTITY_SIGNALS):
+        assert METRICS[signal.metric_name].collector in DEFAULT_COLLECTORS
     for signal in DETAIL_SIGNALS:
-        assert METRICS[signal_metric_name(signal)].collector not in DEFAULT_COLLECTORS
+        assert METRICS[signal.metric_name].collector not in DEFAULT_COLLECTORS
 
 
 def test_a_serving_node_stays_within_the_budget() -> None:

@@ -18,8 +18,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.signal_metric import (
     DETAIL_SIGNALS,
     QUANTITY_SIGNALS,
-    RATIO_SIGNALS,
-    signal_metric_name,
+    RATIO_GAUGES,
 )
 from rightsizer.model.topology import FabricPort, GpuLink, LinkKind, Nvlink, Topology
 
@@ -113,8 +112,8 @@ def test_details_are_off_by_default() -> None:
     """Series are not free: rarely needed readings, links and ports are left out."""
     samples = samples_of(report_of())
     assert not names(samples) & set(DETAILS)
-    assert not names(samples) & set(map(signal_metric_name, DETAIL_SIGNALS))
-    assert {signal_metric_name(Signal.GPU_BUSY), "rightsizer_device_up"} <= names(samples)
+    assert not names(samples) & {signal.metric_name for signal in DETAIL_SIGNALS}
+    assert {Signal.GPU_BUSY.metric_name, "rightsizer_device_up"} <= names(samples)
 
 
 def test_details_add_and_take_nothing_away() -> None:
@@ -124,14 +123,14 @@ def test_details_add_and_take_nothing_away() -> None:
     assert own < detailed.keys()
     assert set(DETAILS) <= names(detailed)
     signals = report_of().devices[0].signals
-    known = {signal_metric_name(signal) for signal in DETAIL_SIGNALS if signal in signals}
+    known = {signal.metric_name for signal in DETAIL_SIGNALS if signal in signals}
     assert len(known) > 20
     assert known <= names(detailed)
 
 
 def test_every_signal_has_its_place() -> None:
     """Each is exported by default, in detail, or as the reasons of its mask; none twice."""
-    places = (*RATIO_SIGNALS, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
+    places = (*RATIO_GAUGES, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
     assert len(set(places)) == len(places)
     assert {*places, Signal.CLOCK_EVENT_REASONS} == set(Signal)
 

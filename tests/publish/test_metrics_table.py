@@ -9,8 +9,7 @@ import pytest
 from rightsizer.exposition.documentation import main, metrics_document
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import MetricFamily, MetricKind, series_key
-from rightsizer.model.signal import SIGNALS
-from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS, QUANTITY_SIGNALS, RATIO_SIGNALS
+from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS, QUANTITY_SIGNALS, RATIO_GAUGES
 from rightsizer.model.units import Unit
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"
@@ -91,9 +90,9 @@ def test_labels_clash_with_nothing(metric: MetricFamily) -> None:
 
 def test_signals_are_exported_in_their_own_kind() -> None:
     """Ratios among the ratios, quantities among the quantities, distributions of ratios only."""
-    assert all(SIGNALS[signal].unit is Unit.RATIO for signal in RATIO_SIGNALS)
-    assert all(SIGNALS[signal].unit is not Unit.RATIO for signal in QUANTITY_SIGNALS)
-    assert set(DISTRIBUTION_SIGNALS) <= set(RATIO_SIGNALS)
+    assert all(signal.unit is Unit.RATIO for signal in RATIO_GAUGES)
+    assert all(signal.unit is not Unit.RATIO for signal in QUANTITY_SIGNALS)
+    assert set(DISTRIBUTION_SIGNALS) <= set(RATIO_GAUGES)
 
 
 def test_the_documentation_is_the_tables_own(golden: Callable[[str | Path, str], None]) -> None:

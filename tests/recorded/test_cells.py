@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from rightsizer.model.plausible import plausible
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.recordings.row import RecordingNotes
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable
@@ -81,7 +81,7 @@ def test_the_last_of_two_columns_with_one_signal_is_believed() -> None:
 @pytest.mark.parametrize("signal", list(Signal))
 def test_no_blank_of_a_driver_passes_for_a_reading(signal: Signal) -> None:
     """Whatever the signal: as bytes they come in MiB, as clocks in MHz, as energy in mJ."""
-    unit = SIGNALS[signal].unit
+    unit = signal.unit
     factor = {Unit.BYTES: 2.0**20, Unit.HERTZ: 1e6, Unit.JOULES: 1e-3}.get(unit, 1.0)
     blanks = [2.0**63 - 14, 2.0**64 - 1, 2.0**47, 2.0**47 + 3, float("inf")]
     if unit not in (Unit.JOULES, Unit.BYTES_PER_SECOND):  # Those fields are wider than 32 bits.
@@ -95,7 +95,7 @@ def test_what_passes_is_finite_and_ratios_are_ratios(signal: Signal, value: floa
     found = plausible(signal, value)
     if not isinstance(found, Missing):
         assert abs(found) < 2.0**60
-        assert SIGNALS[signal].unit is not Unit.RATIO or 0 <= found <= 1
+        assert signal.unit is not Unit.RATIO or 0 <= found <= 1
 
 
 def test_a_memory_at_zero_degrees_has_no_sensor() -> None:

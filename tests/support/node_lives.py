@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from readings import EPOCH, SECOND, Signals, gpu, snapshot
 from rightsizer.model.device import Device
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, Unit
 
@@ -17,9 +17,7 @@ __all__ = ["GPU", "Accounted", "Moment", "accounted", "lives", "moments", "snaps
 
 GPU: Final[Device] = gpu()
 _RATIOS: Final = sorted(
-    signal
-    for signal, each in SIGNALS.items()
-    if each.unit is Unit.RATIO and signal is not Signal.GPU_BUSY
+    signal for signal in Signal if signal.unit is Unit.RATIO and signal is not Signal.GPU_BUSY
 )
 _MILLISECOND: Final = SECOND // 1000
 _ACTIVE: Final = 0.01

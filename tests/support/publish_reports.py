@@ -35,7 +35,7 @@ from rightsizer.model.signal_metric import (
     DETAIL_SIGNALS,
     DISTRIBUTION_SIGNALS,
     QUANTITY_SIGNALS,
-    RATIO_SIGNALS,
+    RATIO_GAUGES,
 )
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.state import Cause, Resource, State, Tier
@@ -46,7 +46,7 @@ from rightsizer.model.workload import Holding
 
 _OF_AN_H100 = tuple(
     signal
-    for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
+    for signal in (*RATIO_GAUGES, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
     if signal not in SERVING_SIGNALS
     and signal is not Signal.FAN_SPEED
     and not signal.startswith("retired_pages")

@@ -12,7 +12,7 @@ import pynvml
 from nvml_driver import reading, tick
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Reading
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
 from rightsizer.simulator.library.faults import XidReportEvent
@@ -240,7 +240,7 @@ def _check_reading(found: Reading) -> None:
     assert not found.values.keys() & found.missing.keys()
     for signal, value in found.values.items():
         assert math.isfinite(value), signal
-        if SIGNALS[signal].unit is Unit.RATIO:
+        if signal.unit is Unit.RATIO:
             assert 0 <= value <= 1, (signal, value)
         else:
             assert value < 2**56, (signal, value)

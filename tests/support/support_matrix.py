@@ -9,7 +9,7 @@ from refusals import watch
 from rightsizer.model.dcgm_exporter import DCGM_FIELDS
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal import CAPACITY_SIGNALS, HOST_SIGNALS, SERVING_SIGNALS, SIGNALS, Signal
+from rightsizer.model.signal import CAPACITY_SIGNALS, HOST_SIGNALS, SERVING_SIGNALS, Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
@@ -24,7 +24,7 @@ _PROFILED_BY_DCGM: Final = frozenset(
     field.signal
     for field in DCGM_FIELDS.values()
     # Traffic is of the whole card, and where it has none nobody has.
-    if field.is_profiling and field.signal and SIGNALS[field.signal].unit is Unit.RATIO
+    if field.is_profiling and field.signal and field.signal.unit is Unit.RATIO
 )
 
 DERIVED: Final = frozenset({*CAPACITY_SIGNALS, Signal.SM_WORK})

@@ -6,7 +6,7 @@ import pytest
 
 from rightsizer.model.dcgm_exporter import DCGM_FIELDS, FORMER_DCGM_NAMES
 from rightsizer.model.dcgm_fields import DcgmType
-from rightsizer.model.signal import COUNTER_SIGNALS, SIGNALS, Signal
+from rightsizer.model.signal import COUNTER_SIGNALS, Signal
 from rightsizer.model.units import convert
 
 DEFAULT: Final = (
@@ -55,7 +55,7 @@ def test_units_fit_signals(field: object) -> None:
     assert isinstance(field, type(next(iter(DCGM_FIELDS.values()))))
     assert field.signal is not None
 
-    assert convert(field.unit)[0] is SIGNALS[field.signal].unit
+    assert convert(field.unit)[0] is field.signal.unit
     assert field.type is DcgmType.COUNTER or field.signal not in COUNTER_SIGNALS
 
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from host_tree import HostTree
 from rightsizer.host.collector import HostCollector, ProcHostCollector
 from rightsizer.io.clock import FastClock
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Placement
 from rightsizer.model.units import Unit
 
@@ -96,12 +96,12 @@ def test_whatever_the_files_say_is_survived(tree: HostTree, parts: list[str]) ->
         tree.tick()
     for signal, value in (item for answer in answers for item in answer.items()):
         assert 0 <= value < float("inf")
-        assert value <= 1 or SIGNALS[signal].unit is not Unit.RATIO
+        assert value <= 1 or signal.unit is not Unit.RATIO
 
 
 def test_host_of_default_places(tmp_path: Path) -> None:
     """Three arguments are enough; sysfs is the machine's own then."""
     host = ProcHostCollector(tmp_path, tmp_path, FastClock(0))
     values = host.node()
-    assert all(SIGNALS[signal].unit is not Unit.RATIO for signal in values)
+    assert all(signal.unit is not Unit.RATIO for signal in values)
     assert host.owner([1]) == {}

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.model.errors import DriverError
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.serving.engine import EngineDefinition
 from rightsizer.telemetry.serving.engines import ENGINES
@@ -55,7 +55,7 @@ def test_any_two_pages_give_believable_values(
     for signal, value in values_of(page, former, seconds).items():
         assert math.isfinite(value)
         assert value >= 0
-        assert SIGNALS[signal].unit is not Unit.RATIO or value <= 1
+        assert signal.unit is not Unit.RATIO or value <= 1
 
 
 STEPS = st.lists(st.tuples(st.integers(0, 50), st.floats(0.001, 5)), min_size=1, max_size=8)

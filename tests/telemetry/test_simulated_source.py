@@ -10,7 +10,7 @@ import pytest
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
@@ -103,7 +103,7 @@ def test_both_ways_read_the_same_values(pair: tuple[Snapshot, Snapshot]) -> None
     for uuid, reading in model.readings.items():
         for signal, value in reading.values.items():
             found = live.readings[uuid].values[signal]
-            digit = LAST_DIGITS.get(SIGNALS[signal].unit, 1e-6)
+            digit = LAST_DIGITS.get(signal.unit, 1e-6)
             assert found == pytest.approx(value, rel=0.05, abs=digit), signal
 
 

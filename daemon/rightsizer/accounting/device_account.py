@@ -6,7 +6,7 @@ What a restart restores of it.
 import json
 from collections import Counter
 from dataclasses import asdict, dataclass
-from typing import Any, Final
+from typing import Any
 
 from rightsizer.accounting.device_windows import DeviceWindows
 from rightsizer.accounting.power import LearnedPower
@@ -16,9 +16,9 @@ from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.entry import EnergySource, Entry
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.report import Totals
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import RATIO_SIGNALS, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State
-from rightsizer.model.units import Nanoseconds, Unit, nanoseconds, seconds
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
 
 
@@ -133,9 +133,6 @@ class Tenancy:
             self.holder, self.since = None, self._empty_since
 
 
-_RATIOS: Final = frozenset(signal for signal, each in SIGNALS.items() if each.unit is Unit.RATIO)
-
-
 class RunningTotals:
     """The totals of one device or workload while they grow."""
 
@@ -159,7 +156,7 @@ class RunningTotals:
             self._conditions[condition] += duration
         if self._keeps_distributions:
             for signal, value in entry.signals.items():
-                if signal in _RATIOS:
+                if signal in RATIO_SIGNALS:
                     self._add_signal(signal, value, duration)
         if entry.used_ratio is not None:
             self._add_waste(entry, entry.used_ratio)

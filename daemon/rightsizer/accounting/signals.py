@@ -10,12 +10,10 @@ from rightsizer.accounting.classification_settings import SignalSettings
 from rightsizer.accounting.power import PowerLevels
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Reading
-from rightsizer.model.signal import HOST_SIGNALS, PIPES, SIGNALS, Signal
+from rightsizer.model.signal import HOST_SIGNALS, PIPES, RATIO_SIGNALS, Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.topology import link_bytes_per_second
-from rightsizer.model.units import Unit
 
-_RATIOS: Final = frozenset(s for s, spec in SIGNALS.items() if spec.unit is Unit.RATIO)
 _PROFILING: Final = frozenset({Signal.SM_ACTIVE, Signal.DRAM_ACTIVE, *PIPES})
 
 
@@ -45,7 +43,7 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
     """
     signals = dict(reading.values)
     for signal, value in reading.values.items():
-        if not 0.0 <= value <= 1.0 and signal in _RATIOS:
+        if not 0.0 <= value <= 1.0 and signal in RATIO_SIGNALS:
             signals[signal] = _ratio(value)
     for signal in HOST_SIGNALS:
         if signal in host:

@@ -13,9 +13,7 @@ from rightsizer.model.signal_metric import (
     DETAIL_SIGNALS,
     DISTRIBUTION_SIGNALS,
     QUANTITY_SIGNALS,
-    RATIO_SIGNALS,
-    distribution_metric_name,
-    signal_metric_name,
+    RATIO_GAUGES,
 )
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.topology import Nvlink
@@ -41,8 +39,7 @@ _RARE_REASONS: Final = frozenset(
 """These hold nothing back that a workload could have had."""
 
 _NAMES: Final = tuple(
-    (signal, signal_metric_name(signal))
-    for signal in (*RATIO_SIGNALS, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
+    (signal, signal.metric_name) for signal in (*RATIO_GAUGES, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)
 )
 
 _STATES: Final = tuple((state, state.value) for state in State)
@@ -50,7 +47,7 @@ _CONDITIONS: Final = tuple((condition, condition.value) for condition in MEASURE
 _CAUSES: Final = tuple((cause, cause.value) for cause in Cause)
 """With their plain text, for a label that is an enum's member is slow to look up."""
 _DISTRIBUTIONS: Final = tuple(
-    (signal, distribution_metric_name(signal)) for signal in DISTRIBUTION_SIGNALS
+    (signal, signal.distribution_metric_name) for signal in DISTRIBUTION_SIGNALS
 )
 _LINKS: Final = frozenset({Resource.PCIE, Resource.NVLINK})
 """Nobody gives a device less of a link: their need says all, and 48 series are saved."""

@@ -1,318 +1,411 @@
-"""The table of signals: name, unit, bounds, and how each is judged."""
+"""The table of signals: name, unit, bounds, meaning, and how each is exported."""
 
-from dataclasses import dataclass
-from enum import StrEnum
-from typing import Final
+from enum import Enum, StrEnum, auto
+from typing import Final, NamedTuple, Self
 
+from rightsizer.model.metric_family import Collector, Origin
 from rightsizer.model.units import Unit
 
 
+class Export(Enum):
+    """The metrics that carry a signal."""
+
+    GAUGE = auto()
+    """Last reading."""
+    HISTOGRAM = auto()
+    """Last reading as a gauge, seconds as a histogram."""
+    COUNTER = auto()
+    """Total; the value only grows until the driver or the engine restarts."""
+    NAMED = auto()
+    """No metric of its own: a series for each of its bits."""
+
+
+_BOUNDS: Final[dict[Unit, tuple[float, float]]] = {
+    # Rounding and MIG instances read a little above the whole; that is the whole.
+    Unit.RATIO: (0.0, 1.1),
+    Unit.BYTES: (0.0, 2.0**50),
+    Unit.BYTES_PER_SECOND: (0.0, 1e14),
+    Unit.WATTS: (0.0, 1e5),
+    Unit.JOULES: (0.0, 1.4e11),
+    Unit.HERTZ: (0.0, 1e11),
+    Unit.CELSIUS: (-100.0, 300.0),
+    Unit.COUNT: (0.0, 2.0**31 - 17),
+    Unit.SECONDS: (0.0, 2e9),
+}
+
+_ACTIVITY = (Collector.ACTIVITY, Origin.BASIC)
+_CLOCKS = (Collector.CLOCKS, Origin.BASIC)
+_ERRORS = (Collector.ERRORS, Origin.BASIC)
+_EXTRA = (Collector.EXTRA, Origin.BASIC)
+_FABRIC = (Collector.FABRIC, Origin.HOST)
+_HOST = (Collector.HOST, Origin.HOST)
+_MEMORY = (Collector.MEMORY, Origin.BASIC)
+_MORE_PIPES = (Collector.EXTRA, Origin.PROFILING)
+_NVLINK = (Collector.NVLINK, Origin.BASIC)
+_NVLINK_RATES = (Collector.NVLINK, Origin.PROFILING)
+_PCIE = (Collector.PCIE, Origin.BASIC)
+_PIPES = (Collector.ACTIVITY, Origin.PROFILING)
+_POWER = (Collector.POWER, Origin.POWER)
+_SERVING = (Collector.SERVING, Origin.SERVING)
+_TEMPERATURE = (Collector.TEMPERATURE, Origin.BASIC)
+_HISTOGRAM, _COUNTER = Export.HISTOGRAM, Export.COUNTER
+_RATIO, _BYTES, _RATE = Unit.RATIO, Unit.BYTES, Unit.BYTES_PER_SECOND
+_WATTS, _JOULES, _CELSIUS = Unit.WATTS, Unit.JOULES, Unit.CELSIUS
+_HERTZ, _COUNT, _SECONDS = Unit.HERTZ, Unit.COUNT, Unit.SECONDS
+
+
+class _Row(NamedTuple):
+    name: str
+    unit: Unit
+    meaning: str
+    group: tuple[Collector, Origin] = _EXTRA
+    export: Export = Export.GAUGE
+
+
 class Signal(StrEnum):
-    """The name of a signal; its value is also the header that a CSV recording uses for it."""
-
-    GPU_BUSY = "gpu_busy"
-    SM_ACTIVE = "sm_active"
-    SM_OCCUPANCY = "sm_occupancy"
-    SM_WORK = "sm_work"
-    TENSOR_ACTIVE = "tensor_active"
-    FP32_ACTIVE = "fp32_active"
-    FP16_ACTIVE = "fp16_active"
-    FP64_ACTIVE = "fp64_active"
-    INTEGER_ACTIVE = "integer_active"
-    DRAM_ACTIVE = "dram_active"
-    MEMORY_CONTROLLER_BUSY = "memory_controller_busy"
-    MEMORY_USED = "memory_used"
-    PCIE_RECEIVE = "pcie_receive"
-    PCIE_TRANSMIT = "pcie_transmit"
-    NVLINK_RECEIVE = "nvlink_receive"
-    NVLINK_TRANSMIT = "nvlink_transmit"
-    POWER = "power"
-    ENCODER = "encoder"
-    DECODER = "decoder"
-    JPEG = "jpeg"
-    OFA = "ofa"
-    FAN_SPEED = "fan_speed"
-    CPU = "cpu"
-    CPU_PRESSURE = "cpu_pressure"
-    IO_PRESSURE = "io_pressure"
-    MEMORY_PRESSURE = "memory_pressure"
-    IO_WAIT = "io_wait"
-    CPU_AFFINITY_LOCAL = "cpu_affinity_local"
-    HOST_MEMORY_LOCAL = "host_memory_local"
-    INFINIBAND_RECEIVE = "infiniband_receive"
-    INFINIBAND_TRANSMIT = "infiniband_transmit"
-    KV_CACHE_USED = "kv_cache_used"
-
-    MEMORY_USED_BYTES = "memory_used_bytes"
-    MEMORY_TOTAL_BYTES = "memory_total_bytes"
-    MEMORY_FREE_BYTES = "memory_free_bytes"
-    MEMORY_RESERVED_BYTES = "memory_reserved_bytes"
-    BAR1_USED_BYTES = "bar1_used_bytes"
-    BAR1_TOTAL_BYTES = "bar1_total_bytes"
-    POWER_WATTS = "power_watts"
-    POWER_LIMIT_WATTS = "power_limit_watts"
-    ENERGY_JOULES = "energy_joules"
-    TEMPERATURE_CELSIUS = "temperature_celsius"
-    MEMORY_TEMPERATURE_CELSIUS = "memory_temperature_celsius"
-    TEMPERATURE_MARGIN_CELSIUS = "temperature_margin_celsius"
-    SM_CLOCK_HERTZ = "sm_clock_hertz"
-    SM_CLOCK_MAXIMUM_HERTZ = "sm_clock_maximum_hertz"
-    SM_CLOCK_APPLICATION_HERTZ = "sm_clock_application_hertz"
-    MEMORY_CLOCK_HERTZ = "memory_clock_hertz"
-    MEMORY_CLOCK_MAXIMUM_HERTZ = "memory_clock_maximum_hertz"
-    MEMORY_CLOCK_APPLICATION_HERTZ = "memory_clock_application_hertz"
-    VIDEO_CLOCK_HERTZ = "video_clock_hertz"
-    CLOCK_EVENT_REASONS = "clock_event_reasons"
-    POWER_VIOLATION_SECONDS = "power_violation_seconds"
-    THERMAL_VIOLATION_SECONDS = "thermal_violation_seconds"
-    PERFORMANCE_STATE = "performance_state"
-    PCIE_LINK_GENERATION = "pcie_link_generation"
-    PCIE_LINK_WIDTH = "pcie_link_width"
-    PCIE_REPLAYS = "pcie_replays"
-    PCIE_RECEIVE_BYTES_PER_SECOND = "pcie_receive_bytes_per_second"
-    PCIE_TRANSMIT_BYTES_PER_SECOND = "pcie_transmit_bytes_per_second"
-    NVLINK_RECEIVE_BYTES_PER_SECOND = "nvlink_receive_bytes_per_second"
-    NVLINK_TRANSMIT_BYTES_PER_SECOND = "nvlink_transmit_bytes_per_second"
-    NVLINK_LINKS = "nvlink_links"
-    NVLINK_LINKS_UP = "nvlink_links_up"
-    NVLINK_ERRORS = "nvlink_errors"
-    FABRIC_STATE = "fabric_state"
-    ECC_CORRECTED_ERRORS = "ecc_corrected_errors"
-    ECC_UNCORRECTED_ERRORS = "ecc_uncorrected_errors"
-    ECC_CORRECTED_ERRORS_LIFETIME = "ecc_corrected_errors_lifetime"
-    ECC_UNCORRECTED_ERRORS_LIFETIME = "ecc_uncorrected_errors_lifetime"
-    RETIRED_PAGES_CORRECTABLE = "retired_pages_correctable"
-    RETIRED_PAGES_UNCORRECTABLE = "retired_pages_uncorrectable"
-    RETIRED_PAGES_PENDING = "retired_pages_pending"
-    REMAPPED_ROWS_CORRECTABLE = "remapped_rows_correctable"
-    REMAPPED_ROWS_UNCORRECTABLE = "remapped_rows_uncorrectable"
-    REMAPPED_ROWS_PENDING = "remapped_rows_pending"
-    REMAPPED_ROWS_FAILED = "remapped_rows_failed"
-    RECOVERY_ACTION = "recovery_action"
-    ENCODER_SESSIONS = "encoder_sessions"
-    PROCESS_COUNT = "process_count"
-
-    DISK_READ_BYTES_PER_SECOND = "disk_read_bytes_per_second"
-    DISK_WRITE_BYTES_PER_SECOND = "disk_write_bytes_per_second"
-    NETWORK_RECEIVE_BYTES_PER_SECOND = "network_receive_bytes_per_second"
-    NETWORK_TRANSMIT_BYTES_PER_SECOND = "network_transmit_bytes_per_second"
-    INFINIBAND_RECEIVE_BYTES_PER_SECOND = "infiniband_receive_bytes_per_second"
-    INFINIBAND_TRANSMIT_BYTES_PER_SECOND = "infiniband_transmit_bytes_per_second"
-    REQUESTS_RUNNING = "requests_running"
-    REQUESTS_WAITING = "requests_waiting"
-    PREEMPTIONS = "preemptions"
-    TIME_TO_FIRST_TOKEN_SECONDS = "time_to_first_token_seconds"  # noqa: S105 - of a model.
-    TIME_PER_OUTPUT_TOKEN_SECONDS = "time_per_output_token_seconds"  # noqa: S105 - of a model.
-    REQUEST_LATENCY_SECONDS = "request_latency_seconds"
-
-
-@dataclass(frozen=True, slots=True)
-class SignalSpecification:
-    """What a signal means and in which base unit it is kept."""
+    """A signal with its row of the table; its value is also its header in a CSV recording."""
 
     unit: Unit
     meaning: str
+    """A sentence with its full stop."""
+    collector: Collector
+    """The group that its metrics are switched on and off with."""
+    origin: Origin
+    """Telemetry tier that it needs."""
+    export: Export
 
+    def __new__(
+        cls,
+        name: str,
+        unit: Unit = Unit.RATIO,
+        meaning: str = "",
+        group: tuple[Collector, Origin] = _EXTRA,
+        export: Export = Export.GAUGE,
+    ) -> Self:
+        """Make the member of a row."""
+        signal = str.__new__(cls, name)
+        signal._value_ = name
+        signal.unit, signal.meaning = unit, meaning
+        (signal.collector, signal.origin), signal.export = group, export
+        return signal
 
-_RATIO: Final = Unit.RATIO
-SIGNALS: Final[dict[Signal, SignalSpecification]] = {
-    Signal.GPU_BUSY: SignalSpecification(_RATIO, "Share of time with a kernel resident."),
-    Signal.SM_ACTIVE: SignalSpecification(_RATIO, "SM activity, in actual cycles."),
-    Signal.SM_OCCUPANCY: SignalSpecification(_RATIO, "Resident warps of those possible."),
-    Signal.SM_WORK: SignalSpecification(_RATIO, "SM activity times SM clock over maximum clock."),
-    Signal.TENSOR_ACTIVE: SignalSpecification(_RATIO, "Tensor pipe activity."),
-    Signal.FP32_ACTIVE: SignalSpecification(_RATIO, "FP32 pipe activity."),
-    Signal.FP16_ACTIVE: SignalSpecification(_RATIO, "FP16 pipe activity."),
-    Signal.FP64_ACTIVE: SignalSpecification(_RATIO, "FP64 pipe activity."),
-    Signal.INTEGER_ACTIVE: SignalSpecification(_RATIO, "Integer pipe activity."),
-    Signal.DRAM_ACTIVE: SignalSpecification(_RATIO, "Memory bandwidth used."),
-    Signal.MEMORY_CONTROLLER_BUSY: SignalSpecification(
+    GPU_BUSY = _Row(
+        "gpu_busy", _RATIO, "Share of time with a kernel resident.", _ACTIVITY, _HISTOGRAM
+    )
+    SM_ACTIVE = _Row("sm_active", _RATIO, "SM activity, in actual cycles.", _PIPES)
+    SM_OCCUPANCY = _Row("sm_occupancy", _RATIO, "Resident warps of those possible.", _MORE_PIPES)
+    SM_WORK = _Row(
+        "sm_work", _RATIO, "SM activity times SM clock over maximum clock.", _PIPES, _HISTOGRAM
+    )
+    TENSOR_ACTIVE = _Row("tensor_active", _RATIO, "Tensor pipe activity.", _PIPES, _HISTOGRAM)
+    FP32_ACTIVE = _Row("fp32_active", _RATIO, "FP32 pipe activity.", _MORE_PIPES)
+    FP16_ACTIVE = _Row("fp16_active", _RATIO, "FP16 pipe activity.", _MORE_PIPES)
+    FP64_ACTIVE = _Row("fp64_active", _RATIO, "FP64 pipe activity.", _MORE_PIPES)
+    INTEGER_ACTIVE = _Row("integer_active", _RATIO, "Integer pipe activity.", _MORE_PIPES)
+    DRAM_ACTIVE = _Row("dram_active", _RATIO, "Memory bandwidth used.", _PIPES, _HISTOGRAM)
+    MEMORY_CONTROLLER_BUSY = _Row(
+        "memory_controller_busy",
         _RATIO,
         "Share of time the memory was read or written, relative to its current clock: a weaker "
         "stand-in for dram_active that says neither capacity nor activity.",
-    ),
-    Signal.MEMORY_USED: SignalSpecification(_RATIO, "Framebuffer used of total."),
-    Signal.PCIE_RECEIVE: SignalSpecification(_RATIO, "Received of the negotiated PCIe link."),
-    Signal.PCIE_TRANSMIT: SignalSpecification(_RATIO, "Transmitted of the negotiated PCIe link."),
-    Signal.NVLINK_RECEIVE: SignalSpecification(_RATIO, "Received of the NVLinks that are up."),
-    Signal.NVLINK_TRANSMIT: SignalSpecification(_RATIO, "Transmitted of the NVLinks that are up."),
-    Signal.POWER: SignalSpecification(
-        _RATIO, "Draw above idle draw, of the enforced limit above idle draw."
-    ),
-    Signal.ENCODER: SignalSpecification(_RATIO, "Video encoder busy share."),
-    Signal.DECODER: SignalSpecification(_RATIO, "Video decoder busy share."),
-    Signal.JPEG: SignalSpecification(_RATIO, "JPEG engine busy share."),
-    Signal.OFA: SignalSpecification(_RATIO, "Optical flow engine busy share."),
-    Signal.FAN_SPEED: SignalSpecification(_RATIO, "Speed of the fastest fan, of its maximum."),
-    Signal.CPU: SignalSpecification(_RATIO, "CPU time used of the quota."),
-    Signal.CPU_PRESSURE: SignalSpecification(_RATIO, "Share of time some task waited for a CPU."),
-    Signal.IO_PRESSURE: SignalSpecification(_RATIO, "Share of time some task waited for I/O."),
-    Signal.MEMORY_PRESSURE: SignalSpecification(
-        _RATIO, "Share of time some task waited for host memory."
-    ),
-    Signal.IO_WAIT: SignalSpecification(_RATIO, "Share of CPU time that waited for a disk."),
-    Signal.CPU_AFFINITY_LOCAL: SignalSpecification(
-        _RATIO, "CPUs of the GPU's own NUMA node, of those its processes may run on."
-    ),
-    Signal.HOST_MEMORY_LOCAL: SignalSpecification(
-        _RATIO, "Host memory on the GPU's own NUMA node, of what its processes have."
-    ),
-    Signal.INFINIBAND_RECEIVE: SignalSpecification(
-        _RATIO, "Received of the rate of the nearest InfiniBand or RoCE ports."
-    ),
-    Signal.INFINIBAND_TRANSMIT: SignalSpecification(
-        _RATIO, "Transmitted of the rate of the nearest InfiniBand or RoCE ports."
-    ),
-    Signal.KV_CACHE_USED: SignalSpecification(
-        _RATIO, "Key-value cache in use, of what the serving engine has."
-    ),
-    Signal.MEMORY_USED_BYTES: SignalSpecification(Unit.BYTES, "Framebuffer memory in use."),
-    Signal.MEMORY_TOTAL_BYTES: SignalSpecification(Unit.BYTES, "Framebuffer memory in all."),
-    Signal.MEMORY_FREE_BYTES: SignalSpecification(Unit.BYTES, "Framebuffer memory that is free."),
-    Signal.MEMORY_RESERVED_BYTES: SignalSpecification(
-        Unit.BYTES, "Framebuffer memory that the driver keeps for itself."
-    ),
-    Signal.BAR1_USED_BYTES: SignalSpecification(
-        Unit.BYTES, "Mapped of the PCIe window to the memory."
-    ),
-    Signal.BAR1_TOTAL_BYTES: SignalSpecification(
-        Unit.BYTES, "The PCIe window to the memory in all."
-    ),
-    Signal.POWER_WATTS: SignalSpecification(Unit.WATTS, "Power draw of the board."),
-    Signal.POWER_LIMIT_WATTS: SignalSpecification(Unit.WATTS, "Enforced power limit."),
-    Signal.ENERGY_JOULES: SignalSpecification(Unit.JOULES, "Energy since the driver was loaded."),
-    Signal.TEMPERATURE_CELSIUS: SignalSpecification(Unit.CELSIUS, "Temperature of the GPU."),
-    Signal.MEMORY_TEMPERATURE_CELSIUS: SignalSpecification(
-        Unit.CELSIUS, "Temperature of the memory."
-    ),
-    Signal.TEMPERATURE_MARGIN_CELSIUS: SignalSpecification(
-        Unit.CELSIUS, "Degrees below the temperature at which clocks are slowed down."
-    ),
-    Signal.SM_CLOCK_HERTZ: SignalSpecification(Unit.HERTZ, "SM clock."),
-    Signal.SM_CLOCK_MAXIMUM_HERTZ: SignalSpecification(Unit.HERTZ, "Highest SM clock."),
-    Signal.SM_CLOCK_APPLICATION_HERTZ: SignalSpecification(
-        Unit.HERTZ, "SM clock that applications ask for."
-    ),
-    Signal.MEMORY_CLOCK_HERTZ: SignalSpecification(Unit.HERTZ, "Memory clock."),
-    Signal.MEMORY_CLOCK_MAXIMUM_HERTZ: SignalSpecification(Unit.HERTZ, "Highest memory clock."),
-    Signal.MEMORY_CLOCK_APPLICATION_HERTZ: SignalSpecification(
-        Unit.HERTZ, "Memory clock that applications ask for."
-    ),
-    Signal.VIDEO_CLOCK_HERTZ: SignalSpecification(Unit.HERTZ, "Clock of the video engines."),
-    Signal.CLOCK_EVENT_REASONS: SignalSpecification(
-        Unit.COUNT, "NVML's bit mask of why the clocks are what they are."
-    ),
-    Signal.POWER_VIOLATION_SECONDS: SignalSpecification(
-        Unit.SECONDS, "Time that the power limit held the clocks down, since the driver was loaded."
-    ),
-    Signal.THERMAL_VIOLATION_SECONDS: SignalSpecification(
-        Unit.SECONDS, "Time that heat held the clocks down, since the driver was loaded."
-    ),
-    Signal.PERFORMANCE_STATE: SignalSpecification(
-        Unit.COUNT, "Performance state, 0 the highest; no sign of idleness on datacenter boards."
-    ),
-    Signal.PCIE_LINK_GENERATION: SignalSpecification(Unit.COUNT, "Negotiated PCIe generation."),
-    Signal.PCIE_LINK_WIDTH: SignalSpecification(Unit.COUNT, "Negotiated PCIe lanes."),
-    Signal.PCIE_REPLAYS: SignalSpecification(
-        Unit.COUNT, "PCIe packets sent again since the driver was loaded."
-    ),
-    Signal.PCIE_RECEIVE_BYTES_PER_SECOND: SignalSpecification(
-        Unit.BYTES_PER_SECOND, "Received over PCIe."
-    ),
-    Signal.PCIE_TRANSMIT_BYTES_PER_SECOND: SignalSpecification(
-        Unit.BYTES_PER_SECOND, "Transmitted over PCIe."
-    ),
-    Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: SignalSpecification(
-        Unit.BYTES_PER_SECOND, "Received over NVLink."
-    ),
-    Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: SignalSpecification(
-        Unit.BYTES_PER_SECOND, "Transmitted over NVLink."
-    ),
-    Signal.NVLINK_LINKS: SignalSpecification(Unit.COUNT, "NVLinks that the board has."),
-    Signal.NVLINK_LINKS_UP: SignalSpecification(Unit.COUNT, "NVLinks that are up."),
-    Signal.NVLINK_ERRORS: SignalSpecification(
-        Unit.COUNT, "NVLink errors of all kinds and links since the driver was loaded."
-    ),
-    Signal.FABRIC_STATE: SignalSpecification(
-        Unit.COUNT, "NVLink fabric registration: 1 not started, 2 in progress, 3 completed."
-    ),
-    Signal.ECC_CORRECTED_ERRORS: SignalSpecification(
-        Unit.COUNT, "Memory errors corrected since the driver was loaded."
-    ),
-    Signal.ECC_UNCORRECTED_ERRORS: SignalSpecification(
-        Unit.COUNT, "Memory errors that could not be corrected since the driver was loaded."
-    ),
-    Signal.ECC_CORRECTED_ERRORS_LIFETIME: SignalSpecification(
-        Unit.COUNT, "Memory errors corrected in the board's life."
-    ),
-    Signal.ECC_UNCORRECTED_ERRORS_LIFETIME: SignalSpecification(
-        Unit.COUNT, "Memory errors that could not be corrected in the board's life."
-    ),
-    Signal.RETIRED_PAGES_CORRECTABLE: SignalSpecification(
-        Unit.COUNT, "Memory pages retired for repeated correctable errors."
-    ),
-    Signal.RETIRED_PAGES_UNCORRECTABLE: SignalSpecification(
-        Unit.COUNT, "Memory pages retired for uncorrectable errors."
-    ),
-    Signal.RETIRED_PAGES_PENDING: SignalSpecification(
-        Unit.COUNT, "Whether pages wait for a reboot to be retired (1) or not (0)."
-    ),
-    Signal.REMAPPED_ROWS_CORRECTABLE: SignalSpecification(
-        Unit.COUNT, "Memory rows remapped for correctable errors."
-    ),
-    Signal.REMAPPED_ROWS_UNCORRECTABLE: SignalSpecification(
-        Unit.COUNT, "Memory rows remapped for uncorrectable errors."
-    ),
-    Signal.REMAPPED_ROWS_PENDING: SignalSpecification(
-        Unit.COUNT, "Whether rows wait for a reset to be remapped (1) or not (0)."
-    ),
-    Signal.REMAPPED_ROWS_FAILED: SignalSpecification(
-        Unit.COUNT, "Whether remapping a row has failed (1) or not (0)."
-    ),
-    Signal.RECOVERY_ACTION: SignalSpecification(
-        Unit.COUNT,
+        _ACTIVITY,
+    )
+    MEMORY_USED = _Row("memory_used", _RATIO, "Framebuffer used of total.", _MEMORY, _HISTOGRAM)
+    PCIE_RECEIVE = _Row("pcie_receive", _RATIO, "Received of the negotiated PCIe link.")
+    PCIE_TRANSMIT = _Row("pcie_transmit", _RATIO, "Transmitted of the negotiated PCIe link.")
+    NVLINK_RECEIVE = _Row("nvlink_receive", _RATIO, "Received of the NVLinks that are up.")
+    NVLINK_TRANSMIT = _Row("nvlink_transmit", _RATIO, "Transmitted of the NVLinks that are up.")
+    POWER = _Row(
+        "power",
+        _RATIO,
+        "Draw above idle draw, of the enforced limit above idle draw.",
+        _POWER,
+        _HISTOGRAM,
+    )
+    ENCODER = _Row("encoder", _RATIO, "Video encoder busy share.", _ACTIVITY)
+    DECODER = _Row("decoder", _RATIO, "Video decoder busy share.", _ACTIVITY)
+    JPEG = _Row("jpeg", _RATIO, "JPEG engine busy share.")
+    OFA = _Row("ofa", _RATIO, "Optical flow engine busy share.")
+    FAN_SPEED = _Row("fan_speed", _RATIO, "Speed of the fastest fan, of its maximum.", _TEMPERATURE)
+    CPU = _Row("cpu", _RATIO, "CPU time used of the quota.", _HOST)
+    CPU_PRESSURE = _Row("cpu_pressure", _RATIO, "Share of time some task waited for a CPU.", _HOST)
+    IO_PRESSURE = _Row("io_pressure", _RATIO, "Share of time some task waited for I/O.", _HOST)
+    MEMORY_PRESSURE = _Row(
+        "memory_pressure", _RATIO, "Share of time some task waited for host memory.", _HOST
+    )
+    IO_WAIT = _Row("io_wait", _RATIO, "Share of CPU time that waited for a disk.", _HOST)
+    CPU_AFFINITY_LOCAL = _Row(
+        "cpu_affinity_local",
+        _RATIO,
+        "CPUs of the GPU's own NUMA node, of those its processes may run on.",
+        _HOST,
+    )
+    HOST_MEMORY_LOCAL = _Row(
+        "host_memory_local",
+        _RATIO,
+        "Host memory on the GPU's own NUMA node, of what its processes have.",
+        _HOST,
+    )
+    INFINIBAND_RECEIVE = _Row(
+        "infiniband_receive",
+        _RATIO,
+        "Received of the rate of the nearest InfiniBand or RoCE ports.",
+        _FABRIC,
+    )
+    INFINIBAND_TRANSMIT = _Row(
+        "infiniband_transmit",
+        _RATIO,
+        "Transmitted of the rate of the nearest InfiniBand or RoCE ports.",
+        _FABRIC,
+    )
+    KV_CACHE_USED = _Row(
+        "kv_cache_used", _RATIO, "Key-value cache in use, of what the serving engine has.", _SERVING
+    )
+    MEMORY_USED_BYTES = _Row("memory_used_bytes", _BYTES, "Framebuffer memory in use.", _MEMORY)
+    MEMORY_TOTAL_BYTES = _Row("memory_total_bytes", _BYTES, "Framebuffer memory in all.", _MEMORY)
+    MEMORY_FREE_BYTES = _Row("memory_free_bytes", _BYTES, "Framebuffer memory that is free.")
+    MEMORY_RESERVED_BYTES = _Row(
+        "memory_reserved_bytes", _BYTES, "Framebuffer memory that the driver keeps for itself."
+    )
+    BAR1_USED_BYTES = _Row("bar1_used_bytes", _BYTES, "Mapped of the PCIe window to the memory.")
+    BAR1_TOTAL_BYTES = _Row("bar1_total_bytes", _BYTES, "The PCIe window to the memory in all.")
+    POWER_WATTS = _Row("power_watts", _WATTS, "Power draw of the board.", _POWER)
+    POWER_LIMIT_WATTS = _Row("power_limit_watts", _WATTS, "Enforced power limit.", _POWER)
+    ENERGY_JOULES = _Row(
+        "energy_joules", _JOULES, "Energy since the driver was loaded.", _POWER, _COUNTER
+    )
+    TEMPERATURE_CELSIUS = _Row(
+        "temperature_celsius", _CELSIUS, "Temperature of the GPU.", _TEMPERATURE
+    )
+    MEMORY_TEMPERATURE_CELSIUS = _Row(
+        "memory_temperature_celsius", _CELSIUS, "Temperature of the memory.", _TEMPERATURE
+    )
+    TEMPERATURE_MARGIN_CELSIUS = _Row(
+        "temperature_margin_celsius",
+        _CELSIUS,
+        "Degrees below the temperature at which clocks are slowed down.",
+    )
+    SM_CLOCK_HERTZ = _Row("sm_clock_hertz", _HERTZ, "SM clock.", _CLOCKS)
+    SM_CLOCK_MAXIMUM_HERTZ = _Row("sm_clock_maximum_hertz", _HERTZ, "Highest SM clock.")
+    SM_CLOCK_APPLICATION_HERTZ = _Row(
+        "sm_clock_application_hertz", _HERTZ, "SM clock that applications ask for."
+    )
+    MEMORY_CLOCK_HERTZ = _Row("memory_clock_hertz", _HERTZ, "Memory clock.", _CLOCKS)
+    MEMORY_CLOCK_MAXIMUM_HERTZ = _Row("memory_clock_maximum_hertz", _HERTZ, "Highest memory clock.")
+    MEMORY_CLOCK_APPLICATION_HERTZ = _Row(
+        "memory_clock_application_hertz", _HERTZ, "Memory clock that applications ask for."
+    )
+    VIDEO_CLOCK_HERTZ = _Row("video_clock_hertz", _HERTZ, "Clock of the video engines.")
+    CLOCK_EVENT_REASONS = _Row(
+        "clock_event_reasons",
+        _COUNT,
+        "NVML's bit mask of why the clocks are what they are.",
+        _CLOCKS,
+        Export.NAMED,
+    )
+    POWER_VIOLATION_SECONDS = _Row(
+        "power_violation_seconds",
+        _SECONDS,
+        "Time that the power limit held the clocks down, since the driver was loaded.",
+        export=_COUNTER,
+    )
+    THERMAL_VIOLATION_SECONDS = _Row(
+        "thermal_violation_seconds",
+        _SECONDS,
+        "Time that heat held the clocks down, since the driver was loaded.",
+        export=_COUNTER,
+    )
+    PERFORMANCE_STATE = _Row(
+        "performance_state",
+        _COUNT,
+        "Performance state, 0 the highest; no sign of idleness on datacenter boards.",
+    )
+    PCIE_LINK_GENERATION = _Row(
+        "pcie_link_generation", _COUNT, "Negotiated PCIe generation.", _PCIE
+    )
+    PCIE_LINK_WIDTH = _Row("pcie_link_width", _COUNT, "Negotiated PCIe lanes.", _PCIE)
+    PCIE_RECEIVE_BYTES_PER_SECOND = _Row(
+        "pcie_receive_bytes_per_second", _RATE, "Received over PCIe.", _PCIE
+    )
+    PCIE_TRANSMIT_BYTES_PER_SECOND = _Row(
+        "pcie_transmit_bytes_per_second", _RATE, "Transmitted over PCIe.", _PCIE
+    )
+    NVLINK_RECEIVE_BYTES_PER_SECOND = _Row(
+        "nvlink_receive_bytes_per_second", _RATE, "Received over NVLink.", _NVLINK_RATES
+    )
+    NVLINK_TRANSMIT_BYTES_PER_SECOND = _Row(
+        "nvlink_transmit_bytes_per_second", _RATE, "Transmitted over NVLink.", _NVLINK_RATES
+    )
+    NVLINK_LINKS = _Row("nvlink_links", _COUNT, "NVLinks that the board has.")
+    NVLINK_LINKS_UP = _Row("nvlink_links_up", _COUNT, "NVLinks that are up.", _NVLINK)
+    NVLINK_ERRORS = _Row(
+        "nvlink_errors",
+        _COUNT,
+        "NVLink errors of all kinds and links since the driver was loaded.",
+        _NVLINK,
+        _COUNTER,
+    )
+    PCIE_REPLAYS = _Row(
+        "pcie_replays",
+        _COUNT,
+        "PCIe packets sent again since the driver was loaded.",
+        _PCIE,
+        _COUNTER,
+    )
+    FABRIC_STATE = _Row(
+        "fabric_state",
+        _COUNT,
+        "NVLink fabric registration: 1 not started, 2 in progress, 3 completed.",
+    )
+    ECC_CORRECTED_ERRORS = _Row(
+        "ecc_corrected_errors",
+        _COUNT,
+        "Memory errors corrected since the driver was loaded.",
+        export=_COUNTER,
+    )
+    ECC_UNCORRECTED_ERRORS = _Row(
+        "ecc_uncorrected_errors",
+        _COUNT,
+        "Memory errors that could not be corrected since the driver was loaded.",
+        _ERRORS,
+        _COUNTER,
+    )
+    ECC_CORRECTED_ERRORS_LIFETIME = _Row(
+        "ecc_corrected_errors_lifetime",
+        _COUNT,
+        "Memory errors corrected in the board's life.",
+        export=_COUNTER,
+    )
+    ECC_UNCORRECTED_ERRORS_LIFETIME = _Row(
+        "ecc_uncorrected_errors_lifetime",
+        _COUNT,
+        "Memory errors that could not be corrected in the board's life.",
+        export=_COUNTER,
+    )
+    RETIRED_PAGES_CORRECTABLE = _Row(
+        "retired_pages_correctable",
+        _COUNT,
+        "Memory pages retired for repeated correctable errors.",
+        _ERRORS,
+    )
+    RETIRED_PAGES_UNCORRECTABLE = _Row(
+        "retired_pages_uncorrectable",
+        _COUNT,
+        "Memory pages retired for uncorrectable errors.",
+        _ERRORS,
+    )
+    RETIRED_PAGES_PENDING = _Row(
+        "retired_pages_pending",
+        _COUNT,
+        "Whether pages wait for a reboot to be retired (1) or not (0).",
+        _ERRORS,
+    )
+    REMAPPED_ROWS_CORRECTABLE = _Row(
+        "remapped_rows_correctable", _COUNT, "Memory rows remapped for correctable errors."
+    )
+    REMAPPED_ROWS_UNCORRECTABLE = _Row(
+        "remapped_rows_uncorrectable",
+        _COUNT,
+        "Memory rows remapped for uncorrectable errors.",
+        _ERRORS,
+    )
+    REMAPPED_ROWS_PENDING = _Row(
+        "remapped_rows_pending",
+        _COUNT,
+        "Whether rows wait for a reset to be remapped (1) or not (0).",
+        _ERRORS,
+    )
+    REMAPPED_ROWS_FAILED = _Row(
+        "remapped_rows_failed",
+        _COUNT,
+        "Whether remapping a row has failed (1) or not (0).",
+        _ERRORS,
+    )
+    RECOVERY_ACTION = _Row(
+        "recovery_action",
+        _COUNT,
         "What would repair the GPU: 0 nothing, 1 reset, 2 reboot, 3 drain, 4 drain and reset; "
         "newer drivers know more.",
-    ),
-    Signal.ENCODER_SESSIONS: SignalSpecification(Unit.COUNT, "Video encoder sessions."),
-    Signal.PROCESS_COUNT: SignalSpecification(Unit.COUNT, "Compute processes on the device."),
-    Signal.DISK_READ_BYTES_PER_SECOND: SignalSpecification(
-        Unit.BYTES_PER_SECOND, "Read from disks."
-    ),
-    Signal.DISK_WRITE_BYTES_PER_SECOND: SignalSpecification(
-        Unit.BYTES_PER_SECOND, "Written to disks."
-    ),
-    Signal.NETWORK_RECEIVE_BYTES_PER_SECOND: SignalSpecification(
-        Unit.BYTES_PER_SECOND, "Received over network interfaces."
-    ),
-    Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND: SignalSpecification(
-        Unit.BYTES_PER_SECOND, "Transmitted over network interfaces."
-    ),
-    Signal.INFINIBAND_RECEIVE_BYTES_PER_SECOND: SignalSpecification(
-        Unit.BYTES_PER_SECOND, "Received over the InfiniBand or RoCE ports nearest to the GPU."
-    ),
-    Signal.INFINIBAND_TRANSMIT_BYTES_PER_SECOND: SignalSpecification(
-        Unit.BYTES_PER_SECOND, "Transmitted over the InfiniBand or RoCE ports nearest to the GPU."
-    ),
-    Signal.REQUESTS_RUNNING: SignalSpecification(
-        Unit.COUNT, "Requests that the serving engine works on."
-    ),
-    Signal.REQUESTS_WAITING: SignalSpecification(
-        Unit.COUNT, "Requests that wait in the serving engine's queue."
-    ),
-    Signal.PREEMPTIONS: SignalSpecification(
-        Unit.COUNT, "Requests put back for want of key-value cache, since the engine started."
-    ),
-    Signal.TIME_TO_FIRST_TOKEN_SECONDS: SignalSpecification(
-        Unit.SECONDS, "Mean time to the first token of late requests."
-    ),
-    Signal.TIME_PER_OUTPUT_TOKEN_SECONDS: SignalSpecification(
-        Unit.SECONDS, "Mean time between two tokens of late requests."
-    ),
-    Signal.REQUEST_LATENCY_SECONDS: SignalSpecification(
-        Unit.SECONDS, "Mean time from a request to its whole answer, of late requests."
-    ),
-}
+        _ERRORS,
+    )
+    ENCODER_SESSIONS = _Row("encoder_sessions", _COUNT, "Video encoder sessions.")
+    PROCESS_COUNT = _Row("process_count", _COUNT, "Compute processes on the device.", _ACTIVITY)
+    DISK_READ_BYTES_PER_SECOND = _Row(
+        "disk_read_bytes_per_second", _RATE, "Read from disks.", _HOST
+    )
+    DISK_WRITE_BYTES_PER_SECOND = _Row(
+        "disk_write_bytes_per_second", _RATE, "Written to disks.", _HOST
+    )
+    NETWORK_RECEIVE_BYTES_PER_SECOND = _Row(
+        "network_receive_bytes_per_second", _RATE, "Received over network interfaces.", _HOST
+    )
+    NETWORK_TRANSMIT_BYTES_PER_SECOND = _Row(
+        "network_transmit_bytes_per_second", _RATE, "Transmitted over network interfaces.", _HOST
+    )
+    INFINIBAND_RECEIVE_BYTES_PER_SECOND = _Row(
+        "infiniband_receive_bytes_per_second",
+        _RATE,
+        "Received over the InfiniBand or RoCE ports nearest to the GPU.",
+        _FABRIC,
+    )
+    INFINIBAND_TRANSMIT_BYTES_PER_SECOND = _Row(
+        "infiniband_transmit_bytes_per_second",
+        _RATE,
+        "Transmitted over the InfiniBand or RoCE ports nearest to the GPU.",
+        _FABRIC,
+    )
+    REQUESTS_RUNNING = _Row(
+        "requests_running", _COUNT, "Requests that the serving engine works on.", _SERVING
+    )
+    REQUESTS_WAITING = _Row(
+        "requests_waiting", _COUNT, "Requests that wait in the serving engine's queue.", _SERVING
+    )
+    PREEMPTIONS = _Row(
+        "preemptions",
+        _COUNT,
+        "Requests put back for want of key-value cache, since the engine started.",
+        _SERVING,
+        _COUNTER,
+    )
+    TIME_TO_FIRST_TOKEN_SECONDS = _Row(
+        "time_to_first_token_seconds",
+        _SECONDS,
+        "Mean time to the first token of late requests.",
+        _SERVING,
+    )
+    TIME_PER_OUTPUT_TOKEN_SECONDS = _Row(
+        "time_per_output_token_seconds",
+        _SECONDS,
+        "Mean time between two tokens of late requests.",
+        _SERVING,
+    )
+    REQUEST_LATENCY_SECONDS = _Row(
+        "request_latency_seconds",
+        _SECONDS,
+        "Mean time from a request to its whole answer, of late requests.",
+        _SERVING,
+    )
+
+    @property
+    def bounds(self) -> tuple[float, float]:
+        """Least and most that a reading can be at all."""
+        return _BOUNDS[self.unit]
+
+    @property
+    def metric_name(self) -> str:
+        """Name of the metric of the last reading."""
+        if self.unit is Unit.RATIO:
+            return f"rightsizer_{self}_ratio"
+        if self is Signal.PROCESS_COUNT:  # Prometheus keeps the suffix `_count` for histograms.
+            return "rightsizer_device_processes"
+        suffix = "_total" if self.export is Export.COUNTER else ""
+        return f"rightsizer_{self}{suffix}"
+
+    @property
+    def distribution_metric_name(self) -> str:
+        """Name of the histogram of the seconds."""
+        return f"rightsizer_{self}_distribution_ratio"
+
 
 PIPES: Final = (
     Signal.TENSOR_ACTIVE,
@@ -354,21 +447,11 @@ SERVING_SIGNALS: Final = (
 )
 """What a serving engine says of itself: the only honest evidence of application pressure."""
 
-COUNTER_SIGNALS: Final = frozenset(
-    {
-        Signal.ENERGY_JOULES,
-        Signal.POWER_VIOLATION_SECONDS,
-        Signal.THERMAL_VIOLATION_SECONDS,
-        Signal.PCIE_REPLAYS,
-        Signal.NVLINK_ERRORS,
-        Signal.ECC_CORRECTED_ERRORS,
-        Signal.ECC_UNCORRECTED_ERRORS,
-        Signal.ECC_CORRECTED_ERRORS_LIFETIME,
-        Signal.ECC_UNCORRECTED_ERRORS_LIFETIME,
-        Signal.PREEMPTIONS,
-    }
-)
-"""Signals that only grow, until the driver or the engine starts anew."""
+COUNTER_SIGNALS: Final = frozenset(each for each in Signal if each.export is Export.COUNTER)
+"""Signals that only grow, until the driver or the engine restarts."""
+
+RATIO_SIGNALS: Final = frozenset(each for each in Signal if each.unit is Unit.RATIO)
+"""Signals in 0..1 of a capacity."""
 
 CAPACITY_SIGNALS: Final[dict[Signal, dict[Unit, Signal]]] = {
     Signal.MEMORY_USED: {Unit.BYTES: Signal.MEMORY_USED_BYTES},
@@ -387,11 +470,11 @@ def in_unit(signal: Signal, unit: Unit) -> Signal:
     Raises:
         ValueError: the signal is not measured in that unit.
     """
-    if SIGNALS[signal].unit is unit:
+    if signal.unit is unit:
         return signal
     try:
         return CAPACITY_SIGNALS[signal][unit]
     except KeyError:
         raise ValueError(
-            f"'{signal}' is not measured in {unit}; its unit is {SIGNALS[signal].unit}"
+            f"'{signal}' is not measured in {unit}; its unit is {signal.unit}"
         ) from None

@@ -17,7 +17,7 @@ from rightsizer.model.dcgm_exporter import (
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.plausible import plausible, scaled
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit, convert
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow
@@ -56,7 +56,7 @@ _MEMORY_PARTS: Final = {
 
 
 def _our_metric(signal: Signal) -> str:
-    suffix = "_ratio" if SIGNALS[signal].unit is Unit.RATIO else ""
+    suffix = "_ratio" if signal.unit is Unit.RATIO else ""
     return f"{_OURS}{signal}{suffix}"
 
 

@@ -10,7 +10,7 @@ from typing import Any, Final
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError, RecordingError
-from rightsizer.model.signal import SIGNALS, Signal, in_unit
+from rightsizer.model.signal import Signal, in_unit
 from rightsizer.model.units import Nanoseconds, convert
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, CsvRowParser, split_csv_line
@@ -122,7 +122,7 @@ class _ColumnMapParser:
         try:
             return in_unit(signal, convert(unit)[0])
         except KeyError:
-            usual = SIGNALS[signal].unit
+            usual = signal.unit
             self._fault((*path, "unit"), f"'{unit}' is not a unit", f"'{signal}' is in {usual}")
         except ValueError as error:
             self._fault((*path, "unit"), str(error), "name the unit that the column is in")

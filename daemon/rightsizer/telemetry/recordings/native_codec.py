@@ -6,14 +6,14 @@ from typing import Any, Final
 
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
 
 FORMAT: Final = "rightsizer-recording"
 VERSION: Final = 1
 
-_NUMBERS: Final = {signal: number for number, signal in enumerate(SIGNALS)}
+_NUMBERS: Final = {signal: number for number, signal in enumerate(Signal)}
 
 
 def header(program: str) -> dict[str, Any]:
@@ -22,7 +22,7 @@ def header(program: str) -> dict[str, Any]:
         "format": FORMAT,
         "version": VERSION,
         "program": program,
-        "signals": [[str(name), str(known.unit)] for name, known in SIGNALS.items()],
+        "signals": [[str(each), str(each.unit)] for each in Signal],
     }
 
 

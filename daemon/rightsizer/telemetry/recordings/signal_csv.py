@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RecordingError
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, CsvRowParser, split_csv_line
 from rightsizer.telemetry.recordings.text_file import TextFile
@@ -59,10 +59,7 @@ class SignalCsv:
             parse_time=parse_timestamp,
             device=names.index(_DEVICE),
             workload=names.index(_WORKLOAD) if _WORKLOAD in names else None,
-            columns=[
-                CellColumn(at, name, Signal(name), SIGNALS[Signal(name)].unit)
-                for at, name in signals
-            ],
+            columns=[CellColumn(at, name, Signal(name), Signal(name).unit) for at, name in signals],
         ).read(text, notes)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.model.plausible import plausible, scaled
 from rightsizer.model.reading import Missing
-from rightsizer.model.signal import SIGNALS, Signal
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, convert
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
@@ -78,7 +78,7 @@ class CellColumn(dict[str, float | Missing]):
                 kind, factor = convert(unit)
             except KeyError:
                 return Missing.INVALID
-            if kind is not SIGNALS[self.signal].unit:
+            if kind is not self.signal.unit:
                 return Missing.INVALID
         if _DECIMAL_COMMA.fullmatch(text):
             text = text.replace(",", ".")
