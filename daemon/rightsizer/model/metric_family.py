@@ -1,7 +1,7 @@
 """Metric families and the collectors that switch them on or off."""
 
 from dataclasses import dataclass, replace
-from enum import StrEnum
+from enum import Enum, StrEnum, auto
 from typing import Final
 
 
@@ -108,6 +108,19 @@ class Origin(StrEnum):
     ADVICE = "advice"
     AGENT = "agent"
     FLEET = "fleet"
+
+
+class Export(Enum):
+    """The metrics that carry a signal."""
+
+    GAUGE = auto()
+    """Last reading."""
+    HISTOGRAM = auto()
+    """Last reading as a gauge, seconds as a histogram."""
+    COUNTER = auto()
+    """Total; the value only grows until the driver or the engine restarts."""
+    NAMED = auto()
+    """No metric of its own: a series for each of its bits."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,24 +1,10 @@
 """The table of signals: name, unit, bounds, meaning, and how each is exported."""
 
-from enum import Enum, StrEnum, auto
-from typing import Final, NamedTuple, Self
+from enum import StrEnum
+from typing import Any, Final, NamedTuple, Self
 
-from rightsizer.model.metric_family import Collector, Origin
+from rightsizer.model.metric_family import Collector, Export, Origin
 from rightsizer.model.units import Unit
-
-
-class Export(Enum):
-    """The metrics that carry a signal."""
-
-    GAUGE = auto()
-    """Last reading."""
-    HISTOGRAM = auto()
-    """Last reading as a gauge, seconds as a histogram."""
-    COUNTER = auto()
-    """Total; the value only grows until the driver or the engine restarts."""
-    NAMED = auto()
-    """No metric of its own: a series for each of its bits."""
-
 
 _BOUNDS: Final[dict[Unit, tuple[float, float]]] = {
     # Rounding and MIG instances read a little above the whole; that is the whole.
@@ -54,7 +40,7 @@ _WATTS, _JOULES, _CELSIUS = Unit.WATTS, Unit.JOULES, Unit.CELSIUS
 _HERTZ, _COUNT, _SECONDS = Unit.HERTZ, Unit.COUNT, Unit.SECONDS
 
 
-class _Row(NamedTuple):
+class _Spec(NamedTuple):
     name: str
     unit: Unit
     meaning: str
@@ -67,319 +53,316 @@ class Signal(StrEnum):
 
     unit: Unit
     meaning: str
-    """A sentence with its full stop."""
+    """Sentence with its full stop."""
     collector: Collector
     """The group that its metrics are switched on and off with."""
     origin: Origin
     """Telemetry tier that it needs."""
     export: Export
 
-    def __new__(
-        cls,
-        name: str,
-        unit: Unit = Unit.RATIO,
-        meaning: str = "",
-        group: tuple[Collector, Origin] = _EXTRA,
-        export: Export = Export.GAUGE,
-    ) -> Self:
+    def __new__(cls, name: str, unit: Unit = Unit.RATIO, meaning: str = "", *group: Any) -> Self:
         """Make the member of a row."""
         signal = str.__new__(cls, name)
         signal._value_ = name
         signal.unit, signal.meaning = unit, meaning
-        (signal.collector, signal.origin), signal.export = group, export
+        (signal.collector, signal.origin), signal.export = group
         return signal
 
-    GPU_BUSY = _Row(
+    GPU_BUSY = _Spec(
         "gpu_busy", _RATIO, "Share of time with a kernel resident.", _ACTIVITY, _HISTOGRAM
     )
-    SM_ACTIVE = _Row("sm_active", _RATIO, "SM activity, in actual cycles.", _PIPES)
-    SM_OCCUPANCY = _Row("sm_occupancy", _RATIO, "Resident warps of those possible.", _MORE_PIPES)
-    SM_WORK = _Row(
+    SM_ACTIVE = _Spec("sm_active", _RATIO, "SM activity, in actual cycles.", _PIPES)
+    SM_OCCUPANCY = _Spec("sm_occupancy", _RATIO, "Resident warps of those possible.", _MORE_PIPES)
+    SM_WORK = _Spec(
         "sm_work", _RATIO, "SM activity times SM clock over maximum clock.", _PIPES, _HISTOGRAM
     )
-    TENSOR_ACTIVE = _Row("tensor_active", _RATIO, "Tensor pipe activity.", _PIPES, _HISTOGRAM)
-    FP32_ACTIVE = _Row("fp32_active", _RATIO, "FP32 pipe activity.", _MORE_PIPES)
-    FP16_ACTIVE = _Row("fp16_active", _RATIO, "FP16 pipe activity.", _MORE_PIPES)
-    FP64_ACTIVE = _Row("fp64_active", _RATIO, "FP64 pipe activity.", _MORE_PIPES)
-    INTEGER_ACTIVE = _Row("integer_active", _RATIO, "Integer pipe activity.", _MORE_PIPES)
-    DRAM_ACTIVE = _Row("dram_active", _RATIO, "Memory bandwidth used.", _PIPES, _HISTOGRAM)
-    MEMORY_CONTROLLER_BUSY = _Row(
+    TENSOR_ACTIVE = _Spec("tensor_active", _RATIO, "Tensor pipe activity.", _PIPES, _HISTOGRAM)
+    FP32_ACTIVE = _Spec("fp32_active", _RATIO, "FP32 pipe activity.", _MORE_PIPES)
+    FP16_ACTIVE = _Spec("fp16_active", _RATIO, "FP16 pipe activity.", _MORE_PIPES)
+    FP64_ACTIVE = _Spec("fp64_active", _RATIO, "FP64 pipe activity.", _MORE_PIPES)
+    INTEGER_ACTIVE = _Spec("integer_active", _RATIO, "Integer pipe activity.", _MORE_PIPES)
+    DRAM_ACTIVE = _Spec("dram_active", _RATIO, "Memory bandwidth used.", _PIPES, _HISTOGRAM)
+    MEMORY_CONTROLLER_BUSY = _Spec(
         "memory_controller_busy",
         _RATIO,
         "Share of time the memory was read or written, relative to its current clock: a weaker "
         "stand-in for dram_active that says neither capacity nor activity.",
         _ACTIVITY,
     )
-    MEMORY_USED = _Row("memory_used", _RATIO, "Framebuffer used of total.", _MEMORY, _HISTOGRAM)
-    PCIE_RECEIVE = _Row("pcie_receive", _RATIO, "Received of the negotiated PCIe link.")
-    PCIE_TRANSMIT = _Row("pcie_transmit", _RATIO, "Transmitted of the negotiated PCIe link.")
-    NVLINK_RECEIVE = _Row("nvlink_receive", _RATIO, "Received of the NVLinks that are up.")
-    NVLINK_TRANSMIT = _Row("nvlink_transmit", _RATIO, "Transmitted of the NVLinks that are up.")
-    POWER = _Row(
+    MEMORY_USED = _Spec("memory_used", _RATIO, "Framebuffer used of total.", _MEMORY, _HISTOGRAM)
+    PCIE_RECEIVE = _Spec("pcie_receive", _RATIO, "Received of the negotiated PCIe link.")
+    PCIE_TRANSMIT = _Spec("pcie_transmit", _RATIO, "Transmitted of the negotiated PCIe link.")
+    NVLINK_RECEIVE = _Spec("nvlink_receive", _RATIO, "Received of the NVLinks that are up.")
+    NVLINK_TRANSMIT = _Spec("nvlink_transmit", _RATIO, "Transmitted of the NVLinks that are up.")
+    POWER = _Spec(
         "power",
         _RATIO,
         "Draw above idle draw, of the enforced limit above idle draw.",
         _POWER,
         _HISTOGRAM,
     )
-    ENCODER = _Row("encoder", _RATIO, "Video encoder busy share.", _ACTIVITY)
-    DECODER = _Row("decoder", _RATIO, "Video decoder busy share.", _ACTIVITY)
-    JPEG = _Row("jpeg", _RATIO, "JPEG engine busy share.")
-    OFA = _Row("ofa", _RATIO, "Optical flow engine busy share.")
-    FAN_SPEED = _Row("fan_speed", _RATIO, "Speed of the fastest fan, of its maximum.", _TEMPERATURE)
-    CPU = _Row("cpu", _RATIO, "CPU time used of the quota.", _HOST)
-    CPU_PRESSURE = _Row("cpu_pressure", _RATIO, "Share of time some task waited for a CPU.", _HOST)
-    IO_PRESSURE = _Row("io_pressure", _RATIO, "Share of time some task waited for I/O.", _HOST)
-    MEMORY_PRESSURE = _Row(
+    ENCODER = _Spec("encoder", _RATIO, "Video encoder busy share.", _ACTIVITY)
+    DECODER = _Spec("decoder", _RATIO, "Video decoder busy share.", _ACTIVITY)
+    JPEG = _Spec("jpeg", _RATIO, "JPEG engine busy share.")
+    OFA = _Spec("ofa", _RATIO, "Optical flow engine busy share.")
+    FAN_SPEED = _Spec(
+        "fan_speed", _RATIO, "Speed of the fastest fan, of its maximum.", _TEMPERATURE
+    )
+    CPU = _Spec("cpu", _RATIO, "CPU time used of the quota.", _HOST)
+    CPU_PRESSURE = _Spec("cpu_pressure", _RATIO, "Share of time some task waited for a CPU.", _HOST)
+    IO_PRESSURE = _Spec("io_pressure", _RATIO, "Share of time some task waited for I/O.", _HOST)
+    MEMORY_PRESSURE = _Spec(
         "memory_pressure", _RATIO, "Share of time some task waited for host memory.", _HOST
     )
-    IO_WAIT = _Row("io_wait", _RATIO, "Share of CPU time that waited for a disk.", _HOST)
-    CPU_AFFINITY_LOCAL = _Row(
+    IO_WAIT = _Spec("io_wait", _RATIO, "Share of CPU time that waited for a disk.", _HOST)
+    CPU_AFFINITY_LOCAL = _Spec(
         "cpu_affinity_local",
         _RATIO,
         "CPUs of the GPU's own NUMA node, of those its processes may run on.",
         _HOST,
     )
-    HOST_MEMORY_LOCAL = _Row(
+    HOST_MEMORY_LOCAL = _Spec(
         "host_memory_local",
         _RATIO,
         "Host memory on the GPU's own NUMA node, of what its processes have.",
         _HOST,
     )
-    INFINIBAND_RECEIVE = _Row(
+    INFINIBAND_RECEIVE = _Spec(
         "infiniband_receive",
         _RATIO,
         "Received of the rate of the nearest InfiniBand or RoCE ports.",
         _FABRIC,
     )
-    INFINIBAND_TRANSMIT = _Row(
+    INFINIBAND_TRANSMIT = _Spec(
         "infiniband_transmit",
         _RATIO,
         "Transmitted of the rate of the nearest InfiniBand or RoCE ports.",
         _FABRIC,
     )
-    KV_CACHE_USED = _Row(
+    KV_CACHE_USED = _Spec(
         "kv_cache_used", _RATIO, "Key-value cache in use, of what the serving engine has.", _SERVING
     )
-    MEMORY_USED_BYTES = _Row("memory_used_bytes", _BYTES, "Framebuffer memory in use.", _MEMORY)
-    MEMORY_TOTAL_BYTES = _Row("memory_total_bytes", _BYTES, "Framebuffer memory in all.", _MEMORY)
-    MEMORY_FREE_BYTES = _Row("memory_free_bytes", _BYTES, "Framebuffer memory that is free.")
-    MEMORY_RESERVED_BYTES = _Row(
+    MEMORY_USED_BYTES = _Spec("memory_used_bytes", _BYTES, "Framebuffer memory in use.", _MEMORY)
+    MEMORY_TOTAL_BYTES = _Spec("memory_total_bytes", _BYTES, "Framebuffer memory in all.", _MEMORY)
+    MEMORY_FREE_BYTES = _Spec("memory_free_bytes", _BYTES, "Framebuffer memory that is free.")
+    MEMORY_RESERVED_BYTES = _Spec(
         "memory_reserved_bytes", _BYTES, "Framebuffer memory that the driver keeps for itself."
     )
-    BAR1_USED_BYTES = _Row("bar1_used_bytes", _BYTES, "Mapped of the PCIe window to the memory.")
-    BAR1_TOTAL_BYTES = _Row("bar1_total_bytes", _BYTES, "The PCIe window to the memory in all.")
-    POWER_WATTS = _Row("power_watts", _WATTS, "Power draw of the board.", _POWER)
-    POWER_LIMIT_WATTS = _Row("power_limit_watts", _WATTS, "Enforced power limit.", _POWER)
-    ENERGY_JOULES = _Row(
+    BAR1_USED_BYTES = _Spec("bar1_used_bytes", _BYTES, "Mapped of the PCIe window to the memory.")
+    BAR1_TOTAL_BYTES = _Spec("bar1_total_bytes", _BYTES, "The PCIe window to the memory in all.")
+    POWER_WATTS = _Spec("power_watts", _WATTS, "Power draw of the board.", _POWER)
+    POWER_LIMIT_WATTS = _Spec("power_limit_watts", _WATTS, "Enforced power limit.", _POWER)
+    ENERGY_JOULES = _Spec(
         "energy_joules", _JOULES, "Energy since the driver was loaded.", _POWER, _COUNTER
     )
-    TEMPERATURE_CELSIUS = _Row(
+    TEMPERATURE_CELSIUS = _Spec(
         "temperature_celsius", _CELSIUS, "Temperature of the GPU.", _TEMPERATURE
     )
-    MEMORY_TEMPERATURE_CELSIUS = _Row(
+    MEMORY_TEMPERATURE_CELSIUS = _Spec(
         "memory_temperature_celsius", _CELSIUS, "Temperature of the memory.", _TEMPERATURE
     )
-    TEMPERATURE_MARGIN_CELSIUS = _Row(
+    TEMPERATURE_MARGIN_CELSIUS = _Spec(
         "temperature_margin_celsius",
         _CELSIUS,
         "Degrees below the temperature at which clocks are slowed down.",
     )
-    SM_CLOCK_HERTZ = _Row("sm_clock_hertz", _HERTZ, "SM clock.", _CLOCKS)
-    SM_CLOCK_MAXIMUM_HERTZ = _Row("sm_clock_maximum_hertz", _HERTZ, "Highest SM clock.")
-    SM_CLOCK_APPLICATION_HERTZ = _Row(
+    SM_CLOCK_HERTZ = _Spec("sm_clock_hertz", _HERTZ, "SM clock.", _CLOCKS)
+    SM_CLOCK_MAXIMUM_HERTZ = _Spec("sm_clock_maximum_hertz", _HERTZ, "Highest SM clock.")
+    SM_CLOCK_APPLICATION_HERTZ = _Spec(
         "sm_clock_application_hertz", _HERTZ, "SM clock that applications ask for."
     )
-    MEMORY_CLOCK_HERTZ = _Row("memory_clock_hertz", _HERTZ, "Memory clock.", _CLOCKS)
-    MEMORY_CLOCK_MAXIMUM_HERTZ = _Row("memory_clock_maximum_hertz", _HERTZ, "Highest memory clock.")
-    MEMORY_CLOCK_APPLICATION_HERTZ = _Row(
+    MEMORY_CLOCK_HERTZ = _Spec("memory_clock_hertz", _HERTZ, "Memory clock.", _CLOCKS)
+    MEMORY_CLOCK_MAXIMUM_HERTZ = _Spec(
+        "memory_clock_maximum_hertz", _HERTZ, "Highest memory clock."
+    )
+    MEMORY_CLOCK_APPLICATION_HERTZ = _Spec(
         "memory_clock_application_hertz", _HERTZ, "Memory clock that applications ask for."
     )
-    VIDEO_CLOCK_HERTZ = _Row("video_clock_hertz", _HERTZ, "Clock of the video engines.")
-    CLOCK_EVENT_REASONS = _Row(
+    VIDEO_CLOCK_HERTZ = _Spec("video_clock_hertz", _HERTZ, "Clock of the video engines.")
+    CLOCK_EVENT_REASONS = _Spec(
         "clock_event_reasons",
         _COUNT,
         "NVML's bit mask of why the clocks are what they are.",
         _CLOCKS,
         Export.NAMED,
     )
-    POWER_VIOLATION_SECONDS = _Row(
+    POWER_VIOLATION_SECONDS = _Spec(
         "power_violation_seconds",
         _SECONDS,
         "Time that the power limit held the clocks down, since the driver was loaded.",
         export=_COUNTER,
     )
-    THERMAL_VIOLATION_SECONDS = _Row(
+    THERMAL_VIOLATION_SECONDS = _Spec(
         "thermal_violation_seconds",
         _SECONDS,
         "Time that heat held the clocks down, since the driver was loaded.",
         export=_COUNTER,
     )
-    PERFORMANCE_STATE = _Row(
+    PERFORMANCE_STATE = _Spec(
         "performance_state",
         _COUNT,
         "Performance state, 0 the highest; no sign of idleness on datacenter boards.",
     )
-    PCIE_LINK_GENERATION = _Row(
+    PCIE_LINK_GENERATION = _Spec(
         "pcie_link_generation", _COUNT, "Negotiated PCIe generation.", _PCIE
     )
-    PCIE_LINK_WIDTH = _Row("pcie_link_width", _COUNT, "Negotiated PCIe lanes.", _PCIE)
-    PCIE_RECEIVE_BYTES_PER_SECOND = _Row(
+    PCIE_LINK_WIDTH = _Spec("pcie_link_width", _COUNT, "Negotiated PCIe lanes.", _PCIE)
+    PCIE_RECEIVE_BYTES_PER_SECOND = _Spec(
         "pcie_receive_bytes_per_second", _RATE, "Received over PCIe.", _PCIE
     )
-    PCIE_TRANSMIT_BYTES_PER_SECOND = _Row(
+    PCIE_TRANSMIT_BYTES_PER_SECOND = _Spec(
         "pcie_transmit_bytes_per_second", _RATE, "Transmitted over PCIe.", _PCIE
     )
-    NVLINK_RECEIVE_BYTES_PER_SECOND = _Row(
+    NVLINK_RECEIVE_BYTES_PER_SECOND = _Spec(
         "nvlink_receive_bytes_per_second", _RATE, "Received over NVLink.", _NVLINK_RATES
     )
-    NVLINK_TRANSMIT_BYTES_PER_SECOND = _Row(
+    NVLINK_TRANSMIT_BYTES_PER_SECOND = _Spec(
         "nvlink_transmit_bytes_per_second", _RATE, "Transmitted over NVLink.", _NVLINK_RATES
     )
-    NVLINK_LINKS = _Row("nvlink_links", _COUNT, "NVLinks that the board has.")
-    NVLINK_LINKS_UP = _Row("nvlink_links_up", _COUNT, "NVLinks that are up.", _NVLINK)
-    NVLINK_ERRORS = _Row(
+    NVLINK_LINKS = _Spec("nvlink_links", _COUNT, "NVLinks that the board has.")
+    NVLINK_LINKS_UP = _Spec("nvlink_links_up", _COUNT, "NVLinks that are up.", _NVLINK)
+    NVLINK_ERRORS = _Spec(
         "nvlink_errors",
         _COUNT,
         "NVLink errors of all kinds and links since the driver was loaded.",
         _NVLINK,
         _COUNTER,
     )
-    PCIE_REPLAYS = _Row(
+    PCIE_REPLAYS = _Spec(
         "pcie_replays",
         _COUNT,
         "PCIe packets sent again since the driver was loaded.",
         _PCIE,
         _COUNTER,
     )
-    FABRIC_STATE = _Row(
+    FABRIC_STATE = _Spec(
         "fabric_state",
         _COUNT,
         "NVLink fabric registration: 1 not started, 2 in progress, 3 completed.",
     )
-    ECC_CORRECTED_ERRORS = _Row(
+    ECC_CORRECTED_ERRORS = _Spec(
         "ecc_corrected_errors",
         _COUNT,
         "Memory errors corrected since the driver was loaded.",
         export=_COUNTER,
     )
-    ECC_UNCORRECTED_ERRORS = _Row(
+    ECC_UNCORRECTED_ERRORS = _Spec(
         "ecc_uncorrected_errors",
         _COUNT,
         "Memory errors that could not be corrected since the driver was loaded.",
         _ERRORS,
         _COUNTER,
     )
-    ECC_CORRECTED_ERRORS_LIFETIME = _Row(
+    ECC_CORRECTED_ERRORS_LIFETIME = _Spec(
         "ecc_corrected_errors_lifetime",
         _COUNT,
         "Memory errors corrected in the board's life.",
         export=_COUNTER,
     )
-    ECC_UNCORRECTED_ERRORS_LIFETIME = _Row(
+    ECC_UNCORRECTED_ERRORS_LIFETIME = _Spec(
         "ecc_uncorrected_errors_lifetime",
         _COUNT,
         "Memory errors that could not be corrected in the board's life.",
         export=_COUNTER,
     )
-    RETIRED_PAGES_CORRECTABLE = _Row(
+    RETIRED_PAGES_CORRECTABLE = _Spec(
         "retired_pages_correctable",
         _COUNT,
         "Memory pages retired for repeated correctable errors.",
         _ERRORS,
     )
-    RETIRED_PAGES_UNCORRECTABLE = _Row(
+    RETIRED_PAGES_UNCORRECTABLE = _Spec(
         "retired_pages_uncorrectable",
         _COUNT,
         "Memory pages retired for uncorrectable errors.",
         _ERRORS,
     )
-    RETIRED_PAGES_PENDING = _Row(
+    RETIRED_PAGES_PENDING = _Spec(
         "retired_pages_pending",
         _COUNT,
         "Whether pages wait for a reboot to be retired (1) or not (0).",
         _ERRORS,
     )
-    REMAPPED_ROWS_CORRECTABLE = _Row(
+    REMAPPED_ROWS_CORRECTABLE = _Spec(
         "remapped_rows_correctable", _COUNT, "Memory rows remapped for correctable errors."
     )
-    REMAPPED_ROWS_UNCORRECTABLE = _Row(
+    REMAPPED_ROWS_UNCORRECTABLE = _Spec(
         "remapped_rows_uncorrectable",
         _COUNT,
         "Memory rows remapped for uncorrectable errors.",
         _ERRORS,
     )
-    REMAPPED_ROWS_PENDING = _Row(
+    REMAPPED_ROWS_PENDING = _Spec(
         "remapped_rows_pending",
         _COUNT,
         "Whether rows wait for a reset to be remapped (1) or not (0).",
         _ERRORS,
     )
-    REMAPPED_ROWS_FAILED = _Row(
+    REMAPPED_ROWS_FAILED = _Spec(
         "remapped_rows_failed",
         _COUNT,
         "Whether remapping a row has failed (1) or not (0).",
         _ERRORS,
     )
-    RECOVERY_ACTION = _Row(
+    RECOVERY_ACTION = _Spec(
         "recovery_action",
         _COUNT,
         "What would repair the GPU: 0 nothing, 1 reset, 2 reboot, 3 drain, 4 drain and reset; "
         "newer drivers know more.",
         _ERRORS,
     )
-    ENCODER_SESSIONS = _Row("encoder_sessions", _COUNT, "Video encoder sessions.")
-    PROCESS_COUNT = _Row("process_count", _COUNT, "Compute processes on the device.", _ACTIVITY)
-    DISK_READ_BYTES_PER_SECOND = _Row(
+    ENCODER_SESSIONS = _Spec("encoder_sessions", _COUNT, "Video encoder sessions.")
+    PROCESS_COUNT = _Spec("process_count", _COUNT, "Compute processes on the device.", _ACTIVITY)
+    DISK_READ_BYTES_PER_SECOND = _Spec(
         "disk_read_bytes_per_second", _RATE, "Read from disks.", _HOST
     )
-    DISK_WRITE_BYTES_PER_SECOND = _Row(
+    DISK_WRITE_BYTES_PER_SECOND = _Spec(
         "disk_write_bytes_per_second", _RATE, "Written to disks.", _HOST
     )
-    NETWORK_RECEIVE_BYTES_PER_SECOND = _Row(
+    NETWORK_RECEIVE_BYTES_PER_SECOND = _Spec(
         "network_receive_bytes_per_second", _RATE, "Received over network interfaces.", _HOST
     )
-    NETWORK_TRANSMIT_BYTES_PER_SECOND = _Row(
+    NETWORK_TRANSMIT_BYTES_PER_SECOND = _Spec(
         "network_transmit_bytes_per_second", _RATE, "Transmitted over network interfaces.", _HOST
     )
-    INFINIBAND_RECEIVE_BYTES_PER_SECOND = _Row(
+    INFINIBAND_RECEIVE_BYTES_PER_SECOND = _Spec(
         "infiniband_receive_bytes_per_second",
         _RATE,
         "Received over the InfiniBand or RoCE ports nearest to the GPU.",
         _FABRIC,
     )
-    INFINIBAND_TRANSMIT_BYTES_PER_SECOND = _Row(
+    INFINIBAND_TRANSMIT_BYTES_PER_SECOND = _Spec(
         "infiniband_transmit_bytes_per_second",
         _RATE,
         "Transmitted over the InfiniBand or RoCE ports nearest to the GPU.",
         _FABRIC,
     )
-    REQUESTS_RUNNING = _Row(
+    REQUESTS_RUNNING = _Spec(
         "requests_running", _COUNT, "Requests that the serving engine works on.", _SERVING
     )
-    REQUESTS_WAITING = _Row(
+    REQUESTS_WAITING = _Spec(
         "requests_waiting", _COUNT, "Requests that wait in the serving engine's queue.", _SERVING
     )
-    PREEMPTIONS = _Row(
+    PREEMPTIONS = _Spec(
         "preemptions",
         _COUNT,
         "Requests put back for want of key-value cache, since the engine started.",
         _SERVING,
         _COUNTER,
     )
-    TIME_TO_FIRST_TOKEN_SECONDS = _Row(
+    TIME_TO_FIRST_TOKEN_SECONDS = _Spec(
         "time_to_first_token_seconds",
         _SECONDS,
         "Mean time to the first token of late requests.",
         _SERVING,
     )
-    TIME_PER_OUTPUT_TOKEN_SECONDS = _Row(
+    TIME_PER_OUTPUT_TOKEN_SECONDS = _Spec(
         "time_per_output_token_seconds",
         _SECONDS,
         "Mean time between two tokens of late requests.",
         _SERVING,
     )
-    REQUEST_LATENCY_SECONDS = _Row(
+    REQUEST_LATENCY_SECONDS = _Spec(
         "request_latency_seconds",
         _SECONDS,
         "Mean time from a request to its whole answer, of late requests.",
@@ -428,23 +411,7 @@ HOST_SIGNALS: Final = (
 )
 """Signals of the node, shared by all its devices; an owner's own go before them."""
 
-PRESSURE_SIGNALS: Final = (
-    Signal.CPU,
-    Signal.CPU_PRESSURE,
-    Signal.IO_PRESSURE,
-    Signal.MEMORY_PRESSURE,
-)
-"""The host's ratios, which say why a GPU waits."""
-
-SERVING_SIGNALS: Final = (
-    Signal.REQUESTS_RUNNING,
-    Signal.REQUESTS_WAITING,
-    Signal.KV_CACHE_USED,
-    Signal.PREEMPTIONS,
-    Signal.TIME_TO_FIRST_TOKEN_SECONDS,
-    Signal.TIME_PER_OUTPUT_TOKEN_SECONDS,
-    Signal.REQUEST_LATENCY_SECONDS,
-)
+SERVING_SIGNALS: Final = tuple(each for each in Signal if each.origin is Origin.SERVING)
 """What a serving engine says of itself: the only honest evidence of application pressure."""
 
 COUNTER_SIGNALS: Final = frozenset(each for each in Signal if each.export is Export.COUNTER)

@@ -2,8 +2,14 @@
 
 from typing import Final
 
-from rightsizer.model.metric_family import DEFAULT_COLLECTORS, Collector, MetricFamily, MetricKind
-from rightsizer.model.signal import Export, Signal
+from rightsizer.model.metric_family import (
+    DEFAULT_COLLECTORS,
+    Collector,
+    Export,
+    MetricFamily,
+    MetricKind,
+)
+from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit
 
 _READ: Final = tuple(each for each in Signal if each.export is not Export.NAMED)
