@@ -7,7 +7,7 @@ from typing import Final
 from evaluation.memory_truth import Row, bounds, predicted_gib, read_rows, setting_of
 from evaluation.options import Options
 from measured import quantile, table
-from rightsizer.sizing.overhead import memory_error_factor
+from rightsizer.sizing.estimate import memory_error_factor
 
 __all__ = ["FILE", "covering_factor", "evaluate"]
 

@@ -13,7 +13,7 @@ from typing import Final
 from rightsizer.planner.transformer_shape import TransformerDescription, completed_shape
 from rightsizer.sizing.estimate import MemoryEstimate
 from rightsizer.sizing.memory import estimate_memory
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     Lora,
     ModelTask,

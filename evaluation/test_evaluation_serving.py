@@ -12,7 +12,7 @@ from evaluation.serving_apart import is_computed_in_full, readings, server_of, s
 from evaluation.serving_fit import Constants, Linear, fit
 from evaluation.serving_offline import OFFLINE_FILE, offline_rows, predicted
 from evaluation.serving_truth import FILE, Row, read_rows
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.settings import ServingModelSettings
 
 HEADER = (

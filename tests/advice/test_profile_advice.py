@@ -24,8 +24,8 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.profiler.advice import judgements_of, with_profiles
 from rightsizer.profiler.join import join
 from rightsizer.profiler.rules import PROFILE_RULES
+from rightsizer.profiler.settings import ProfileComparisonSettings
 from rightsizer.profiler.taken_profile import TakenProfile, taken
-from rightsizer.profiler.thresholds import ProfileComparisonSettings
 
 SHORT = kernel("tiny", count=40_000, seconds=0.2)
 SETTINGS = ProfileComparisonSettings()

@@ -15,7 +15,7 @@ from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.profiler.comparison import ProfileComparison, ProfileTelemetry
 from rightsizer.profiler.join import ProfileJoin, join
-from rightsizer.profiler.thresholds import ProfileComparisonSettings
+from rightsizer.profiler.settings import ProfileComparisonSettings
 
 NODE = (gpu(0),)
 WORKING = {State.PRODUCTIVE: 285.0, State.HOST_BOUND: 15.0}

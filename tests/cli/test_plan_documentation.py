@@ -16,7 +16,7 @@ from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import CARBON, read_plan_file
 from rightsizer.planner.plan_model import CONFIG_KEYS, KINDS
 from rightsizer.planner.planner import Planner
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     Lora,
     ModelTask,

@@ -12,12 +12,18 @@ from profile_mlperf import detail, summary, training
 from profile_xplane import WORKED, Line, Plane, kernel, space, viewer_trace
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import ProfileFormat
-from rightsizer.telemetry.profiles.folder import ProfileFile, grouped
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.nsight_systems.reader import NSIGHT_SYSTEMS
 from rightsizer.telemetry.profiles.printed_text import excerpt, plain_words
 from rightsizer.telemetry.profiles.reader import Head
-from rightsizer.telemetry.profiles.registry import FORMATS, open_profile, read_all, read_files
+from rightsizer.telemetry.profiles.registry import (
+    FORMATS,
+    ProfileFile,
+    grouped,
+    open_profile,
+    read_all,
+    read_files,
+)
 
 LIMITS: Final = ReadLimits()
 ALONE: Final = [Plane("/device:GPU:0", [Line("Stream #1", [kernel("a", 0, 10)])])]

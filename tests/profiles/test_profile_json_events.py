@@ -13,8 +13,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rightsizer.model.errors import ProfileError
-from rightsizer.telemetry.profiles.json_events import JsonEvents, microseconds, number, whole_number
-from rightsizer.telemetry.profiles.json_window import JsonWindow
+from rightsizer.telemetry.profiles.json_events import (
+    JsonEvents,
+    JsonWindow,
+    microseconds,
+    number,
+    whole_number,
+)
 from rightsizer.telemetry.profiles.limits import ReadLimits
 
 LIMITS = ReadLimits(event_maximum_bytes=2**10, events_maximum=100_000)

@@ -8,7 +8,7 @@ import pytest
 from rightsizer.model.profile import CopyKind, HostMemory, Profile, SpanKind
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.nsight_stats.reader import NSIGHT_STATS, read
-from rightsizer.telemetry.profiles.nsight_stats.report import StatsReport, header_of
+from rightsizer.telemetry.profiles.nsight_stats.tables import StatsReport, header_of
 from rightsizer.telemetry.profiles.printed_text import printed_number
 from rightsizer.telemetry.profiles.reader import Head
 

@@ -22,9 +22,9 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.fleet.api import FleetApi
 from rightsizer.io.clock import FastClock
 from rightsizer.model.report import Report
-from rightsizer.profiler.api import ProfilesApi
 from rightsizer.profiler.capture.encoder import CaptureState
 from rightsizer.profiler.capture.feature import CapturesApi
+from rightsizer.profiler.service import ProfilesApi
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.release import ReleaseController
 from rightsizer.web.advice_api import AdviceApi

@@ -20,8 +20,7 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.profile import ProfiledDevice
-from rightsizer.profiler.api import ProfilesApi
-from rightsizer.profiler.service import ProfileService
+from rightsizer.profiler.service import ProfilesApi, ProfileService
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.telemetry.profiles.registry import open_profile
 from rightsizer.web.message import WebRequest

@@ -5,7 +5,7 @@ import pytest
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.requirement_checks import check_requirement
 from rightsizer.sizing.models import Diffusion, Transformer
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     Lora,
     ModelTask,

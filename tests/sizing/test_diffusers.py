@@ -14,7 +14,7 @@ from rightsizer.planner.models.diffusion.diffusers import (
 )
 from rightsizer.planner.models.diffusion.latent_decoder import LatentDecoder, read_decoder
 from rightsizer.planner.models.model_folder import read_text_encoder
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 
 UNET = DENOISERS["Stable Diffusion 1.5"].config
 ANY = RequestedImage()

@@ -8,8 +8,7 @@ from published_models import PUBLISHED
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.sizing.models import Transformer, VisionTransformer
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from sizing_models import published
 
 

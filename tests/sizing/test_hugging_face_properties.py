@@ -11,8 +11,7 @@ from published_models import PUBLISHED
 from published_multimodal import MULTIMODAL
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.hugging_face import read_config
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.serving_memory import kv_cache, weight_bytes
 
 CONFIGS = (

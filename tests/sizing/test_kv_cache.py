@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from rightsizer.sizing.models import ConvolutionalNetwork, Model
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_memory import kv_cache, kv_cache_format
 from sizing_models import published

@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 from rightsizer.sizing.serving import Serving, serve
 

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rightsizer.sizing.estimate import MemoryEstimate
 from rightsizer.sizing.memory import available_bytes, estimate_memory
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     ModelTask,
     Optimizer,

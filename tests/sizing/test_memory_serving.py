@@ -12,7 +12,7 @@ from rightsizer.sizing.models import (
     RecommenderModel,
     VisionTransformer,
 )
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, RequestLoad, Requirement
 from rightsizer.sizing.serving_memory import kv_cache, serving_memory
 from rightsizer.sizing.settings import MemorySettings

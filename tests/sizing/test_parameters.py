@@ -11,8 +11,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Parallelism
 from rightsizer.sizing.serving_memory import placed_parameters, weight_bytes
 from sizing_models import GIB, published

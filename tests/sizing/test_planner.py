@@ -14,7 +14,7 @@ from rightsizer.planner.planner import GpuPlan, Planner, boards_of
 from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.memory import available_bytes, estimate_memory
 from rightsizer.sizing.models import ConvolutionalNetwork, VisionTransformer
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     LoadGrowth,
     ModelTask,

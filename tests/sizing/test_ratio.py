@@ -12,8 +12,8 @@ from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.ratio_table import RatioFit, built_in_ratios
 from rightsizer.model.errors import RequirementError
-from rightsizer.sizing.llm_capacity import LARGE, SMALL, llm_tokens_per_second
 from rightsizer.sizing.ratio import error_kind, is_no_worse, throughput_ratio
+from rightsizer.sizing.roofline import LARGE, SMALL, llm_tokens_per_second
 from rightsizer.sizing.workload_family import (
     WORKLOADS,
     ComparedWorkload,

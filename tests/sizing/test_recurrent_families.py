@@ -14,8 +14,7 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.sizing.forward_pass import Attention, Experts, ForwardPass
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_memory import kv_cache
 from rightsizer.sizing.settings import ServingModelSettings

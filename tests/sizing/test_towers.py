@@ -16,8 +16,7 @@ from rightsizer.planner.models.families.special_layers import FAMILY_LAYERS
 from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.models import Transformer, UnreadParameters
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.serving_memory import weight_bytes
 from rightsizer.sizing.settings import ServingModelSettings

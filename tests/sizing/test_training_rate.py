@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.sizing.models import ConvolutionalNetwork, Diffusion, RecommenderModel, Transformer
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.ratio import is_no_worse
 from rightsizer.sizing.requirement import (
     ModelTask,

@@ -7,8 +7,7 @@ import pytest
 from published_models import PUBLISHED
 from rightsizer.planner.models.hugging_face import read_config
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
 from rightsizer.sizing.serving_memory import kv_cache
 from transformers_counts import COUNTED
 

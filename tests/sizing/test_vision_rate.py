@@ -10,7 +10,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Parallelism, Precisions, Requirement
 from rightsizer.sizing.sample_rate import SampleModel, SampleRate, sample_rate
 

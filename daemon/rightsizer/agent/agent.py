@@ -35,10 +35,9 @@ from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import nanoseconds
 from rightsizer.notify.service import NotificationService, NotificationSinks, configured_sinks
-from rightsizer.profiler.api import ProfilesApi
 from rightsizer.profiler.capture.feature import CaptureFeature
 from rightsizer.profiler.capture.request import CaptureContext
-from rightsizer.profiler.service import ProfileService
+from rightsizer.profiler.service import ProfilesApi, ProfileService
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.release import ReleaseController
 from rightsizer.telemetry.source import SnapshotSource

@@ -9,7 +9,7 @@ from rightsizer.planner.candidate import PlanCandidate, preference
 from rightsizer.planner.search import Search
 from rightsizer.sizing.mig import slice_board
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import ModelTask, Optimizer, Recompute, Requirement
 
 _NARROWER: Final = (NumberFormat.FP8, NumberFormat.INT4)

@@ -12,7 +12,7 @@ from rightsizer.model.errors import ConfigurationError, RequirementError
 from rightsizer.planner.plan_model import read_choice, read_fields, read_model_row
 from rightsizer.planner.question_file import read_documents
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import (
     LoadGrowth,
     Lora,

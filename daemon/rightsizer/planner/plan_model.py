@@ -26,8 +26,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _MOST: Final = 1e30

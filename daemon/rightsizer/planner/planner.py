@@ -26,7 +26,7 @@ from rightsizer.planner.requirement_checks import check_requirement
 from rightsizer.planner.search import Search
 from rightsizer.sizing.estimate import MemoryEstimate
 from rightsizer.sizing.mig import slice_board
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.sizing.settings import SizingSettings
 

@@ -12,8 +12,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import key_value_heads
+from rightsizer.sizing.parameters import NumberFormat, key_value_heads
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
 
 _COUNTS = {

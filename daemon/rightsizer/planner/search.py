@@ -15,11 +15,10 @@ from rightsizer.planner.candidate import (
 )
 from rightsizer.planner.rates import is_late, too_slow
 from rightsizer.planner.requirement_checks import layout_fault
-from rightsizer.sizing.estimate import MemoryEstimate
+from rightsizer.sizing.estimate import MemoryEstimate, usable_bytes
 from rightsizer.sizing.memory import available_bytes, training_memory
 from rightsizer.sizing.mig import is_slice
 from rightsizer.sizing.models import RecommenderModel, Transformer
-from rightsizer.sizing.overhead import usable_bytes
 from rightsizer.sizing.requirement import Parallelism, Requirement
 from rightsizer.sizing.serving_memory import ServingMemory, serving_memory
 from rightsizer.sizing.settings import MemorySettings, PlanSettings

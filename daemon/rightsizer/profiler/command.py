@@ -15,8 +15,8 @@ from rightsizer.profiler.join import ProfileJoin, join
 from rightsizer.profiler.judgement import HistoryTelemetry
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
+from rightsizer.profiler.settings import ProfileComparisonSettings
 from rightsizer.profiler.text import profile_text
-from rightsizer.profiler.thresholds import ProfileComparisonSettings
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 from rightsizer.telemetry.profiles.registry import read_files
 

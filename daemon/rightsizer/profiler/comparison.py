@@ -8,8 +8,8 @@ from rightsizer.model.block import Measure
 from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.model.window import Window
-from rightsizer.profiler.member import ProfiledMember
-from rightsizer.profiler.thresholds import ProfileComparisonSettings
+from rightsizer.profiler.rules.rule import ProfiledMember
+from rightsizer.profiler.settings import ProfileComparisonSettings
 
 _WHOLE_RATIO: Final = 0.9
 

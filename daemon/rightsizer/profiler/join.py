@@ -17,8 +17,8 @@ from rightsizer.profiler.comparison import (
     ProfileTelemetryOf,
     compare,
 )
-from rightsizer.profiler.member import ProfiledMember, key_of
-from rightsizer.profiler.thresholds import ProfileComparisonSettings
+from rightsizer.profiler.rules.rule import ProfiledMember, key_of
+from rightsizer.profiler.settings import ProfileComparisonSettings
 
 
 @dataclass(frozen=True, slots=True)

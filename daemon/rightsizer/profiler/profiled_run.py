@@ -7,9 +7,8 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile, TimeUse
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
-from rightsizer.profiler.member import ProfiledMember, members_of, source_of
-from rightsizer.profiler.rules.rule import no_time_line
-from rightsizer.profiler.thresholds import ProfileSteadySettings
+from rightsizer.profiler.rules.rule import ProfiledMember, members_of, no_time_line, source_of
+from rightsizer.profiler.settings import ProfileSteadySettings
 from rightsizer.sizing.workload_profile import ProfiledRun, ProfiledTime
 
 _STEADY: Final = ProfileSteadySettings()

@@ -1,13 +1,13 @@
-"""Profile service: joins each profile with the accounts, judges and stores it."""
+"""Profile service: joins each profile with the accounts, judges, stores and shows it."""
 
 from __future__ import annotations
 
 import json
 import threading
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import TYPE_CHECKING, Final
+from typing import TYPE_CHECKING, Any, Final
 
 import structlog
 
@@ -18,9 +18,12 @@ from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Workload
 from rightsizer.profiler.settings import ProfileSettings
+from rightsizer.report.json_encoder import finding_form
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.router import Route, Router
 
 if TYPE_CHECKING:
     from rightsizer.model.profile import Profile
@@ -201,3 +204,39 @@ def _taken(text: str) -> Nanoseconds:
     except (ValueError, KeyError, TypeError):
         return 0
     return time if isinstance(time, int) else 0
+
+
+PROFILES_PATH = "/api/v1/profiles"
+
+
+class ProfilesApi:
+    """Answers what was taken, the latest first, and what each profile says."""
+
+    def __init__(self, profiles: Callable[[], tuple[TakenProfile, ...]]) -> None:
+        """A route over whoever keeps them; it may be asked by any thread."""
+        self._profiles = profiles
+
+    @property
+    def routes(self) -> tuple[Route, ...]:
+        """Where it is served."""
+        return (Route("GET", PROFILES_PATH, self._answer),)
+
+    def _answer(self, site: Router, request: WebRequest) -> WebResponse:
+        del site, request
+        return WebResponse.of_json({"profiles": [_form(each) for each in self._profiles()]})
+
+
+def _form(profile: TakenProfile) -> dict[str, Any]:
+    return {
+        "id": profile.id,
+        "taken": seconds(profile.taken),
+        "moment": seconds(profile.moment),
+        "sources": list(profile.sources),
+        "format": profile.format,
+        "outcome": profile.outcome,
+        "workload": profile.key,
+        "unmatched": profile.unmatched or None,
+        "devices": [dict(each) for each in profile.devices],
+        "contradictions": list(profile.contradictions),
+        "findings": [finding_form(each) for each in profile.findings],
+    }

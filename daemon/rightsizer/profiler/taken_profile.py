@@ -14,7 +14,7 @@ from rightsizer.model.profile import Profile
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.profiler.comparison import PCIE_BOUND_RATIO, TENSOR_CORE_RATIO
 from rightsizer.profiler.join import ProfileJoin
-from rightsizer.profiler.thresholds import ProfileComparisonSettings
+from rightsizer.profiler.settings import ProfileComparisonSettings
 
 _LONGEST: Final = 300
 """Of a name that is kept; signatures of templates go on for lines."""

@@ -6,9 +6,8 @@ from typing import Any, Final
 
 from rightsizer.model.finding import Finding
 from rightsizer.model.profile import Profile
-from rightsizer.profiler.member import ProfiledMember, members_of, source_of
 from rightsizer.profiler.rules import PROFILE_RULES
-from rightsizer.profiler.rules.rule import ProfileRule
+from rightsizer.profiler.rules.rule import ProfiledMember, ProfileRule, members_of, source_of
 
 
 @dataclass(frozen=True, slots=True)

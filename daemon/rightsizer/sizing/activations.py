@@ -13,8 +13,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import ffn_width, head_dimension, key_value_heads
+from rightsizer.sizing.parameters import NumberFormat, ffn_width, head_dimension, key_value_heads
 from rightsizer.sizing.requirement import Parallelism, Recompute, Training
 
 

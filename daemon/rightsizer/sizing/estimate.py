@@ -1,6 +1,11 @@
-"""What is predicted: amounts of memory, and figures with the interval that they lie in."""
+"""Estimates with their intervals, and the memory that every model has beside its own."""
 
 from dataclasses import dataclass
+from typing import Final
+
+from rightsizer.sizing.models import Transformer, VisionTransformer
+from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
+from rightsizer.sizing.settings import MemorySettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,3 +56,58 @@ class MemoryEstimate:
             + self.optimizer_bytes
             + self.overhead_bytes
         )
+
+
+_PAIR = 2
+_GRAPH_STEP = 8
+"""Serving engines capture a graph of 1, 2, 4 and every eighth batch size."""
+
+
+def communication_bytes(layout: Parallelism, settings: MemorySettings, *, trains: bool) -> float:
+    """NCCL's buffers, where GPUs talk to each other; replicas that serve do not."""
+    group = layout.gpus if trains else layout.tensor * layout.pipeline
+    if group < _PAIR:
+        return 0.0
+    return (
+        settings.communication_pair_bytes if group == _PAIR else settings.communication_group_bytes
+    )
+
+
+def graph_bytes(layers: int, concurrency: float, settings: MemorySettings) -> float:
+    """CUDA graphs of all batch sizes up to the concurrency."""
+    largest = min(concurrency, settings.graph_batch_maximum)
+    return layers * settings.graph_bytes * (1.0 + largest / _GRAPH_STEP)
+
+
+def usable_bytes(board_memory_bytes: float, settings: MemorySettings) -> float:
+    """What of the memory that NVML reports processes can have; never less than nothing."""
+    return max(0.0, board_memory_bytes - settings.driver_reserved_bytes)
+
+
+def headroom_bytes(usable: float, task: ModelTask, settings: MemorySettings) -> float:
+    """What should stay free of the memory that processes can have."""
+    if task is ModelTask.INFERENCE:
+        return usable * settings.inference_headroom_ratio
+    least = min(usable, settings.headroom_minimum_bytes)
+    return max(usable * settings.training_headroom_ratio, least)
+
+
+_SERVING: Final = 1.08
+_TRAINING: Final = 1.10
+_ASSUMED_SHAPE: Final = 1.2
+"""Beside that, where layers or widths were taken as is usual."""
+_OTHER_KINDS: Final = 1.4
+"""Of models whose activations go by a rule of thumb."""
+
+
+def memory_error_factor(requirement: Requirement) -> float:
+    """The factor within which a measured peak lies with a probability of 90 %.
+
+    The first two were read off the measured peaks of the evaluation (docs/benchmarks.md), the
+    others are assumed.
+    """
+    known = _TRAINING if requirement.task.trains else _SERVING
+    model = requirement.model
+    if isinstance(model, Transformer):
+        return known * (_ASSUMED_SHAPE if model.assumed else 1.0)
+    return known if isinstance(model, VisionTransformer) else _OTHER_KINDS

@@ -6,8 +6,12 @@ from typing import Self
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import ParameterCount, count_parameters, head_dimension
+from rightsizer.sizing.parameters import (
+    NumberFormat,
+    ParameterCount,
+    count_parameters,
+    head_dimension,
+)
 from rightsizer.sizing.requirement import Parallelism, Precisions
 from rightsizer.sizing.roofline import (
     PassCost,

@@ -13,7 +13,13 @@ from rightsizer.sizing.activations import (
     recommender_bytes,
     training_activations,
 )
-from rightsizer.sizing.estimate import MemoryEstimate
+from rightsizer.sizing.estimate import (
+    MemoryEstimate,
+    communication_bytes,
+    headroom_bytes,
+    memory_error_factor,
+    usable_bytes,
+)
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -22,14 +28,8 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.overhead import (
-    communication_bytes,
-    headroom_bytes,
-    memory_error_factor,
-    usable_bytes,
-)
 from rightsizer.sizing.parameters import (
+    NumberFormat,
     ParameterCount,
     count_parameters,
     ffn_width,

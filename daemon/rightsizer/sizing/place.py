@@ -8,8 +8,8 @@ from typing import Final
 from rightsizer.catalogue.board import Board, MigProfile, Precision
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.errors import RequirementError
+from rightsizer.sizing.estimate import usable_bytes
 from rightsizer.sizing.mig import slice_capacity, sm_share
-from rightsizer.sizing.overhead import usable_bytes
 from rightsizer.sizing.settings import MemorySettings
 
 _SLICE: Final = re.compile(

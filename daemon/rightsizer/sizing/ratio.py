@@ -8,9 +8,9 @@ from typing import Final
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.ratio_table import RatioFit, RatioTable
 from rightsizer.sizing.estimate import EstimateInterval
-from rightsizer.sizing.llm_capacity import LARGE, SMALL, llm_tokens_per_second
 from rightsizer.sizing.mig import BusyShares, slice_rate
 from rightsizer.sizing.place import GpuPlace
+from rightsizer.sizing.roofline import LARGE, SMALL, llm_tokens_per_second
 from rightsizer.sizing.settings import MemorySettings
 from rightsizer.sizing.workload_family import (
     ComparedWorkload,

@@ -13,7 +13,12 @@ from rightsizer.sizing.activations import (
     inference_activation_bytes,
     recommender_bytes,
 )
-from rightsizer.sizing.estimate import MemoryEstimate
+from rightsizer.sizing.estimate import (
+    MemoryEstimate,
+    communication_bytes,
+    graph_bytes,
+    memory_error_factor,
+)
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
@@ -22,9 +27,8 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.overhead import communication_bytes, graph_bytes, memory_error_factor
 from rightsizer.sizing.parameters import (
+    NumberFormat,
     ParameterCount,
     attention_parameters,
     count_parameters,

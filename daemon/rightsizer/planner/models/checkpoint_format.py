@@ -7,7 +7,7 @@ from typing import Final
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.configuration import Configuration
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 
 _TYPES: Final = MappingProxyType(
     {

@@ -41,8 +41,7 @@ from rightsizer.planner.models.towers.parts import OTHER_PARTS, Towers
 from rightsizer.planner.models.towers.vision import COLORS, channels
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Transformer, VisionTransformer
-from rightsizer.sizing.number_format import NumberFormat
-from rightsizer.sizing.parameters import count_parameters
+from rightsizer.sizing.parameters import NumberFormat, count_parameters
 
 _KEYS: Final = ("max_position_embeddings", "n_positions")
 _MOST: Final = 1e6

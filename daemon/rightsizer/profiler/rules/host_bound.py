@@ -5,11 +5,11 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk
 from rightsizer.model.profile import HostSpanUse, Profile, SpanKind
-from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.rules.launch_bound import mean_kernel_seconds
 from rightsizer.profiler.rules.rule import (
     Gain,
     ProfileComplaint,
+    ProfiledMember,
     ProfileRule,
     VerdictBasis,
     at_work,
@@ -17,7 +17,7 @@ from rightsizer.profiler.rules.rule import (
     factors_of,
     find_nothing,
 )
-from rightsizer.profiler.thresholds import ProfileHostBoundSettings
+from rightsizer.profiler.settings import ProfileHostBoundSettings
 
 NAME: Final = "profile_host_bound"
 _MOST_NAMED: Final = 3

@@ -5,10 +5,10 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.profile import KernelUse, Profile, TimeUse
-from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.rules.rule import (
     Gain,
     ProfileComplaint,
+    ProfiledMember,
     ProfileRule,
     VerdictBasis,
     at_work,
@@ -16,7 +16,7 @@ from rightsizer.profiler.rules.rule import (
     factors_of,
     find_nothing,
 )
-from rightsizer.profiler.thresholds import ProfileLaunchBoundSettings
+from rightsizer.profiler.settings import ProfileLaunchBoundSettings
 
 NAME: Final = "profile_launch_bound"
 _MOST_NAMED: Final = 5

@@ -6,10 +6,10 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk
 from rightsizer.model.profile import CopyKind, CopyUse, HostMemory, Profile, TimeUse
-from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.rules.rule import (
     Gain,
     ProfileComplaint,
+    ProfiledMember,
     ProfileRule,
     VerdictBasis,
     at_work,
@@ -17,7 +17,7 @@ from rightsizer.profiler.rules.rule import (
     factors_of,
     find_nothing,
 )
-from rightsizer.profiler.thresholds import ProfilePcieBoundSettings
+from rightsizer.profiler.settings import ProfilePcieBoundSettings
 
 NAME: Final = "profile_pcie_bound"
 _OVER_PCIE: Final = (CopyKind.HOST_TO_DEVICE, CopyKind.DEVICE_TO_HOST)

@@ -10,10 +10,10 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk
 from rightsizer.model.profile import Profile, StepUse
-from rightsizer.profiler.member import ProfiledMember, members_of
 from rightsizer.profiler.rules.rule import (
     Gain,
     ProfileComplaint,
+    ProfiledMember,
     ProfileRule,
     StepGain,
     VerdictBasis,
@@ -21,9 +21,10 @@ from rightsizer.profiler.rules.rule import (
     complain,
     factors_of,
     find_nothing,
+    members_of,
     no_time_line,
 )
-from rightsizer.profiler.thresholds import ProfileRankImbalanceSettings
+from rightsizer.profiler.settings import ProfileRankImbalanceSettings
 
 NAME: Final = "profile_rank_imbalance"
 _NANOSECONDS: Final = 1e9

@@ -5,10 +5,10 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk
 from rightsizer.model.profile import Profile, SpanKind
-from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.rules.rule import (
     Gain,
     ProfileComplaint,
+    ProfiledMember,
     ProfileRule,
     VerdictBasis,
     at_work,
@@ -16,7 +16,7 @@ from rightsizer.profiler.rules.rule import (
     factors_of,
     find_nothing,
 )
-from rightsizer.profiler.thresholds import ProfileStorageBoundSettings
+from rightsizer.profiler.settings import ProfileStorageBoundSettings
 
 NAME: Final = "profile_storage_bound"
 

@@ -6,10 +6,10 @@ from typing import Final
 
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk
 from rightsizer.model.profile import KernelUse, Profile
-from rightsizer.profiler.member import ProfiledMember
 from rightsizer.profiler.rules.rule import (
     Gain,
     ProfileComplaint,
+    ProfiledMember,
     ProfileRule,
     VerdictBasis,
     abstain,
@@ -18,7 +18,7 @@ from rightsizer.profiler.rules.rule import (
     factors_of,
     find_nothing,
 )
-from rightsizer.profiler.thresholds import ProfileTensorCoresUnusedSettings
+from rightsizer.profiler.settings import ProfileTensorCoresUnusedSettings
 
 NAME: Final = "profile_tensor_cores_unused"
 _MOST_NAMED: Final = 5

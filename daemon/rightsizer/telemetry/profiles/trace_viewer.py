@@ -12,13 +12,12 @@ from rightsizer.telemetry.profiles.json_events import Event, JsonEvents, microse
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
-from rightsizer.telemetry.profiles.xplane.reader import device_notes
+from rightsizer.telemetry.profiles.xplane.reader import GPU_PLANE, WALL_CLOCK, device_notes, is_host
 from rightsizer.telemetry.profiles.xplane.recorded_events import (
     is_stream,
     record_host_event,
     record_stream_event,
 )
-from rightsizer.telemetry.profiles.xplane.space import GPU_PLANE, WALL_CLOCK, is_host
 
 _CAP: Final = 1_000_000
 """Events that the writer keeps; of more it leaves out the shortest."""

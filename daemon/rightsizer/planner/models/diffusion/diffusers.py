@@ -23,7 +23,7 @@ from rightsizer.planner.models.diffusion.transformers import (
 from rightsizer.planner.models.diffusion.unet import unet_work
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Diffusion
-from rightsizer.sizing.number_format import NumberFormat
+from rightsizer.sizing.parameters import NumberFormat
 
 
 @dataclass(frozen=True, slots=True)

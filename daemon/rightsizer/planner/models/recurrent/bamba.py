@@ -5,24 +5,22 @@ from typing import Final
 
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.recurrent.hybrid import (
+    ATTENTION,
+    RECURRENT,
     Mamba2,
     Mixer,
+    agreed,
     attention_shape,
     feed_forward,
+    for_all,
     head_width,
     hybrid,
     inner_width,
-    with_idle_experts,
-)
-from rightsizer.planner.models.recurrent.layer_pattern import (
-    ATTENTION,
-    RECURRENT,
-    agreed,
-    for_all,
     layer_count,
     listed_layers,
     named_layers,
     naming_key,
+    with_idle_experts,
 )
 from rightsizer.sizing.models import LayerKind, Transformer
 

@@ -7,22 +7,20 @@ from typing import Final
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.recurrent.hybrid import (
-    WIDE,
-    Mixer,
-    attention_shape,
-    feed_forward,
-    hybrid,
-    with_idle_experts,
-)
-from rightsizer.planner.models.recurrent.layer_pattern import (
     ATTENTION,
     RECURRENT,
+    WIDE,
+    Mixer,
     agreed,
+    attention_shape,
+    feed_forward,
     for_all,
+    hybrid,
     layer_count,
     listed_layers,
     named_layers,
     naming_key,
+    with_idle_experts,
 )
 from rightsizer.sizing.models import LayerKind, Transformer
 

@@ -6,24 +6,22 @@ from typing import Final
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.recurrent.hybrid import (
+    ATTENTION,
+    RECURRENT,
     Mamba,
     Mamba2,
     Mixer,
+    agreed,
     attention_shape,
     feed_forward,
     hybrid,
     inner_width,
-    time_step_rank,
-    with_idle_experts,
-)
-from rightsizer.planner.models.recurrent.layer_pattern import (
-    ATTENTION,
-    RECURRENT,
-    agreed,
     layer_count,
     named_layers,
     naming_key,
     periodic_layers,
+    time_step_rank,
+    with_idle_experts,
 )
 from rightsizer.sizing.models import LayerKind, Transformer
 

@@ -5,25 +5,23 @@ from typing import Final
 
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.recurrent.hybrid import (
-    Mamba2,
-    Mixer,
-    attention_shape,
-    feed_forward,
-    hybrid,
-    state_scale,
-    with_idle_experts,
-)
-from rightsizer.planner.models.recurrent.layer_pattern import (
     ATTENTION,
     EXPERTS,
     FEED_FORWARD,
     RECURRENT,
+    Mamba2,
+    Mixer,
     agreed,
+    attention_shape,
+    feed_forward,
     for_all,
+    hybrid,
     layer_count,
     named_layers,
     naming_key,
     spelled_layers,
+    state_scale,
+    with_idle_experts,
 )
 from rightsizer.sizing.models import LayerKind, Transformer
 

@@ -6,19 +6,17 @@ from typing import Final
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.recurrent.hybrid import (
+    HYBRID,
+    RECURRENT,
     Mamba2,
     Mixer,
+    agreed,
     attention_shape,
     feed_forward,
+    for_all,
     head_width,
     hybrid,
     inner_width,
-)
-from rightsizer.planner.models.recurrent.layer_pattern import (
-    HYBRID,
-    RECURRENT,
-    agreed,
-    for_all,
     layer_count,
     listed_layers,
     named_layers,

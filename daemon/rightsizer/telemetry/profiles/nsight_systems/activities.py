@@ -13,8 +13,7 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
-from rightsizer.telemetry.profiles.nsight_systems.database import ExportDatabase
-from rightsizer.telemetry.profiles.nsight_systems.gpus import Gpus, process_of
+from rightsizer.telemetry.profiles.nsight_systems.database import ExportDatabase, Gpus, process_of
 from rightsizer.telemetry.profiles.recorder import Recorder
 from rightsizer.telemetry.profiles.time_line import Column, order
 

@@ -21,8 +21,13 @@ from rightsizer.telemetry.profiles.nsight_systems.activities import (
     record_host_calls,
     record_memory,
 )
-from rightsizer.telemetry.profiles.nsight_systems.database import MAGIC, ExportDatabase, open_export
-from rightsizer.telemetry.profiles.nsight_systems.gpus import Gpus, process_of
+from rightsizer.telemetry.profiles.nsight_systems.database import (
+    MAGIC,
+    ExportDatabase,
+    Gpus,
+    open_export,
+    process_of,
+)
 from rightsizer.telemetry.profiles.printed_text import plain_words
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder

@@ -1,42 +1,177 @@
-"""Plane of an `XSpace`: its lines, and the tables that name its events."""
+"""Plane of an `XSpace`: lines, events with their values, and the tables that name them."""
 
+import re
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
-from typing import Final
+from struct import unpack
+from typing import Final, TypeAlias
 
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.xplane.event import (
-    ENTRY_KEY,
-    ENTRY_VALUE,
-    LINE_EVENTS,
-    LINE_FIELDS,
-    LINE_NAME,
-    LINE_SHOWN_NAME,
-    LINE_TIMESTAMP,
-    METADATA_ID,
-    METADATA_NAME,
-    PLANE_EVENT_METADATA,
-    PLANE_FIELDS,
-    PLANE_LINES,
-    PLANE_NAME,
-    PLANE_STAT_METADATA,
-    PLANE_STATS,
-    PlaneEvent,
-    StatValue,
-    add_stat,
-    read_event,
-    stat_values,
-)
 from rightsizer.telemetry.profiles.xplane.wire import (
+    FIXED64,
     LENGTH,
     VARINT,
     FileWindow,
+    fields,
     messages,
     others,
+    read_varint,
     scan,
     signed,
 )
+
+SPACE_PLANES: Final = 1
+SPACE_ERRORS: Final = 2
+SPACE_WARNINGS: Final = 3
+SPACE_HOSTS: Final = 4
+
+PLANE_NAME: Final = 2
+PLANE_LINES: Final = 3
+PLANE_EVENT_METADATA: Final = 4
+PLANE_STAT_METADATA: Final = 5
+PLANE_STATS: Final = 6
+PLANE_FIELDS: Final = range(1, 7)
+
+ENTRY_KEY: Final = 1
+ENTRY_VALUE: Final = 2
+METADATA_ID: Final = 1
+METADATA_NAME: Final = 2
+
+LINE_NAME: Final = 2
+LINE_TIMESTAMP: Final = 3
+LINE_EVENTS: Final = 4
+LINE_SHOWN_NAME: Final = 11
+LINE_FIELDS: Final = frozenset({1, 2, 3, 4, 9, 10, 11})
+
+EVENT_METADATA: Final = 1
+EVENT_OFFSET: Final = 2
+EVENT_DURATION: Final = 3
+EVENT_STATS: Final = 4
+EVENT_OCCURRENCES: Final = 5
+EVENT_FIELDS: Final = range(1, 6)
+
+STAT_METADATA: Final = 1
+STAT_DOUBLE: Final = 2
+STAT_UNSIGNED: Final = 3
+STAT_SIGNED: Final = 4
+STAT_TEXT: Final = 5
+STAT_REFERENCE: Final = 7
+
+
+StatValue: TypeAlias = int | float | str
+
+_TEXT_BYTES: Final = 4000
+_KEY_TAG: Final = STAT_METADATA << 3
+_MORE: Final = 0x80
+"""The bit that says that an integer goes on."""
+_USUAL: Final = re.compile(
+    # Key of the name, offset and duration, the last absent where it is 0.
+    rb"\x08([\x80-\xff]{0,9}[\x00-\x7f])\x10([\x80-\xff]{0,9}[\x00-\x7f])"
+    rb"(?:\x18([\x80-\xff]{0,9}[\x00-\x7f]))?(?=\x22|$)",
+    re.DOTALL,
+)
+
+
+@dataclass(frozen=True, slots=True)
+class PlaneEvent:
+    """One event; picoseconds since its line's start."""
+
+    metadata: int
+    """Key of its name."""
+    offset_picoseconds: int | None
+    """`None` for a sum of several events, which has no time."""
+    duration_picoseconds: int
+    rest: bytes
+    """Its values, as they are; most are never looked into."""
+
+
+def read_event(data: bytes) -> PlaneEvent:
+    """The event that a message holds.
+
+    Raises:
+        WireError: it is cut, or no message.
+    """
+    usual = _USUAL.match(data)
+    if usual is not None:
+        metadata, _ = read_varint(usual[1], 0)
+        offset, _ = read_varint(usual[2], 0)
+        duration = 0 if usual[3] is None else read_varint(usual[3], 0)[0]
+        return PlaneEvent(metadata, signed(offset), signed(duration), data[usual.end() :])
+    numbers = {number: value for number, _, value in fields(data) if isinstance(value, int)}
+    offset_or_none = None if EVENT_OCCURRENCES in numbers else signed(numbers.get(EVENT_OFFSET, 0))
+    duration = signed(numbers.get(EVENT_DURATION, 0))
+    return PlaneEvent(numbers.get(EVENT_METADATA, 0), offset_or_none, duration, data)
+
+
+def event_key(data: bytes) -> int:
+    """The key of an event's name, without more of it being read; 0 where it does not come first.
+
+    Raises:
+        WireError: it is cut.
+    """
+    return read_varint(data, 1)[0] if data[:1] == b"\x08" else 0
+
+
+def key_bytes(key: int) -> bytes:
+    """How a value with this key begins, to find out quickly whether an event may have it."""
+    data = bytearray([_KEY_TAG])
+    while key >= _MORE:
+        data.append(key & (_MORE - 1) | _MORE)
+        key >>= 7
+    data.append(key)
+    return bytes(data)
+
+
+def stat_values(
+    rest: bytes, wanted: frozenset[int], names: Mapping[int, str], unread: Counter[str]
+) -> dict[str, StatValue]:
+    """The wanted ones among the values of an event, by name.
+
+    Raises:
+        WireError: one of them is cut, or no message.
+    """
+    values: dict[str, StatValue] = {}
+    for number, _, stat in fields(rest):
+        if number == EVENT_STATS and isinstance(stat, bytes):
+            add_stat(stat, wanted, names, values)
+        elif number not in EVENT_FIELDS:
+            unread["unknown fields"] += 1
+    return values
+
+
+def add_stat(
+    stat: bytes, wanted: frozenset[int], names: Mapping[int, str], values: dict[str, StatValue]
+) -> None:
+    """Adds what a value says, if it is wanted; its key comes first.
+
+    Raises:
+        WireError: it is cut, or no message.
+    """
+    if not stat or stat[0] != _KEY_TAG:
+        return
+    key, at = read_varint(stat, 1)
+    if key not in wanted:
+        return
+    for number, wire_type, value in fields(stat[at:]):
+        decoded = _value(number, wire_type, value, names)
+        if decoded is not None:
+            values[names.get(key, "")] = decoded
+
+
+def _value(
+    number: int, wire_type: int, value: int | bytes, names: Mapping[int, str]
+) -> StatValue | None:
+    if isinstance(value, int):
+        if number == STAT_SIGNED:
+            return signed(value)
+        if number == STAT_REFERENCE:
+            return names.get(value)
+        return value if number == STAT_UNSIGNED else None
+    if number == STAT_DOUBLE and wire_type == FIXED64:
+        return float(unpack("<d", value)[0])
+    return value[:_TEXT_BYTES].decode("utf-8", "replace") if number == STAT_TEXT else None
+
 
 PROGRAMS: Final = "/host:metadata"
 """The plane of compiled programs, which has no events."""

@@ -1,8 +1,9 @@
-"""Reader of TensorFlow, JAX and XLA profiles: `*.xplane.pb`."""
+"""Reader of TensorFlow, JAX and XLA profiles (`*.xplane.pb`), plane by plane."""
 
 import os
 import re
 import tempfile
+from collections import Counter
 from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
@@ -10,10 +11,228 @@ from typing import BinaryIO, Final, cast
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile, ProfileFormat
+from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.printed_text import plain_words
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader, open_unpacked
-from rightsizer.telemetry.profiles.xplane.space import SpaceReader
-from rightsizer.telemetry.profiles.xplane.wire import FileWindow, XPlaneWireError
+from rightsizer.telemetry.profiles.recorder import Recorder
+from rightsizer.telemetry.profiles.xplane.plane import (
+    LINE_EVENTS,
+    PROGRAMS,
+    SPACE_ERRORS,
+    SPACE_HOSTS,
+    SPACE_PLANES,
+    SPACE_WARNINGS,
+    PlaneEvent,
+    StatValue,
+    XPlane,
+    XPlaneLine,
+    event_key,
+    key_bytes,
+    read_event,
+    read_plane,
+)
+from rightsizer.telemetry.profiles.xplane.recorded_events import (
+    HOST_STATS,
+    STREAM_STATS,
+    is_host_event_of_use,
+    is_stream,
+    record_host_event,
+    record_stream_event,
+)
+from rightsizer.telemetry.profiles.xplane.wire import (
+    LENGTH,
+    FileWindow,
+    XPlaneWireError,
+    messages,
+    scan,
+)
+
+GPU_PLANE: Final = re.compile(r"^/device:GPU:(\d{1,6})$")
+WALL_CLOCK: Final = 10**18
+"""A time of the year 2001: who counts from the epoch is past it, who counts from a start is not."""
+_TPU_PLANE: Final = re.compile(r"^/device:TPU:\d+")
+_MESSAGE_BYTES: Final = 2000
+_MESSAGES_SHOWN: Final = 3
+_ALWAYS: Final = frozenset({"correlation_id", "step_num"})
+"""Stats that make any event of the host worth a look."""
+
+
+class SpaceReader:
+    """Reads one `XSpace`."""
+
+    def __init__(self, window: FileWindow, limits: ReadLimits) -> None:
+        self._window = window
+        self._limits = limits
+        self.recorder = Recorder(limits)
+        self.unread: Counter[str] = Counter()
+        self.events = 0
+        self.planes: Counter[str] = Counter()
+        """Of each kind: `GPU`, `TPU`, `host`."""
+        self.idle_gpus = 0
+        self.messages: list[str] = []
+        self._profile_start: Nanoseconds | None = None
+        self._earliest: Nanoseconds | None = None
+
+    @property
+    def start(self) -> Nanoseconds | None:
+        """Wall time of time 0."""
+        if self._earliest is not None and self._earliest >= WALL_CLOCK:
+            return 0  # Its events carry wall time themselves.
+        return self._profile_start
+
+    def read(self) -> None:
+        """Reads all planes.
+
+        Raises:
+            WireError: the file is cut, or no `XSpace`.
+        """
+        for number, wire_type, low, high in scan(self._window, 0, self._window.size):
+            if number == SPACE_PLANES and wire_type == LENGTH:
+                self._plane(read_plane(self._window, (low, high), self._limits, self.unread))
+            elif number == SPACE_ERRORS and wire_type == LENGTH:
+                self._message("an error", low, high)
+            elif number == SPACE_WARNINGS and wire_type == LENGTH:
+                self._message("a warning", low, high)
+            elif number != SPACE_HOSTS:  # Their names are nobody's concern.
+                self.unread["unknown fields"] += 1
+
+    def _plane(self, plane: XPlane) -> None:
+        gpu = GPU_PLANE.match(plane.name)
+        if gpu is not None:
+            self.planes["GPU"] += 1
+            self._gpu(plane, int(gpu[1]))
+        elif is_host(plane.name):
+            self._host(plane)
+        elif plane.name == "Task Environment":
+            started = plane.stats().get("profile_start_time")
+            if isinstance(started, int) and started > 0:
+                self._profile_start = started
+        elif _TPU_PLANE.match(plane.name):
+            self.planes["TPU"] += 1
+            self._count(plane, "events of TPUs")
+        else:
+            self._count(plane, "events of other planes")
+
+    def _gpu(self, plane: XPlane, index: int) -> None:
+        self.planes[plane.name] += 1
+        same = self.planes[plane.name]
+        key = plane.name if same == 1 else f"{plane.name} ({same})"
+        wanted = plane.stat_ids(STREAM_STATS)
+        lines = 0
+        for line in plane.lines():
+            lines += 1
+            if is_stream(line.name):
+                for event in plane.events(line):
+                    self._stream_event(plane, key, line, event, wanted)
+            elif line.name == "Steps":
+                for event in plane.events(line):
+                    self._step(plane, key, line, event)
+            else:
+                self._count_line(line, "events of derived lines")
+        self.idle_gpus += not lines
+        facts = plane.stats()
+        self.recorder.device(
+            key,
+            index=index,
+            memory_bytes=_positive(facts.get("memory_size")),
+            multiprocessors=_positive(facts.get("core_count")),
+        )
+
+    def _stream_event(
+        self, plane: XPlane, key: str, line: XPlaneLine, event: PlaneEvent, wanted: frozenset[int]
+    ) -> None:
+        span = self._span(line, event)
+        if span is None:
+            return
+        stats = plane.values(event, wanted)
+        name = plane.event_names.get(event.metadata, "")
+        unread = record_stream_event(self.recorder, key, line.name, name, *span, stats)
+        if unread is not None:
+            self.unread[unread] += 1
+
+    def _step(self, plane: XPlane, key: str, line: XPlaneLine, event: PlaneEvent) -> None:
+        span = self._span(line, event)
+        if span is not None:
+            self.recorder.step(plane.event_names.get(event.metadata, ""), *span, key)
+
+    def _host(self, plane: XPlane) -> None:
+        self.planes["host"] += 1
+        wanted = plane.stat_ids(HOST_STATS)
+        keys = [re.escape(key_bytes(key)) for key in plane.stat_ids(_ALWAYS)]
+        marked = re.compile(b"|".join(keys)).search if keys else None
+        named = frozenset(
+            key for key, name in plane.event_names.items() if is_host_event_of_use(name)
+        )
+        for line in plane.lines():
+            passed = 0
+            for data in plane.messages(line):
+                if event_key(data) in named or (marked is not None and marked(data)):
+                    self._host_event(plane, line, read_event(data), wanted)
+                else:
+                    passed += 1
+            self._count_events(passed, "events of the host")
+
+    def _host_event(
+        self, plane: XPlane, line: XPlaneLine, event: PlaneEvent, wanted: frozenset[int]
+    ) -> None:
+        span = self._span(line, event)
+        if span is None:
+            return
+        name = plane.event_names.get(event.metadata, "")
+        if not record_host_event(self.recorder, name, *span, plane.values(event, wanted)):
+            self.unread["events of the host"] += 1
+
+    def _span(self, line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds] | None:
+        """Start and end; `None` for what has no time of its own."""
+        self._count_event()
+        if event.offset_picoseconds is None:
+            self.unread["sums of events, without times"] += 1
+            return None
+        start = line.start_nanoseconds * 1000 + event.offset_picoseconds
+        end = start + event.duration_picoseconds
+        if self._earliest is None or start // 1000 < self._earliest:
+            self._earliest = start // 1000
+        return start // 1000, end // 1000
+
+    def _count_events(self, count: int, what: str) -> None:
+        """Those that are of no use here."""
+        if count:
+            self.unread[what] += count
+            self._count_event(count)
+
+    def _count_event(self, count: int = 1) -> None:
+        self.events += count
+        if self.events > self._limits.events_maximum:
+            raise ProfileError(
+                f"more than {self._limits.events_maximum} events; record a shorter time, or raise "
+                "events_maximum"
+            )
+
+    def _count(self, plane: XPlane, what: str) -> None:
+        for line in plane.lines():
+            self._count_line(line, what)
+
+    def _count_line(self, line: XPlaneLine, what: str) -> None:
+        found = messages(self._window, *line.stretch, LINE_EVENTS, 0)
+        self._count_events(sum(1 for _ in found), what)
+
+    def _message(self, what: str, low: int, high: int) -> None:
+        self.unread["messages of the profiler"] += 1
+        if len(self.messages) < _MESSAGES_SHOWN:
+            text = self._window.slice(low, min(high, low + _MESSAGE_BYTES))
+            shown = plain_words(text.decode("utf-8", "replace"))
+            self.messages.append(f"The profiler reported {what}: {shown}")
+
+
+def is_host(plane: str) -> bool:
+    """Whether a plane holds threads: of all, or of what one tracer saw of the same ones."""
+    return plane.startswith("/host:") and plane != PROGRAMS
+
+
+def _positive(value: StatValue | None) -> int | None:
+    return value if isinstance(value, int) and value > 0 else None
+
 
 _PIECE_BYTES: Final = 1 << 20
 _BEGINNING: Final = re.compile(
