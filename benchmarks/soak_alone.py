@@ -20,16 +20,18 @@ from process import memory_mebibytes
 
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import keep_compact
-from rightsizer.agent.settings import PathSettings, Settings, SimulatedSettings
+from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import FastClock
 from rightsizer.io.log import configure
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
+from rightsizer.telemetry.settings import SimulatedSettings
 from rightsizer.telemetry.source import SnapshotSource
 
 _SCENARIO: Final = "eight-gpu-node"

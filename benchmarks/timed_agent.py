@@ -18,9 +18,10 @@ import pynvml
 
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import serve
-from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.agent.settings import Settings
 from rightsizer.io.log import LogLevel
 from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.settings import SimulatedSettings
 
 
 class TimedSymbol:

@@ -34,7 +34,8 @@ def _example() -> ActionSettings:
     """The first block of YAML of the page, as an agent loads it."""
     block = re.search(r"^```yaml\n(.*?)^```", (DOCS / "actions.md").read_text("utf-8"), FLAGS)
     assert block is not None
-    (found,) = actions_here(load(Settings, block[1], "actions.md"))
+    settings = load(Settings, block[1], "actions.md")
+    (found,) = actions_here(settings.actions, settings.node.pool)
     return found
 
 

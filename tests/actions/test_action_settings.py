@@ -80,7 +80,7 @@ def test_an_action_is_for_the_pools_that_it_names() -> None:
     """As a policy is."""
     other, here = {"match": {"pool": "b*"}}, {"name": "here", "match": {"pool": "a*"}}
     settings = loaded(other, here, node={"pool": "a100"})
-    (found,) = actions_here(settings)
+    (found,) = actions_here(settings.actions, settings.node.pool)
     assert found.name == "here"
     assert found.match.fits(None, ["GPU-0"])
 

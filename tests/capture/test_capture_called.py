@@ -11,7 +11,7 @@ import pytest
 from capture_node import capture_node
 from cases import finding
 from readings import gpu
-from rightsizer.io.http import HttpSettings
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.finding import Reason
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult

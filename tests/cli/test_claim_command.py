@@ -11,8 +11,9 @@ from structlog.testing import capture_logs
 from advice_book import Book
 from grafana_server import grafana_server
 from kept_advice import keep_advice
+from rightsizer.advice.recommender_settings import RuleTree
 from rightsizer.agent.offline_advice import saved_advice
-from rightsizer.agent.settings import RuleTree, Settings
+from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
 from rightsizer.cli.main import main
 from rightsizer.exposition.exposition import MetricsExposition

@@ -9,8 +9,8 @@ import pytest
 
 from agent_process import run_rightsizer
 from placed_node import placed_node, scenario_file
-from rightsizer.broker.place_command import export_text, place_text, refused_export_text
 from rightsizer.cli.main import main
+from rightsizer.cli.place import export_text, place_text, refused_export_text
 
 Golden = Callable[[str, str], None]
 Captured = pytest.CaptureFixture[str]

@@ -11,8 +11,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from grafana_server import TOKEN, grafana_server
-from rightsizer.io.http import HttpClient, HttpSettings
+from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind, Response
+from rightsizer.io.http_settings import HttpSettings
 
 SEARCH = [("tags", "a b"), ("tags", "c"), ("from", "1"), ("to", "2")]
 PATIENCE = HttpSettings(timeout_seconds=0.3, backoff_seconds=1.0)

@@ -8,8 +8,9 @@ from pathlib import Path
 import pytest
 
 from faulty_store import Reply, faulty_store
-from rightsizer.io.http import HttpClient, HttpSettings
+from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Excess, Failure, FailureKind, Response
+from rightsizer.io.http_settings import HttpSettings
 from web_certificates import Authority
 
 FORM = [("query", "a&b=ü"), ("x", "")]

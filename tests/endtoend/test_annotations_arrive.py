@@ -11,15 +11,16 @@ from agent_process import eventually
 from grafana_server import TOKEN, Grafana, grafana_server
 from readings import HOUR
 from rightsizer.agent.agent import Agent
-from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import FastClock
-from rightsizer.io.http import HttpSettings
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.report import JobReport
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.settings import SimulatedSettings
 
 TICK_SECONDS: Final = 60.0
 PATIENT: Final = HttpSettings()

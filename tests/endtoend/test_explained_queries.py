@@ -13,7 +13,7 @@ from readings import HOUR, SECOND
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.engine import findings
 from rightsizer.advice.node_recommender import configured_rules
-from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import FastClock
@@ -23,6 +23,7 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.explanation_query import Query, queries_of
 from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.settings import SimulatedSettings
 
 pytestmark = pytest.mark.prometheus
 

@@ -9,7 +9,8 @@ from advice_events import NOW, SECOND, event
 from grafana_desk import Desk
 from grafana_server import TOKEN, Grafana, grafana_server
 from rightsizer.io.clock import FastClock
-from rightsizer.io.http import HttpClient, HttpSettings
+from rightsizer.io.http import HttpClient
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import AdviceEventKind
 from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
 from rightsizer.notify.grafana.service import GrafanaAnnotations

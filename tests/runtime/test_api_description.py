@@ -15,8 +15,9 @@ from publish_stories import NOW
 from readings import EPOCH
 from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.feature import ActionsApi
+from rightsizer.advice.recommender_settings import RuleTree
 from rightsizer.agent.local_api import ControlRoutes
-from rightsizer.agent.settings import RuleTree, Settings
+from rightsizer.agent.settings import Settings
 from rightsizer.broker.place_api import PlaceApi, closed_routes
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.fleet.api import FleetApi

@@ -44,13 +44,14 @@ from rightsizer.agent.doctor.peers import (
     check_grafana,
     check_kubelet,
 )
-from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.agent.settings import Settings
 from rightsizer.model.reading import Missing, Process
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Down, Snapshot
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
+from rightsizer.telemetry.settings import SimulatedSettings
 
 GPU: Final = gpu()
 ANSWERED: Final = replace(

@@ -21,7 +21,7 @@ from rightsizer.fleet.ledger import opened_ledger
 from rightsizer.fleet.service import FleetService
 from rightsizer.fleet.settings import FleetSettings, StoreSettings, WholeSettings, ledger_path
 from rightsizer.io.clock import FastClock
-from rightsizer.io.http import HttpSettings
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.advice import AdviceState

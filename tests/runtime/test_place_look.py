@@ -10,7 +10,7 @@ from nvml_driver import FakeDriver, installed
 from placed_node import placed_node, scenario_file
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.lease import GpuRequest
-from rightsizer.broker.place_command import place_by_look
+from rightsizer.cli.place import place_by_look
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import RightsizerError
 from simulated_driver import hour

@@ -10,10 +10,11 @@ import pytest
 
 from rightsizer.advice.node_recommender import configured_rules
 from rightsizer.advice.policy import Policy, PolicyMatch
+from rightsizer.advice.recommender_settings import RuleTree
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.agent.settings import OTHERS, RuleTree, Settings
+from rightsizer.agent.settings import OTHERS, Settings
 from rightsizer.config.documents import example, reference, schema
 from rightsizer.config.loader import load, load_file
 from rightsizer.fleet.settings import WholeSettings

@@ -7,12 +7,13 @@ from dataclasses import replace
 import pytest
 
 from readings import EPOCH, SECOND
-from rightsizer.agent.settings import Settings, SimulatedSettings
+from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import ScenarioError
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.settings import SimulatedSettings
 
 
 @pytest.fixture(autouse=True)

@@ -7,7 +7,7 @@ import sys
 from pathlib import Path
 
 from rightsizer.agent.storage import Storage
-from rightsizer.io.http import HttpSettings
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.notify.grafana.service import grafana_annotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 

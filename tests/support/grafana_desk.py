@@ -5,7 +5,8 @@ import threading
 from advice_events import NOW, SECOND
 from grafana_server import TOKEN
 from rightsizer.io.clock import FastClock
-from rightsizer.io.http import HttpClient, HttpSettings
+from rightsizer.io.http import HttpClient
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
 from rightsizer.notify.grafana.service import GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings

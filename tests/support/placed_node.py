@@ -4,11 +4,12 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.agent.settings import Settings, SimulatedSettings
-from rightsizer.broker.place_command import place_by_look
+from rightsizer.agent.settings import Settings
 from rightsizer.broker.request_parser import request_of
+from rightsizer.cli.place import place_by_look
 from rightsizer.io.clock import FastClock
 from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.settings import SimulatedSettings
 from simulated_driver import hour
 
 __all__ = ["PLACED_NODE", "placed_node", "scenario_file"]

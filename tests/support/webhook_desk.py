@@ -6,7 +6,7 @@ from typing import Any
 
 from advice_events import NOW, SECOND
 from rightsizer.io.clock import FastClock
-from rightsizer.io.http import HttpSettings
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.finding import Severity
 from rightsizer.notify.webhook.outbox import MemoryWebhookOutbox, WebhookOutbox

@@ -46,10 +46,6 @@ Times are nanoseconds since the epoch; `data` is a window in `window_form`; ids 
 lived, whatever the clock said.
 """
 
-
-MAXIMUM_BYTES: Final = 256 * 2**20
-"""What a history may grow to unless told otherwise."""
-
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _PAGE: Final = 500
 _ROWS_FORGOTTEN: Final = 64

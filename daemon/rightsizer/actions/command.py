@@ -3,13 +3,16 @@
 import argparse
 import json
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
 
+from rightsizer.accounting.settings import HistorySettings
 from rightsizer.actions.encoder import ActionState, state_form
 from rightsizer.actions.feature import ACTIONS_PATH, actions_here
-from rightsizer.agent.settings import PathSettings, Settings
+from rightsizer.actions.settings import ActionSettings
+from rightsizer.advice.policy import NodeSettings
 from rightsizer.agent.storage import Storage
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import (
@@ -19,6 +22,7 @@ from rightsizer.console.settings_flags import (
     settings_of,
 )
 from rightsizer.console.text import aligned, counted, wrapped
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import AgentAbsentError
 from rightsizer.report.json_encoder import Form
@@ -30,6 +34,16 @@ where none runs, the history tells. Actions are configured under 'actions'; ther
 themselves.
 """
 _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
+
+
+@dataclass(frozen=True, slots=True)
+class _CommandSettings:
+    """Sections that the command reads."""
+
+    actions: tuple[ActionSettings, ...] = ()
+    history: HistorySettings = field(default_factory=HistorySettings)
+    node: NodeSettings = field(default_factory=NodeSettings)
+    path: PathSettings = field(default_factory=PathSettings)
 
 
 def _configure(parser: argparse.ArgumentParser) -> None:
@@ -49,7 +63,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     """Ask, and tell."""
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, _CommandSettings)
     asked = _asked(arguments, settings)
     form = asked or _offline(arguments, settings)
     lines = _lines(form, is_live=asked is not None)
@@ -57,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(arguments: argparse.Namespace, settings: Settings) -> Form | None:
+def _asked(arguments: argparse.Namespace, settings: _CommandSettings) -> Form | None:
     """What the agent answers; `None` where none runs, or another history is named."""
     path = arguments.api_socket or settings.path.api_socket
     if not path or arguments.history_path:
@@ -69,13 +83,15 @@ def _asked(arguments: argparse.Namespace, settings: Settings) -> Form | None:
     return form
 
 
-def _offline(arguments: argparse.Namespace, settings: Settings) -> Form:
+def _offline(arguments: argparse.Namespace, settings: _CommandSettings) -> Form:
     storage = Storage(str(history_path(arguments, settings)), read_only=True)
     try:
         records = storage.actions.records()
     finally:
         storage.close()
-    return state_form(ActionState(actions=actions_here(settings), records=records))
+    return state_form(
+        ActionState(actions=actions_here(settings.actions, settings.node.pool), records=records)
+    )
 
 
 def _lines(form: Form, *, is_live: bool) -> Iterator[str]:

@@ -5,15 +5,14 @@ Job, routes, metrics; loads its machinery only where an action is named.
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
-from rightsizer.actions.settings import ActionSettings
+from rightsizer.actions.settings import ActionFeatureSettings, ActionSettings
 from rightsizer.agent.jobs import Job
 from rightsizer.agent.node_jobs import NodeJobs
-from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
 from rightsizer.host.files import read_line
 from rightsizer.io.clock import Clock
@@ -58,7 +57,7 @@ class ActionsFeature:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: ActionFeatureSettings,
         chores: NodeJobs,
         latest: Callable[[], Report | None],
         storage: Storage,
@@ -116,7 +115,7 @@ class ActionsFeature:
 
 
 def _service_of(
-    settings: Settings,
+    settings: ActionFeatureSettings,
     chores: NodeJobs,
     latest: Callable[[], Report | None],
     storage: Storage,
@@ -136,14 +135,19 @@ def _service_of(
     )
     boot = read_line(f"{settings.path.procfs}/{_BOOT}")
     return ActionService(
-        actions_here(settings), settings.acting, witness, storage.actions, clock=clock, boot=boot
+        actions_here(settings.actions, settings.node.pool),
+        settings.acting,
+        witness,
+        storage.actions,
+        clock=clock,
+        boot=boot,
     )
 
 
-def actions_here(settings: Settings) -> tuple[ActionSettings, ...]:
+def actions_here(actions: Iterable[ActionSettings], pool: str) -> tuple[ActionSettings, ...]:
     """The actions that are for this machine, by its pool."""
     return tuple(
         replace(each, match=replace(each.match, pool="*"))
-        for each in settings.actions
-        if fnmatchcase(settings.node.pool, each.match.pool)
+        for each in actions
+        if fnmatchcase(pool, each.match.pool)
     )

@@ -7,11 +7,12 @@ import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from enum import StrEnum
-from typing import Final
+from typing import Final, Protocol
 
-from rightsizer.advice.policy import PolicyMatch
+from rightsizer.advice.policy import NodeSettings, PolicyMatch
 from rightsizer.config.spelling import filled, names_in, unknown_placeholders
-from rightsizer.io.http import checked_url
+from rightsizer.host.settings import PathSettings
+from rightsizer.io.http_settings import checked_url
 from rightsizer.model.finding import Reason, Risk
 from rightsizer.model.settings import setting
 
@@ -295,3 +296,23 @@ class ActionsSettings:
             raise ValueError(f"audit_file: '{self.audit_file}' is no whole path; begin it with /")
         if "" in self.approvers:
             raise ValueError("approvers: a name is empty; leave it out, or write it like 'ana'")
+
+
+class ActionFeatureSettings(Protocol):
+    """Sections that the actions of an agent read."""
+
+    @property
+    def actions(self) -> tuple[ActionSettings, ...]:
+        """What is done on advice."""
+
+    @property
+    def acting(self) -> ActionsSettings:
+        """Limits of all actions together."""
+
+    @property
+    def node(self) -> NodeSettings:
+        """The pool that the machine is in."""
+
+    @property
+    def path(self) -> PathSettings:
+        """Where procfs is."""

@@ -7,8 +7,8 @@ from typing import Final
 
 from rightsizer.actions.order import ActionOrder, ActionResult
 from rightsizer.actions.repository import ActionOutcome
-from rightsizer.io.http import HttpSettings
 from rightsizer.io.http_result import Failure, FailureKind
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.notify.webhook.client import post_once
 
 _LONGEST_SECONDS: Final = 60.0

@@ -8,9 +8,10 @@ from itertools import chain
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.settings import PathSettings, Settings
+from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.program import program_of
 from rightsizer.model.errors import ConfigurationError, RightsizerError
 from rightsizer.model.units import format_duration

@@ -6,23 +6,19 @@ from collections.abc import Callable
 from dataclasses import dataclass, replace
 from typing import Final
 
+from rightsizer.accounting.settings import HistorySettings
+from rightsizer.advice.recommender_settings import RecommenderSettings
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import serve
-from rightsizer.agent.settings import (
-    HistorySettings,
-    PathSettings,
-    RecommenderSettings,
-    SamplingSettings,
-    Settings,
-    SimulatedSettings,
-    SourceSettings,
-    WebTree,
-)
+from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import FastClock
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource
+from rightsizer.telemetry.settings import SamplingSettings, SimulatedSettings, SourceSettings
+from rightsizer.web.settings import WebTree
 
 DEFAULT_SCENARIO: Final = "eight-gpu-node"
 _DAY: Final = 86400.0

@@ -7,6 +7,7 @@ from typing import Final
 import structlog
 
 from rightsizer.io.clock import Clock
+from rightsizer.io.local import FLUSH_PATH
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import format_duration, parse_duration, seconds
 from rightsizer.report.json_encoder import Form
@@ -110,9 +111,6 @@ def _duration(value: object) -> float | None:
             "out to release until somebody takes it back"
         )
     return duration_seconds
-
-
-FLUSH_PATH = "/api/v1/history/flush"
 
 
 class FlushRoute:

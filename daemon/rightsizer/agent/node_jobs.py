@@ -8,6 +8,7 @@ from typing import Any, Final
 import structlog
 
 from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import HistorySettings
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.node_recommender import Recommender, RecommenderRun
@@ -15,7 +16,6 @@ from rightsizer.advice.policy import Policy, PolicySet
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import AdviceService, EventSink
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.agent.settings import HistorySettings
 from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceState

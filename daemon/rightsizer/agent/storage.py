@@ -8,12 +8,8 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final, TypeVar
 
 from rightsizer.accounting.device_account import DeviceRecord
-from rightsizer.accounting.history import (
-    HISTORY_SCHEMAS,
-    MAXIMUM_BYTES,
-    HistoryRepository,
-    PackedWindow,
-)
+from rightsizer.accounting.history import HISTORY_SCHEMAS, HistoryRepository, PackedWindow
+from rightsizer.accounting.settings import MAXIMUM_BYTES
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerRepository
 from rightsizer.advice.record import AdviceRecord

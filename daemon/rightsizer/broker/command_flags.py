@@ -1,15 +1,23 @@
 """Command-line flags shared by the broker's commands."""
 
 import argparse
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from rightsizer.agent.settings import PathSettings
 from rightsizer.broker.lease import Interconnect
 from rightsizer.broker.request_parser import request_of
 from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError, UsageError
+
+
+@dataclass(frozen=True, slots=True)
+class _CommandSettings:
+    """Sections that the commands read."""
+
+    path: PathSettings = field(default_factory=PathSettings)
 
 
 def add_request_flags(parser: argparse.ArgumentParser) -> None:
@@ -81,7 +89,7 @@ def client_of(arguments: argparse.Namespace) -> LocalClient:
     Raises:
         RightsizerError: the configuration names no socket.
     """
-    path = arguments.api_socket or settings_of(arguments).path.api_socket
+    path = arguments.api_socket or settings_of(arguments, _CommandSettings).path.api_socket
     if not path:
         raise RightsizerError(
             "path.api_socket is empty, so the agent takes no requests; set it and restart the agent"

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import TYPE_CHECKING
 
-from rightsizer.agent.settings import Settings
 from rightsizer.broker.place_api import closed_routes
+from rightsizer.broker.settings import BrokerFeatureSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.report import Report
 from rightsizer.report.freshness import FreshnessSettings
@@ -22,7 +22,7 @@ class BrokerFeature:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BrokerFeatureSettings,
         latest: Callable[[], Report | None],
         freshness: FreshnessSettings,
         clock: Clock,
@@ -55,7 +55,7 @@ class BrokerFeature:
         """What is lent now, `None` where nothing ever is."""
         return self._lending.given() if self._lending else None
 
-    def follow(self, settings: Settings) -> None:
+    def follow(self, settings: BrokerFeatureSettings) -> None:
         """Lend as other settings say."""
         if self._lending:
             self._lending.follow(settings)

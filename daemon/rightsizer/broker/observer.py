@@ -5,12 +5,12 @@ from dataclasses import replace
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.agent.settings import Settings
 from rightsizer.broker.lease import LeaseObservation, LeaseRecord
 from rightsizer.broker.lease_manager import BrokerObservation
 from rightsizer.broker.placement import view_of
 from rightsizer.broker.process_tracker import ObservedProcesses, ProcessTracker
 from rightsizer.broker.scheduling_state import NodeObservation
+from rightsizer.broker.settings import PlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotHolder
 from rightsizer.broker.slot_builder import slots_of
 from rightsizer.broker.state import BrokerState
@@ -126,7 +126,7 @@ class ProcfsNodeObserver:
         self,
         latest: Callable[[], Report | None],
         watcher: ProcessTracker,
-        settings: Callable[[], Settings],
+        settings: Callable[[], PlacementSettings],
         freshness: FreshnessSettings,
         clock: Clock,
     ) -> None:

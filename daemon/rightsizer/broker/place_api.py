@@ -6,7 +6,7 @@ from collections.abc import Callable
 from http import HTTPStatus
 from typing import TYPE_CHECKING, Final
 
-from rightsizer.agent.settings import Settings
+from rightsizer.broker.settings import PlacementSettings
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
 
@@ -49,7 +49,7 @@ class PlaceApi:
 
     def __init__(
         self,
-        settings: Callable[[], Settings],
+        settings: Callable[[], PlacementSettings],
         given: Callable[[], LeasedSlots | None] = lambda: None,
     ) -> None:
         """Routes over the settings in force.

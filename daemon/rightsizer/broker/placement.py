@@ -6,12 +6,12 @@ from http import HTTPStatus
 from typing import Any, Final
 
 from rightsizer.advice.owner_commands import cpu_list
-from rightsizer.agent.settings import Settings
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, RejectedSet, choose
 from rightsizer.broker.lease import GpuRequest, Lease
 from rightsizer.broker.lease import GpuRequest as SeatRequest
 from rightsizer.broker.request_parser import request_of
 from rightsizer.broker.scoring import PlacementScore
+from rightsizer.broker.settings import PlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.broker.slot_builder import SlotView, slots_of
 from rightsizer.model.report import Report
@@ -135,7 +135,7 @@ class LeasedSlots:
 
 
 def placement_response(
-    site: Router, request: WebRequest, settings: Settings, given: LeasedSlots
+    site: Router, request: WebRequest, settings: PlacementSettings, given: LeasedSlots
 ) -> WebResponse:
     """The answer to a question about the best seats, by the latest report.
 
@@ -158,7 +158,7 @@ def placement_response(
 
 
 def view_of(
-    settings: Settings,
+    settings: PlacementSettings,
     now: Nanoseconds,
     freshness: FreshnessSettings,
     leased_pids: Collection[int] = frozenset(),
@@ -179,7 +179,7 @@ def chosen_of(
     seats: tuple[LeaseSlot, ...],
     report: Report,
     request: SeatRequest,
-    settings: Settings,
+    settings: PlacementSettings,
     given: LeasedSlots,
 ) -> PlacementChoice | PlacementRefusal:
     """The best seats of a report, by the settings and by what is lent."""

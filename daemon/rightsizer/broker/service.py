@@ -9,7 +9,6 @@ from typing import Final
 
 import structlog
 
-from rightsizer.agent.settings import Settings
 from rightsizer.broker.api import BrokerApi, BrokerApiContext
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.environment_tag import found_leases
@@ -20,6 +19,7 @@ from rightsizer.broker.placement import LeasedSlots
 from rightsizer.broker.process_tracker import ProcessTracker
 from rightsizer.broker.repository import BrokerRepository, SavedClock
 from rightsizer.broker.reservations import approximate_duration
+from rightsizer.broker.settings import BrokerFeatureSettings
 from rightsizer.broker.state import BrokerState
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.host.files import read_line
@@ -68,7 +68,7 @@ class BrokerService:
 
     def __init__(
         self,
-        settings: Settings,
+        settings: BrokerFeatureSettings,
         latest: Callable[[], Report | None],
         freshness: FreshnessSettings,
         clock: Clock,
@@ -140,7 +140,7 @@ class BrokerService:
         """As it stands, by the names of metrics."""
         return self.desk.tally.gauges(self.desk.standing.state)
 
-    def follow(self, settings: Settings) -> None:
+    def follow(self, settings: BrokerFeatureSettings) -> None:
         """Go by other settings from now on."""
         self._settings = settings
         self._watcher.maximum = settings.broker.processes_maximum

@@ -1,11 +1,16 @@
 """Settings of the broker: placement, queue, leases, fair share, who may ask."""
 
 from dataclasses import dataclass, field
-from typing import Final
+from typing import TYPE_CHECKING, Final, Protocol
 
 from rightsizer.broker.lease import LeaseOwner
+from rightsizer.host.settings import PathSettings
 from rightsizer.model.settings import setting
 from rightsizer.sizing.gpu_sets import LinkScores
+from rightsizer.telemetry.settings import SamplingSettings
+
+if TYPE_CHECKING:
+    from rightsizer.advice.recommender_settings import RecommenderSettings
 
 
 @dataclass(frozen=True, slots=True)
@@ -345,3 +350,31 @@ class LeaseManagerSettings:
 @dataclass(frozen=True, slots=True)
 class BrokerSection(BrokerSettings, LeaseManagerSettings):
     """How GPUs of this node are lent, and to whom."""
+
+
+class PlacementSettings(Protocol):
+    """Sections by which the best GPUs are chosen."""
+
+    @property
+    def placement(self) -> GpuPlacementSettings:
+        """How sets of GPUs are compared."""
+
+    @property
+    def recommender(self) -> "RecommenderSettings":
+        """What counts as trouble of a GPU, among its rules."""
+
+
+class BrokerFeatureSettings(PlacementSettings, Protocol):
+    """Sections that the broker of an agent reads."""
+
+    @property
+    def broker(self) -> BrokerSection:
+        """How GPUs of this node are lent, and to whom."""
+
+    @property
+    def path(self) -> PathSettings:
+        """Where procfs and the agent's socket are."""
+
+    @property
+    def sampling(self) -> SamplingSettings:
+        """How often the devices are read."""

@@ -7,6 +7,7 @@ from itertools import groupby
 from typing import Final
 
 from rightsizer.agent.offline_advice import advise, advise_and_save
+from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import (
     add_config_flag,
@@ -110,7 +111,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print the verdicts and the advice that follows."""
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     run_once = advise_and_save if arguments.save else advise
     findings, advice = run_once(history_path(arguments, settings), settings)

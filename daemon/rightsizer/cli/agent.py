@@ -4,13 +4,15 @@ import argparse
 from dataclasses import replace
 
 from rightsizer.agent.service import serve
-from rightsizer.agent.settings import PathSettings, Settings, SimulatedSettings
+from rightsizer.agent.settings import Settings
 from rightsizer.cli.web_flags import add_access_flags, add_listen_flags, with_web_flags
 from rightsizer.console.command import Command
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.host.settings import PathSettings
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS
 from rightsizer.simulator.scenario_files import packaged_scenarios
+from rightsizer.telemetry.settings import SimulatedSettings
 
 
 def add_collector_flags(parser: argparse.ArgumentParser) -> None:
@@ -99,7 +101,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _settings(arguments: argparse.Namespace) -> Settings:
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, Settings)
     web = with_web_flags(settings.web, arguments)
     web = replace(web, metrics=with_collector_flags(web.metrics, arguments))
     settings = replace(settings, web=web)

@@ -13,7 +13,7 @@ from typing import Final
 from urllib.parse import quote
 
 from rightsizer.agent.offline_advice import act_offline
-from rightsizer.agent.settings import PathSettings, Settings
+from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, say
 from rightsizer.console.flags import duration
 from rightsizer.console.settings_flags import (
@@ -23,6 +23,7 @@ from rightsizer.console.settings_flags import (
     settings_of,
 )
 from rightsizer.fleet.ledger import act_on_ledger, fleet_settings_of
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import LogLevel
 from rightsizer.io.log import configure as configure_log
@@ -89,7 +90,7 @@ def _run(verb: str, arguments: argparse.Namespace) -> int:
 
 
 def _agent(verb: str, arguments: argparse.Namespace) -> Form:
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, Settings)
     socket = arguments.api_socket or settings.path.api_socket
     return _asked(verb, arguments, socket) or _offline(verb, arguments, settings)
 

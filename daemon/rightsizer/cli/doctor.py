@@ -8,6 +8,7 @@ from dataclasses import asdict
 
 from rightsizer.agent.doctor import examine
 from rightsizer.agent.doctor.check import Check, Verdict
+from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.log import LogLevel
@@ -35,7 +36,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Print what was found."""
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.ERROR)
     checks = examine(settings)
     if arguments.json:

@@ -45,7 +45,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Explain it."""
-    settings = fleet_settings_of(arguments) if arguments.fleet else settings_of(arguments)
+    settings = fleet_settings_of(arguments) if arguments.fleet else settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     form = (
         explain_from_ledger(settings, arguments.id)

@@ -176,7 +176,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the table; a file appears when it is whole."""
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, Settings)
     path = arguments.history_path or Path(settings.history.path)
     since, until = arguments.since or 0, arguments.until
     if until is not None and until <= since:

@@ -277,7 +277,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         HistoryError: there is no history, or no such job in it.
     """
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, Settings)
     path = history_path(arguments, settings)
     write_up_to_now(settings)
     report = job_report(path, settings, arguments.job)

@@ -6,13 +6,10 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.scheduler_look import labels_by_look, timed_feature_file
+from rightsizer.agent.settings import Settings
+from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, say
-from rightsizer.console.settings_flags import (
-    add_config_flag,
-    add_scenario_flag,
-    looked_at,
-    settings_of,
-)
+from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.files import WholeFile
 
@@ -48,7 +45,7 @@ def run(arguments: argparse.Namespace) -> int:
         RightsizerError: there is no GPU, or the file cannot be written.
     """
     clock = SystemClock()
-    with looked_at(settings_of(arguments), arguments.scenario) as settings:
+    with looked_at(settings_of(arguments, Settings), arguments.scenario) as settings:
         named = labels_by_look(settings, clock)
     if arguments.json:
         say(json.dumps(named, indent=1))

@@ -48,7 +48,7 @@ COMMANDS: Final = (
     CommandEntry("release", "rightsizer.cli.release:RELEASE"),
     CommandEntry("resume", "rightsizer.cli.release:RESUME"),
     CommandEntry("topology", "rightsizer.cli.topology:COMMAND"),
-    CommandEntry("place", "rightsizer.broker.place_command:COMMAND"),
+    CommandEntry("place", "rightsizer.cli.place:COMMAND"),
     CommandEntry("labels", "rightsizer.cli.labels:COMMAND"),
     CommandEntry("run", "rightsizer.broker.run_command:COMMAND"),
     CommandEntry("queue", "rightsizer.broker.queue_command:COMMAND"),

@@ -20,6 +20,7 @@ from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import PlanFile, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
 from rightsizer.planner.profile_check import compare_benchmark, layout_of_count, trace_comparisons
+from rightsizer.planner.settings import PlannerSettings
 from rightsizer.planner.text import measured_text, plan_text, title_lines
 from rightsizer.profiler.profiled_run import profiled_run
 from rightsizer.sizing.requirement import Requirement
@@ -197,7 +198,7 @@ def run(arguments: argparse.Namespace) -> int:
         RecordingError: the recording cannot be read.
         ProfileError: a profile cannot be read, or cannot carry a comparison.
     """
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     prices = read_prices(arguments.prices or settings.catalogue.prices_path, catalogue)
     planner = Planner(catalogue, prices, settings.sizing)

@@ -21,6 +21,7 @@ from rightsizer.planner.projection import (
     encode_projection,
 )
 from rightsizer.planner.question_file import FileQuestion, read_questions
+from rightsizer.planner.settings import PlannerSettings
 from rightsizer.profiler.profiled_run import profiled_run
 from rightsizer.sizing.workload_profile import ProfiledRun
 from rightsizer.telemetry.profiles.limits import ReadLimits
@@ -81,7 +82,7 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigurationError: the catalogue file has faults.
         RequirementError: the file cannot be read, or its only question is wrong.
     """
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     asked = read_questions(arguments.file, "project")
     ask = partial(

@@ -47,7 +47,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Record until the time is over or a signal comes; what was read is kept either way."""
-    settings = with_source_flags(settings_of(arguments), arguments)
+    settings = with_source_flags(settings_of(arguments, Settings), arguments)
     if arguments.interval is not None:
         settings = replace(
             settings, sampling=replace(settings.sampling, interval=arguments.interval)

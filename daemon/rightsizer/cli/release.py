@@ -9,10 +9,11 @@ from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.agent.settings import PathSettings
+from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, say
 from rightsizer.console.flags import duration
 from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError
@@ -163,7 +164,7 @@ def _add_shared_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def _client(arguments: argparse.Namespace) -> LocalClient:
-    path = arguments.api_socket or settings_of(arguments).path.api_socket
+    path = arguments.api_socket or settings_of(arguments, Settings).path.api_socket
     if not path:
         raise RightsizerError(
             "path.api_socket is empty, so the agent takes no requests; set it and restart the agent"

@@ -8,6 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 from rightsizer.agent.replay import DeviceSummary, HistoryFiller, Replay, replay, replay_form
+from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
@@ -95,7 +96,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 def run(arguments: argparse.Namespace) -> int:
     """Replay and print what came of it."""
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
     _check_outputs(arguments)
     source = open_recording(

@@ -14,6 +14,7 @@ from typing import Final
 from zoneinfo import ZoneInfo, ZoneInfoNotFoundError
 
 from rightsizer.agent.report_facts import ReportQuery, report_facts
+from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, say
 from rightsizer.console.flags import duration, moment
 from rightsizer.console.settings_flags import (
@@ -99,7 +100,7 @@ def run(arguments: argparse.Namespace) -> int:
         HistoryError: there is no history, or it holds nothing.
         UsageError: the span is none, or the time zone unknown.
     """
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, Settings)
     path = history_path(arguments, settings)
     if arguments.output is not None and arguments.output.resolve() == path.resolve():
         raise UsageError(f"--output {arguments.output}: is the history itself; name another file")

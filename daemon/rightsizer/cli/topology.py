@@ -13,16 +13,13 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.scheduler_look import gres_by_look, resource_topology_by_look
-from rightsizer.agent.settings import PathSettings, Settings
+from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
+from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, say
-from rightsizer.console.settings_flags import (
-    add_config_flag,
-    add_scenario_flag,
-    looked_at,
-    settings_of,
-)
+from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
@@ -269,7 +266,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RightsizerError: there is no GPU.
     """
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, Settings)
     form = _Format.JSON if arguments.json else _Format(arguments.format)
     if form in {_Format.GRES, _Format.NODE_RESOURCE_TOPOLOGY}:
         say(_for_scheduler(form, settings, arguments))

@@ -3,10 +3,9 @@
 import argparse
 from dataclasses import replace
 
-from rightsizer.agent.settings import WebTree
 from rightsizer.console.flags import checked_address
 from rightsizer.model.errors import UsageError
-from rightsizer.web.settings import checked_path
+from rightsizer.web.settings import WebTree, checked_path
 
 
 def add_listen_flags(parser: argparse.ArgumentParser) -> None:

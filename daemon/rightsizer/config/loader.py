@@ -241,6 +241,33 @@ def _printable(line: str) -> str:
     )
 
 
+_NAMES: Final = (
+    "accounting acting actions broker catalogue fleet grafana history labels log node path"
+    " placement policies profiles recommender sampling sizing sources web webhooks"
+)
+SECTIONS: Final = frozenset(_NAMES.split())
+"""All sections at the top of the configuration file; a test compares them with the settings."""
+
+
+def load_sections(
+    root: type[_Settings], path: Path | None, environ: Mapping[str, str] = _NOTHING
+) -> _Settings:
+    """The settings of some sections; the other ones of the file are passed over unread.
+
+    Args:
+        root: The frozen dataclass whose fields are the sections.
+        path: The file; without one every setting has its default.
+        environ: Variables that go before the file.
+
+    Raises:
+        ConfigurationError: the file cannot be read, or a section has faults.
+    """
+    others = SECTIONS - {entry.key for entry in shape_of(root).entries}
+    if path is None:
+        return load(root, "", "", environ, others)
+    return load_file(root, path, environ, others)
+
+
 def live_update(in_force: _Settings, wanted: _Settings) -> tuple[_Settings, tuple[str, ...]]:
     """The settings after a reload, and the keys that differ and stay as they are until a restart.
 

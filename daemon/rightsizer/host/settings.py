@@ -65,3 +65,16 @@ class HostSettings:
         maximum=2**50,
         source="About 10 ns a page; 32 GiB in small pages are 0.1 s in which it cannot map memory.",
     )
+
+
+@dataclass(frozen=True, slots=True)
+class PathSettings:
+    """Where things lie on this machine; a container may see the host's file systems elsewhere."""
+
+    procfs: str = setting("/proc", help="Mount point of procfs.")
+    sysfs: str = setting("/sys", help="Mount point of sysfs.")
+    api_socket: str = setting(
+        "/run/rightsizer/api.sock",
+        help="Socket for commands on this node, for the agent's own user and group alone; empty "
+        "for none.",
+    )

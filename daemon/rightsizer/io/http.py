@@ -8,7 +8,7 @@ import re
 import threading
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from typing import TYPE_CHECKING, Any, Final
 from urllib.parse import quote_plus, urlencode, urlsplit
 
@@ -23,7 +23,7 @@ from rightsizer.io.http_result import (
     is_about_a_file,
     retry_after_seconds,
 )
-from rightsizer.model.settings import setting
+from rightsizer.io.http_settings import HttpSettings, checked_url
 
 if TYPE_CHECKING:
     import urllib3
@@ -59,49 +59,6 @@ _ANSWER_LENGTH: Final = 65536
 _CHUNK_BYTES: Final = 65536
 _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS: Final = frozenset({"Accept", "User-Agent", "Content-Type"})
-
-
-@dataclass(frozen=True, slots=True)
-class HttpSettings:
-    """How patient the client is."""
-
-    timeout_seconds: float = setting(
-        5.0,
-        help="How long a peer may take to accept a connection, and to answer.",
-        unit="seconds",
-        minimum=0.1,
-        maximum=60.0,
-    )
-    tries: int = setting(
-        3,
-        help="How often a request is sent at most, where sending it again does no harm.",
-        minimum=1,
-        maximum=10,
-    )
-    backoff_seconds: float = setting(
-        0.5,
-        help="The wait before the second try; it doubles with each further one.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=30.0,
-    )
-    retry_after_maximum_seconds: float = setting(
-        10.0,
-        help="The longest wait that a peer may ask for; beyond it the request fails at once.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=300.0,
-    )
-    response_maximum_bytes: int = setting(
-        8 * 2**20,
-        help="The largest answer that is read.",
-        unit="bytes",
-        minimum=1024,
-    )
-    ca_file: str = setting(
-        "",
-        help="A PEM file with the authorities to trust; empty for the system's own.",
-    )
 
 
 def _no_token() -> None:
@@ -347,24 +304,6 @@ class HttpClient:
             retry_after_seconds(answer.headers.get("Retry-After"), self._wall_seconds()),
             answer=raw[:_ANSWER_LENGTH].decode(errors="replace"),
         )
-
-
-def checked_url(url: str) -> str:
-    """The same address, if a client can use it.
-
-    Raises:
-        ValueError: it is not an `http` or `https` one, or has a password in it.
-    """
-    parts = urlsplit(url)
-    # What may hold a secret is not repeated.
-    shown = "what has an @ in it" if "@" in url else f"'{url.partition('?')[0]}'"
-    if parts.scheme not in ("http", "https") or not parts.hostname:
-        raise ValueError(f"{shown} is not an address; write it like 'https://grafana.example.org'")
-    if parts.username is not None or parts.password is not None:
-        raise ValueError(f"the address of '{parts.hostname}' has a password in it; use a token")
-    if parts.query or parts.fragment:
-        raise ValueError(f"{shown} has a query in it; end it at the path")
-    return url
 
 
 def _is_worth_retrying(failure: Failure, may_repeat: bool) -> bool:  # noqa: FBT001 - private.

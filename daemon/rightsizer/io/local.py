@@ -1,4 +1,4 @@
-"""A client for the agent on this machine: HTTP over its local socket, JSON both ways."""
+"""Routes of the local socket: release and reopen GPUs, flush the history."""
 
 import http.client
 import json
@@ -15,6 +15,9 @@ from rightsizer.model.errors import (
     RightsizerError,
     UsageError,
 )
+
+FLUSH_PATH = "/api/v1/history/flush"
+
 
 _START: Final = (
     "start it with `systemctl start rightsizer`, or name its socket with --path.api-socket"

@@ -3,7 +3,7 @@
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict
+from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,8 +12,10 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.names import plain_name
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.prices import Price, Prices
+from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.host.settings import PathSettings
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.planner.catalogue_text import card_text, table_text
@@ -201,6 +203,14 @@ and one of prices likewise:
 """
 
 
+@dataclass(frozen=True, slots=True)
+class _CatalogueCommandSettings:
+    """Sections that the command reads."""
+
+    catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
+    path: PathSettings = field(default_factory=PathSettings)
+
+
 _PATIENCE_SECONDS: Final = 10.0
 """Opening NVML takes some 3 s where no persistence daemon runs."""
 
@@ -239,7 +249,7 @@ def run(arguments: argparse.Namespace) -> int:
         ConfigurationError: a file has faults.
         RightsizerError: nothing was found.
     """
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, _CatalogueCommandSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     prices = read_prices(arguments.prices or settings.catalogue.prices_path, catalogue)
     if arguments.names:

@@ -15,6 +15,7 @@ from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.model.errors import RequirementError, RightsizerError, UsageError
 from rightsizer.planner.question_file import FileQuestion, read_questions
+from rightsizer.planner.settings import PlannerSettings
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.ratio import place_ratio
@@ -85,7 +86,7 @@ def run(arguments: argparse.Namespace) -> int:
         RequirementError: the file cannot be read, or its only question is wrong.
         UsageError: a GPU is unknown, or flags are missing or beside a file.
     """
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     find = partial(find_place, catalogue, memory_settings=settings.sizing.memory)
     given = {key: value for key in _KEYS if (value := getattr(arguments, key)) is not None}

@@ -3,19 +3,20 @@
 import argparse
 import json
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from pathlib import Path
 
-from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of, write_up_to_now
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.files import WholeFile
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.profiler.join import ProfileJoin, join
 from rightsizer.profiler.judgement import HistoryTelemetry
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
-from rightsizer.profiler.settings import ProfileComparisonSettings
+from rightsizer.profiler.settings import ProfileComparisonSettings, ProfileSettings
 from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 from rightsizer.telemetry.profiles.registry import read_files
@@ -88,6 +89,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
     add_config_flag(parser)
 
 
+@dataclass(frozen=True, slots=True)
+class _CommandSettings:
+    """Sections that the command reads."""
+
+    profiles: ProfileSettings = field(default_factory=ProfileSettings)
+    path: PathSettings = field(default_factory=PathSettings)
+
+
 def run(arguments: argparse.Namespace) -> int:
     """Read, judge, and print what came of it.
 
@@ -97,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         HistoryError: the history cannot be read.
     """
     _check_report(arguments)
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, _CommandSettings)
     limits, judges = settings.profiles.read_limits, settings.profiles.judges
     later, earlier = (read_files(each, limits) for each in (arguments.files, arguments.against))
     found = judged_workloads(later.profiles, judges)
@@ -112,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _joined(
-    path: Path | None, found: Sequence[ProfiledWorkload], settings: Settings
+    path: Path | None, found: Sequence[ProfiledWorkload], settings: _CommandSettings
 ) -> tuple[ProfileJoin, ...]:
     if path is None:
         return ()

@@ -4,8 +4,9 @@ import re
 from dataclasses import dataclass, field
 from typing import Final
 
+from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.errors import UsageError
-from rightsizer.model.settings import setting
+from rightsizer.model.settings import LIVE, setting
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,3 +194,47 @@ class WebSettings:
     )
     fit: FitSettings = field(default_factory=FitSettings)
     passwords: PasswordSettings = field(default_factory=PasswordSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class WebTree:
+    """Where and how HTTP is served."""
+
+    listen_addresses: tuple[str, ...] = setting(
+        (":19400",), help="Addresses to listen on, as host:port, :port or [::1]:port."
+    )
+    config_file: str = setting(
+        "",
+        help="A file of TLS, users, headers and limits, in the format of all Prometheus exporters; "
+        "empty for plain HTTP without users.",
+    )
+    enable_lifecycle: bool = setting(
+        False,
+        help="Take /-/reload over TCP, and from those who prove who they are whatever changes "
+        "something.",
+    )
+    telemetry_path: str = setting("/metrics", help="Where the metrics are.")
+    route_prefix: str = setting(
+        "", help="What every path begins with, like /gpu, behind a proxy that passes paths on."
+    )
+    systemd_socket: bool = setting(
+        False, help="Listen on the sockets that systemd hands over, and not on the addresses."
+    )
+    server: WebSettings = field(default_factory=WebSettings)
+    metrics: MetricsSettings = field(default_factory=MetricsSettings, metadata=LIVE)
+
+    def __post_init__(self) -> None:
+        """Refuse an address that nobody can listen at, and a path that nobody can ask for."""
+        for address in self.listen_addresses:
+            try:
+                parse_address(address)
+            except UsageError as error:
+                raise ValueError(f"listen_addresses: {error}") from None
+        for key, path in (
+            ("telemetry_path", self.telemetry_path),
+            ("route_prefix", self.route_prefix or "/"),
+        ):
+            try:
+                checked_path(path)
+            except UsageError as error:
+                raise ValueError(f"{key}: {error}") from None

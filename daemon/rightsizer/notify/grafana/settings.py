@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rightsizer.io.http import HttpSettings, checked_url
+from rightsizer.io.http_settings import HttpSettings, checked_url
 from rightsizer.model.settings import setting
 
 CREDENTIAL_NAME = "grafana-token"

@@ -7,8 +7,9 @@ from typing import Any, Final
 from urllib.parse import parse_qsl, urlsplit
 
 from rightsizer.io.clock import Clock
-from rightsizer.io.http import HttpClient, HttpSettings
+from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind, Result
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.notify.webhook.settings import (
     WebhookFormat,

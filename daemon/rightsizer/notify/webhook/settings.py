@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from rightsizer.io.http import HttpSettings, checked_url
+from rightsizer.io.http_settings import HttpSettings, checked_url
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Reason, Severity
 from rightsizer.model.settings import setting

@@ -6,7 +6,7 @@ from enum import StrEnum
 from typing import Final
 
 from rightsizer.config.spelling import is_asked_for, unknown_placeholders
-from rightsizer.io.http import HttpSettings, checked_url
+from rightsizer.io.http_settings import HttpSettings, checked_url
 from rightsizer.model.finding import Reason
 from rightsizer.model.settings import setting
 

@@ -4,7 +4,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
-from rightsizer.io.http import HttpSettings, checked_url
+from rightsizer.io.http_settings import HttpSettings, checked_url
 from rightsizer.model.settings import setting
 
 _OUR_PATH = "/metrics/dcgm"

@@ -7,7 +7,7 @@ from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
-from rightsizer.io.http import checked_url
+from rightsizer.io.http_settings import checked_url
 from rightsizer.model.settings import setting
 
 _USUAL_PATH: Final = "/metrics"

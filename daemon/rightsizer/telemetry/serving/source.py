@@ -7,8 +7,9 @@ from typing import Final
 
 import structlog
 
-from rightsizer.io.http import HttpClient, HttpSettings
+from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.polling import FetchResult, PollingThread
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError

@@ -11,20 +11,17 @@ from typing import Any, Final
 from urllib.parse import urlencode
 
 from rightsizer.agent.look import look_at_node, seats_over
-from rightsizer.agent.settings import PathSettings, Settings
+from rightsizer.agent.settings import Settings
 from rightsizer.broker.command_flags import add_request_flags
 from rightsizer.broker.lease import GpuRequest
 from rightsizer.broker.place_api import PLACE_PATH
 from rightsizer.broker.placement import Form, LeasedSlots, chosen_of, place_form
 from rightsizer.broker.request_parser import request_of
+from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, say
-from rightsizer.console.settings_flags import (
-    add_config_flag,
-    add_scenario_flag,
-    looked_at,
-    settings_of,
-)
+from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.console.text import aligned, wrapped
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import AgentAbsentError, RightsizerError, UsageError
@@ -202,7 +199,7 @@ def run(arguments: argparse.Namespace) -> int:
     Raises:
         RightsizerError: there is no GPU, or the request cannot be.
     """
-    settings = settings_of(arguments)
+    settings = settings_of(arguments, Settings)
     words = _words(arguments)
     form = _ask(settings, words, arguments)
     if arguments.json:

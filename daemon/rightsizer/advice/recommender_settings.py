@@ -1,0 +1,45 @@
+"""Settings of the recommender: when it runs, thresholds of all rules, market, ledger."""
+
+from dataclasses import dataclass, field, make_dataclass
+from typing import Any
+
+from rightsizer.advice.market import MarketSettings
+from rightsizer.advice.rules import RULES
+from rightsizer.advice.settings import LedgerSettings
+from rightsizer.model.settings import setting
+
+RuleTree: Any = make_dataclass(
+    "RuleTree",
+    [
+        (rule.name, type(rule.settings), field(default_factory=type(rule.settings)))
+        for rule in RULES
+    ],
+    frozen=True,
+    slots=True,
+    namespace={"__doc__": "The rules by name.", "__module__": __name__},
+)
+"""Each rule's own settings under its name, so that a rule is registered in one place."""
+
+
+@dataclass(frozen=True, slots=True)
+class RecommenderSettings:
+    """When advice is made, and by which thresholds."""
+
+    interval: float = setting(
+        600.0,
+        help="Time between two runs.",
+        unit="seconds",
+        minimum=10.0,
+        maximum=86400.0,
+        source="the shortest span that a rule looks at",
+    )
+    jitter: float = setting(
+        30.0,
+        help="How far a run may be shifted, so that a fleet's agents do not run together.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=3600.0,
+    )
+    rules: RuleTree = field(default_factory=RuleTree)
+    market: MarketSettings = field(default_factory=MarketSettings)
+    ledger: LedgerSettings = field(default_factory=LedgerSettings)

@@ -1,0 +1,28 @@
+"""Settings of the catalogue: the operator's files of boards and prices."""
+
+from dataclasses import dataclass
+from pathlib import Path
+
+from rightsizer.model.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class CatalogueSettings:
+    """What an operator knows better of boards and prices."""
+
+    boards_file: str = setting(
+        "", help="A YAML file of boards to change or add; empty for the packaged ones alone."
+    )
+    prices_file: str = setting(
+        "", help="A YAML file of prices to change or add; empty for the packaged ones, which age."
+    )
+
+    @property
+    def boards_path(self) -> Path | None:
+        """The file of boards, if there is one."""
+        return Path(self.boards_file) if self.boards_file else None
+
+    @property
+    def prices_path(self) -> Path | None:
+        """The file of prices, if there is one."""
+        return Path(self.prices_file) if self.prices_file else None

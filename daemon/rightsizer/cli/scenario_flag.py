@@ -1,0 +1,56 @@
+"""Flag that names a simulated node, and settings with that node in them."""
+
+import argparse
+import contextlib
+import os
+from collections.abc import Iterator
+from dataclasses import replace
+from typing import Final
+
+from rightsizer.agent.settings import Settings
+from rightsizer.io.log import LogLevel
+from rightsizer.io.log import configure as configure_log
+from rightsizer.simulator.scenario_files import packaged_scenarios
+from rightsizer.telemetry.nvml.library import use_library
+from rightsizer.telemetry.settings import SimulatedSettings
+
+_NOWHERE: Final = os.devnull
+"""A simulated node has no files of this machine's kernel."""
+
+
+def add_scenario_flag(parser: argparse.ArgumentParser, instead_of: str) -> None:
+    """The flag.
+
+    Args:
+        parser: The command's.
+        instead_of: What is not asked then.
+    """
+    parser.add_argument(
+        "--simulated.scenario",
+        "--scenario",
+        dest="scenario",
+        metavar="NAME",
+        help=f"look at a simulated node in place of {instead_of}: one of "
+        f"{', '.join(packaged_scenarios())}, or a scenario file",
+    )
+
+
+@contextlib.contextmanager
+def looked_at(settings: Settings, scenario: str | None) -> Iterator[Settings]:
+    """Settings to look by: with a simulated node in them, whose driver is taken away afterwards.
+
+    Nothing but errors is logged meanwhile: the answer is what the command prints.
+    """
+    configure_log(settings.log.format, LogLevel.ERROR)
+    if scenario:
+        simulated = SimulatedSettings(scenario=scenario)
+        settings = replace(settings, sources=replace(settings.sources, simulated=simulated))
+    is_simulated = bool(settings.sources.simulated.scenario)
+    if is_simulated:
+        path = replace(settings.path, procfs=_NOWHERE, sysfs=_NOWHERE)
+        settings = replace(settings, path=path)
+    try:
+        yield settings
+    finally:
+        if is_simulated:
+            use_library(None)

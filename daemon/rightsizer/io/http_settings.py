@@ -1,0 +1,69 @@
+"""Settings of HTTP clients: timeout, retries; check of an address."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from urllib.parse import urlsplit
+
+from rightsizer.model.settings import setting
+
+
+@dataclass(frozen=True, slots=True)
+class HttpSettings:
+    """How patient the client is."""
+
+    timeout_seconds: float = setting(
+        5.0,
+        help="How long a peer may take to accept a connection, and to answer.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=60.0,
+    )
+    tries: int = setting(
+        3,
+        help="How often a request is sent at most, where sending it again does no harm.",
+        minimum=1,
+        maximum=10,
+    )
+    backoff_seconds: float = setting(
+        0.5,
+        help="The wait before the second try; it doubles with each further one.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=30.0,
+    )
+    retry_after_maximum_seconds: float = setting(
+        10.0,
+        help="The longest wait that a peer may ask for; beyond it the request fails at once.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=300.0,
+    )
+    response_maximum_bytes: int = setting(
+        8 * 2**20,
+        help="The largest answer that is read.",
+        unit="bytes",
+        minimum=1024,
+    )
+    ca_file: str = setting(
+        "",
+        help="A PEM file with the authorities to trust; empty for the system's own.",
+    )
+
+
+def checked_url(url: str) -> str:
+    """The same address, if a client can use it.
+
+    Raises:
+        ValueError: it is not an `http` or `https` one, or has a password in it.
+    """
+    parts = urlsplit(url)
+    # What may hold a secret is not repeated.
+    shown = "what has an @ in it" if "@" in url else f"'{url.partition('?')[0]}'"
+    if parts.scheme not in ("http", "https") or not parts.hostname:
+        raise ValueError(f"{shown} is not an address; write it like 'https://grafana.example.org'")
+    if parts.username is not None or parts.password is not None:
+        raise ValueError(f"the address of '{parts.hostname}' has a password in it; use a token")
+    if parts.query or parts.fragment:
+        raise ValueError(f"{shown} has a query in it; end it at the path")
+    return url

@@ -1,0 +1,14 @@
+"""Settings of the planner's commands: the sections of the configuration that they read."""
+
+from dataclasses import dataclass, field
+
+from rightsizer.catalogue.settings import CatalogueSettings
+from rightsizer.sizing.settings import SizingSettings
+
+
+@dataclass(frozen=True, slots=True)
+class PlannerSettings:
+    """Sections for planning, comparing and projecting."""
+
+    catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
+    sizing: SizingSettings = field(default_factory=SizingSettings)

@@ -1,0 +1,46 @@
+"""Settings of telemetry: sampling interval and sources."""
+
+from dataclasses import dataclass, field
+
+from rightsizer.host.settings import HostSettings
+from rightsizer.model.settings import setting
+from rightsizer.owners.settings import OwnerSettings
+from rightsizer.telemetry.dcgm.settings import DcgmSettings
+from rightsizer.telemetry.nvml.settings import LiveSettings
+from rightsizer.telemetry.serving.settings import ServingTelemetrySettings
+
+
+@dataclass(frozen=True, slots=True)
+class SamplingSettings:
+    """How often the devices are read."""
+
+    interval: float = setting(
+        1.0,
+        help="Time between two readings of a device.",
+        unit="seconds",
+        minimum=0.1,
+        maximum=100.0,
+        source="docs/definitions.md, sources: shares of time need 1 Hz in the node",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SimulatedSettings:
+    """A simulated node in place of the real one."""
+
+    scenario: str = setting(
+        "",
+        help="Name of a built-in scenario, or a scenario file; empty to read the real driver.",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SourceSettings:
+    """Where readings come from."""
+
+    nvml: LiveSettings = field(default_factory=LiveSettings)
+    dcgm: DcgmSettings = field(default_factory=DcgmSettings)
+    host: HostSettings = field(default_factory=HostSettings)
+    owners: OwnerSettings = field(default_factory=OwnerSettings)
+    serving: ServingTelemetrySettings = field(default_factory=ServingTelemetrySettings)
+    simulated: SimulatedSettings = field(default_factory=SimulatedSettings)
