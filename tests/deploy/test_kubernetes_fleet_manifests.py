@@ -10,9 +10,9 @@ import pytest
 from json_schema import faults
 from kubernetes_manifests import KUBERNETES, built_from, named
 from rightsizer import __version__
+from rightsizer.agent.whole_settings import WholeSettings
 from rightsizer.config.loader import load_file
 from rightsizer.fleet.command import COMMAND
-from rightsizer.fleet.settings import WholeSettings
 from rightsizer.io.yaml import load_yaml
 
 FLEET: Final = KUBERNETES / "fleet"

@@ -9,8 +9,8 @@ from typing import Final
 
 import pytest
 
+from rightsizer.agent.whole_settings import WholeSettings
 from rightsizer.fleet.command import COMMAND
-from rightsizer.fleet.settings import WholeSettings
 
 ROOT: Final = Path(__file__).resolve().parents[2]
 SYSTEMD: Final = ROOT / "systemd"

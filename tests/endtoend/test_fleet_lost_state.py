@@ -14,11 +14,11 @@ from fleet_command import asked_in_process, configured
 from grafana_server import TOKEN, Grafana, grafana_server
 from odd_estate import gpu, odd_estate
 from prometheus_server import Prometheus
-from rightsizer.config.loader import load_file
+from rightsizer.config.loader import load_sections
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import opened_ledger
 from rightsizer.fleet.service import FleetService
-from rightsizer.fleet.settings import WholeSettings
+from rightsizer.fleet.settings import FleetConfig
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.units import seconds
@@ -41,7 +41,7 @@ def free_port() -> int:
 @contextmanager
 def serving(config: Path) -> Iterator[FleetService]:
     """The service as it is wired, listening; it looks when it is told to."""
-    settings, clock = load_file(WholeSettings, config, {}), SystemClock()
+    settings, clock = load_sections(FleetConfig, config), SystemClock()
     with FleetJudge.open(settings, clock) as judge:
         storage = opened_ledger(judge.ledger_path)
         try:

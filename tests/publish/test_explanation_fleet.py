@@ -4,10 +4,10 @@ from typing import Any, Final
 
 from cases import NOW, finding
 from fleet_answers import END, SPARE
-from rightsizer.fleet.settings import WholeSettings, rule_trees
+from rightsizer.fleet.settings import FleetConfig, rule_trees
 from rightsizer.report.explanation import explain_finding
 
-TREES: Final = rule_trees(WholeSettings())
+TREES: Final = rule_trees(FleetConfig())
 
 
 def queries(**facts: Any) -> list[dict[str, Any]]:

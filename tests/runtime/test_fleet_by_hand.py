@@ -10,7 +10,7 @@ from cases import NOW
 from kept_advice import keep_advice
 from rightsizer.agent.storage import Storage
 from rightsizer.fleet.ledger import act_on_ledger, explain_from_ledger
-from rightsizer.fleet.settings import FleetSettings, WholeSettings, ledger_path
+from rightsizer.fleet.settings import FleetConfig, FleetSettings, ledger_path
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.errors import HistoryError, UsageError
 
@@ -18,19 +18,19 @@ LATER: Final = NOW + 10**12
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> WholeSettings:
+def settings(tmp_path: Path) -> FleetConfig:
     """With a place of its own."""
-    return replace(WholeSettings(), fleet=FleetSettings(path=str(tmp_path / "fleet.db")))
+    return replace(FleetConfig(), fleet=FleetSettings(path=str(tmp_path / "fleet.db")))
 
 
-def decide(settings: WholeSettings, advice_id: str, state: AdviceState) -> None:
+def decide(settings: FleetConfig, advice_id: str, state: AdviceState) -> None:
     """What the command does."""
     act_on_ledger(
         settings, advice_id, state=state, actor="ana", why="mine", for_seconds=None, now=LATER
     )
 
 
-def test_a_claim_is_kept(settings: WholeSettings) -> None:
+def test_a_claim_is_kept(settings: FleetConfig) -> None:
     """With who and why."""
     kept = keep_advice(ledger_path(settings))
     decide(settings, kept, AdviceState.CLAIMED)
@@ -46,7 +46,7 @@ def test_a_claim_is_kept(settings: WholeSettings) -> None:
     ],
 )
 def test_a_decision_is_told_by_the_next_look(
-    settings: WholeSettings, state: AdviceState, kind: AdviceEventKind
+    settings: FleetConfig, state: AdviceState, kind: AdviceEventKind
 ) -> None:
     """Its event waits in the ledger; nobody else would change or end the annotation."""
     kept = keep_advice(ledger_path(settings))
@@ -59,14 +59,14 @@ def test_a_decision_is_told_by_the_next_look(
         storage.close()
 
 
-def test_thresholds_of_both_kinds_of_rules_are_told_by_their_keys(settings: WholeSettings) -> None:
+def test_thresholds_of_both_kinds_of_rules_are_told_by_their_keys(settings: FleetConfig) -> None:
     """As they stand in the configuration."""
     kept = keep_advice(ledger_path(settings), rule="idle_pool", key="pool/spare", workload=None)
     told = explain_from_ledger(settings, kept)["thresholds"]
     assert {each["setting"].rpartition(".idle_pool.")[0] for each in told} == {"fleet.rules"}
 
 
-def test_advice_that_is_not_there_is_refused(settings: WholeSettings) -> None:
+def test_advice_that_is_not_there_is_refused(settings: FleetConfig) -> None:
     """By what there is; and so is what was closed already."""
     kept = keep_advice(ledger_path(settings))
     with pytest.raises(UsageError, match=f"did you mean {kept}"):
@@ -76,7 +76,7 @@ def test_advice_that_is_not_there_is_refused(settings: WholeSettings) -> None:
         decide(settings, kept, AdviceState.CLAIMED)
 
 
-def test_where_nothing_was_kept_it_is_said_what_to_do(settings: WholeSettings) -> None:
+def test_where_nothing_was_kept_it_is_said_what_to_do(settings: FleetConfig) -> None:
     """No file is made."""
     with pytest.raises(HistoryError, match="rightsizer fleet --save"):
         decide(settings, "aaaaaaaaaaaa", AdviceState.CLAIMED)
@@ -85,7 +85,7 @@ def test_where_nothing_was_kept_it_is_said_what_to_do(settings: WholeSettings) -
     assert not ledger_path(settings).exists()
 
 
-def test_a_ledger_that_a_look_holds_is_left_alone(settings: WholeSettings) -> None:
+def test_a_ledger_that_a_look_holds_is_left_alone(settings: FleetConfig) -> None:
     """To look at it is allowed."""
     kept = keep_advice(ledger_path(settings))
     holder = Storage(str(ledger_path(settings)))

@@ -13,7 +13,7 @@ from rightsizer.advice.rules.hidden_stall import RULE
 from rightsizer.config.loader import load
 from rightsizer.fleet.judge import FleetGuidance, informed
 from rightsizer.fleet.model import FleetDevice, FleetInventory
-from rightsizer.fleet.settings import WholeSettings
+from rightsizer.fleet.settings import FleetConfig
 from rightsizer.model.state import State
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 
@@ -34,7 +34,7 @@ SERVING = Policy(
 
 def policies(text: str) -> Sequence[Policy]:
     """As an operator writes them."""
-    return load(WholeSettings, f"policies:\n{text}", "x.yaml").policies
+    return load(FleetConfig, f"policies:\n{text}", "x.yaml").policies
 
 
 def of(workload: Workload, uuid: str) -> Any:

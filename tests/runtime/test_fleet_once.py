@@ -14,9 +14,9 @@ from rightsizer.agent.storage import Storage
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.run import explain_once, run_once
 from rightsizer.fleet.settings import (
+    FleetConfig,
     FleetSettings,
     StoreSettings,
-    WholeSettings,
     day_cache_path,
     ledger_path,
     rule_trees,
@@ -35,7 +35,7 @@ def store() -> Iterator[LoopbackStore]:
 
 
 @pytest.fixture
-def settings(store: LoopbackStore, tmp_path: Path) -> WholeSettings:
+def settings(store: LoopbackStore, tmp_path: Path) -> FleetConfig:
     """Two days, in this process."""
     fleet = FleetSettings(
         store=StoreSettings(url=store.url),
@@ -43,17 +43,17 @@ def settings(store: LoopbackStore, tmp_path: Path) -> WholeSettings:
         lookback_seconds=86400.0,
         workers=1,
     )
-    return replace(WholeSettings(), fleet=fleet)
+    return replace(FleetConfig(), fleet=fleet)
 
 
 @contextmanager
-def judge_of(settings: WholeSettings, *, keeps_all: bool = False) -> Iterator[FleetJudge]:
+def judge_of(settings: FleetConfig, *, keeps_all: bool = False) -> Iterator[FleetJudge]:
     """A judge whose present is that of the test."""
     with FleetJudge.open(settings, FastClock(NOW), keeps_all=keeps_all) as judge:
         yield judge
 
 
-def test_a_look_changes_nothing_but_what_was_read(settings: WholeSettings) -> None:
+def test_a_look_changes_nothing_but_what_was_read(settings: FleetConfig) -> None:
     """There is no ledger after it."""
     with judge_of(settings) as judge:
         answer = run_once(judge, settings, FastClock(NOW))
@@ -63,7 +63,7 @@ def test_a_look_changes_nothing_but_what_was_read(settings: WholeSettings) -> No
     assert not ledger_path(settings).exists()
 
 
-def test_advice_that_was_kept_is_known_to_the_next_look(settings: WholeSettings) -> None:
+def test_advice_that_was_kept_is_known_to_the_next_look(settings: FleetConfig) -> None:
     """To one that keeps nothing, too: it shows the ledger as it would be."""
     kept = keep_advice(ledger_path(settings), NOW - DAY, key="kubernetes:web/gone", workload=None)
     before = ledger_path(settings).read_bytes()
@@ -73,7 +73,7 @@ def test_advice_that_was_kept_is_known_to_the_next_look(settings: WholeSettings)
     assert ledger_path(settings).read_bytes() == before
 
 
-def test_a_ledger_that_is_held_is_not_written_to(settings: WholeSettings) -> None:
+def test_a_ledger_that_is_held_is_not_written_to(settings: FleetConfig) -> None:
     """A service runs: the look says who has it, and changes nothing."""
     keep_advice(ledger_path(settings), NOW)
     holder = Storage(str(ledger_path(settings)))
@@ -84,7 +84,7 @@ def test_a_ledger_that_is_held_is_not_written_to(settings: WholeSettings) -> Non
         holder.close()
 
 
-def test_two_looks_do_not_share_what_is_read(settings: WholeSettings) -> None:
+def test_two_looks_do_not_share_what_is_read(settings: FleetConfig) -> None:
     """The second is told so at once."""
     with (
         judge_of(settings),
@@ -94,7 +94,7 @@ def test_two_looks_do_not_share_what_is_read(settings: WholeSettings) -> None:
         pass
 
 
-def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: WholeSettings) -> None:
+def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: FleetConfig) -> None:
     """By the id that --json --all gives."""
     with judge_of(settings, keeps_all=True) as judge:
         answer = run_once(judge, settings, FastClock(NOW))
@@ -108,7 +108,7 @@ def test_a_verdict_that_is_no_advice_has_its_reasons_too(settings: WholeSettings
     assert beside["queries"]
 
 
-def test_an_id_that_is_none_is_refused_by_name(settings: WholeSettings) -> None:
+def test_an_id_that_is_none_is_refused_by_name(settings: FleetConfig) -> None:
     """After the look, for it might have found it."""
     with judge_of(settings) as judge, pytest.raises(UsageError, match="nosuchid"):
         explain_once(judge, settings, "nosuchid")
@@ -116,6 +116,6 @@ def test_an_id_that_is_none_is_refused_by_name(settings: WholeSettings) -> None:
 
 def test_every_rule_has_its_settings_under_one_key() -> None:
     """Names of the estate's rules and of a node's do not collide."""
-    trees = rule_trees(WholeSettings())
+    trees = rule_trees(FleetConfig())
     names = [name for tree in trees.values() for name in type(tree).__slots__]
     assert len(names) == len(set(names)) > 30

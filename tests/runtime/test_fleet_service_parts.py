@@ -19,7 +19,7 @@ from readings import DAY, EPOCH
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import opened_ledger
 from rightsizer.fleet.service import FleetService
-from rightsizer.fleet.settings import FleetSettings, StoreSettings, WholeSettings, ledger_path
+from rightsizer.fleet.settings import FleetConfig, FleetSettings, StoreSettings, ledger_path
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.local import LocalClient
@@ -32,7 +32,7 @@ NOW: Final = EPOCH + 30 * DAY
 
 
 @pytest.fixture
-def settings(tmp_path: Path) -> WholeSettings:
+def settings(tmp_path: Path) -> FleetConfig:
     """A day back, in this process; nobody answers at the store."""
     fleet = FleetSettings(
         store=StoreSettings(url="http://127.0.0.1:9", tries=1),
@@ -41,17 +41,17 @@ def settings(tmp_path: Path) -> WholeSettings:
         workers=1,
         api_socket=str(tmp_path / "api.sock"),
     )
-    whole = WholeSettings()
+    whole = FleetConfig()
     return replace(whole, fleet=fleet, web=replace(whole.web, listen_addresses=("127.0.0.1:0",)))
 
 
-def at(settings: WholeSettings, store: LoopbackStore) -> WholeSettings:
+def at(settings: FleetConfig, store: LoopbackStore) -> FleetConfig:
     """With a store that answers."""
     return replace(settings, fleet=replace(settings.fleet, store=StoreSettings(url=store.url)))
 
 
 @contextmanager
-def service_of(settings: WholeSettings, notifier: Notifier | None = None) -> Iterator[FleetService]:
+def service_of(settings: FleetConfig, notifier: Notifier | None = None) -> Iterator[FleetService]:
     """A service that has not looked."""
     clock = FastClock(NOW)
     with FleetJudge.open(settings, clock) as judge:
@@ -75,7 +75,7 @@ def running(service: FleetService) -> Iterator[None]:
         thread.join()
 
 
-def test_a_look_puts_up_what_it_found(settings: WholeSettings) -> None:
+def test_a_look_puts_up_what_it_found(settings: FleetConfig) -> None:
     """Answer, gauges and what was asked of the store."""
     with loopback_store(8) as store, service_of(at(settings, store)) as service:
         assert service.answer is None
@@ -85,7 +85,7 @@ def test_a_look_puts_up_what_it_found(settings: WholeSettings) -> None:
         assert service.trouble is None
 
 
-def test_an_empty_ledger_needs_no_grafana(settings: WholeSettings) -> None:
+def test_an_empty_ledger_needs_no_grafana(settings: FleetConfig) -> None:
     """One that is away cannot say what was decided; the log tells that, and the look goes on."""
     with loopback_store(8) as store:
         away = GrafanaSettings(url="http://127.0.0.1:9", http=HttpSettings(tries=1))
@@ -97,7 +97,7 @@ def test_an_empty_ledger_needs_no_grafana(settings: WholeSettings) -> None:
             assert "127.0.0.1:9" in said["message"]
 
 
-def test_a_look_that_fails_leaves_the_last_answer(settings: WholeSettings) -> None:
+def test_a_look_that_fails_leaves_the_last_answer(settings: FleetConfig) -> None:
     """And says what is the matter, until one succeeds."""
     with service_of(settings) as service:
         with pytest.raises(StoreError):
@@ -108,7 +108,7 @@ def test_a_look_that_fails_leaves_the_last_answer(settings: WholeSettings) -> No
         assert service.is_looking is False
 
 
-def test_looks_do_not_overlap(settings: WholeSettings) -> None:
+def test_looks_do_not_overlap(settings: FleetConfig) -> None:
     """One that is due while another goes on is left out."""
     with loopback_store(8) as store, service_of(at(settings, store)) as service:
         store.goes_on.clear()
@@ -124,7 +124,7 @@ def test_looks_do_not_overlap(settings: WholeSettings) -> None:
         assert service.answer is not None
 
 
-def test_a_decision_is_put_up_at_once(settings: WholeSettings) -> None:
+def test_a_decision_is_put_up_at_once(settings: FleetConfig) -> None:
     """Over the local socket, without a look in between; the answer has it too."""
     kept = keep_advice(ledger_path(settings), NOW)
     with loopback_store(8) as store, service_of(at(settings, store)) as service, running(service):
@@ -141,7 +141,7 @@ def test_a_decision_is_put_up_at_once(settings: WholeSettings) -> None:
         assert listed["state"] == "claimed"
 
 
-def test_what_a_node_exports_is_not_exported_again(settings: WholeSettings) -> None:
+def test_what_a_node_exports_is_not_exported_again(settings: FleetConfig) -> None:
     """One piece of advice is one series and one alert; the API has it all the same."""
     kept = keep_advice(ledger_path(settings), NOW)
     with loopback_store(8) as store, service_of(at(settings, store)) as service:
@@ -159,7 +159,7 @@ def test_what_a_node_exports_is_not_exported_again(settings: WholeSettings) -> N
     assert 'rightsizer_fleet_node_advice{finding="idle"} 1' in scraped
 
 
-def test_the_service_manager_is_told(settings: WholeSettings, tmp_path: Path) -> None:
+def test_the_service_manager_is_told(settings: FleetConfig, tmp_path: Path) -> None:
     """Ready once it listens, what it is about, and that it stops; the turns feed the watchdog."""
     path = tmp_path / "notify"
     with socket.socket(socket.AF_UNIX, socket.SOCK_DGRAM) as manager:
@@ -176,9 +176,9 @@ def test_the_service_manager_is_told(settings: WholeSettings, tmp_path: Path) ->
     assert any(each.startswith("STATUS=") and "127.0.0.1:9" in each for each in said)
 
 
-def test_the_agents_socket_is_not_taken(settings: WholeSettings) -> None:
+def test_the_agents_socket_is_not_taken(settings: FleetConfig) -> None:
     """An agent on the same machine has its own, by another setting."""
-    whole = WholeSettings()
+    whole = FleetConfig()
     assert whole.fleet.api_socket != whole.path.api_socket
     assert Path(whole.fleet.api_socket).parent != Path(whole.path.api_socket).parent
     with service_of(settings) as service, running(service):

@@ -19,7 +19,7 @@ from rightsizer.agent.scheduler_look import (
     timed_feature_file,
 )
 from rightsizer.agent.settings import Settings
-from rightsizer.console.settings_flags import looked_at
+from rightsizer.cli.scenario_flag import looked_at
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import RightsizerError
 from simulated_driver import hour

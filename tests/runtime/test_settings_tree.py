@@ -15,9 +15,9 @@ from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.agent.settings import OTHERS, Settings
+from rightsizer.agent.whole_settings import WholeSettings
 from rightsizer.config.documents import example, reference, schema
 from rightsizer.config.loader import load, load_file
-from rightsizer.fleet.settings import WholeSettings
 from rightsizer.model.workload import Allocator, WorkloadClass
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.settings import ProfileRuleTree, ProfileSettings

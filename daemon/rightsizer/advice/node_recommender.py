@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
-from typing import Any
+from typing import Any, Protocol
 
 import structlog
 
@@ -17,19 +17,37 @@ from rightsizer.advice.engine import Cases, judge_all
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.market import Market
 from rightsizer.advice.policy import PolicySet
+from rightsizer.advice.recommender_settings import RecommenderSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verification import Measured, measure_all
-from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
+from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiler.service import ProfileService
+from rightsizer.sizing.settings import SizingSettings
 
 
-def configured_market(settings: Settings) -> Market:
+class RecommenderSections(Protocol):
+    """Sections by which rules judge."""
+
+    @property
+    def catalogue(self) -> CatalogueSettings:
+        """Files of boards and prices."""
+
+    @property
+    def recommender(self) -> RecommenderSettings:
+        """Thresholds of the rules, and of what may be bought."""
+
+    @property
+    def sizing(self) -> SizingSettings:
+        """What sizing takes for granted."""
+
+
+def configured_market(settings: RecommenderSections) -> Market:
     """What there is to run on and what it costs, by the operator's own files too.
 
     Raises:
@@ -41,7 +59,7 @@ def configured_market(settings: Settings) -> Market:
     return Market(catalogue, prices, settings.recommender.market, settings.sizing.memory)
 
 
-def configured_rules(settings: Settings) -> tuple[Rule[Any], ...]:
+def configured_rules(settings: RecommenderSections) -> tuple[Rule[Any], ...]:
     """The rules with an operator's settings, in the market that he knows.
 
     Raises:

@@ -34,7 +34,12 @@ from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import nanoseconds
-from rightsizer.notify.service import NotificationService, NotificationSinks, configured_sinks
+from rightsizer.notify.service import (
+    NotificationService,
+    NotificationSettings,
+    NotificationSinks,
+    configured_sinks,
+)
 from rightsizer.profiler.capture.feature import CaptureFeature
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.service import ProfilesApi, ProfileService
@@ -119,7 +124,7 @@ class Agent:
             lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
         )
         self.jobs = Jobs(self._schedule(settings), clock)
-        door = door or open_door(settings, clock.wall_time)
+        door = door or open_door(settings.web, clock.wall_time)
         self.reloader = Reloader(
             (*self._parts(reread), *door.parts),
             started=self._started,
@@ -133,7 +138,7 @@ class Agent:
         self._source_log = SourceLog(self._log)
         self._heartbeat = Heartbeat(self._notifier, clock)
 
-    def _sinks_of(self, settings: Settings) -> NotificationSinks:
+    def _sinks_of(self, settings: NotificationSettings) -> NotificationSinks:
         return configured_sinks(
             settings,
             self._storage,

@@ -6,12 +6,12 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from rightsizer.agent.reloader import ReloadPart
-from rightsizer.agent.settings import Settings
 from rightsizer.model.units import Nanoseconds
 from rightsizer.web.authenticator import Authenticator
 from rightsizer.web.listener import activated_sockets
 from rightsizer.web.passwords import Passwords
 from rightsizer.web.server import WebAccess
+from rightsizer.web.settings import WebTree
 from rightsizer.web.web_config import WebConfigFile, WebConfigReader
 
 
@@ -23,14 +23,13 @@ class Door:
     parts: tuple[ReloadPart, ...] = ()
 
 
-def open_door(settings: Settings, wall_time: Callable[[], Nanoseconds] = time.time_ns) -> Door:
+def open_door(web: WebTree, wall_time: Callable[[], Nanoseconds] = time.time_ns) -> Door:
     """What the settings ask for.
 
     Raises:
         ConfigurationError: the web configuration has faults.
         RightsizerError: no socket was handed over.
     """
-    web = settings.web
     file = None
     if web.config_file:
         file = WebConfigFile(WebConfigReader(Path(web.config_file)), wall_time)

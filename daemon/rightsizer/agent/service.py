@@ -73,7 +73,7 @@ def serve(
     clock = clock or SystemClock()
     counter = _configured(settings.log)
     # A scenario that is wrong must not leave an empty history behind.
-    door = open_door(settings, clock.wall_time)
+    door = open_door(settings.web, clock.wall_time)
     named = live_source(settings, clock)
     storage: Storage | None = None
     try:

@@ -6,9 +6,9 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.configuration_check import faults_of
+from rightsizer.agent.whole_settings import WholeSettings
 from rightsizer.config.loader import load_file
 from rightsizer.console.command import Command, say
-from rightsizer.fleet.settings import WholeSettings
 from rightsizer.model.errors import ConfigurationError
 
 _DESCRIPTION = """\

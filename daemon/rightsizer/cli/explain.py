@@ -17,7 +17,7 @@ from rightsizer.console.settings_flags import (
     settings_of,
 )
 from rightsizer.fleet.ledger import explain_from_ledger, fleet_settings_of
-from rightsizer.fleet.settings import WholeSettings
+from rightsizer.fleet.settings import FleetConfig
 from rightsizer.io.local import LocalClient
 from rightsizer.io.log import LogLevel
 from rightsizer.io.log import configure as configure_log
@@ -49,7 +49,7 @@ def run(arguments: argparse.Namespace) -> int:
     configure_log(settings.log.format, LogLevel.WARNING)
     form = (
         explain_from_ledger(settings, arguments.id)
-        if isinstance(settings, WholeSettings)
+        if isinstance(settings, FleetConfig)
         else _form(arguments, settings)
     )
     say(json.dumps(form, indent=1) if arguments.json else explanation_text(form))

@@ -20,7 +20,7 @@ from rightsizer.fleet.ledger import fleet_settings_of
 from rightsizer.fleet.page import fleet_document
 from rightsizer.fleet.run import explain_once, run_once
 from rightsizer.fleet.service import serve_fleet
-from rightsizer.fleet.settings import FleetSettings, WholeSettings
+from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.text import fleet_text, plan_text
 from rightsizer.io.clock import Clock, FastClock, SystemClock
 from rightsizer.io.files import WholeFile
@@ -161,7 +161,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 @contextmanager
 def _judge(
-    arguments: argparse.Namespace, settings: WholeSettings, clock: Clock
+    arguments: argparse.Namespace, settings: FleetConfig, clock: Clock
 ) -> Iterator[FleetJudge]:
     """A judge that tells a terminal how far it is, and is silent once it has ended."""
     keeps_all = arguments.all or bool(arguments.explain)
@@ -176,7 +176,7 @@ def _judge(
         yield judge
 
 
-def _settings(arguments: argparse.Namespace) -> WholeSettings:
+def _settings(arguments: argparse.Namespace) -> FleetConfig:
     settings = fleet_settings_of(arguments)
     fleet, web = settings.fleet, settings.web
     if arguments.store_url is not None:

@@ -10,7 +10,7 @@ from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.fetch_plan import FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
-from rightsizer.fleet.settings import FleetSettings, WholeSettings
+from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.source import FleetSource, SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
 from rightsizer.fleet.sources.composite import CompositeSource
@@ -61,7 +61,7 @@ def _age_seconds(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) ->
     return (now - max(times)) / NANOSECONDS_PER_SECOND if times else None
 
 
-def sources_of(settings: WholeSettings, catalogue: Catalogue) -> tuple[FleetSource, ...]:
+def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource, ...]:
     """Those that tell of devices, the best first."""
     accounting, fleet = settings.accounting, settings.fleet
     return (
@@ -93,7 +93,7 @@ class FleetContext:
 
 
 def fleet_context(
-    settings: WholeSettings,
+    settings: FleetConfig,
     catalogue: Catalogue,
     shelf: DayCache,
     now: Nanoseconds,

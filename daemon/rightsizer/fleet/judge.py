@@ -48,7 +48,7 @@ from rightsizer.fleet.pools.placement import place_waiting
 from rightsizer.fleet.process_pool import paused_collection, worker_count
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.fleet.rules.rule import FleetRule
-from rightsizer.fleet.settings import FleetSettings, WholeSettings, day_cache_path, ledger_path
+from rightsizer.fleet.settings import FleetConfig, FleetSettings, day_cache_path, ledger_path
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.store import StoreUse
 from rightsizer.io.clock import Clock
@@ -57,7 +57,7 @@ from rightsizer.model.finding import Case
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
-def estate_rules_of(settings: WholeSettings) -> tuple[FleetRule[Any], ...]:
+def estate_rules_of(settings: FleetConfig) -> tuple[FleetRule[Any], ...]:
     """The rules with an operator's settings.
 
     Raises:
@@ -153,7 +153,7 @@ class FleetJudge:
 
     def __init__(
         self,
-        settings: WholeSettings,
+        settings: FleetConfig,
         clock: Clock,
         shelf: DayCache,
         progress: ProgressCallback | None = None,
@@ -188,7 +188,7 @@ class FleetJudge:
     @contextmanager
     def open(
         cls,
-        settings: WholeSettings,
+        settings: FleetConfig,
         clock: Clock,
         progress: ProgressCallback | None = None,
         *,

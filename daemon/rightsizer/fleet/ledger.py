@@ -7,8 +7,8 @@ from typing import Final
 
 from rightsizer.advice.ledger import Ledger
 from rightsizer.agent.storage import Storage
-from rightsizer.config.loader import load, load_file
-from rightsizer.fleet.settings import WholeSettings, ledger_path, rule_trees
+from rightsizer.config.loader import load_sections
+from rightsizer.fleet.settings import FleetConfig, ledger_path, rule_trees
 from rightsizer.io.files import Called
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError, UsageError
@@ -41,7 +41,7 @@ def loss_of(storage: Storage) -> tuple[str, ...]:
 
 
 def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
-    settings: WholeSettings,
+    settings: FleetConfig,
     advice_id: str,
     *,
     state: AdviceState,
@@ -69,7 +69,7 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
         storage.close()
 
 
-def explain_from_ledger(settings: WholeSettings, advice_id: str) -> Form:
+def explain_from_ledger(settings: FleetConfig, advice_id: str) -> Form:
     """The reasoning behind advice that is kept, without asking the store.
 
     Raises:
@@ -84,7 +84,7 @@ def explain_from_ledger(settings: WholeSettings, advice_id: str) -> Form:
         storage.close()
 
 
-def _path(settings: WholeSettings) -> Path:
+def _path(settings: FleetConfig) -> Path:
     path = ledger_path(settings)
     if not path.is_file():
         raise HistoryError(
@@ -101,13 +101,10 @@ def _found(ledger: Ledger, asked: str) -> Advice:
     return next(each for each in advice if each.id == asked)
 
 
-def fleet_settings_of(arguments: argparse.Namespace) -> WholeSettings:
+def fleet_settings_of(arguments: argparse.Namespace) -> FleetConfig:
     """The settings of the file that the flag names, and of the environment over it.
 
     Raises:
         ConfigurationError: either has faults.
     """
-    file = arguments.config_file
-    if file is None:
-        return load(WholeSettings, "", "", os.environ)
-    return load_file(WholeSettings, file, os.environ)
+    return load_sections(FleetConfig, arguments.config_file, os.environ)

@@ -8,7 +8,7 @@ from rightsizer.advice.record import Restoration, restored
 from rightsizer.fleet.cache.grid import DAY, FINE_STEP
 from rightsizer.fleet.context import store_of
 from rightsizer.fleet.judge import FleetJudge
-from rightsizer.fleet.settings import WholeSettings
+from rightsizer.fleet.settings import FleetConfig
 from rightsizer.fleet.store import MetricStore
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
@@ -113,7 +113,7 @@ class LedgerRecovery:
     def __init__(
         self,
         judge: FleetJudge,
-        settings: WholeSettings,
+        settings: FleetConfig,
         tell: Callable[[str], object],
         sleep: Callable[[float], object] = time.sleep,
     ) -> None:

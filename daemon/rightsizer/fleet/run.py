@@ -10,7 +10,7 @@ from rightsizer.fleet.answer import FleetAnswer
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import loss_of, opened_ledger
 from rightsizer.fleet.ledger_recovery import LedgerRecovery
-from rightsizer.fleet.settings import WholeSettings, rule_trees
+from rightsizer.fleet.settings import FleetConfig, rule_trees
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.errors import UsageError
@@ -42,7 +42,7 @@ _AGENTS: Final = "rightsizer"
 
 
 def run_once(
-    judge: FleetJudge, settings: WholeSettings, clock: Clock, *, keeps: bool = False
+    judge: FleetJudge, settings: FleetConfig, clock: Clock, *, keeps: bool = False
 ) -> FleetAnswer:
     """Look, and give the ledger as it is after that.
 
@@ -68,7 +68,7 @@ def run_once(
     return replace(judge.answer, advice=ledger.advice(), notes=notes)
 
 
-def explain_once(judge: FleetJudge, settings: WholeSettings, asked: str) -> Form:
+def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Form:
     """The reasoning behind a piece of advice, or behind a verdict that is none.
 
     Raises:
@@ -99,7 +99,7 @@ def _askable(form: Form, answer: FleetAnswer) -> Form:
     return form if has_agents else form | {"queries": []}
 
 
-def _ledger(judge: FleetJudge, settings: WholeSettings) -> Ledger:
+def _ledger(judge: FleetJudge, settings: FleetConfig) -> Ledger:
     """As it was kept last, to look at."""
     if not judge.ledger_path.is_file():
         return Ledger((), settings.recommender.ledger)
@@ -110,7 +110,7 @@ def _ledger(judge: FleetJudge, settings: WholeSettings) -> Ledger:
         storage.close()
 
 
-def _restorer(judge: FleetJudge, settings: WholeSettings, troubles: list[str]) -> LedgerRecovery:
+def _restorer(judge: FleetJudge, settings: FleetConfig, troubles: list[str]) -> LedgerRecovery:
     return LedgerRecovery(judge, settings, troubles.append, _at_once)
 
 
@@ -119,7 +119,7 @@ def _at_once(_: float) -> bool:
     return True
 
 
-def _kept(judge: FleetJudge, settings: WholeSettings, clock: Clock) -> FleetAnswer:
+def _kept(judge: FleetJudge, settings: FleetConfig, clock: Clock) -> FleetAnswer:
     storage, troubles = opened_ledger(judge.ledger_path), list[str]()
     try:
         ledger = storage.ledger(settings.recommender.ledger)

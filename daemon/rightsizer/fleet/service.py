@@ -24,7 +24,7 @@ from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import loss_of, opened_ledger
 from rightsizer.fleet.ledger_recovery import LedgerRecovery
 from rightsizer.fleet.run import DeduplicatingSink
-from rightsizer.fleet.settings import WholeSettings, rule_trees
+from rightsizer.fleet.settings import FleetConfig, rule_trees
 from rightsizer.fleet.store import StoreUse
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import configure
@@ -49,7 +49,7 @@ class FleetService:
 
     def __init__(
         self,
-        settings: WholeSettings,
+        settings: FleetConfig,
         judge: FleetJudge,
         storage: Storage,
         clock: Clock,
@@ -206,7 +206,7 @@ class FleetService:
             wall_time=self._clock.wall_time,
             local_socket=self._settings.fleet.api_socket,
             local_routes=(*routes.routes, *AdviceApi(self, rule_trees(self._settings)).routes),
-            access=open_door(self._settings, self._clock.wall_time).access,
+            access=open_door(self._settings.web, self._clock.wall_time).access,
         )
 
     def _exported(self) -> Report:
@@ -250,7 +250,7 @@ class FleetService:
         return {**outcomes, **used, **self._sinks.counters()}
 
 
-def serve_fleet(settings: WholeSettings, end: Callable[[int], object] = os._exit) -> None:
+def serve_fleet(settings: FleetConfig, end: Callable[[int], object] = os._exit) -> None:
     """Run until SIGTERM or SIGINT; SIGHUP is answered with a line in the log.
 
     Args:

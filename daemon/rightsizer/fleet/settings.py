@@ -8,9 +8,17 @@ from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.agent.settings import Settings
+from rightsizer.accounting.settings import AccountingSettings, HistorySettings
+from rightsizer.advice.policy import Policy
+from rightsizer.advice.recommender_settings import RecommenderSettings
+from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.fleet.rules import FLEET_RULES
+from rightsizer.io.log import LogSettings
 from rightsizer.model.settings import setting
+from rightsizer.notify.grafana.settings import GrafanaSettings
+from rightsizer.notify.webhook.settings import WebhookSettings
+from rightsizer.sizing.settings import SizingSettings
+from rightsizer.web.settings import WebTree
 
 
 @dataclass(frozen=True, slots=True)
@@ -261,18 +269,28 @@ _NAME: Final = "fleet.db"
 
 
 @dataclass(frozen=True, slots=True)
-class WholeSettings(Settings):
-    """Everything that an operator may set, for the agent or for the fleet."""
+class FleetConfig:
+    """Sections of the configuration that the fleet recommender reads."""
 
     fleet: FleetSettings = field(default_factory=FleetSettings)
+    catalogue: CatalogueSettings = field(default_factory=CatalogueSettings)
+    accounting: AccountingSettings = field(default_factory=AccountingSettings)
+    history: HistorySettings = field(default_factory=HistorySettings)
+    recommender: RecommenderSettings = field(default_factory=RecommenderSettings)
+    sizing: SizingSettings = field(default_factory=SizingSettings)
+    grafana: GrafanaSettings = field(default_factory=GrafanaSettings)
+    webhooks: tuple[WebhookSettings, ...] = ()
+    web: WebTree = field(default_factory=WebTree)
+    log: LogSettings = field(default_factory=LogSettings)
+    policies: tuple[Policy, ...] = ()
 
 
-def rule_trees(settings: WholeSettings) -> Mapping[str, object]:
+def rule_trees(settings: FleetConfig) -> Mapping[str, object]:
     """The settings of a node's rules and of the estate's own, by their keys in the file."""
     return {"recommender.rules": settings.recommender.rules, "fleet.rules": settings.fleet.rules}
 
 
-def day_cache_path(settings: WholeSettings) -> Path:
+def day_cache_path(settings: FleetConfig) -> Path:
     """The file of days that were read; all of it can be read again.
 
     Where the service's own folder is out of reach, as for whoever tries it out, it lies in the
@@ -288,7 +306,7 @@ def day_cache_path(settings: WholeSettings) -> Path:
     return cache / _NAME
 
 
-def ledger_path(settings: WholeSettings) -> Path:
+def ledger_path(settings: FleetConfig) -> Path:
     """The file of the ledger and of what is still to be told."""
     days = day_cache_path(settings)
     return days.with_name(f"{days.stem}-advice{days.suffix}")

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Protocol
 
 from rightsizer.advice.service import EventSink
-from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.units import seconds
+from rightsizer.notify.grafana.settings import GrafanaSettings
+from rightsizer.notify.webhook.settings import WebhookSettings
 
 if TYPE_CHECKING:
     from rightsizer.notify.grafana.service import GrafanaAnnotations
@@ -20,6 +21,18 @@ if TYPE_CHECKING:
 
 Tell = Callable[[str, str], None]
 """Takes the name of an event of the log, and what is to be said."""
+
+
+class NotificationSettings(Protocol):
+    """Sections that name who is told of advice."""
+
+    @property
+    def grafana(self) -> GrafanaSettings:
+        """Where annotations go."""
+
+    @property
+    def webhooks(self) -> tuple[WebhookSettings, ...]:
+        """Who else is told."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -62,7 +75,11 @@ class NotificationSinks:
 class NotificationService:
     """The sinks that are configured now; one sink for whoever has something to tell."""
 
-    def __init__(self, settings: Settings, make: Callable[[Settings], NotificationSinks]) -> None:
+    def __init__(
+        self,
+        settings: NotificationSettings,
+        make: Callable[[NotificationSettings], NotificationSinks],
+    ) -> None:
         """The sinks of the first settings.
 
         Args:
@@ -72,7 +89,7 @@ class NotificationService:
         self._settings, self._make = settings, make
         self._sinks = make(settings)
 
-    def change(self, settings: Settings) -> None:
+    def change(self, settings: NotificationSettings) -> None:
         """Make anew what is configured otherwise; what waits for it stays in its outbox.
 
         Raises:
@@ -113,7 +130,7 @@ class NotificationService:
 
 
 def configured_sinks(  # noqa: PLR0913 - what they are made of, each its own part of the outside world.
-    settings: Settings,
+    settings: NotificationSettings,
     storage: Storage,
     advice: Callable[[], Sequence[Advice]],
     *,
