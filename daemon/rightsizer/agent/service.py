@@ -4,7 +4,6 @@ import ctypes
 import gc
 import os
 import signal
-import threading
 from collections.abc import Callable
 from typing import Any, Final
 
@@ -16,7 +15,7 @@ from rightsizer.agent.sources import live_source
 from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import LogCounter, LogSettings, configure
-from rightsizer.io.systemd import Notifier
+from rightsizer.io.systemd import Notifier, stop_on_signals
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
@@ -118,11 +117,3 @@ def _configured(log: LogSettings) -> LogCounter:
 def _storage_of(settings: Settings) -> Storage:
     history = settings.history
     return Storage(history.path, maximum_bytes=history.maximum_size_bytes)
-
-
-def stop_on_signals() -> threading.Event:
-    """An event that SIGTERM and SIGINT set."""
-    stop = threading.Event()
-    for number in (signal.SIGTERM, signal.SIGINT):
-        signal.signal(number, lambda *_: stop.set())
-    return stop

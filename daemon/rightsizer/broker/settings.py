@@ -1,5 +1,7 @@
 """Settings of the broker: placement, queue, leases, fair share, who may ask."""
 
+from __future__ import annotations
+
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Final, Protocol
 
@@ -360,7 +362,7 @@ class PlacementSettings(Protocol):
         """How sets of GPUs are compared."""
 
     @property
-    def recommender(self) -> "RecommenderSettings":
+    def recommender(self) -> RecommenderSettings:
         """What counts as trouble of a GPU, among its rules."""
 
 

@@ -7,7 +7,6 @@ from dataclasses import replace
 from pathlib import Path
 
 from rightsizer.agent.coordinator import Coordinator
-from rightsizer.agent.service import stop_on_signals
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.cli.agent import add_source_flags, with_source_flags
@@ -17,6 +16,7 @@ from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.console.text import counted
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import configure as configure_log
+from rightsizer.io.systemd import stop_on_signals
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds

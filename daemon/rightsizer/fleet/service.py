@@ -14,7 +14,6 @@ from rightsizer import __version__
 from rightsizer.advice.service import AdviceService
 from rightsizer.agent.door import open_door
 from rightsizer.agent.jobs import Job, Jobs
-from rightsizer.agent.service import stop_on_signals
 from rightsizer.agent.storage import Storage
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.fleet.answer import FleetAnswer
@@ -28,7 +27,7 @@ from rightsizer.fleet.settings import FleetConfig, rule_trees
 from rightsizer.fleet.store import StoreUse
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import configure
-from rightsizer.io.systemd import Notifier
+from rightsizer.io.systemd import Notifier, stop_on_signals
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.metric_family import series_key

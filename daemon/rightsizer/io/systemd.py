@@ -1,7 +1,9 @@
-"""Notifications to systemd (sd_notify(3)); silent where there is none."""
+"""Service manager: notifications to systemd (sd_notify(3)), stop signals."""
 
 import os
+import signal
 import socket
+import threading
 import time
 from collections.abc import Mapping
 from typing import Final
@@ -67,3 +69,11 @@ def _watchdog_interval(environ: Mapping[str, str]) -> Nanoseconds | None:
     if not microseconds.isdecimal() or meant_for != str(os.getpid()):
         return None
     return int(microseconds) * _NANOSECONDS_PER_MICROSECOND // 2 or None
+
+
+def stop_on_signals() -> threading.Event:
+    """An event that SIGTERM and SIGINT set."""
+    stop = threading.Event()
+    for number in (signal.SIGTERM, signal.SIGINT):
+        signal.signal(number, lambda *_: stop.set())
+    return stop
