@@ -20,6 +20,7 @@ from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import opened_ledger
 from rightsizer.fleet.service import FleetService
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, StoreSettings, ledger_path
+from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.local import LocalClient
@@ -178,9 +179,9 @@ def test_the_service_manager_is_told(settings: FleetConfig, tmp_path: Path) -> N
 
 def test_the_agents_socket_is_not_taken(settings: FleetConfig) -> None:
     """An agent on the same machine has its own, by another setting."""
-    whole = FleetConfig()
-    assert whole.fleet.api_socket != whole.path.api_socket
-    assert Path(whole.fleet.api_socket).parent != Path(whole.path.api_socket).parent
+    fleets, agents = FleetConfig().fleet.api_socket, PathSettings().api_socket
+    assert fleets != agents
+    assert Path(fleets).parent != Path(agents).parent
     with service_of(settings) as service, running(service):
         eventually(Path(settings.fleet.api_socket).exists)
     assert not Path(settings.fleet.api_socket).exists()

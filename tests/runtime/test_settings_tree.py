@@ -14,10 +14,10 @@ from rightsizer.advice.recommender_settings import RuleTree
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.agent.settings import OTHERS, Settings
+from rightsizer.agent.settings import Settings
 from rightsizer.agent.whole_settings import WholeSettings
 from rightsizer.config.documents import example, reference, schema
-from rightsizer.config.loader import load, load_file
+from rightsizer.config.loader import SECTIONS, load, load_file, load_sections
 from rightsizer.model.workload import Allocator, WorkloadClass
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.settings import ProfileRuleTree, ProfileSettings
@@ -141,7 +141,7 @@ def test_the_example_stands_for_the_defaults() -> None:
     """Whoever starts from it starts from where an agent without a file is."""
     assert load_file(WholeSettings, CONFIG / "rightsizer.yaml") == WholeSettings()
     # An agent passes over what is the fleet's.
-    assert load_file(Settings, CONFIG / "rightsizer.yaml", {}, OTHERS) == Settings()
+    assert load_sections(Settings, CONFIG / "rightsizer.yaml") == Settings()
 
 
 def test_the_schema_is_what_the_settings_say(golden: Golden) -> None:
@@ -152,3 +152,8 @@ def test_the_schema_is_what_the_settings_say(golden: Golden) -> None:
 def test_the_reference_is_what_the_settings_say(golden: Golden) -> None:
     """The documentation cannot fall behind."""
     golden(ROOT / "docs" / "configuration.md", _PREFACE + reference(WholeSettings))
+
+
+def test_the_names_of_all_sections_are_known_without_their_settings() -> None:
+    """A command passes over those that it does not read, and refuses what is none."""
+    assert {each.name for each in fields(WholeSettings)} == SECTIONS

@@ -2,7 +2,6 @@
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Final
 
 from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.actions.settings import ActionSettings, ActionsSettings
@@ -54,10 +53,6 @@ class LabelSettings:
         maximum=7 * 86400.0,
         source="longer than an update of the agent takes",
     )
-
-
-OTHERS: Final = frozenset({"fleet"})
-"""Sections of the same file that an agent passes over: reading them would take it 2 MB."""
 
 
 @dataclass(frozen=True, slots=True)
