@@ -59,8 +59,8 @@ def _bytes_of_a_day() -> tuple[int, int]:
         accounts, storage = NodeAccounts(), Storage(str(path))
         for snapshot in one_day(DEFAULT_START):
             accounts.post(snapshot)
-            if closed := accounts.take_closed():
-                storage.save_windows(closed, (), accounts.known_devices())
+            if closed := accounts.drain_closed():
+                storage.save_windows(closed, (), accounts.device_records())
         fine = _size_after_closing(storage, path)
         storage = Storage(str(path))
         assert storage.history is not None

@@ -56,7 +56,7 @@ def _restored(path: Path) -> tuple[NodeAccounts, int]:
     assert storage.history is not None
     accounts, windows = NodeAccounts(), 0
     for known in storage.history.devices():
-        accounts.restore_device(known)
+        accounts.restore_record(known)
     for window in storage.history.load():
         accounts.restore(window)
         windows += 1

@@ -44,7 +44,7 @@ def fill(path: Path, days: int) -> None:
     accounts, windows = NodeAccounts(), list[Window]()
     for snapshot in one_day(end):
         accounts.post(snapshot)
-        windows += accounts.take_closed()
+        windows += accounts.drain_closed()
     storage = Storage(str(path))
     for day in reversed(range(days)):
         shifted = [
@@ -56,7 +56,7 @@ def fill(path: Path, days: int) -> None:
             )
             for window in windows
         ]
-        storage.save_windows(shifted, (), accounts.known_devices())
+        storage.save_windows(shifted, (), accounts.device_records())
         _history(storage).roll_up(end - _FINE)
     storage.close()
 

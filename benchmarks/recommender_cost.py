@@ -41,8 +41,8 @@ def thirty_days(end: Nanoseconds) -> AccountingService:
     accounts, windows = NodeAccounts(), list[Window]()
     for snapshot in one_day(end):
         accounts.post(snapshot)
-        windows += accounts.take_closed()
-    known = [replace(each, held_since=end - _DAYS * _DAY) for each in accounts.known_devices()]
+        windows += accounts.drain_closed()
+    known = [replace(each, holder_since=end - _DAYS * _DAY) for each in accounts.device_records()]
     shifted = (
         replace(
             window,

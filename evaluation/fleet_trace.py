@@ -78,7 +78,7 @@ def closed_windows(folder: Path) -> Iterator[Sequence[Window]]:
     accounts = NodeAccounts()
     for snapshot in _moments(folder):
         accounts.post(snapshot)
-        if closed := accounts.take_closed():
+        if closed := accounts.drain_closed():
             yield closed
 
 
@@ -90,7 +90,7 @@ def accounts_of(folder: Path, fleet: Fleet, days: int = 1) -> NodeAccounts:
             seen = fleet.seen_in(snapshot)
             if seen.readings:
                 accounts.post(_later(seen, day * _DAY))
-                accounts.take_closed()
+                accounts.drain_closed()
     return accounts
 
 

@@ -164,7 +164,7 @@ def live_a_month(
     for day in range(1, _DAYS + 1):
         for snapshot in _snapshots(_scenario(day, gpus), day, nanoseconds(tick_seconds)):
             accounts.post(snapshot)
-            accounts.take_closed()
+            accounts.drain_closed()
             if snapshot.wall_time < due:
                 continue
             due += every

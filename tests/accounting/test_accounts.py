@@ -75,12 +75,12 @@ def test_closed_windows_are_handed_over_once() -> None:
     """What a history was given is not given again; what still runs is apart."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 700), {GPU: HELD})
-    closed = accounts.take_closed()
+    closed = accounts.drain_closed()
     assert [(window.start, window.end) for window in closed] == [
         (EPOCH, EPOCH + 5 * MINUTE),
         (EPOCH + 5 * MINUTE, EPOCH + 10 * MINUTE),
     ]
-    assert accounts.take_closed() == []
+    assert accounts.drain_closed() == []
     (running,) = accounts.open_windows()
     assert (running.start, running.end) == (EPOCH + 10 * MINUTE, EPOCH + 700 * SECOND)
 
@@ -255,15 +255,15 @@ def test_restart_changes_no_case() -> None:
     for accounts in (steady, before):
         live(accounts, ticks(0, 7200), {GPU: HELD}, {GPU: JOB})
     after = NodeAccounts()
-    for known in before.known_devices():
-        after.restore_device(known)
-    for window in (*before.take_closed(), *before.open_windows()):
+    for known in before.device_records():
+        after.restore_record(known)
+    for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + 7200 * SECOND
     (was,), (found,) = steady.cases(HOUR, now), after.cases(HOUR, now)
     assert (found.key, found.workload, found.devices) == (was.key, was.workload, was.devices)
     assert found.windows[0].states == was.windows[0].states
-    assert after.known_devices() == before.known_devices()
+    assert after.device_records() == before.device_records()
     live(after, ticks(7200, 10800), {GPU: HELD}, {GPU: JOB})
     (later,) = after.cases(3 * HOUR, EPOCH + 10800 * SECOND)
     assert later.windows[0].known == 3 * HOUR
@@ -273,7 +273,7 @@ def test_driver_that_is_late_costs_no_history() -> None:
     """Restored windows wait for their devices; snapshots without any throw nothing away."""
     before, after = NodeAccounts(), NodeAccounts()
     live(before, ticks(0, 7200), {GPU: HELD})
-    for window in before.take_closed():
+    for window in before.drain_closed():
         after.restore(window)
     live(after, ticks(7200, 7300), {})
     live(after, ticks(7310, 7400), {GPU: HELD})

@@ -66,8 +66,8 @@ def test_accounts_keep_the_draw_with_the_device() -> None:
     before, after = NodeAccounts(), NodeAccounts()
     for at in range(70):
         before.post(snapshot(at, [GPU], {GPU: {**EMPTY, WATTS: 90.0}}))
-    (known,) = before.known_devices()
-    after.restore_device(known)
+    (known,) = before.device_records()
+    after.restore_record(known)
     for at in (0, 1):
         after.post(snapshot(at, [GPU], {GPU: {**TRAINING, WATTS: 395.0}}))
     last = after.last(GPU.uuid)

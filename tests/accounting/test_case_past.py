@@ -127,8 +127,8 @@ def test_device_without_a_holder_has_a_past_too() -> None:
     accounts = NodeAccounts()
     live(accounts, range(24), lambda _: {GPU: working(0.8)})
     live(accounts, range(25, 72), lambda _: {GPU: {**HELD, Signal.PROCESS_COUNT: 0.0}}, None)
-    empty = replace(accounts.known_devices()[0], holder=None, held_since=EPOCH + DAY)
-    accounts.restore_device(empty)
+    empty = replace(accounts.device_records()[0], holder=None, holder_since=EPOCH + DAY)
+    accounts.restore_record(empty)
     (case,) = accounts.cases(2 * HOUR, EPOCH + 3 * DAY)
     found = case.shape()
     assert found is not None
@@ -153,9 +153,9 @@ def test_restart_keeps_the_past() -> None:
     before = NodeAccounts()
     live(before, range(24 * DAYS), day_and_night)
     after = NodeAccounts()
-    for known in before.known_devices():
-        after.restore_device(known)
-    for window in (*before.take_closed(), *before.open_windows()):
+    for known in before.device_records():
+        after.restore_record(known)
+    for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + DAYS * DAY
     (was,), (found,) = before.cases(2 * DAY, now), after.cases(2 * DAY, now)
@@ -170,9 +170,9 @@ def test_history_of_former_times_has_windows_but_no_past() -> None:
     before = NodeAccounts()
     live(before, range(6), day_and_night)
     after = NodeAccounts()
-    for known in before.known_devices():
-        after.restore_device(known)
-    for window in before.take_closed():
+    for known in before.device_records():
+        after.restore_record(known)
+    for window in before.drain_closed():
         if window.workload_key is None:
             after.restore(replace(window, blocks=Blocks()))
     (case,) = after.cases(3 * HOUR, EPOCH + 6 * HOUR)

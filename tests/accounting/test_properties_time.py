@@ -107,7 +107,7 @@ def test_restart_begins_counters_at_nothing_and_keeps_windows(life: Life, cut: i
     snapshots = snapshots_of(interval, steady)
     first, second = snapshots[:cut], snapshots[cut:]
     before, after = posted(first), NodeAccounts()
-    for window in (*before.take_closed(), *before.open_windows()):
+    for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     assert figures(after.totals(GPU.uuid)) == {"used_seconds": 0.0, "used_joules": 0.0}
     posted(second, after)

@@ -22,9 +22,9 @@ JOB: Final = workload("job")
 QUARTER: Final = int(timedelta(minutes=15).total_seconds())
 
 
-def forms(recollection: WindowQuery) -> list[bytes]:
+def forms(window_query: WindowQuery) -> list[bytes]:
     """All closed windows that are remembered, as they are kept."""
-    rings = (recollection.fine, recollection.hours, recollection.days)
+    rings = (window_query.fine, window_query.hours, window_query.days)
     return list(chain.from_iterable(ring.forms for ring in rings))
 
 
@@ -56,9 +56,9 @@ def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
     for each in quarters(hours=50):
         device.add(each)
         workloads.post({"GPU-0": (Holding(JOB, 1.0),)}, [each])
-    remembered = workloads.recollection(JOB.key)
+    remembered = workloads.window_query(JOB.key)
     assert remembered is not None
-    mine, its = forms(device.recollection()), forms(remembered)
+    mine, its = forms(device.window_query()), forms(remembered)
     assert len(mine) > 600
     assert [id(form) for form in mine] == [id(form) for form in its]
 
@@ -71,7 +71,7 @@ def test_days_of_blocks_are_one_object_too() -> None:
             ladder.go_to(at)
             ladder.add(entry((at - EPOCH) / 1e9, (at - EPOCH + 5 * MINUTE) / 1e9))
             ladder.measure({Measure.BUSY: 0.5}, 5 * MINUTE)
-    one, other = (ladder.recollection().remembered.days for ladder in ladders)
+    one, other = (ladder.window_query().remembered.days for ladder in ladders)
     assert len(one) == 2
     assert all(mine.data is its.data for mine, its in zip(one, other, strict=True))
 

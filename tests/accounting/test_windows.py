@@ -331,9 +331,9 @@ def test_any_span_is_the_sum_of_the_five_minutes_in_it(
 def test_span_that_ended_long_ago_is_exact_to_its_grain(start: int, end: int) -> None:
     """On whole hours nothing is missing and nothing too much, ten days later too."""
     device, closed = windows_of(long_run(240, length=300))
-    recollection = device.recollection()
-    assert recollection.grain(EPOCH + start, EPOCH + end) == FINE_SPAN
-    found = recollection.window(EPOCH + start, EPOCH + end)
+    window_query = device.window_query()
+    assert window_query.grain(EPOCH + start, EPOCH + end) == FINE_SPAN
+    found = window_query.window(EPOCH + start, EPOCH + end)
     expected = [each for each in closed if EPOCH + start <= each.start < EPOCH + end]
     open_window = device.open_window()
     assert open_window is not None
@@ -346,9 +346,9 @@ def test_span_within_an_hour_of_long_ago_is_answered_to_the_hour() -> None:
     """Its blocks are exact to five minutes all the same."""
     device, _ = windows_of(long_run(240, length=300))
     start, end = EPOCH + DAY + 10 * MINUTE, EPOCH + DAY + 100 * MINUTE
-    recollection = device.recollection()
-    assert recollection.grain(start, end) == HOUR
-    found = recollection.window(start, end)
+    window_query = device.window_query()
+    assert window_query.grain(start, end) == HOUR
+    found = window_query.window(start, end)
     assert (found.start, found.end) == (EPOCH + DAY + HOUR, EPOCH + DAY + 2 * HOUR)
     expected = [start + number * FINE_SPAN for number in range(18)]
     known = {each.start for each in found.blocks.of(Measure.MEMORY)}
@@ -360,7 +360,7 @@ def test_what_was_looked_at_does_not_change() -> None:
     """Whoever took it under a lock reads it while time goes on."""
     device, closed = windows_of(long_run(5))
     end = closed[-1].end
-    seen = device.recollection()
+    seen = device.window_query()
     before = seen.window(EPOCH, end)
     for each in long_run(30, end + FINE_SPAN):
         device.add(each)

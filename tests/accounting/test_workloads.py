@@ -57,7 +57,7 @@ def window_of(
     workloads: WorkloadAccounts, key: str = JOB.key, start: int = 0, end: int = 2 * EPOCH
 ) -> Window:
     """What is remembered of a workload."""
-    found = workloads.recollection(key)
+    found = workloads.window_query(key)
     assert found is not None
     return found.window(start, end)
 
@@ -173,7 +173,7 @@ def test_who_was_seen_longest_ago_is_forgotten_first() -> None:
     run(workloads, {"GPU-0": (Holding(NEXT, 1.0),)}, range(110, 201, 10))
     closed = run(workloads, {"GPU-0": (Holding(third, 1.0),)}, range(210, 251, 10))
     assert [each.uuid for each in closed] == [workload_subject(JOB.key)]
-    assert workloads.recollection(JOB.key) is None
+    assert workloads.window_query(JOB.key) is None
     assert [each.workload for each in workloads.reports()] == [NEXT, third]
 
 

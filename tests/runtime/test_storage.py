@@ -22,7 +22,7 @@ from rightsizer.model.errors import HistoryError
 from rightsizer.model.state import Resource, State
 
 WINDOW = window({State.PRODUCTIVE: 0.05, State.IDLE_HELD: 0.03}, {Resource.COMPUTE: {0.5: 0.05}})
-KNOWN = DeviceRecord(gpu(), workload(), held_since=NOW)
+KNOWN = DeviceRecord(gpu(), workload(), holder_since=NOW)
 
 
 def test_a_restart_finds_windows_ledger_devices_and_holders(tmp_path: Path) -> None:

@@ -83,7 +83,7 @@ def case_of(  # noqa: PLR0913 - one for each thing that a test may vary.
 def past_of(key: str, blocks: Blocks) -> CaseHistory:
     """A past that remembers blocks and no windows."""
     empty = ClosedWindows((), ())
-    recollection = WindowQuery(
+    window_query = WindowQuery(
         uuid=f"workload:{key}",
         fine=empty,
         hours=empty,
@@ -94,7 +94,7 @@ def past_of(key: str, blocks: Blocks) -> CaseHistory:
         fine_since=0,
         remembered=StoredBlocks((), blocks),
     )
-    return CaseHistory(LoadHistory(recollection, 0, NOW, LoadPatternSettings()), 0, NOW)
+    return CaseHistory(LoadHistory(window_query, 0, NOW, LoadPatternSettings()), 0, NOW)
 
 
 def busy(mean: float, **others: float) -> dict[Measure, float]:

@@ -60,18 +60,18 @@ def fill_month(
         for snapshot in _snapshots(day, nanoseconds(tick_seconds)):
             now = snapshot.wall_time
             accounts.post(snapshot)
-            windows += accounts.take_closed()
+            windows += accounts.drain_closed()
             if now < due:
                 continue
             due = now + nanoseconds(run_every_seconds)
             # Who holds what is noted with each write.
-            storage.save_windows(windows, (), accounts.known_devices())
+            storage.save_windows(windows, (), accounts.device_records())
             windows = []
             cases = cache(lambda span, now=now: accounts.cases(span, now))
             measured = cache(lambda span, cases=cases: measure_all(cases(span)))
             ledger.update(judge_all(cases, rules, ledger.open_now()), now, measured)
         _act(ledger, day)
-        storage.save_windows(windows, (), accounts.known_devices())
+        storage.save_windows(windows, (), accounts.device_records())
         storage.save_ledger(ledger)
     if storage.history is not None:
         storage.history.roll_up(DEFAULT_START + days * _DAY - _FINE)

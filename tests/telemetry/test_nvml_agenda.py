@@ -18,7 +18,7 @@ def items_of(costs: list[float]) -> list[ScheduledCollector]:
 
 def asked(items: list[ScheduledCollector]) -> list[bool]:
     """Which of them a round is to ask."""
-    return [item.is_chosen for item in items]
+    return [item.is_scheduled for item in items]
 
 
 def test_all_that_is_due_is_asked_where_it_fits() -> None:
@@ -38,7 +38,7 @@ def test_one_that_is_slow_makes_way_for_the_others() -> None:
     assert asked(items) == [False, True, True]
     assert schedule(items, 0.4, 30 * SECOND) == []
     assert asked(items) == [True, True, True]
-    assert [item.is_overtime for item in items] == [True, False, False]
+    assert [item.ignores_budget for item in items] == [True, False, False]
 
 
 def test_what_was_never_asked_goes_first() -> None:
@@ -63,15 +63,15 @@ def test_a_round_keeps_to_its_time_but_for_one(
 
     postponed = schedule(items, left_seconds, at * SECOND)
 
-    overtime = [item for item in items if item.is_overtime]
+    overtime = [item for item in items if item.ignores_budget]
     assert len(overtime) <= 1
     fitting = [
         item.seconds
         for item in items
-        if item.is_chosen and not item.is_overtime and item.seconds > 0.0001
+        if item.is_scheduled and not item.ignores_budget and item.seconds > 0.0001
     ]
     assert sum(fitting) <= max(0.0, left_seconds) + 1e-9
-    assert {id(item) for item in items if not item.is_chosen} == {id(item) for item in postponed}
+    assert {id(item) for item in items if not item.is_scheduled} == {id(item) for item in postponed}
 
 
 @given(COSTS, st.floats(-5.0, 1.0))
@@ -83,10 +83,10 @@ def test_none_is_left_out_forever(costs: list[float], left_seconds: float) -> No
     for _ in range(60 * len(items) + 200):
         schedule(items, left_seconds, now)
         for place, item in enumerate(items):
-            if item.is_chosen:
+            if item.is_scheduled:
                 counts[place] += 1
                 item.asked(now, item.seconds)
-        now += round((1.0 + sum(item.seconds for item in items if item.is_chosen)) * SECOND)
+        now += round((1.0 + sum(item.seconds for item in items if item.is_scheduled)) * SECOND)
 
     assert min(counts) >= 2
 

@@ -204,7 +204,7 @@ class Marking:
         self.word = word
         self.is_closed = False
 
-    def supplement(self, snapshot: Snapshot) -> Snapshot:
+    def enrich(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with one driver's version more."""
         number = str(len(snapshot.driver))
         return replace(snapshot, driver={**snapshot.driver, self.word: number})

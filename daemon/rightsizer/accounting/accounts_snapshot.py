@@ -39,7 +39,7 @@ class LoadHistory:
 
     def __init__(
         self,
-        recollection: WindowQuery | None,
+        window_query: WindowQuery | None,
         since: Nanoseconds,
         end: Nanoseconds,
         settings: LoadPatternSettings,
@@ -48,22 +48,22 @@ class LoadHistory:
         """Nothing is read yet.
 
         Args:
-            recollection: Of the workload, or of the only device; `None` where there is neither.
+            window_query: Of the workload, or of the only device; `None` where there is neither.
             since: From when on the holder is the one who is asked about.
             end: Up to when.
             settings: Thresholds.
             reader: Shared by whoever looks at others too.
         """
-        self._recollection, self._settings = recollection, settings
+        self._window_query, self._settings = window_query, settings
         self._since, self._end, self._reader = since, end, reader or WindowReader()
         self._shapes: dict[Measure, Shape | None] = {}
         self._trends: dict[Measure, Trend | None] = {}
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window | None:
         """What was done over a span of time."""
-        if self._recollection is None:
+        if self._window_query is None:
             return None
-        return self._recollection.window(max(start, self._since), end, self._reader)
+        return self._window_query.window(max(start, self._since), end, self._reader)
 
     def shape(self, measure: Measure) -> Shape | None:
         """How it repeats itself."""
@@ -81,9 +81,9 @@ class LoadHistory:
 
     def blocks(self) -> Blocks:
         """All of them."""
-        if self._recollection is None:
+        if self._window_query is None:
             return Blocks()
-        return self._reader.month(self._recollection.remembered, self._since, self._end)
+        return self._reader.month(self._window_query.remembered, self._since, self._end)
 
     def _all(self, measure: Measure) -> Series:
         return self.blocks().series(measure)
@@ -157,7 +157,7 @@ class CaseDevice:
     """A device of a case."""
 
     device: Device
-    recollection: WindowQuery
+    window_query: WindowQuery
     whole: Window
     """Everything that was posted."""
     since: Nanoseconds
@@ -237,10 +237,10 @@ class AccountsSnapshot:
 
     def _window(self, view: CaseDevice, start: Nanoseconds) -> Window:
         """At most since the device is held as it is."""
-        return view.recollection.window(max(start, view.since), self._now, self._reader)
+        return view.window_query.window(max(start, view.since), self._now, self._reader)
 
     def _whole(self, view: CaseDevice) -> Window:
-        return replace(view.whole, blocks=view.recollection.blocks(0, _EVER))
+        return replace(view.whole, blocks=view.window_query.blocks(0, _EVER))
 
     def _load(self, view: CaseInput, end: Nanoseconds) -> LoadHistory:
         """Of the group; without one of the only device, as far as it is its present holder's."""
@@ -250,6 +250,6 @@ class AccountsSnapshot:
             found, since = view.group, 0
             # Of a workload nothing may be remembered, as in a history of former times.
             if found is None and not others:
-                found, since = first.recollection, 0 if end == _EVER else first.since
+                found, since = first.window_query, 0 if end == _EVER else first.since
             self._loads[key] = LoadHistory(found, since, end, view.past, self._reader)
         return self._loads[key]

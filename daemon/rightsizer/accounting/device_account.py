@@ -28,14 +28,16 @@ class DeviceRecord:
 
     device: Device
     holder: Workload | None = None
-    held_since: Nanoseconds = 0
+    holder_since: Nanoseconds = 0
     power: LearnedPower | None = None
     """The range of its draw as far as it was learned."""
 
 
 def encode_device(known: DeviceRecord) -> str:
     """The device as JSON."""
-    return json.dumps(asdict(known))
+    form = asdict(known)
+    form["held_since"] = form.pop("holder_since")  # The stored name.
+    return json.dumps(form)
 
 
 def decode_device(text: str) -> DeviceRecord:
@@ -58,7 +60,7 @@ def decode_device(text: str) -> DeviceRecord:
                 }
             ),
             holder=None if holder is None else _workload(holder),
-            held_since=form["held_since"],
+            holder_since=form["held_since"],
             power=None if power is None else _power(power),
         )
     except (KeyError, TypeError, ValueError) as error:

@@ -98,7 +98,7 @@ class DeviceWindows:
         self._ladder.restore(window)
         self._note(window)
 
-    def forget_demands(self) -> None:
+    def reset_demands(self) -> None:
         """Begin the faded demands anew, for somebody else has taken the device."""
         self.demands = DecayedDemands(self._decay)
 
@@ -106,21 +106,21 @@ class DeviceWindows:
         """The five minutes that are still running, `None` where nothing was added yet."""
         return self._ladder.open_window()
 
-    def recollection(self) -> WindowQuery:
+    def window_query(self) -> WindowQuery:
         """What is remembered now, for any thread to read."""
-        return self._ladder.recollection()
+        return self._ladder.window_query()
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
-        """Any span of the past; `Recollection.window` says how exactly."""
-        return self.recollection().window(start, end)
+        """Any span of the past; `WindowQuery.window` says how exactly."""
+        return self.window_query().window(start, end)
 
     def day(self) -> Window:
         """The last 24 hours, without blocks."""
-        return self._ladder.recent()
+        return self._ladder.last_day()
 
     def week(self) -> Window:
         """The last 7 days, without blocks."""
-        return self._ladder.lately()
+        return self._ladder.last_week()
 
     def strip(self, now: Nanoseconds) -> tuple[StripCell, ...]:
         """The states of the last day in five-minute cells, the running one included."""

@@ -318,8 +318,8 @@ def _put_devices(
         uuid = known.device.uuid
         connection.execute(save, (uuid, encode_device(known), newest))
         if known.holder is not None:
-            seen = latest.get(uuid, known.held_since)
-            connection.execute(_SAVE_HOLDING, (uuid, known.held_since, known.holder.key, seen))
+            seen = latest.get(uuid, known.holder_since)
+            connection.execute(_SAVE_HOLDING, (uuid, known.holder_since, known.holder.key, seen))
 
 
 def _used_bytes(connection: Connection) -> int:

@@ -69,7 +69,7 @@ class NodeAccounts:
             account.totals.add(entry)
             account.whole.add(entry)
             if account.tenancy.see(snapshot.holdings.get(entry.uuid, ()), entry):
-                account.windows.forget_demands()
+                account.windows.reset_demands()
             account.last = entry
             self._closed.extend(account.windows.add(entry))
         self._closed.extend(self._workloads.post(snapshot.holdings, entries))
@@ -91,18 +91,18 @@ class NodeAccounts:
         account = self._account(window.uuid)
         account.windows.restore(window)
         if window.end <= account.tenancy.since:
-            account.windows.forget_demands()
+            account.windows.reset_demands()
 
-    def restore_device(self, known: DeviceRecord) -> None:
+    def restore_record(self, known: DeviceRecord) -> None:
         """Put back a device and its holder from a history."""
         self._devices.setdefault(known.device.uuid, known.device)
         account = self._account(known.device.uuid)
-        account.tenancy.restore(known.holder, known.held_since)
+        account.tenancy.restore(known.holder, known.holder_since)
         self._books.restore_power(known.device.uuid, known.power)
         if known.holder is not None:
             self._workloads.know(known.holder)
 
-    def known_devices(self) -> tuple[DeviceRecord, ...]:
+    def device_records(self) -> tuple[DeviceRecord, ...]:
         """The devices of the last snapshot with their holders."""
         return tuple(
             DeviceRecord(
@@ -114,7 +114,7 @@ class NodeAccounts:
             for uuid, device in self._devices.items()
         )
 
-    def take_closed(self) -> list[Window]:
+    def drain_closed(self) -> list[Window]:
         """The five-minute windows that were closed since the last call."""
         closed, self._closed = self._closed, []
         return closed
@@ -145,10 +145,10 @@ class NodeAccounts:
         """The last day of a device in five-minute cells, oldest first."""
         return self._account(uuid).windows.strip(now)
 
-    def recollections(self) -> tuple[WindowQuery, ...]:
+    def device_queries(self) -> tuple[WindowQuery, ...]:
         """What is remembered of the devices of the last snapshot that have states of their own."""
         return tuple(
-            self._account(uuid).windows.recollection()
+            self._account(uuid).windows.window_query()
             for uuid, device in self._devices.items()
             if not device.has_mig_instances
         )
@@ -198,7 +198,7 @@ class NodeAccounts:
             key=key,
             workload=workload,
             devices=tuple(self._device_view(uuid) for uuid in uuids),
-            group=None if workload is None else self._workloads.recollection(workload.key),
+            group=None if workload is None else self._workloads.window_query(workload.key),
             provisioning=self._settings.provisioning,
             past=self._settings.past,
         )
@@ -207,7 +207,7 @@ class NodeAccounts:
         account = self._account(uuid)
         return CaseDevice(
             device=self._devices[uuid],
-            recollection=account.windows.recollection(),
+            window_query=account.windows.window_query(),
             whole=account.whole.window(),
             since=account.tenancy.since,
             demands=account.current_demands(),

@@ -124,7 +124,7 @@ class RollupStore:
             return None
         return replace(self._open.window(), blocks=self._block.blocks(self._slot))
 
-    def recollection(self) -> WindowQuery:
+    def window_query(self) -> WindowQuery:
         """What is remembered now, for any thread to read."""
         found = self.open_window()
         return WindowQuery(
@@ -139,11 +139,11 @@ class RollupStore:
             remembered=self._blocks.remembered(Blocks() if found is None else found.blocks),
         )
 
-    def recent(self) -> Window:
+    def last_day(self) -> Window:
         """The running sum of five-minute windows, the open one included."""
         return self._with_open(self._fine.total())
 
-    def lately(self) -> Window:
+    def last_week(self) -> Window:
         """The running sum of hours, the open ones included."""
         hour = self._hours.open_window()
         return self._with_open(self._hours.ring.total(), *([hour.window] if hour else []))

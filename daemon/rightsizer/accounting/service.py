@@ -97,7 +97,7 @@ class AccountingService:
         with self._lock:
             for snapshot in snapshots:
                 self._accounts.post(apply_policies(snapshot, self._policies))
-            self._accounts.take_closed()
+            self._accounts.drain_closed()
             self._accounts.begin()
 
     def restore(self, devices: Iterable[DeviceRecord], windows: Iterable[Window]) -> int:
@@ -105,7 +105,7 @@ class AccountingService:
         restored = 0
         with self._lock:
             for known in devices:
-                self._accounts.restore_device(known)
+                self._accounts.restore_record(known)
             for window in windows:
                 self._accounts.restore(window)
                 restored += 1
@@ -125,20 +125,20 @@ class AccountingService:
         """The latest snapshot's time, and what is remembered of its devices."""
         with self._lock:
             now = self._latest.wall_time if self._latest is not None else 0
-            return now, self._accounts.recollections()
+            return now, self._accounts.device_queries()
 
     def known(self) -> tuple[DeviceRecord, ...]:
         """The devices of the last snapshot with who holds them."""
         with self._lock:
-            return self._accounts.known_devices()
+            return self._accounts.device_records()
 
     def take_windows(self) -> tuple[list[Window], list[Window], tuple[DeviceRecord, ...]]:
         """What a history should keep: windows closed since the last call, running ones, devices."""
         with self._lock:
             return (
-                self._accounts.take_closed(),
+                self._accounts.drain_closed(),
                 self._accounts.open_windows(),
-                self._accounts.known_devices(),
+                self._accounts.device_records(),
             )
 
     def _make_gauges(self, snapshot: Snapshot) -> None:

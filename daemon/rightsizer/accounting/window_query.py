@@ -140,13 +140,13 @@ class WindowQuery:
         return max((ring.slots[-1] + grain for ring, grain in rings if ring), default=0)
 
 
-def device_span(recollection: WindowQuery, span: Span, now: Nanoseconds) -> DeviceSpan:
+def device_span(window_query: WindowQuery, span: Span, now: Nanoseconds) -> DeviceSpan:
     """The windows that begin within the span that ends now, summed into its cells.
 
     Cells shorter than an hour are made of five-minute windows, longer ones of hours.
     """
     since = now - span.length
-    found = list(_windows(recollection, span, since, now))
+    found = list(_windows(window_query, span, since, now))
     states: Counter[State] = Counter()
     for _, window in found:
         states.update(window.states)
@@ -161,20 +161,20 @@ def device_span(recollection: WindowQuery, span: Span, now: Nanoseconds) -> Devi
 
 
 def _windows(
-    recollection: WindowQuery, span: Span, since: Nanoseconds, now: Nanoseconds
+    window_query: WindowQuery, span: Span, since: Nanoseconds, now: Nanoseconds
 ) -> Iterator[tuple[Nanoseconds, Window]]:
     is_fine = span.cell < HOUR
-    ring, grain = (recollection.fine, FINE_SPAN) if is_fine else (recollection.hours, HOUR)
-    yield from _closed(recollection.uuid, ring, since, now, grain)
-    growing = (recollection.open_fine,) if is_fine else _running_hour(recollection)
+    ring, grain = (window_query.fine, FINE_SPAN) if is_fine else (window_query.hours, HOUR)
+    yield from _closed(window_query.uuid, ring, since, now, grain)
+    growing = (window_query.open_fine,) if is_fine else _running_hour(window_query)
     for each in growing:
         if each is not None and since < each.slot + grain and each.slot <= now:
             yield each.slot, each.window
 
 
-def _running_hour(recollection: WindowQuery) -> tuple[OpenWindow | None, ...]:
+def _running_hour(window_query: WindowQuery) -> tuple[OpenWindow | None, ...]:
     """The hour that is not over: what was closed of it, and the five minutes still open."""
-    return recollection.open_hour, recollection.open_fine
+    return window_query.open_hour, window_query.open_fine
 
 
 def _closed(

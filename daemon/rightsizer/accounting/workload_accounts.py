@@ -147,10 +147,10 @@ class WorkloadAccounts:
         found = (account.ladder.open_window() for account in self._accounts.values())
         return [window for window in found if window is not None]
 
-    def recollection(self, key: str) -> WindowQuery | None:
+    def window_query(self, key: str) -> WindowQuery | None:
         """What is remembered of a workload, `None` where it is nothing."""
         account = self._accounts.get(key)
-        return None if account is None else account.ladder.recollection()
+        return None if account is None else account.ladder.window_query()
 
     def reports(self) -> tuple[WorkloadReport, ...]:
         """The totals of each workload that was there since the agent started."""

@@ -37,7 +37,7 @@ def advise(path: Path, settings: Settings) -> tuple[tuple[Finding, ...], tuple[A
             raise HistoryError("no history is kept; set history.path or give --history.path")
         accounts = NodeAccounts(settings.accounting)
         for known in storage.history.devices():
-            accounts.restore_device(known)
+            accounts.restore_record(known)
         now: Nanoseconds = 0
         for window in storage.history.load():
             accounts.restore(window)

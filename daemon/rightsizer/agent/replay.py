@@ -88,12 +88,12 @@ def replay(
         for entry in run.accounts.post(snapshot):
             for sink in entries:
                 sink.write(entry)
-        closed = run.accounts.take_closed()
+        closed = run.accounts.drain_closed()
         if history is not None and closed:
-            history.save(closed, run.accounts.known_devices())
+            history.save(closed, run.accounts.device_records())
         run.recommend(snapshot.wall_time)
     if history is not None:
-        history.save(run.accounts.open_windows(), run.accounts.known_devices())
+        history.save(run.accounts.open_windows(), run.accounts.device_records())
     return run.result()
 
 

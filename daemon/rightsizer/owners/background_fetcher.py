@@ -76,7 +76,7 @@ class BackgroundFetcher(Generic[T]):
         self._tell(before.error if before else None, found.error)
         return found.value
 
-    def hurry(self) -> None:
+    def refresh_soon(self) -> None:
         """Ask again soon, since the answer lacks something; not more often than the floor."""
         now = self._now()
         if self._hurried is None or now - self._hurried >= self._settings.floor_seconds:

@@ -168,7 +168,7 @@ class ContainerCollector:
         name = names.get(group.id) if names else None
         if name is None:
             if self._engine:
-                self._engine.hurry()
+                self._engine.refresh_soon()
             name = short
         return Workload(f"container:{name}", WorkloadKind.CONTAINER, name, container=short)
 

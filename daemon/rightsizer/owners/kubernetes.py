@@ -284,7 +284,7 @@ class KubernetesCollector:
         if len(self._seen) >= _PODS_MAXIMUM:
             self._seen.clear()  # Whoever is forgotten is greeted again, which costs one call.
         self._seen.add(group.uid)
-        self._kubelet.hurry()
+        self._kubelet.refresh_soon()
 
     def _ask(self) -> Allocations:
         """On the kubelet's thread."""

@@ -178,7 +178,7 @@ class OwnerResolver:
         self._now = now
         self._known: dict[int, _CachedWorkload] = {}
         self._swept = now()
-        self._roll = WorkloadNameLimiter(workloads_maximum, time_to_live_seconds, now)
+        self._name_limiter = WorkloadNameLimiter(workloads_maximum, time_to_live_seconds, now)
 
     @classmethod
     def on_host(
@@ -219,7 +219,7 @@ class OwnerResolver:
             workload = next((answer for answer in answers if answer is not None), None)
             until = now + self._time_to_live_seconds
             known = self._known[pid] = _CachedWorkload(until, start_ticks, generation, workload)
-        return self._roll.name(known.workload) if known.workload is not None else None
+        return self._name_limiter.name(known.workload) if known.workload is not None else None
 
     def allocations(self) -> Allocations:
         """What all schedulers of the node have given away."""
@@ -227,7 +227,7 @@ class OwnerResolver:
         for source in self._sources:
             for key, workloads in source.allocations().items():
                 named = found.setdefault(key, {})
-                named.update(dict.fromkeys(map(self._roll.name, workloads)))
+                named.update(dict.fromkeys(map(self._name_limiter.name, workloads)))
         return {key: tuple(workloads) for key, workloads in found.items()}
 
     def collectors(self) -> Mapping[str, CollectorOutcome]:

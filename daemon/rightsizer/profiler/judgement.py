@@ -66,18 +66,18 @@ class AccountsTelemetry:
 
     def __init__(
         self,
-        recollections: Iterable[WindowQuery],
+        device_queries: Iterable[WindowQuery],
         known: Sequence[DeviceRecord],
         tenures: Sequence[HolderPeriod] = (),
     ) -> None:
         """A look at the accounts.
 
         Args:
-            recollections: Of each device.
+            device_queries: Of each device.
             known: The devices with who holds them now.
             tenures: Who held them before, as far as a history tells.
         """
-        self._recollections = {each.uuid: each for each in recollections}
+        self._device_queries = {each.uuid: each for each in device_queries}
         self._known, self._tenures = tuple(known), tuple(tenures)
 
     @property
@@ -87,7 +87,7 @@ class AccountsTelemetry:
 
     def __call__(self, uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
         """The windows that overlap a span of time."""
-        remembered = self._recollections.get(uuid)
+        remembered = self._device_queries.get(uuid)
         if remembered is None:
             return None
         grain = remembered.grain(start - start % HOUR, end)
@@ -102,7 +102,7 @@ class AccountsTelemetry:
             (
                 each.holder.key
                 for each in self._known
-                if each.device.uuid == uuid and each.holder and each.held_since < end
+                if each.device.uuid == uuid and each.holder and each.holder_since < end
             ),
             None,
         )

@@ -136,8 +136,11 @@ def read_faults(
             faults.append(fault)
             if isinstance(fault.effect, MigReconfiguration):
                 (gpu,) = fault.gpus
-                recuts = (*slots[gpu].recuts, (fault.window, fault.effect))
-                changed = replace(slots[gpu], recuts=recuts)
+                mig_reconfigurations = (
+                    *slots[gpu].mig_reconfigurations,
+                    (fault.window, fault.effect),
+                )
+                changed = replace(slots[gpu], mig_reconfigurations=mig_reconfigurations)
                 slots = (*slots[:gpu], changed, *slots[gpu + 1 :])
     return slots, tuple(faults)
 

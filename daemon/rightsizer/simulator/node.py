@@ -129,7 +129,7 @@ class SimulatedNode:
 
     def as_cut(self, gpu: SimulatedDevice, time: Nanoseconds) -> SimulatedDevice:
         """A GPU with the instances that it has at a time."""
-        if not gpu.slot.recuts:
+        if not gpu.slot.mig_reconfigurations:
             return gpu
         instances = tuple(gpu.instances[spot.instance or 0] for spot in self._spots(gpu, time))
         device = replace(gpu.device, has_mig_instances=bool(instances))

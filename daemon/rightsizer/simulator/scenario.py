@@ -103,7 +103,7 @@ class BoardSlot:
     pcie_width: int | None = None
     is_persistent: bool = True
     """Whether the driver keeps the GPU awake while nobody asks."""
-    recuts: tuple[tuple[ActivePeriod, MigReconfiguration], ...] = ()
+    mig_reconfigurations: tuple[tuple[ActivePeriod, MigReconfiguration], ...] = ()
     """Other ways that it is cut at times."""
 
     def profile(self, instance: int | None) -> MigProfile | None:
@@ -113,13 +113,15 @@ class BoardSlot:
     @property
     def all_profiles(self) -> tuple[MigProfile, ...]:
         """Of all instances that it ever has, by their numbers."""
-        later = (profile for _, recut in self.recuts for profile in recut.profiles)
+        later = (profile for _, recut in self.mig_reconfigurations for profile in recut.profiles)
         return (*self.profiles, *later)
 
     @property
     def is_ever_whole(self) -> bool:
         """Whether there are times without instances."""
-        return not self.profiles or any(not recut.profiles for _, recut in self.recuts)
+        return not self.profiles or any(
+            not recut.profiles for _, recut in self.mig_reconfigurations
+        )
 
 
 @dataclass(frozen=True, slots=True)

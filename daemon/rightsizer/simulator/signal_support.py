@@ -28,7 +28,7 @@ class _Rule:
 
     feature: BoardFeature
     signals: tuple[Signal, ...]
-    when_cut: bool = True
+    with_mig: bool = True
     """Whether a GPU with MIG instances has them itself."""
     on_instance: bool = False
 
@@ -41,17 +41,17 @@ _NVLINK: Final = (
     Signal.NVLINK_ERRORS,
 )
 _RULES: Final = (
-    _Rule(BoardFeature.GPM, PROFILED, when_cut=False, on_instance=True),
+    _Rule(BoardFeature.GPM, PROFILED, with_mig=False, on_instance=True),
     _Rule(
-        BoardFeature.UTILIZATION, (Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY), when_cut=False
+        BoardFeature.UTILIZATION, (Signal.GPU_BUSY, Signal.MEMORY_CONTROLLER_BUSY), with_mig=False
     ),
     _Rule(
         BoardFeature.ENCODER_DECODER,
         (Signal.ENCODER, Signal.DECODER, Signal.ENCODER_SESSIONS),
-        when_cut=False,
+        with_mig=False,
     ),
-    _Rule(BoardFeature.JPEG, (Signal.JPEG,), when_cut=False),
-    _Rule(BoardFeature.OFA, (Signal.OFA,), when_cut=False),
+    _Rule(BoardFeature.JPEG, (Signal.JPEG,), with_mig=False),
+    _Rule(BoardFeature.OFA, (Signal.OFA,), with_mig=False),
     _Rule(
         BoardFeature.MEMORY,
         (
@@ -108,10 +108,10 @@ _RULES: Final = (
     _Rule(
         BoardFeature.VOLATILE_ECC,
         (Signal.ECC_CORRECTED_ERRORS, Signal.ECC_UNCORRECTED_ERRORS),
-        when_cut=False,
+        with_mig=False,
     ),
     # An instance counts uncorrected errors of its caches and registers.
-    _Rule(BoardFeature.ECC, (Signal.ECC_UNCORRECTED_ERRORS,), when_cut=False, on_instance=True),
+    _Rule(BoardFeature.ECC, (Signal.ECC_UNCORRECTED_ERRORS,), with_mig=False, on_instance=True),
     _Rule(
         BoardFeature.ECC,
         (Signal.ECC_CORRECTED_ERRORS_LIFETIME, Signal.ECC_UNCORRECTED_ERRORS_LIFETIME),
@@ -124,7 +124,7 @@ _RULES: Final = (
             Signal.REMAPPED_ROWS_PENDING,
             Signal.REMAPPED_ROWS_FAILED,
         ),
-        when_cut=False,
+        with_mig=False,
     ),
     _Rule(
         BoardFeature.RETIRED_PAGES,
@@ -134,7 +134,7 @@ _RULES: Final = (
             Signal.RETIRED_PAGES_PENDING,
         ),
     ),
-    _Rule(BoardFeature.PROCESSES, (Signal.PROCESS_COUNT,), when_cut=False, on_instance=True),
+    _Rule(BoardFeature.PROCESSES, (Signal.PROCESS_COUNT,), with_mig=False, on_instance=True),
 )
 
 
@@ -157,7 +157,7 @@ def _offered(unit: SimulatedDevice, *, is_cut: bool) -> Iterator[Signal]:
     board = unit.slot.board
     support = support_of(board)
     for rule in _RULES:
-        fits = rule.on_instance if unit.is_instance else rule.when_cut or not is_cut
+        fits = rule.on_instance if unit.is_instance else rule.with_mig or not is_cut
         if rule.signals is _NVLINK and not nvlink_is_up(board):
             continue
         if fits and support.has(rule.feature):

@@ -79,7 +79,7 @@ class SupportRow:
 
     cells: str
     """`y`, `n` or the trait that decides, for each of `ARCHITECTURES`."""
-    when_cut: bool = True
+    with_mig: bool = True
     """Whether a GPU with MIG instances still has it."""
 
     def cell(self, architecture: str) -> str:
@@ -92,10 +92,10 @@ ARCHITECTURES: Final = ("Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", 
 _EVERY: Final = "y y y y y y y"
 _DATACENTER: Final = " ".join([BoardTrait.DATACENTER] * 7)
 SUPPORT_TABLE: Final[Mapping[BoardFeature, SupportRow]] = {
-    BoardFeature.UTILIZATION: SupportRow(_EVERY, when_cut=False),
-    BoardFeature.ENCODER_DECODER: SupportRow(_EVERY, when_cut=False),
-    BoardFeature.JPEG: SupportRow("n n n jpeg y y y", when_cut=False),
-    BoardFeature.OFA: SupportRow("n n y y y y y", when_cut=False),
+    BoardFeature.UTILIZATION: SupportRow(_EVERY, with_mig=False),
+    BoardFeature.ENCODER_DECODER: SupportRow(_EVERY, with_mig=False),
+    BoardFeature.JPEG: SupportRow("n n n jpeg y y y", with_mig=False),
+    BoardFeature.OFA: SupportRow("n n y y y y y", with_mig=False),
     BoardFeature.MEMORY: SupportRow(_EVERY),
     BoardFeature.POWER: SupportRow(_EVERY),
     BoardFeature.POWER_AVERAGE: SupportRow("n n n averaged y y y"),
@@ -116,19 +116,19 @@ SUPPORT_TABLE: Final[Mapping[BoardFeature, SupportRow]] = {
     BoardFeature.FABRIC: SupportRow("n n n n n switched switched"),
     BoardFeature.C2C: SupportRow("n n n n n grace grace"),
     BoardFeature.ECC: SupportRow(_DATACENTER),
-    BoardFeature.VOLATILE_ECC: SupportRow(_DATACENTER, when_cut=False),
+    BoardFeature.VOLATILE_ECC: SupportRow(_DATACENTER, with_mig=False),
     BoardFeature.ROW_REMAPPING: SupportRow(
-        "n n n datacenter datacenter datacenter datacenter", when_cut=False
+        "n n n datacenter datacenter datacenter datacenter", with_mig=False
     ),
     BoardFeature.RETIRED_PAGES: SupportRow("datacenter datacenter datacenter n n n n"),
     BoardFeature.GPM: SupportRow("n n n n n datacenter datacenter"),
     BoardFeature.PROCESSES: SupportRow(_EVERY),
-    BoardFeature.PROCESS_UTILIZATION: SupportRow(_EVERY, when_cut=False),
-    BoardFeature.ACCOUNTING: SupportRow(_EVERY, when_cut=False),
+    BoardFeature.PROCESS_UTILIZATION: SupportRow(_EVERY, with_mig=False),
+    BoardFeature.ACCOUNTING: SupportRow(_EVERY, with_mig=False),
     BoardFeature.MIG: SupportRow("n n n mig n mig mig"),
     BoardFeature.NUMA_NODE: SupportRow("n n n n n grace grace"),
     BoardFeature.SERIAL: SupportRow(_DATACENTER),
-    BoardFeature.CORES: SupportRow(_EVERY, when_cut=False),
+    BoardFeature.CORES: SupportRow(_EVERY, with_mig=False),
 }
 
 
@@ -157,7 +157,7 @@ class BoardSupport:
     architecture: int
     brand: int
     features: frozenset[BoardFeature]
-    features_when_cut: frozenset[BoardFeature]
+    features_with_mig: frozenset[BoardFeature]
     """Of a GPU with MIG instances."""
     nvlink_version: int
     """NVML's code; 0 without NVLink."""
@@ -202,8 +202,8 @@ def _support(keyed: _Keyed) -> BoardSupport:
         architecture=_ARCHITECTURES.get(board.architecture, _UNKNOWN_ARCHITECTURE),
         brand=_brand(board.usual_name),
         features=features,
-        features_when_cut=frozenset(
-            feature for feature in features if SUPPORT_TABLE[feature].when_cut
+        features_with_mig=frozenset(
+            feature for feature in features if SUPPORT_TABLE[feature].with_mig
         ),
         nvlink_version=_NVLINK_VERSIONS.get(board.nvlink_generation or 0, 0) if has_links else 0,
         nvlink_links=link_count(board) if has_links else 0,

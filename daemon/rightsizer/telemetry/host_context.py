@@ -170,11 +170,11 @@ class HostContextCollector:
             # Late for the question before: nobody waits for it twice.
             answer = self._worker.answer(time.monotonic())
         if isinstance(answer, Stuck):
-            return self._blind(answer.seconds)
+            return self._stale_context(answer.seconds)
         self._is_asked = False
         if isinstance(answer, Crashed):
             self._tell(repr(answer.error))
-            return self._blind(0.0)
+            return self._stale_context(0.0)
         self._crashed = None
         self._seen_at = time.monotonic()
         self._last = answer
@@ -190,7 +190,7 @@ class HostContextCollector:
         self._worker.join(deadline)
         self._eyes.close()
 
-    def _blind(self, duration_seconds: float) -> HostContext:
+    def _stale_context(self, duration_seconds: float) -> HostContext:
         """What was seen last, while it may still be true; that nobody could look is told."""
         if time.monotonic() - self._seen_at >= self._hold_seconds:
             self._last = HostContext(topology=self._last.topology)

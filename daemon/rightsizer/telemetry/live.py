@@ -71,7 +71,7 @@ class LiveSource:
         self._clock = clock
         self._interval = interval
         self._settings = settings
-        self._surroundings = surroundings
+        self._host_context = surroundings
         self._neighbors = tuple(neighbors)
         self._controls = controls or ReleaseController(clock)
         self._connection = NvmlConnection(
@@ -84,7 +84,7 @@ class LiveSource:
             counters_are_released=self._counters_are_released,
         )
         self._xids = XidListener(clock=clock, settings=settings)
-        self._roster = DeviceRegistry(nanoseconds(settings.lost_retention_seconds))
+        self._registry = DeviceRegistry(nanoseconds(settings.lost_retention_seconds))
         self._down: frozenset[str] = frozenset()
         self._faults: dict[str, str] = {}
         self._log = structlog.get_logger(component="live")
@@ -123,7 +123,7 @@ class LiveSource:
         self._xids.close(deadline)
         self._stations.close(deadline)
         self._connection.close(deadline)
-        self._surroundings.close(deadline)
+        self._host_context.close(deadline)
         for neighbor in self._neighbors:
             neighbor.close()
 
@@ -132,9 +132,9 @@ class LiveSource:
     ) -> Snapshot:
         trouble = self._connection.trouble
         inventory = self._connection.inventory
-        self._roster.update(inventory, trouble, self._clock.time(), self._connection.reason)
+        self._registry.update(inventory, trouble, self._clock.time(), self._connection.reason)
         readings = {uuid: reading for found in rounds for uuid, reading in found.readings.items()}
-        down = dict(self._roster.absent)
+        down = dict(self._registry.absent)
         for found in rounds:
             down.update(found.down)
         look = self._look_around(readings, deadline)
@@ -142,7 +142,7 @@ class LiveSource:
             wall_time=self._clock.wall_time(),
             time=self._clock.time(),
             interval=self._interval,
-            devices=self._roster.devices,
+            devices=self._registry.devices,
             readings={
                 uuid: _with_host(reading, look.devices.get(uuid))
                 for uuid, reading in readings.items()
@@ -164,7 +164,7 @@ class LiveSource:
     def _look_around(self, readings: Mapping[str, Reading], deadline: float) -> HostContext:
         inventory = self._connection.inventory
         question = HostQuery(
-            self._roster.devices,
+            self._registry.devices,
             {
                 uuid: reading.processes
                 for uuid, reading in readings.items()
@@ -172,7 +172,7 @@ class LiveSource:
             },
             TopologyFacts() if inventory is None else inventory.told,
         )
-        return self._surroundings.look(question, deadline)
+        return self._host_context.look(question, deadline)
 
     def _collectors(
         self, rounds: Iterable[PollResult], look: HostContext
@@ -185,7 +185,7 @@ class LiveSource:
         faults: dict[str, str] = {}
         for neighbor in self._neighbors:
             try:
-                snapshot = neighbor.supplement(snapshot)
+                snapshot = neighbor.enrich(snapshot)
             except Exception as error:  # noqa: BLE001 - no neighbor may cost a tick.
                 faults[type(neighbor).__name__] = repr(error)
         for name, fault in faults.items():

@@ -26,7 +26,7 @@ class SnapshotSource(Protocol):
 class SecondarySource(Protocol):
     """Adds what it knows to a snapshot."""
 
-    def supplement(self, snapshot: Snapshot) -> Snapshot:
+    def enrich(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what stands of its words; waits for nothing."""
 
     def close(self) -> None:

@@ -101,8 +101,8 @@ def _past(
     accounts, windows = NodeAccounts(), list[Window]()
     for snapshot in iter(source.read, None):
         accounts.post(snapshot)
-        windows += accounts.take_closed()
-    known = [replace(each, held_since=end - days * _DAY) for each in accounts.known_devices()]
+        windows += accounts.drain_closed()
+    known = [replace(each, holder_since=end - days * _DAY) for each in accounts.device_records()]
     accountant = AccountingService(AccountingSettings(), ())
     accountant.restore(
         known,

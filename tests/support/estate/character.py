@@ -127,7 +127,7 @@ def _pages(snapshots: Iterator[Snapshot]) -> Iterator[dict[str, tuple[_Page, dic
     accounts = NodeAccounts()
     for snapshot in snapshots:
         accounts.post(snapshot)
-        accounts.take_closed()
+        accounts.drain_closed()
         if snapshot.wall_time % _STEP == 0 and snapshot.wall_time >= DEFAULT_START:
             reports = [_report(accounts, snapshot, device) for device in snapshot.devices]
             yield {

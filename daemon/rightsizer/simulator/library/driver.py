@@ -133,7 +133,7 @@ class SimulatedHandle:
 
     __slots__ = (
         *("_node", "_now", "_sleeps", "address", "course", "parent", "parts", "support"),
-        *("unit", "uuid", "woken_at"),
+        *("unit", "uuid", "wake_time"),
     )
 
     def __init__(
@@ -154,7 +154,7 @@ class SimulatedHandle:
         self.parent = parent or self
         self.course = node.course(unit)
         self.support: BoardSupport = support_of(unit.slot.board)
-        self.woken_at: Nanoseconds = 0
+        self.wake_time: Nanoseconds = 0
         self.parts: tuple[SimulatedHandle, ...] = tuple(
             SimulatedHandle(node, now, instance, address + (number + 1) * _INSTANCE_STRIDE, self)
             for number, instance in enumerate(unit.instances)
@@ -163,7 +163,7 @@ class SimulatedHandle:
     @property
     def instances(self) -> "tuple[SimulatedHandle, ...]":
         """The MIG instances that the GPU has now."""
-        if not self.parts or not self.unit.slot.recuts:
+        if not self.parts or not self.unit.slot.mig_reconfigurations:
             return self.parts
         return tuple(self.parts[spot.instance or 0] for spot in self.course.spots(self._now()))
 
@@ -175,7 +175,7 @@ class SimulatedHandle:
     def state_at(self, time: Nanoseconds) -> BoardState:
         """The same at another time."""
         state = self._node.state(self.uuid, time)
-        return wake_transient(state, self.around, time - self.woken_at) if self._sleeps else state
+        return wake_transient(state, self.around, time - self.wake_time) if self._sleeps else state
 
     @property
     def around(self) -> BoardEnvironment:
@@ -204,7 +204,7 @@ class SimulatedHandle:
             Refusal: the board does not offer it, or not while it is cut into instances.
         """
         support = self.support
-        if feature not in (support.features_when_cut if self.instances else support.features):
+        if feature not in (support.features_with_mig if self.instances else support.features):
             raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
 
 
@@ -268,9 +268,9 @@ class SimulatedDriver:
             self.references = 0
             # To the nanosecond: a driver that was loaded within this step is there already.
             self._started_at = self._time()
-            woken_at = self.now()
+            wake_time = self.now()
             for gpu in self.gpus:
-                gpu.woken_at = woken_at
+                gpu.wake_time = wake_time
         self.references += 1
 
     def is_started(self) -> bool:

@@ -301,7 +301,7 @@ def _field_values(
     driver: SimulatedDriver, device: SimulatedHandle, count: Any, values: Any
 ) -> None:
     look, support = FieldContext(driver, device), device.support
-    offered = support.features_when_cut if device.instances else support.features
+    offered = support.features_with_mig if device.instances else support.features
     microseconds = look.time // 1000
     for answer in out(values)[: number(count)]:
         answer.timestamp = microseconds

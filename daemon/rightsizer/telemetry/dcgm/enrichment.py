@@ -246,7 +246,7 @@ class DcgmSecondarySource:
         self._told: str | None = None
         self._log = structlog.get_logger(component="dcgm")
 
-    def supplement(self, snapshot: Snapshot) -> Snapshot:
+    def enrich(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what the exporter knows."""
         error = self._endpoint.view().error
         if error != self._told and error is not None:

@@ -41,12 +41,12 @@ class ScheduledCollector:
     """How long it took the last time."""
     seconds_before: float = math.inf
     """How long it took the time before."""
-    is_told: bool = False
+    has_outcome: bool = False
     """Whether there is something to tell of how it fared: the device has what it reads."""
     has_failed: bool = False
-    is_chosen: bool = True
+    is_scheduled: bool = True
     """Whether this round is to ask it, unless its time is used up before."""
-    is_overtime: bool = False
+    ignores_budget: bool = False
     """Whether this round asks it, whatever the time."""
 
     def asked(self, now: Nanoseconds, duration_seconds: float) -> None:
@@ -79,9 +79,9 @@ def schedule(
     """
     due = []
     for item in items:
-        item.is_overtime = False
-        item.is_chosen = now >= item.due
-        if item.is_chosen:
+        item.ignores_budget = False
+        item.is_scheduled = now >= item.due
+        if item.is_scheduled:
             due.append(item)
     if sum(item.cost_seconds for item in due) <= left_seconds:
         return []
@@ -100,7 +100,7 @@ def _postponed(
     patient = [item for item in large if _patience(item, now) >= _OVERTIME]
     overtime = max(patient, key=lambda item: _waited(item, now), default=None)
     for item in large:
-        item.is_chosen = item.is_overtime = item is overtime
+        item.is_scheduled = item.ignores_budget = item is overtime
     return [item for item in large if item is not overtime]
 
 
@@ -123,7 +123,7 @@ class PollOutcomes:
 
     def add(self, item: ScheduledCollector) -> None:
         """Add what a collector took and whether it failed, where there is something to tell."""
-        if not item.is_told:
+        if not item.has_outcome:
             return
         name = item.collector.part_of or item.collector.name
         self.seconds[name] = self.seconds.get(name, 0.0) + item.seconds
@@ -180,7 +180,7 @@ class DeviceCollectors:
 
     def due(self) -> list[NvmlCollector]:
         """What this round is to ask."""
-        waiting = (item.collector for item in self.waiting if item.is_chosen)
+        waiting = (item.collector for item in self.waiting if item.is_scheduled)
         return [*(item.collector for item in self.essential), *waiting]
 
 

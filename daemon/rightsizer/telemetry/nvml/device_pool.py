@@ -61,7 +61,7 @@ class _PooledDevice:
     generation: int
     worker: Worker[DeviceReader, PollResult]
     slowness: SlowDriverDetector
-    is_asked: bool = False
+    is_pending: bool = False
     """Whether a round is under way, or its answer not taken yet."""
     is_waited_for: bool = False
     """Whether this tick waits for it: the round before came in time."""
@@ -193,7 +193,7 @@ class DevicePool:
 
     def _ask(self, station: _PooledDevice) -> None:
         station.arrived, station.is_waited_for = None, False
-        if station.is_asked:
+        if station.is_pending:
             answer = station.worker.answer(time.monotonic())
             if isinstance(answer, Stuck):
                 # What comes just now is not asked again, but fetched in the next tick.
@@ -203,18 +203,18 @@ class DevicePool:
             station.arrived = self._take(station, answer)
             if station.arrived.duration_seconds <= self._settings.deadline_seconds:
                 # It is quick again: the next tick asks and waits as ever.
-                station.is_asked = False
+                station.is_pending = False
                 return
         station.is_waited_for = station.arrived is None
-        station.is_asked = station.worker.ask(DeviceReader.read)
+        station.is_pending = station.worker.ask(DeviceReader.read)
 
     def _answer(self, station: _PooledDevice, deadline: float) -> PollResult:
         if station.arrived is not None:
             return station.arrived
-        if station.is_asked and station.is_waited_for:
+        if station.is_pending and station.is_waited_for:
             answer = station.worker.answer(deadline)
             if not isinstance(answer, Stuck):
-                station.is_asked = False
+                station.is_pending = False
                 return self._take(station, answer)
         return self._late(station, station.worker.stuck())
 

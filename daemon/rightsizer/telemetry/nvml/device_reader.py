@@ -180,7 +180,7 @@ class DeviceReader:
         self, subject: DeviceCollectors, draft: ReadingBuilder, tally: _PollProgress
     ) -> None:
         """Add what the slow collectors find now, or found last; it holds until they are due."""
-        due = [item for item in subject.slow if item.is_chosen]
+        due = [item for item in subject.slow if item.is_scheduled]
         if due:
             slow = ReadingBuilder()
             self._collect_all(subject, subject.slow, slow, tally, subject.slow_draft)
@@ -204,7 +204,7 @@ class DeviceReader:
         # Devices take turns, so that no tick has all the slow reads.
         turn = subject.handle.target.device.index % _TURNS if subject.slow_draft is None else 0
         for item in asked:
-            if item.is_chosen:
+            if item.is_scheduled:
                 item.due = now + interval + turn * interval // _TURNS
 
     def _collect_all(
@@ -219,10 +219,10 @@ class DeviceReader:
         for item in items:
             collector = item.collector
             if collector.settles and not is_settled:
-                item.is_told = False
+                item.has_outcome = False
                 _miss(collector, _SETTLING, draft)
             elif collector.release is not None and self._counters_are_free:
-                item.is_told = False
+                item.has_outcome = False
                 collector.release(subject.handle, draft)
             elif self._has_time_for(item, tally):
                 self._collect(item, subject.handle, draft)
@@ -236,13 +236,13 @@ class DeviceReader:
 
     def _has_time_for(self, item: ScheduledCollector, tally: _PollProgress) -> bool:
         """Whether a collector is asked in this round; the essential always is."""
-        if item.collector.is_essential or item.is_overtime:
+        if item.collector.is_essential or item.ignores_budget:
             return True
-        if not item.is_chosen:
+        if not item.is_scheduled:
             return False
         if time.perf_counter() - self._started <= self._settings.deadline_seconds:
             return True
-        item.is_chosen = False
+        item.is_scheduled = False
         tally.postponed.add(item.collector.name)
         return False
 
@@ -259,7 +259,7 @@ class DeviceReader:
         except Exception as error:  # noqa: BLE001 - a fault of one collector costs its signals alone.
             _miss(collector, NvmlFailure(Missing.FAILED, collector.name, repr(error)), draft)
         item.asked(self._clock.time(), time.perf_counter() - started)
-        item.is_told = not _is_absent(collector, draft)
+        item.has_outcome = not _is_absent(collector, draft)
         item.has_failed = draft.troubled
 
     def _hold(

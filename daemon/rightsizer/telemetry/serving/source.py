@@ -165,7 +165,7 @@ class ServingSecondarySource:
         self._told: dict[str, str] = {}
         self._log = structlog.get_logger(component="serving")
 
-    def supplement(self, snapshot: Snapshot) -> Snapshot:
+    def enrich(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what the engines say."""
         values = self._engines.read(snapshot.devices, snapshot.holdings)
         readings = {
