@@ -7,6 +7,8 @@ from typing import Final
 
 import pytest
 
+from rightsizer.cli.main import COMMANDS
+
 PROGRAM: Final = """
 import sys
 from contextlib import suppress
@@ -69,6 +71,12 @@ def test_a_command_is_loaded_without_the_others() -> None:
     assert loaded.isdisjoint({"rightsizer.cli.agent", "rightsizer.cli.plan", "rightsizer.config"})
 
 
-def test_help_has_all_commands() -> None:
-    """Whoever asks for help chooses from all."""
-    assert {"rightsizer.cli.plan", "rightsizer.cli.agent"} <= modules("--help")
+@pytest.mark.parametrize("flag", ["--help", "--version"])
+def test_help_and_version_load_no_command(flag: str) -> None:
+    """Fewer than 20 modules of our own, so that both answer at once."""
+    loaded = modules(flag)
+    own = {name for name in loaded if name.partition(".")[0] == "rightsizer"}
+
+    assert "rightsizer.cli.main" in own
+    assert len(own) < 20
+    assert own.isdisjoint(entry.place.partition(":")[0] for entry in COMMANDS)

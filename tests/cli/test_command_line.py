@@ -13,7 +13,7 @@ import pytest
 from agent_process import RIGHTSIZER, run_rightsizer
 from rightsizer import __version__
 from rightsizer.agent.settings import Settings
-from rightsizer.cli.main import COMMANDS, CommandEntry, all_commands, main
+from rightsizer.cli.main import COMMANDS, CommandEntry, main
 
 CONFIG: Final = Path(__file__).parent.parent.parent / "config"
 Captured = pytest.CaptureFixture[str]
@@ -39,7 +39,7 @@ def test_without_a_command_it_shows_what_there_is(capsys: Captured) -> None:
     assert main([]) == 2
     text = capsys.readouterr().err
 
-    assert all(command.name in text and command.summary in text for command in all_commands())
+    assert all(entry.name in text and entry.summary in text for entry in COMMANDS)
 
 
 @pytest.mark.parametrize("arguments", [["frobnicate"], ["replay"], ["demo", "--sped", "2"]])

@@ -140,7 +140,6 @@ def _rows(form: Form) -> Iterator[tuple[str, ...]]:
 
 COMMAND: Final = Command(
     "actions",
-    "list what was done on advice, and what was not and why",
     _configure,
     _run,
     _DESCRIPTION,

@@ -122,4 +122,4 @@ def _size(amount_bytes: float | None) -> str:
     return "all" if amount_bytes is None else f"{amount_bytes / _GIBIBYTE:.1f} GiB"
 
 
-COMMAND = Command("queue", "who has the GPUs, who waits, what is kept free", configure, run)
+COMMAND = Command("queue", configure, run)

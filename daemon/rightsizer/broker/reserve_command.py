@@ -98,7 +98,5 @@ def _sentence(text: str) -> str:
     return f"{text[:1].upper()}{text[1:]}."
 
 
-RESERVE = Command(
-    "reserve", "keep GPUs free for a time to come", configure_reserve, reserve, _DESCRIPTION
-)
-CANCEL = Command("cancel", "take a lease, a ticket or a reservation back", configure_cancel, cancel)
+RESERVE = Command("reserve", configure_reserve, reserve, _DESCRIPTION)
+CANCEL = Command("cancel", configure_cancel, cancel)

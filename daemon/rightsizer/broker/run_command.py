@@ -155,4 +155,4 @@ def _say_nothing(text: str) -> None:
     del text
 
 
-COMMAND = Command("run", "wait for GPUs and run a command on them", configure, run, _DESCRIPTION)
+COMMAND = Command("run", configure, run, _DESCRIPTION)

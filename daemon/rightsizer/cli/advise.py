@@ -126,4 +126,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("advise", "run the recommender once over the local history", configure, run)
+COMMAND = Command("advise", configure, run)

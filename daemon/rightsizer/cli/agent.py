@@ -111,4 +111,4 @@ def _settings(arguments: argparse.Namespace) -> Settings:
     return with_source_flags(settings, arguments)
 
 
-COMMAND = Command("agent", "sample this node's GPUs, export, advise", configure, run)
+COMMAND = Command("agent", configure, run)

@@ -48,4 +48,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("check-config", "check a configuration", configure, run, _DESCRIPTION)
+COMMAND = Command("check-config", configure, run, _DESCRIPTION)

@@ -166,24 +166,21 @@ def _user() -> str:
         return f"uid:{os.getuid()}"
 
 
-def _command(verb: str, summary: str, words: str) -> Command:
+def _command(verb: str, words: str) -> Command:
     run: Callable[[argparse.Namespace], int] = partial(_run, verb)
-    return Command(verb, summary, _configure, run, f"{words}\n\n{_HOW}")
+    return Command(verb, _configure, run, f"{words}\n\n{_HOW}")
 
 
 CLAIM: Final = _command(
     "claim",
-    "say that somebody acts on a piece of advice",
     "Say that somebody acts on a piece of advice. It stays open, and once what it is about has "
     "changed, before and after are compared.",
 )
 DISMISS: Final = _command(
     "dismiss",
-    "close a piece of advice that is not wanted",
     "Close a piece of advice that is not wanted. The same is not advised again for a while.",
 )
 SNOOZE: Final = _command(
     "snooze",
-    "put a piece of advice off",
     "Put a piece of advice off: it stays open, and alerts of it rest for a while.",
 )

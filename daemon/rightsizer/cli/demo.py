@@ -76,4 +76,4 @@ def _number(text: str) -> float:
         raise argparse.ArgumentTypeError(f"'{text}' is not a number") from None
 
 
-COMMAND = Command("demo", "run a simulated node in fast motion, page and all", configure, run)
+COMMAND = Command("demo", configure, run)

@@ -68,6 +68,4 @@ def _lines(check: Check) -> list[str]:
     return lines
 
 
-COMMAND = Command(
-    "doctor", "what can be seen from here, and what is missing", configure, run, _DESCRIPTION
-)
+COMMAND = Command("doctor", configure, run, _DESCRIPTION)

@@ -72,6 +72,4 @@ def _form(arguments: argparse.Namespace, settings: Settings) -> Form:
         return form
 
 
-COMMAND: Final = Command(
-    "explain", "tell the whole reasoning behind a piece of advice", configure, run, _DESCRIPTION
-)
+COMMAND: Final = Command("explain", configure, run, _DESCRIPTION)

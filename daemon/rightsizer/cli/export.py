@@ -210,4 +210,4 @@ def _standard_output() -> Iterator[IO[bytes]]:
         ) from None
 
 
-COMMAND = Command("export", "write the local history as a table", configure, run, _DESCRIPTION)
+COMMAND = Command("export", configure, run, _DESCRIPTION)

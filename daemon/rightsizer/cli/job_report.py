@@ -298,4 +298,4 @@ def _form(report: JobUsageReport) -> dict[str, Any]:
     }
 
 
-COMMAND = Command("job-report", "what one job did with its GPUs", configure, run, _DESCRIPTION)
+COMMAND = Command("job-report", configure, run, _DESCRIPTION)

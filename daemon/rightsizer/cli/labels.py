@@ -59,4 +59,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("labels", "this node's labels for Kubernetes", configure, run, _DESCRIPTION)
+COMMAND = Command("labels", configure, run, _DESCRIPTION)

@@ -249,4 +249,4 @@ def _ask(settings: Settings, words: dict[str, str], arguments: argparse.Namespac
             raise RightsizerError(f"{error}; {_WITHOUT_A_GPU}") from None
 
 
-COMMAND = Command("place", "the best GPUs to take right now", configure, run, _DESCRIPTION)
+COMMAND = Command("place", configure, run, _DESCRIPTION)

@@ -263,4 +263,4 @@ def _measured(
     return check_plan(requirement, planner, plan.candidates[0], paths, board)
 
 
-COMMAND = Command("plan", "say which GPUs fit a model and its load", configure, run, _DESCRIPTION)
+COMMAND = Command("plan", configure, run, _DESCRIPTION)

@@ -131,6 +131,4 @@ def _text(question: FileQuestion, ask: _Ask, *, may_fail: bool) -> str:
         return f"error: {error}"
 
 
-COMMAND = Command(
-    "project", "project a measured workload to other GPUs", configure, run, _DESCRIPTION
-)
+COMMAND = Command("project", configure, run, _DESCRIPTION)

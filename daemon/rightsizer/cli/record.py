@@ -106,4 +106,4 @@ class _Recorder:
             self._stop.set()
 
 
-COMMAND = Command("record", "keep what is read in a file", configure, run)
+COMMAND = Command("record", configure, run)

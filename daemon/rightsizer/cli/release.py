@@ -185,9 +185,8 @@ def _span(text: str) -> str:
 
 RELEASE = Command(
     "release",
-    "have the agent let the GPUs go",
     configure_release,
     release,
     _DESCRIPTION,
 )
-RESUME = Command("resume", "have the agent take them back", configure_resume, resume)
+RESUME = Command("resume", configure_resume, resume)

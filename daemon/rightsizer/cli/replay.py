@@ -135,4 +135,4 @@ def _check_outputs(arguments: argparse.Namespace) -> None:
         )
 
 
-COMMAND = Command("replay", "account for a recording", configure, run, _DESCRIPTION)
+COMMAND = Command("replay", configure, run, _DESCRIPTION)

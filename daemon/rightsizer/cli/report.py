@@ -147,4 +147,4 @@ def _timezone(name: str) -> tzinfo:
         ) from None
 
 
-COMMAND = Command("report", "write what the GPUs did, cost and need", configure, run, _DESCRIPTION)
+COMMAND = Command("report", configure, run, _DESCRIPTION)

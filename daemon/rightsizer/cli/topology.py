@@ -330,6 +330,4 @@ def _simulated(name: str, catalogue: Catalogue) -> Iterator[None]:
         use_library(None)
 
 
-COMMAND = Command(
-    "topology", "print how GPUs, NICs and disks hang together", configure, run, _DESCRIPTION
-)
+COMMAND = Command("topology", configure, run, _DESCRIPTION)

@@ -23,4 +23,4 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-COMMAND = Command("version", "print the version", configure, run)
+COMMAND = Command("version", configure, run)

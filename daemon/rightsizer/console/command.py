@@ -52,7 +52,6 @@ class Command:
     """One word after `rightsizer`."""
 
     name: str
-    summary: str
     configure: Callable[[argparse.ArgumentParser], None]
     run: Callable[[argparse.Namespace], int]
     description: str = ""

@@ -1,15 +1,18 @@
 """Flags that name the configuration file and the history."""
 
+from __future__ import annotations
+
 import argparse
 import os
 from pathlib import Path
-from typing import Protocol, TypeVar
+from typing import TYPE_CHECKING, Protocol, TypeVar
 
-from rightsizer.accounting.settings import HistorySettings
 from rightsizer.config.loader import load_sections
-from rightsizer.host.settings import PathSettings
-from rightsizer.io.local import FLUSH_PATH, LocalClient
 from rightsizer.model.errors import HistoryError, RightsizerError
+
+if TYPE_CHECKING:
+    from rightsizer.accounting.settings import HistorySettings
+    from rightsizer.host.settings import PathSettings
 
 _Settings = TypeVar("_Settings")
 
@@ -57,6 +60,8 @@ def settings_of(arguments: argparse.Namespace, root: type[_Settings]) -> _Settin
 
 def add_history_flag(parser: argparse.ArgumentParser) -> None:
     """`--history.path`."""
+    from rightsizer.accounting.settings import HistorySettings  # noqa: PLC0415 - 30 ms.
+
     parser.add_argument(
         "--history.path",
         dest="history_path",
@@ -83,6 +88,8 @@ def write_up_to_now(settings: WithPath) -> None:
     """Ask a running agent to write what it knows; without one the history is as it is."""
     if not settings.path.api_socket:
         return
+    from rightsizer.io.local import FLUSH_PATH, LocalClient  # noqa: PLC0415 - few commands ask.
+
     try:
         LocalClient(Path(settings.path.api_socket)).post(FLUSH_PATH, {})
     except RightsizerError:

@@ -222,6 +222,4 @@ def _refuse_what_does_not_fit(arguments: argparse.Namespace) -> None:
         raise UsageError("--all is for --json; the text tells of complaints alone")
 
 
-COMMAND: Final = Command(
-    "fleet", "advise over a whole estate's store", configure, run, _DESCRIPTION
-)
+COMMAND: Final = Command("fleet", configure, run, _DESCRIPTION)

@@ -307,6 +307,4 @@ def _searched(catalogue: Catalogue, search: str | None) -> tuple[Board, ...]:
     return boards
 
 
-COMMAND = Command(
-    "catalogue", "list and search what is known of GPUs", configure, run, _DESCRIPTION
-)
+COMMAND = Command("catalogue", configure, run, _DESCRIPTION)

@@ -175,4 +175,4 @@ def _line(answer: Mapping[str, Any]) -> str:
     )
 
 
-COMMAND = Command("compare", "compare two GPUs at a kind of workload", configure, run, _DESCRIPTION)
+COMMAND = Command("compare", configure, run, _DESCRIPTION)

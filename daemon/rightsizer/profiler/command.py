@@ -139,7 +139,6 @@ def _check_report(arguments: argparse.Namespace) -> None:
 
 COMMAND = Command(
     "profile",
-    "say where a program's time goes, by its profiler's files",
     configure,
     run,
     _DESCRIPTION,
