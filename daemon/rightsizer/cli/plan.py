@@ -1,132 +1,25 @@
 """`rightsizer plan`: GPUs that fit a requirement; predictions beside recordings and profiles."""
 
+from __future__ import annotations
+
 import argparse
 import json
-from collections.abc import Sequence
-from dataclasses import replace
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.files import WholeFile
-from rightsizer.model.errors import ProfileError, UsageError
-from rightsizer.model.profile import Profile
-from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.page import PlanPage, plan_document
-from rightsizer.planner.plan_check import PlanCheck, compare_recording, read_devices
+from rightsizer.model.errors import UsageError
 from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import PlanFile, read_plan_file
 from rightsizer.planner.planner import PlanAnswer, Planner, plan_answers
-from rightsizer.planner.profile_check import compare_benchmark, layout_of_count, trace_comparisons
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.planner.text import measured_text, plan_text, title_lines
-from rightsizer.profiler.profiled_run import profiled_run
-from rightsizer.sizing.requirement import Requirement
-from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.registry import is_profile, read_all
-from rightsizer.telemetry.recordings.source import open_recording
 
-
-def compare_trace(
-    requirement: Requirement,
-    planner: Planner,
-    planned: PlanCandidate,
-    profiles: Sequence[Profile],
-    board: str | None = None,
-) -> PlanCheck:
-    """What the traces of one program say of a prediction.
-
-    Args:
-        requirement: What was planned.
-        planner: Predicts anew, on the GPU and over as many GPUs as the traces are of.
-        planned: The candidate that is taken where the traces do not say.
-        profiles: One file, or one of each rank.
-        board: The key of the board, where the traces do not say.
-
-    Raises:
-        ProfileError: there is no time line of a GPU at work, or GPUs that the plan cannot be on.
-    """
-    run = profiled_run(profiles, planner.catalogue)
-    if run.board is None and run.device_name and board is None:
-        raise ProfileError(
-            f"{run.source}: recorded on '{run.device_name}', which is not in the catalogue; name "
-            "the board that it is with --board"
-        )
-    gpu = run.board.key if run.board is not None else board or planned.gpu
-    layout = planned.layout
-    if requirement.task.trains:
-        sizes = [each.world_size for each in profiles if each.world_size is not None]
-        layout = layout_of_count(planned, max((run.devices, *sizes)), run.source)
-    asked = replace(requirement, parallel=layout)
-    candidate = planner.predicted(asked, gpu)
-    return PlanCheck(candidate, tuple(trace_comparisons(asked, candidate, run)))
-
-
-def check_plan(
-    requirement: Requirement,
-    planner: Planner,
-    planned: PlanCandidate,
-    paths: Sequence[Path],
-    board: str | None = None,
-) -> PlanCheck:
-    """All that the files say of a prediction, told by what is in them.
-
-    Args:
-        requirement: What was planned.
-        planner: Predicts anew for what was measured.
-        planned: The first in rank.
-        paths: Files of a recording, of a profiler, of MLPerf; all of one run.
-        board: The key of the board that was measured, where the files do not say.
-
-    Raises:
-        RecordingError: a recording cannot be read, or has no reading.
-        ProfileError: a profile cannot be read, or cannot carry a comparison.
-        UsageError: the files are of several runs, or of different GPUs.
-    """
-    limits = ReadLimits()
-    of_profilers = [each for each in paths if is_profile(each, limits)]
-    recordings = [each for each in paths if each not in of_profilers]
-    if board is not None:
-        planned = replace(planned, gpu=planner.catalogue.get(board).key)
-    found: list[PlanCheck] = []
-    if recordings:
-        source = open_recording(recordings, catalogue=planner.catalogue, board=board)
-        try:
-            devices = read_devices(source)
-        finally:
-            source.close()
-        found.append(compare_recording(requirement, planner, planned, devices))
-    if of_profilers:
-        profiles = read_all(of_profilers, limits)
-        traces = [each for each in profiles if each.benchmark is None]
-        results = [each for each in profiles if each.benchmark is not None]
-        if len(results) > 1:
-            raise UsageError(
-                f"--measured: {len(results)} results of benchmarks; a prediction is of one run"
-            )
-        if traces:
-            found.append(compare_trace(requirement, planner, planned, traces, board))
-        if results:
-            found.append(compare_benchmark(requirement, planner, planned, results[0]))
-    return _joined(found)
-
-
-def _joined(found: Sequence[PlanCheck]) -> PlanCheck:
-    first, *others = found
-    for each in others:
-        if each.candidate.gpu != first.candidate.gpu:
-            raise UsageError(
-                f"--measured: files of {first.candidate.gpu} and of {each.candidate.gpu}; give "
-                "those of one run"
-            )
-    # Of one figure that two measured, the first is kept: a recording's window is the longest.
-    comparisons = {
-        comparison.what: comparison for each in reversed(found) for comparison in each.comparisons
-    }
-    return PlanCheck(first.candidate, tuple(comparisons.values()))
-
+if TYPE_CHECKING:
+    from rightsizer.planner.plan_check import PlanCheck
 
 _DESCRIPTION = """\
 From a model, its task and its load to the GPUs that fit: by memory, compute, bandwidth and latency,
@@ -223,6 +116,8 @@ def run(arguments: argparse.Namespace) -> int:
 def _write_html(path: Path, asked: Path, found: tuple[PlanAnswer, ...]) -> None:
     if path.resolve() == asked.resolve():
         raise UsageError(f"--html {path}: is the file of requirements; name another file")
+    from rightsizer.planner.page import PlanPage, plan_document  # noqa: PLC0415 - jinja2 too.
+
     pages = [
         PlanPage(
             (f"GPU plan {place} of {asked.name}",)
@@ -259,6 +154,9 @@ def _measured(
     requirement, plan = file.items[0].requirement, found[0].plan
     if file.is_list or requirement is None or plan is None:
         raise UsageError("--measured: a recording is of one model; give a file of one requirement")
+    # Readers of recordings and profiles are half of all that would be loaded.
+    from rightsizer.cli.plan_measured import check_plan  # noqa: PLC0415
+
     paths, board = arguments.measured, arguments.board
     return check_plan(requirement, planner, plan.candidates[0], paths, board)
 

@@ -1,16 +1,20 @@
 """JSON encoder of a plan: candidates, bills, alternatives, growth, measured figures."""
 
+from __future__ import annotations
+
 import math
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.planner.alternatives import Alternative
 from rightsizer.planner.candidate import Bill, CostAmount, OwnershipCost, PlanCandidate, PriceOffer
 from rightsizer.planner.growth import GrowingKind, GrowthOutlook, GrowthStep
-from rightsizer.planner.plan_check import PlanCheck
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import ValidationStep, validation_steps
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
+
+if TYPE_CHECKING:
+    from rightsizer.planner.plan_check import PlanCheck
 
 _PARTS: Final = (
     ("per_million", "per_million_tokens"),

@@ -1,7 +1,9 @@
 """Text of a plan: title, candidates, details, alternatives, validation, measured figures."""
 
+from __future__ import annotations
+
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from typing import Final
+from typing import TYPE_CHECKING, Final
 
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.planner.candidate import PlanCandidate
@@ -16,12 +18,14 @@ from rightsizer.planner.figures import (
     range_text,
     unit_of,
 )
-from rightsizer.planner.plan_check import FigureComparison, PlanCheck
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Requirement
+
+if TYPE_CHECKING:
+    from rightsizer.planner.plan_check import FigureComparison, PlanCheck
 
 
 def title_lines(requirement: Requirement, notes: Sequence[str]) -> Iterator[str]:

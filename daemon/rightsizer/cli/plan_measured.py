@@ -1,0 +1,116 @@
+"""Predictions of a plan beside recordings, profiles and results of benchmarks."""
+
+from collections.abc import Sequence
+from dataclasses import replace
+from pathlib import Path
+
+from rightsizer.model.errors import ProfileError, UsageError
+from rightsizer.model.profile import Profile
+from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.plan_check import PlanCheck, compare_recording, read_devices
+from rightsizer.planner.planner import Planner
+from rightsizer.planner.profile_check import compare_benchmark, layout_of_count, trace_comparisons
+from rightsizer.profiler.profiled_run import profiled_run
+from rightsizer.sizing.requirement import Requirement
+from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.registry import is_profile, read_all
+from rightsizer.telemetry.recordings.source import open_recording
+
+
+def compare_trace(
+    requirement: Requirement,
+    planner: Planner,
+    planned: PlanCandidate,
+    profiles: Sequence[Profile],
+    board: str | None = None,
+) -> PlanCheck:
+    """What the traces of one program say of a prediction.
+
+    Args:
+        requirement: What was planned.
+        planner: Predicts anew, on the GPU and over as many GPUs as the traces are of.
+        planned: The candidate that is taken where the traces do not say.
+        profiles: One file, or one of each rank.
+        board: The key of the board, where the traces do not say.
+
+    Raises:
+        ProfileError: there is no time line of a GPU at work, or GPUs that the plan cannot be on.
+    """
+    run = profiled_run(profiles, planner.catalogue)
+    if run.board is None and run.device_name and board is None:
+        raise ProfileError(
+            f"{run.source}: recorded on '{run.device_name}', which is not in the catalogue; name "
+            "the board that it is with --board"
+        )
+    gpu = run.board.key if run.board is not None else board or planned.gpu
+    layout = planned.layout
+    if requirement.task.trains:
+        sizes = [each.world_size for each in profiles if each.world_size is not None]
+        layout = layout_of_count(planned, max((run.devices, *sizes)), run.source)
+    asked = replace(requirement, parallel=layout)
+    candidate = planner.predicted(asked, gpu)
+    return PlanCheck(candidate, tuple(trace_comparisons(asked, candidate, run)))
+
+
+def check_plan(
+    requirement: Requirement,
+    planner: Planner,
+    planned: PlanCandidate,
+    paths: Sequence[Path],
+    board: str | None = None,
+) -> PlanCheck:
+    """All that the files say of a prediction, told by what is in them.
+
+    Args:
+        requirement: What was planned.
+        planner: Predicts anew for what was measured.
+        planned: The first in rank.
+        paths: Files of a recording, of a profiler, of MLPerf; all of one run.
+        board: The key of the board that was measured, where the files do not say.
+
+    Raises:
+        RecordingError: a recording cannot be read, or has no reading.
+        ProfileError: a profile cannot be read, or cannot carry a comparison.
+        UsageError: the files are of several runs, or of different GPUs.
+    """
+    limits = ReadLimits()
+    of_profilers = [each for each in paths if is_profile(each, limits)]
+    recordings = [each for each in paths if each not in of_profilers]
+    if board is not None:
+        planned = replace(planned, gpu=planner.catalogue.get(board).key)
+    found: list[PlanCheck] = []
+    if recordings:
+        source = open_recording(recordings, catalogue=planner.catalogue, board=board)
+        try:
+            devices = read_devices(source)
+        finally:
+            source.close()
+        found.append(compare_recording(requirement, planner, planned, devices))
+    if of_profilers:
+        profiles = read_all(of_profilers, limits)
+        traces = [each for each in profiles if each.benchmark is None]
+        results = [each for each in profiles if each.benchmark is not None]
+        if len(results) > 1:
+            raise UsageError(
+                f"--measured: {len(results)} results of benchmarks; a prediction is of one run"
+            )
+        if traces:
+            found.append(compare_trace(requirement, planner, planned, traces, board))
+        if results:
+            found.append(compare_benchmark(requirement, planner, planned, results[0]))
+    return _joined(found)
+
+
+def _joined(found: Sequence[PlanCheck]) -> PlanCheck:
+    first, *others = found
+    for each in others:
+        if each.candidate.gpu != first.candidate.gpu:
+            raise UsageError(
+                f"--measured: files of {first.candidate.gpu} and of {each.candidate.gpu}; give "
+                "those of one run"
+            )
+    # Of one figure that two measured, the first is kept: a recording's window is the longest.
+    comparisons = {
+        comparison.what: comparison for each in reversed(found) for comparison in each.comparisons
+    }
+    return PlanCheck(first.candidate, tuple(comparisons.values()))
