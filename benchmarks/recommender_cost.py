@@ -11,8 +11,8 @@ from measured import Figure, quantile
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.advice.node_recommender import Recommender
 from rightsizer.advice.policy import PolicySet
+from rightsizer.advice.recommender import Recommender
 from rightsizer.advice.rules import RULES
 from rightsizer.io.clock import FastClock
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -53,7 +53,7 @@ def thirty_days(end: Nanoseconds) -> AccountingService:
         for day in reversed(range(_DAYS))
         for window in windows
     )
-    accountant = AccountingService(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings())
     accountant.restore(known, shifted)
     return accountant
 

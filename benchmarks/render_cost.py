@@ -58,7 +58,7 @@ def _divided() -> str:
 
 def _of_node(name: str, scenario: str, most: float) -> Iterator[Figure]:
     catalogue = built_in()
-    accountant = AccountingService(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings())
     loaded = load_scenario(scenario, catalogue)
     past = SimulatedSource(
         loaded,

@@ -108,7 +108,7 @@ def _node(instances: int) -> _Node:
             file.write(_SLICED % (profiles, named))
             file.flush()
             scenario = load_scenario(file.name, catalogue)
-    accountant = AccountingService(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings())
     past = SimulatedSource(
         scenario,
         catalogue,

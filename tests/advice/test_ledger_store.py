@@ -232,8 +232,8 @@ def test_track_record_and_what_is_untold_survive(database: Database) -> None:
     store = LedgerRepository(database)
     store.save([], track.tallies, [event, event])
     again = LedgerRepository(database)
-    assert again.load_untold() == [event, event]
+    assert again.load_pending() == [event, event]
     assert TrackRecord(again.load_tallies()).outcomes == track.outcomes
     assert TrackRecord(again.load_tallies()).brier == track.brier
     again.told()
-    assert LedgerRepository(database).load_untold() == []
+    assert LedgerRepository(database).load_pending() == []

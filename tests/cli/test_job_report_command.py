@@ -47,7 +47,7 @@ REPORT: Final = JobUsageReport(
 def history(tmp_path: Path) -> Path:
     """Half an hour of two GPUs, of which job 7 holds one and trains on it for 20 minutes."""
     path = tmp_path / "history.db"
-    accountant, devices, job = AccountingService(AccountingSettings(), ()), [gpu(0), gpu(1)], "7"
+    accountant, devices, job = AccountingService(AccountingSettings()), [gpu(0), gpu(1)], "7"
     for minute in range(31):
         is_held = 5 < minute <= 25
         first = TRAINING if minute <= 15 else HELD

@@ -26,7 +26,7 @@ A100: Final = gpu(0, name="NVIDIA A100-SXM4-80GB")
 def history(tmp_path: Path) -> Path:
     """An hour of a training on the only GPU of a node."""
     accountant, storage = (
-        AccountingService(AccountingSettings(), ()),
+        AccountingService(AccountingSettings()),
         Storage(str(tmp_path / "h.db")),
     )
     for minute in range(61):

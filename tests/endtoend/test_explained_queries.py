@@ -3,6 +3,7 @@
 import threading
 from collections.abc import Iterator, Mapping
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 import pytest
@@ -12,7 +13,8 @@ from prometheus_server import Prometheus, prometheus_server, scrape_config
 from readings import HOUR, SECOND
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.engine import findings
-from rightsizer.advice.node_recommender import configured_rules
+from rightsizer.advice.policy import apply_policies
+from rightsizer.advice.recommender import configured_rules
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.exposition.exposition import MetricsExposition
@@ -48,7 +50,9 @@ class Life:
         )
         self._clock = FastClock(DEFAULT_START + 14 * HOUR)
         self._source = live_source(settings, self._clock).source
-        self._accountant = AccountingService(settings.accounting, settings.policies)
+        self._accountant = AccountingService(
+            settings.accounting, partial(apply_policies, policies=settings.policies)
+        )
         self._exposition = MetricsExposition(
             self._accountant.latest, wall_time=self._clock.wall_time
         )

@@ -37,7 +37,7 @@ def last_report(interval_seconds: float, span_seconds: int) -> Report:
         interval=interval,
         duration=span_seconds * SECOND + interval,
     )
-    accountant = AccountingService(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings())
     for each in iter(source.read, None):
         report = accountant.post(each, (), lambda: AGENT)
     return report

@@ -39,7 +39,7 @@ def last_report(scenario: str) -> Report:
         interval=_INTERVAL,
         duration=_SPAN,
     )
-    accountant = AccountingService(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings())
     agent = AgentReport("0", f"simulated ({scenario})", DEFAULT_START, 10.0)
     for snapshot in iter(source.read, None):
         report = accountant.post(snapshot, (), lambda: agent)

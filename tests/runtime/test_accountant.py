@@ -2,12 +2,13 @@
 
 from collections.abc import Sequence
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from readings import EMPTY, EPOCH, HELD, SECOND, TRAINING, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.advice.policy import Policy, PolicyMatch
+from rightsizer.advice.policy import Policy, PolicyMatch, apply_policies
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing
@@ -24,7 +25,9 @@ MINUTE: Final = 60 * SECOND
 
 def accountant(*policies: Policy) -> AccountingService:
     """Accounts that are empty, with gauges once a minute."""
-    return AccountingService(AccountingSettings(), policies, gauges_every=MINUTE)
+    return AccountingService(
+        AccountingSettings(), partial(apply_policies, policies=policies), gauges_every=MINUTE
+    )
 
 
 def post(books: AccountingService, seen: Snapshot, advice: Sequence[Advice] = ()) -> Report:

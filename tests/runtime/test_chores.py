@@ -101,7 +101,7 @@ def test_advice_that_ends_is_counted_by_its_reason_and_its_end(desk: Desk) -> No
 
 def test_a_run_without_anywhere_to_tell_is_a_run(tmp_path: Path) -> None:
     """Neither Grafana nor a disk is needed for advice."""
-    books, storage = AccountingService(AccountingSettings(), ()), Storage("")
+    books, storage = AccountingService(AccountingSettings()), Storage("")
     empty = chores(books, storage, None, FastClock(EPOCH))
     empty.recommend()
     empty.annotate()

@@ -70,7 +70,7 @@ class Desk:
     def __init__(self, path: Path, maximum_bytes: int | None = None) -> None:
         self.path = path
         self.storage = Storage(str(path), is_durable=False, maximum_bytes=maximum_bytes)
-        self.accountant = AccountingService(AccountingSettings(), ())
+        self.accountant = AccountingService(AccountingSettings())
         self.chores = NodeJobs(
             accountant=self.accountant,
             storage=self.storage,

@@ -54,7 +54,7 @@ def test_a_decision_is_told_by_the_next_look(
     storage = Storage(str(ledger_path(settings)))
     try:
         storage.ledger(settings.recommender.ledger)
-        assert [event.kind for event in storage.untold] == [kind]
+        assert [event.kind for event in storage.pending_events] == [kind]
     finally:
         storage.close()
 

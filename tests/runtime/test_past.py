@@ -74,7 +74,7 @@ def test_each_span_is_known_by_itself() -> None:
 def test_an_accountant_remembers_for_the_book() -> None:
     """Of the devices that have states of their own, by the time of the last snapshot."""
     device = gpu()
-    accountant = AccountingService(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings())
     book = PastBook(accountant.remembered)
     assert book(DEFAULT_SPAN) == {}
     for second in range(3):

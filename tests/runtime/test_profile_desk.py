@@ -153,7 +153,7 @@ def test_a_fault_in_a_profile_keeps_no_rule_from_being_heard(
     def broken(*_: object) -> None:
         raise ZeroDivisionError
 
-    monkeypatch.setattr(node.profiles, "beside", broken)
+    monkeypatch.setattr(node.profiles, "combined_with", broken)
     with capture_logs() as logs:
         node.chores.recommend()
 

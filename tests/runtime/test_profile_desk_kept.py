@@ -130,7 +130,7 @@ def test_many_threads_may_bring_profiles(node: Node) -> None:
 
 def test_without_a_database_profiles_count_until_the_end() -> None:
     """An agent that keeps nothing advises all the same."""
-    accountant, storage = AccountingService(AccountingSettings(), ()), Storage("")
+    accountant, storage = AccountingService(AccountingSettings()), Storage("")
     found = ProfileService(accountant, storage, FastClock(EPOCH))
     (taken,) = found.take([waiting_profile()])
 

@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import pytest
 
-from rightsizer.advice.node_recommender import configured_rules
 from rightsizer.advice.policy import Policy, PolicyMatch
+from rightsizer.advice.recommender import configured_rules
 from rightsizer.advice.recommender_settings import RuleTree
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import IdleSettings

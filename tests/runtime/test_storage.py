@@ -291,12 +291,12 @@ def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
     storage = Storage(str(path))
     ledger = storage.ledger(LedgerSettings())
     assert [each.state for each in ledger.advice()] == [AdviceState.ACTIVE]
-    assert storage.untold == ()
+    assert storage.pending_events == ()
     storage.save_ledger(ledger, [AdviceEvent(AdviceEventKind.OPENED, ledger.advice()[0], NOW)])
     storage.close()
     again = Storage(str(path))
     assert again.ledger(LedgerSettings()).advice() == ledger.advice()
-    assert [event.kind for event in again.untold] == [AdviceEventKind.OPENED]
+    assert [event.kind for event in again.pending_events] == [AdviceEventKind.OPENED]
     again.told()
-    assert again.untold == ()
+    assert again.pending_events == ()
     again.close()

@@ -15,8 +15,8 @@ from rightsizer.accounting.history import HISTORY_SCHEMAS, HistoryRepository
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.window_codec import decode_window, encode_window
-from rightsizer.advice.node_recommender import Recommender
 from rightsizer.advice.policy import PolicySet
+from rightsizer.advice.recommender import Recommender
 from rightsizer.advice.rules import RULES
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
@@ -145,7 +145,7 @@ def test_a_row_with_odd_values_stops_nobody(
             )
         history, accountant = (
             HistoryRepository(database),
-            AccountingService(AccountingSettings(), ()),
+            AccountingService(AccountingSettings()),
         )
         accountant.restore(history.devices(), history.load())
     Recommender(accountant, RULES, PolicySet(), FastClock(EPOCH + HOUR)).run(frozenset())

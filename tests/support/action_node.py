@@ -67,7 +67,7 @@ class ActionNode:
     """The node: GPUs, one each for its holders."""
 
     def __init__(self, book: ActionRepository, holders: Sequence[Workload]) -> None:
-        self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings(), ())
+        self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings())
         self.clock.pass_seconds(1000.0)
         self.book, self.holders = book, holders
         self.advice: list[Advice] = []

@@ -82,7 +82,7 @@ class CaptureNode:
     """The node, its station, and what it made of profiles."""
 
     def __init__(self, folder: Path, book: CaptureRepository, settings: CaptureSettings) -> None:
-        self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings(), ())
+        self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings())
         self.controls = ReleaseController(self.clock)
         self.judgements: Sequence[Judgement] = (host_bound(),)
         self.advice: Sequence[Advice] = ()

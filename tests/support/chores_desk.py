@@ -109,7 +109,7 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
     """Everything empty."""
     path, clock = tmp_path / "history.db", FastClock(EPOCH)
     books, storage, sink = (
-        AccountingService(AccountingSettings(), ()),
+        AccountingService(AccountingSettings()),
         Storage(str(path)),
         Sink(path),
     )

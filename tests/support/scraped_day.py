@@ -58,7 +58,7 @@ def scraped_day(scenario: str, node: str = "n1") -> ScrapedDay:
         duration=SPAN + SAMPLING * SECOND,
     )
     accountant, accounts = (
-        AccountingService(AccountingSettings(), ()),
+        AccountingService(AccountingSettings()),
         NodeAccounts(AccountingSettings()),
     )
     lines: list[str] = []

@@ -49,7 +49,7 @@ def _scrapes() -> Iterator[Report]:
         interval=SAMPLING * SECOND,
         duration=SPAN * SECOND,
     )
-    accountant = AccountingService(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings())
     for number, snapshot in enumerate(iter(source.read, None)):
         report = accountant.post(snapshot, (), lambda: AGENT)
         if number * SAMPLING % SCRAPE == 0:

@@ -96,7 +96,7 @@ def whole_node(
         surroundings=HostContextCollector(NodeHostProbe(tree.host(), owners, tree.sysfs)),
         sysfs=tree.sysfs,
     )
-    accountant = AccountingService(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings())
     try:
         yield WholeNode(node, library, clock, source, accountant, driver)
     finally:

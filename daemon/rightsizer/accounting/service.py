@@ -2,13 +2,13 @@
 
 import threading
 from collections.abc import Callable, Iterable, Sequence
+from typing import Final
 
 from rightsizer.accounting.accounts_snapshot import AccountsSnapshot
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.window_query import WindowQuery
-from rightsizer.advice.policy import Policy, apply_policies
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case
@@ -25,7 +25,10 @@ from rightsizer.model.state import State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Provisioning, Window
 
-_GAUGES_EVERY: Nanoseconds = 60 * NANOSECONDS_PER_SECOND
+Enrich = Callable[[Snapshot], Snapshot]
+"""Adds to the holders of a snapshot what operators say of them."""
+
+_GAUGES_EVERY: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 
 
 class AccountingService:
@@ -34,18 +37,18 @@ class AccountingService:
     def __init__(
         self,
         settings: AccountingSettings,
-        policies: Sequence[Policy],
+        enrich: Enrich = lambda snapshot: snapshot,
         gauges_every: Nanoseconds = _GAUGES_EVERY,
     ) -> None:
         """Accounts that are empty.
 
         Args:
             settings: Thresholds.
-            policies: What operators know of their workloads.
+            enrich: Adds to each snapshot what operators know of their workloads.
             gauges_every: How often derived gauges and strips are made anew.
         """
         self._accounts = NodeAccounts(settings)
-        self._policies = policies
+        self._enrich = enrich
         self._gauges_every = gauges_every
         self._lock = threading.Lock()
         self._generation = 0
@@ -63,7 +66,7 @@ class AccountingService:
         self, snapshot: Snapshot, advice: Sequence[Advice], agent: Callable[[], AgentReport]
     ) -> Report:
         """Account for a snapshot and publish what follows from it."""
-        snapshot = apply_policies(snapshot, self._policies)
+        snapshot = self._enrich(snapshot)
         with self._lock:
             self._accounts.post(snapshot)
             # By the steady clock: the wall clock may step back by hours.
@@ -88,15 +91,15 @@ class AccountingService:
         self._latest = report
         return report
 
-    def follow(self, policies: Sequence[Policy]) -> None:
-        """Take holders for what other policies say of them, from the next snapshot on."""
-        self._policies = policies
+    def follow(self, enrich: Enrich) -> None:
+        """Enrich otherwise from the next snapshot on."""
+        self._enrich = enrich
 
     def remember(self, snapshots: Iterable[Snapshot]) -> None:
         """Account for the past without publishing it; counters start at 0 after it."""
         with self._lock:
             for snapshot in snapshots:
-                self._accounts.post(apply_policies(snapshot, self._policies))
+                self._accounts.post(self._enrich(snapshot))
             self._accounts.drain_closed()
             self._accounts.begin()
 

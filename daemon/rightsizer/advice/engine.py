@@ -36,7 +36,8 @@ class _RuleError(Exception):
         self.error = error
 
 
-def _raised(rule: str, key: str, error: Exception) -> None:
+def raised(rule: str, key: str, error: Exception) -> None:
+    """Raise the fault of a rule; for callers that log none."""
     del rule, key
     raise error
 
@@ -44,7 +45,7 @@ def _raised(rule: str, key: str, error: Exception) -> None:
 def findings(
     cases: Sequence[Case],
     rules: Sequence[Rule[Any]] = RULES,
-    failed: Failed = _raised,
+    failed: Failed = raised,
 ) -> tuple[Finding, ...]:
     """Every rule's verdict on every case as it stands, abstentions included.
 
@@ -58,7 +59,7 @@ def judge_all(
     rules: Sequence[Rule[Any]] = RULES,
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
     tuned: Tuned = lambda rule, _: rule,
-    failed: Failed = _raised,
+    failed: Failed = raised,
 ) -> tuple[Judgement, ...]:
     """Every rule's verdict on every workload over the rule's own spans, without contradictions.
 

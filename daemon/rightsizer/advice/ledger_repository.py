@@ -138,21 +138,21 @@ class LedgerRepository:
         self,
         records: Iterable[AdviceRecord],
         tallies: Iterable[OutcomeCounts] = (),
-        untold: Iterable[AdviceEvent] = (),
+        pending: Iterable[AdviceEvent] = (),
     ) -> None:
         """Write everything in place of what was there, rows that nobody understood excepted.
 
         Args:
             records: All advice.
             tallies: How it fared.
-            untold: Events that nobody was told yet; see `told`.
+            pending: Events that are not offered yet; see `told`.
 
         Raises:
             HistoryError: they could not be written; what was there stays.
         """
         rows = {record.advice.id: _text(record) for record in records}
         counts = [(f"{tally.rule}/{tally.reason}", _text(tally)) for tally in tallies]
-        events = list(enumerate(map(_text, untold)))
+        events = list(enumerate(map(_text, pending)))
         with self._database.transaction() as connection:
             present = {row[0] for row in connection.execute("SELECT id FROM advice")}
             gone = present - rows.keys() - self._foreign
@@ -183,7 +183,7 @@ class LedgerRepository:
         found = (_read_rows(text, tally_from) for _, text in rows)
         return [tally for tally in found if tally is not None]
 
-    def load_untold(self) -> list[AdviceEvent]:
+    def load_pending(self) -> list[AdviceEvent]:
         """Events that were saved and may never have been told, oldest first."""
         rows = self._rows("SELECT number, event FROM advice_event ORDER BY number")
         found = (_read_rows(text, event_from) for _, text in rows)

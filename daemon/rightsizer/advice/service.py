@@ -1,7 +1,8 @@
 """Advice service: run, ledger, decisions, delivery; saved first, then delivered."""
 
 import threading
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from typing import Protocol
 
@@ -9,10 +10,9 @@ import structlog
 
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.node_recommender import RecommenderResult
+from rightsizer.advice.recommender import RecommenderResult
 from rightsizer.advice.record import Restoration
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.units import Nanoseconds
@@ -26,6 +26,34 @@ class EventSink(Protocol):
 
     def deliver(self) -> object:
         """Send what waits; may take seconds, and never raises for a peer that is away."""
+
+
+class LedgerStore(Protocol):
+    """Place of the ledger and of events that were not delivered yet."""
+
+    @property
+    def pending_events(self) -> Sequence[AdviceEvent]:
+        """Events that were saved and may not have been offered before the program ended."""
+
+    def save_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent]) -> None:
+        """Keep the ledger as it is, with the events that are still to be offered."""
+
+    def told(self) -> None:
+        """Forget the events: every sink has them."""
+
+
+class RuleFailures:
+    """Logs and counts rules that raise; as many counters as rules."""
+
+    def __init__(self) -> None:
+        self._log = structlog.get_logger(component="recommender")
+        self.counts: Counter[str] = Counter()
+        """By rule, since the start."""
+
+    def note(self, rule: str, workload: str, error: Exception) -> None:
+        """Log one with its trace, and count it."""
+        self.counts[rule] += 1
+        self._log.error("rule_failed", rule=rule, workload=workload, exc_info=error)
 
 
 class Judge(Protocol):
@@ -42,7 +70,7 @@ class AdviceService:
         self,
         judge: Judge,
         ledger: Ledger,
-        storage: Storage,
+        store: LedgerStore,
         sinks: Sequence[EventSink],
         clock: Clock,
         *,
@@ -53,21 +81,21 @@ class AdviceService:
         Args:
             judge: Says what there is to say.
             ledger: Of all advice.
-            storage: Keeps it.
+            store: Keeps it.
             sinks: Who is told.
             clock: Of decisions.
             remembered: What others know of a ledger that was lost; asked after a run while the
                 ledger is empty.
         """
         self._remembered = remembered
-        self._judge, self._ledger, self._storage = judge, ledger, storage
+        self._judge, self._ledger, self._store = judge, ledger, store
         self._sinks, self._clock = tuple(sinks), clock
         self._deciding = threading.Lock()
         self._log = structlog.get_logger(component="recommender")
         self.advice: tuple[Advice, ...] = ledger.advice()
         """After the last run, and after what was decided since."""
         # What the last program saved and may not have come to tell.
-        self._untold: list[AdviceEvent] = list(storage.untold)
+        self._pending: list[AdviceEvent] = list(store.pending_events)
         self._put_up_track_record()
 
     def keep_by(self, settings: LedgerSettings) -> None:
@@ -148,18 +176,18 @@ class AdviceService:
         """Put up what the ledger says now."""
         self.advice = self._ledger.advice()
         self._put_up_track_record()
-        self._untold.extend(events)
+        self._pending.extend(events)
         for event in events:
             if event.kind is not AdviceEventKind.DECIDED:
                 self._log_event(event)
 
     def _save_and_tell(self) -> None:
         # Saved first, and with what is still to be told: a crash in between loses nothing.
-        self._storage.save_ledger(self._ledger, self._untold)
+        self._store.save_ledger(self._ledger, self._pending)
         for sink in self._sinks:
-            sink.offer(self._untold)
-        self._untold = []
-        self._storage.told()
+            sink.offer(self._pending)
+        self._pending = []
+        self._store.told()
 
     def _put_up_track_record(self) -> None:
         # New mappings each time, for sampling reads them meanwhile.

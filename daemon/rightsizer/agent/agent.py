@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import threading
 from collections.abc import Callable, Sequence
+from functools import partial
 from typing import TYPE_CHECKING, Any, Final
 
 import structlog
@@ -11,7 +12,8 @@ import structlog
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService
 from rightsizer.actions.feature import ActionsFeature
-from rightsizer.advice.node_recommender import configured_rules, recommender_gauges
+from rightsizer.advice.policy import apply_policies
+from rightsizer.advice.recommender import configured_rules, recommender_gauges
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.agent.coordinator import Coordinator, Heartbeat, SourceLog, slow_driver_gauges
 from rightsizer.agent.door import Door, open_door
@@ -101,7 +103,9 @@ class Agent:
         self._log = structlog.get_logger(component="agent")
         self._interval = nanoseconds(settings.sampling.interval)
         self._started = clock.wall_time()
-        self.accountant = AccountingService(settings.accounting, settings.policies_here)
+        self.accountant = AccountingService(
+            settings.accounting, partial(apply_policies, policies=settings.policies_here)
+        )
         self._stopping = threading.Event()
         self._sinks = NotificationService(settings, self._sinks_of)
         self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
@@ -189,7 +193,7 @@ class Agent:
         # The only one that can fail, and leaves all as it was where it does.
         self._sinks.change(settings)
         self.settings = settings
-        self.accountant.follow(settings.policies_here)
+        self.accountant.follow(partial(apply_policies, policies=settings.policies_here))
         self.chores.change(rules, settings.policies_here, settings.recommender.ledger)
         self.chores.keep(settings.history.retention, settings.history.fine_retention)
         self._advice_routes.explain_by(settings.rule_trees)

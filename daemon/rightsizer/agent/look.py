@@ -3,10 +3,12 @@
 import threading
 from collections.abc import Callable
 from dataclasses import replace
+from functools import partial
 from typing import Final
 
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService
+from rightsizer.advice.policy import apply_policies
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.broker.placement import view_of
@@ -62,7 +64,9 @@ def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSl
 def _look(settings: Settings, clock: Clock) -> list[Report]:
     """Those without a GPU are left out, but for one that stays the last."""
     named = live_source(settings, clock)
-    accountant = AccountingService(settings.accounting, settings.policies_here)
+    accountant = AccountingService(
+        settings.accounting, partial(apply_policies, policies=settings.policies_here)
+    )
     began, never = clock.time(), threading.Event()
     reports: list[Report] = []
     try:

@@ -11,10 +11,10 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.node_recommender import Recommender, RecommenderRun
 from rightsizer.advice.policy import Policy, PolicySet
+from rightsizer.advice.recommender import Recommender, RecommenderRun
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.service import AdviceService, EventSink
+from rightsizer.advice.service import AdviceService, EventSink, RuleFailures
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import Clock
@@ -46,11 +46,13 @@ class NodeJobs:
         profiles: ProfileService | None = None,
     ) -> None:
         self._storage, self._clock = storage, clock
+        self._failures = RuleFailures()
         self._recommender = Recommender(
             accountant,
             rules,
             PolicySet(policies),
             clock,
+            failed=self._failures.note,
             profiles=profiles,
             advice=lambda: self._desk.advice,
         )
@@ -131,7 +133,7 @@ class NodeJobs:
         try:
             self._desk.recommend()
         finally:
-            self.counts["recommender_rule_failures"] = self._recommender.faults.counts.total()
+            self.counts["recommender_rule_failures"] = self._failures.counts.total()
 
     def act(
         self,

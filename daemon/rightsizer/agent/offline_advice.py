@@ -3,13 +3,15 @@
 One run over a history on disk, printed or saved; decisions, explanations.
 """
 
+from functools import partial
 from pathlib import Path
 
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.engine import judge_all
-from rightsizer.advice.node_recommender import RuleFailures, configured_rules
-from rightsizer.advice.policy import PolicySet
+from rightsizer.advice.policy import PolicySet, apply_policies
+from rightsizer.advice.recommender import configured_rules
+from rightsizer.advice.service import RuleFailures
 from rightsizer.agent.node_jobs import NodeJobs
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
@@ -43,7 +45,7 @@ def advise(path: Path, settings: Settings) -> tuple[tuple[Finding, ...], tuple[A
             accounts.restore(window)
             now = max(now, window.end)
         ledger = storage.ledger(settings.recommender.ledger)
-        accountant = AccountingService(settings.accounting, ())
+        accountant = AccountingService(settings.accounting)
         profiles = ProfileService(accountant, storage, FastClock(now), settings.profiles)
     finally:
         storage.close()
@@ -58,7 +60,7 @@ def advise(path: Path, settings: Settings) -> tuple[tuple[Finding, ...], tuple[A
         guidance.tuned,
         RuleFailures().note,
     )
-    judgements = profiles.beside(judgements, open_now, now, ledger.advice())
+    judgements = profiles.combined_with(judgements, open_now, now, ledger.advice())
     judgements = guidance.withheld(judgements, now)
     ledger.update(judgements, now)
     return tuple(judgement.finding for judgement in judgements), ledger.advice()
@@ -91,7 +93,9 @@ def _jobs_of(storage: Storage, settings: Settings, path: Path) -> NodeJobs:
     windows = () if history is None else tuple(history.load())
     if history is None or not windows:
         raise HistoryError(f"history '{path}' is empty; let the agent run for a while first")
-    accountant = AccountingService(settings.accounting, settings.policies_here)
+    accountant = AccountingService(
+        settings.accounting, partial(apply_policies, policies=settings.policies_here)
+    )
     accountant.restore(history.devices(), windows)
     ledger = storage.ledger(settings.recommender.ledger)
     # What was seen last is what is judged, however long ago that was.
@@ -150,7 +154,9 @@ def act_offline(  # noqa: PLR0913 - who, what, why, for how long, and where.
             sleep=lambda _: True,
         )
         chores = NodeJobs(
-            accountant=AccountingService(settings.accounting, settings.policies_here),
+            accountant=AccountingService(
+                settings.accounting, partial(apply_policies, policies=settings.policies_here)
+            ),
             storage=storage,
             ledger=ledger,
             rules=(),

@@ -8,7 +8,7 @@ from typing import Any, Final, Protocol
 
 import structlog
 
-from rightsizer.advice.node_recommender import configured_rules
+from rightsizer.advice.recommender import configured_rules
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import live_update

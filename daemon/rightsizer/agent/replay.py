@@ -12,8 +12,9 @@ from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import findings, judge_all
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.node_recommender import RuleFailures, configured_rules
 from rightsizer.advice.policy import PolicySet, apply_policies
+from rightsizer.advice.recommender import configured_rules
+from rightsizer.advice.service import RuleFailures
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
 from rightsizer.io.files import Ownership

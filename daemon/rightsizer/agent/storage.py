@@ -99,7 +99,7 @@ class Storage:
         self._pending: list[PackedWindow] = []
         self._records: tuple[AdviceRecord, ...] = ()
         self._tallies: tuple[OutcomeCounts, ...] = ()
-        self._untold: tuple[AdviceEvent, ...] = ()
+        self._pending_events: tuple[AdviceEvent, ...] = ()
         self._told_breaks = self.breaks
         self.history = HistoryRepository(self._database, maximum_bytes) if self._database else None
 
@@ -158,15 +158,15 @@ class Storage:
             return Ledger((), settings)
         self._records = tuple(self._despite_a_break(store.load))
         self._tallies = tuple(self._despite_a_break(store.load_tallies))
-        self._untold = tuple(self._despite_a_break(store.load_untold))
+        self._pending_events = tuple(self._despite_a_break(store.load_pending))
         return Ledger(self._records, settings, self._tallies)
 
     @property
-    def untold(self) -> tuple[AdviceEvent, ...]:
+    def pending_events(self) -> tuple[AdviceEvent, ...]:
         """Events that were saved and may not have been told before the program ended."""
-        return self._untold
+        return self._pending_events
 
-    def save_ledger(self, ledger: Ledger, untold: Iterable[AdviceEvent] = ()) -> None:
+    def save_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent] = ()) -> None:
         """Keep the ledger as it is, and with it what is still to be told of it.
 
         Raises:
@@ -174,7 +174,7 @@ class Storage:
         """
         self._records = ledger.records
         self._tallies = ledger.track_record.tallies
-        self._untold = tuple(untold)
+        self._pending_events = tuple(pending)
         self._despite_a_break(self._save_records)
 
     def told(self) -> None:
@@ -183,8 +183,8 @@ class Storage:
         Raises:
             HistoryError: it could not be written; they are told again after a restart.
         """
-        if self._ledger and self._untold:
-            self._untold = ()
+        if self._ledger and self._pending_events:
+            self._pending_events = ()
             self._despite_a_break(self._ledger.told)
 
     def save_windows(
@@ -236,7 +236,7 @@ class Storage:
 
     def _save_records(self) -> None:
         if self._ledger:
-            self._ledger.save(self._records, self._tallies, self._untold)
+            self._ledger.save(self._records, self._tallies, self._pending_events)
 
     def _despite_a_break(self, act: Callable[[], _Answer]) -> _Answer:
         """Try once more where the database broke under it, for a new one was begun."""

@@ -63,7 +63,7 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
         if (reason := closed_advice_message(found)) is not None:
             raise UsageError(reason)
         event = ledger.act(advice_id, state, actor, now, why=why, for_seconds=for_seconds)
-        storage.save_ledger(ledger, [*storage.untold, event])
+        storage.save_ledger(ledger, [*storage.pending_events, event])
         return _found(ledger, advice_id)
     finally:
         storage.close()

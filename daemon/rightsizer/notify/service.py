@@ -7,7 +7,6 @@ from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
 from rightsizer.advice.service import EventSink
-from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.units import seconds
@@ -15,7 +14,9 @@ from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
 
 if TYPE_CHECKING:
+    from rightsizer.notify.grafana.outbox import AnnotationOutbox
     from rightsizer.notify.grafana.service import GrafanaAnnotations
+    from rightsizer.notify.webhook.outbox import WebhookOutbox
     from rightsizer.notify.webhook.service import WebhookService
 
 
@@ -33,6 +34,18 @@ class NotificationSettings(Protocol):
     @property
     def webhooks(self) -> tuple[WebhookSettings, ...]:
         """Who else is told."""
+
+
+class NotificationStore(Protocol):
+    """Outboxes, each made when it is asked for first."""
+
+    @property
+    def outbox(self) -> AnnotationOutbox:
+        """What Grafana was not told yet."""
+
+    @property
+    def webhook_outbox(self) -> WebhookOutbox:
+        """What webhooks were not told yet."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -131,7 +144,7 @@ class NotificationService:
 
 def configured_sinks(  # noqa: PLR0913 - what they are made of, each its own part of the outside world.
     settings: NotificationSettings,
-    storage: Storage,
+    store: NotificationStore,
     advice: Callable[[], Sequence[Advice]],
     *,
     clock: Clock,
@@ -142,7 +155,7 @@ def configured_sinks(  # noqa: PLR0913 - what they are made of, each its own par
 
     Args:
         settings: Addresses, limits, credentials' places.
-        storage: Keeps what could not be delivered.
+        store: Keeps what could not be delivered.
         advice: Gives all advice as the ledger has it.
         clock: The agent's.
         tell: Is told of each trouble once.
@@ -154,7 +167,7 @@ def configured_sinks(  # noqa: PLR0913 - what they are made of, each its own par
 
         grafana = grafana_annotations(
             settings.grafana,
-            storage.outbox,
+            store.outbox,
             clock,
             lambda message: tell("grafana_trouble", message),
             sleep,
@@ -165,7 +178,7 @@ def configured_sinks(  # noqa: PLR0913 - what they are made of, each its own par
 
         webhooks = WebhookService(
             settings.webhooks,
-            storage.webhook_outbox,
+            store.webhook_outbox,
             advice,
             clock=clock,
             tell=lambda message: tell("webhook_trouble", message),

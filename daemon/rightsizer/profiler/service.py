@@ -128,7 +128,7 @@ class ProfileService:
         since = now - nanoseconds(self._settings.valid_for)
         return judgements_of(self.profiles(), present, advice, since)
 
-    def beside(
+    def combined_with(
         self,
         found: Sequence[Judgement],
         open_now: AbstractSet[tuple[str, str]],

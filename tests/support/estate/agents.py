@@ -9,8 +9,8 @@ from estate.layout import JOBS, Layout, Machine
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.advice.node_recommender import Recommender
 from rightsizer.advice.policy import PolicySet
+from rightsizer.advice.recommender import Recommender
 from rightsizer.advice.rules import RULES
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
@@ -103,7 +103,7 @@ def _past(
         accounts.post(snapshot)
         windows += accounts.drain_closed()
     known = [replace(each, holder_since=end - days * _DAY) for each in accounts.device_records()]
-    accountant = AccountingService(AccountingSettings(), ())
+    accountant = AccountingService(AccountingSettings())
     accountant.restore(
         known,
         (

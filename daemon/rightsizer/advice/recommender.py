@@ -10,10 +10,8 @@ from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
-import structlog
-
 from rightsizer.accounting.service import AccountingService
-from rightsizer.advice.engine import Cases, judge_all
+from rightsizer.advice.engine import Cases, Failed, judge_all, raised
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.market import Market
 from rightsizer.advice.policy import PolicySet
@@ -27,7 +25,6 @@ from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.profiler.service import ProfileService
 from rightsizer.sizing.settings import SizingSettings
 
 
@@ -69,18 +66,24 @@ def configured_rules(settings: RecommenderSections) -> tuple[Rule[Any], ...]:
     return tuple(rule.with_settings(getattr(tree, rule.name)).in_market(market) for rule in RULES)
 
 
-class RuleFailures:
-    """Takes note of rules that raise; their number is bounded by that of the rules."""
+class JudgementSource(Protocol):
+    """Adds judgements to those of the rules, from profiles for one."""
 
-    def __init__(self) -> None:
-        self._log = structlog.get_logger(component="recommender")
-        self.counts: Counter[str] = Counter()
-        """By rule, since the start."""
+    def combined_with(
+        self,
+        found: Sequence[Judgement],
+        open_now: AbstractSet[tuple[str, str]],
+        now: Nanoseconds,
+        advice: Sequence[Advice],
+    ) -> tuple[Judgement, ...]:
+        """The rules' judgements with its own among them.
 
-    def note(self, rule: str, workload: str, error: Exception) -> None:
-        """Log one with its trace, and count it."""
-        self.counts[rule] += 1
-        self._log.error("rule_failed", rule=rule, workload=workload, exc_info=error)
+        Args:
+            found: What the rules say of every workload that is there.
+            open_now: Workload key and rule of the advice that is open.
+            now: Wall time.
+            advice: All that the ledger has.
+        """
 
 
 @dataclass(frozen=True, slots=True)
@@ -117,7 +120,8 @@ class Recommender:
         guidance: PolicySet,
         clock: Clock,
         *,
-        profiles: ProfileService | None = None,
+        failed: Failed = raised,
+        profiles: JudgementSource | None = None,
         advice: Callable[[], Sequence[Advice]] = tuple,
     ) -> None:
         """Nothing was said yet.
@@ -127,13 +131,14 @@ class Recommender:
             rules: Who judges that.
             guidance: What operators say of it.
             clock: Of the runs.
+            failed: Is told of a rule that raises; where nothing is given, it raises.
             profiles: What profilers saw of the workloads, if anybody took note of that.
             advice: All that the ledger has.
         """
         self._accountant, self._clock = accountant, clock
         self._profiles, self._advice = profiles, advice
         self._judges = (tuple(rules), guidance)
-        self.faults = RuleFailures()
+        self._failed = failed
         self.judgements: tuple[Judgement, ...] = ()
         self.last_run: RecommenderRun | None = None
 
@@ -150,7 +155,7 @@ class Recommender:
         rules, guidance = self._judges
         now, began = self._clock.wall_time(), self._clock.time()
         cases: Cases = cache(self._accountant.look(now).cases)
-        found = judge_all(cases, rules, open_now, guidance.tuned, self.faults.note)
+        found = judge_all(cases, rules, open_now, guidance.tuned, self._failed)
         found = guidance.withheld(self._with_profiles(found, open_now, now), now)
         self.judgements = found
         self.last_run = RecommenderRun(
@@ -175,9 +180,9 @@ class Recommender:
         if self._profiles is None:
             return found
         try:
-            return self._profiles.beside(found, open_now, now, self._advice())
+            return self._profiles.combined_with(found, open_now, now, self._advice())
         except Exception as error:  # noqa: BLE001 - whatever a profile has led to.
-            self.faults.note("profiles", "", error)
+            self._failed("profiles", "", error)
             return found
 
 
