@@ -129,23 +129,51 @@ def _loaded(*arguments: object, seconds: float | None = None) -> Loaded:
 
 
 class MarkedPower:
-    """A driver library by which every GPU draws the same odd power."""
+    """A driver library by which every GPU draws the same odd power, whichever way it is asked."""
 
     def __init__(self, library: Any) -> None:
         self._library = library
 
     def __getattr__(self, name: str) -> Any:
-        if name == "nvmlDeviceGetPowerUsage":
-            return self._power
-        return getattr(self._library, name)
+        function = getattr(self._library, name)
+        mark = {
+            "nvmlDeviceGetPowerUsage": _mark_usage,
+            "nvmlDeviceGetFieldValues": _mark_fields,
+            "nvmlDeviceGetSamples": _mark_samples,
+        }.get(name)
+        if mark is None:
+            return function
 
-    def _power(self, _: Any, milliwatts: Any) -> int:
-        milliwatts._obj.value = MARK_MILLIWATTS
-        return 0
+        def marked(*arguments: Any) -> int:
+            code: int = function(*arguments)
+            if code == 0:
+                mark(*arguments)
+            return code
+
+        return marked
+
+
+def _mark_usage(_: Any, milliwatts: Any) -> None:
+    milliwatts._obj.value = MARK_MILLIWATTS
+
+
+def _mark_fields(_: Any, count: Any, fields_read: Any) -> None:
+    for number in range(getattr(count, "value", count)):
+        field = fields_read[number]
+        if field.fieldId in _POWER_FIELDS and field.nvmlReturn == 0:
+            field.value.ullVal = MARK_MILLIWATTS
+
+
+def _mark_samples(_: Any, kind: Any, *rest: Any) -> None:
+    samples = rest[-1]
+    if getattr(kind, "value", kind) == 0 and samples is not None:
+        for number in range(rest[-2]._obj.value):
+            samples[number].sampleValue.uiVal = MARK_MILLIWATTS
 
 
 MARK_MILLIWATTS: Final = 123_457
-_MARKS: Final = frozenset({123_457, 123.457})
+_POWER_FIELDS: Final = frozenset({185, 186})
+_MARKS: Final = (123_457.0, 123.457)
 _DEEP: Final = 2
 
 
@@ -154,7 +182,7 @@ def holds_mark(value: object, depth: int = _DEEP) -> bool:
     if isinstance(value, bool):
         return False
     if isinstance(value, (int, float)):
-        return value in _MARKS
+        return any(abs(value - mark) < 1e-6 * mark for mark in _MARKS)
     if isinstance(value, str):
         return "123.457" in value
     if depth == 0:
