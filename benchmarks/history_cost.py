@@ -69,7 +69,7 @@ def _answer_seconds(accounts: NodeAccounts) -> float:
     started = time.perf_counter()
     for device in accounts.devices:
         accounts.provisioning(device.uuid)
-        accounts.strip(device.uuid, now)
+        accounts.device(device.uuid).windows.strip(now)
     return time.perf_counter() - started
 
 

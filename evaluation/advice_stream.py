@@ -88,7 +88,7 @@ class AdviceStream:
     def judge(self, now: Nanoseconds) -> None:
         """One run of the recommender, and what is to be said of it."""
         judgements = judge_all(
-            lambda span: self._accounts.cases(span, now), RULES, self._ledger.open_now()
+            lambda span: self._accounts.look(now).cases(span), RULES, self._ledger.open_now()
         )
         subjects = {subject.key: subject for subject in self._timeline.subjects()}
         self._update(judgements, subjects, now)
@@ -231,7 +231,10 @@ class AdviceStream:
         conduct = _BY_NAME[claim.rule].conduct(subject.workload)
         start = now - nanoseconds(conduct.long_seconds)
         for uuid in subject.devices:
-            window, last = self._accounts.window(uuid, start, now), self._accounts.last(uuid)
+            window, last = (
+                self._accounts.device(uuid).windows.window(start, now),
+                self._accounts.device(uuid).last,
+            )
             if window.known_seconds < conduct.minimum_known_seconds:
                 return True
             if last is not None and last.tier in claim.blind:

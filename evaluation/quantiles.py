@@ -37,7 +37,7 @@ def evaluate(options: Options) -> Iterator[str]:
                 for resource, share in _demanded(entry):
                     raw.setdefault((entry.uuid, resource), []).append((share, entry.duration))
         for (uuid, resource), readings in raw.items():
-            found = accounts.whole(uuid).demands[resource]
+            found = accounts.device(uuid).whole.window().demands[resource]
             rows[resource].append((len(readings), worst_error_bins(found, readings)))
     yield table(
         (

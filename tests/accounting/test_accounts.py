@@ -59,13 +59,13 @@ def test_accounts_of_a_device_agree() -> None:
     live(accounts, ticks(0, 1000), {GPU: HELD})
     live(accounts, ticks(1010, 3000), {GPU: TRAINING})
     expected = {State.IDLE_HELD: 1000 * SECOND, State.COMPUTE_BOUND: 2000 * SECOND}
-    assert accounts.whole(GPU.uuid).states == expected
-    assert accounts.totals(GPU.uuid).state_seconds == {
+    assert accounts.device(GPU.uuid).whole.window().states == expected
+    assert accounts.device(GPU.uuid).totals.totals().state_seconds == {
         state: time / SECOND for state, time in expected.items()
     }
-    strip = accounts.strip(GPU.uuid, EPOCH + 3000 * SECOND)
+    strip = accounts.device(GPU.uuid).windows.strip(EPOCH + 3000 * SECOND)
     assert sum(sum(cell.states.values()) for cell in strip) == 3000 * SECOND
-    last = accounts.last(GPU.uuid)
+    last = accounts.device(GPU.uuid).last
     assert last is not None
     assert last.state is State.COMPUTE_BOUND
     assert accounts.devices == (GPU,)
@@ -123,7 +123,7 @@ def test_holder_of_the_larger_part_answers_for_a_shared_device() -> None:
     for at in ticks(0, 100):
         taken = snapshot(at, [GPU], {GPU: HELD}, interval_seconds=10.0)
         accounts.post(replace(taken, holdings={GPU.uuid: shared}))
-    (case,) = accounts.cases(None, 0)
+    (case,) = accounts.look(0).cases(None)
     assert case.workload == JOB
 
 
@@ -131,8 +131,8 @@ def test_nothing_is_known_of_a_device_before_its_first_entry() -> None:
     """One reading is no time yet."""
     accounts = NodeAccounts()
     live(accounts, [0], {GPU: HELD})
-    assert accounts.last(GPU.uuid) is None
-    assert accounts.totals(GPU.uuid).state_seconds == {}
+    assert accounts.device(GPU.uuid).last is None
+    assert accounts.device(GPU.uuid).totals.totals().state_seconds == {}
     assert accounts.open_windows() == []
     assert accounts.provisioning(GPU.uuid)[DAY_WINDOW].overprovisioned is None
 
@@ -143,7 +143,7 @@ def test_case_is_all_that_a_workload_holds() -> None:
     holders = {devices[0]: JOB, devices[1]: NEXT, devices[2]: JOB}
     accounts = NodeAccounts()
     live(accounts, ticks(0, 100), dict.fromkeys(devices, HELD), holders)
-    cases = accounts.cases(None, 0)
+    cases = accounts.look(0).cases(None)
     assert [(case.key, [device.index for device in case.devices]) for case in cases] == [
         (JOB.key, [0, 2]),
         (NEXT.key, [1]),
@@ -161,7 +161,7 @@ def test_parent_of_mig_instances_is_no_case() -> None:
     instance = gpu(0, uuid="MIG-0", mig=MigInstance("GPU-0", "1g.10gb", 7, 0, 1 / 7, 1 / 8))
     accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {parent: HELD, instance: HELD})
-    assert [case.key for case in accounts.cases(None, 0)] == ["MIG-0"]
+    assert [case.key for case in accounts.look(0).cases(None)] == ["MIG-0"]
 
 
 def test_evidence_begins_when_the_holder_took_the_device() -> None:
@@ -169,10 +169,10 @@ def test_evidence_begins_when_the_holder_took_the_device() -> None:
     accounts = NodeAccounts()
     live(accounts, ticks(0, 3600), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(3610, 5400), {GPU: TRAINING}, {GPU: NEXT})
-    (case,) = accounts.cases(3 * HOUR, EPOCH + 5400 * SECOND)
+    (case,) = accounts.look(EPOCH + 5400 * SECOND).cases(3 * HOUR)
     assert case.workload == NEXT
     assert case.windows[0].share(State.COMPUTE_BOUND) > 0.98
-    (whole,) = accounts.cases(None, 0)
+    (whole,) = accounts.look(0).cases(None)
     assert whole.windows[0].known == 5400 * SECOND
 
 
@@ -181,11 +181,11 @@ def test_holder_stays_until_the_device_was_empty_for_a_while() -> None:
     accounts = NodeAccounts()
     live(accounts, ticks(0, 100), {GPU: HELD}, {GPU: JOB})
     live(accounts, ticks(110, 200), {GPU: HELD})
-    assert accounts.cases(None, 0)[0].workload == JOB
+    assert accounts.look(0).cases(None)[0].workload == JOB
     live(accounts, ticks(210, 790), {GPU: EMPTY})
-    assert accounts.cases(None, 0)[0].workload == JOB
+    assert accounts.look(0).cases(None)[0].workload == JOB
     live(accounts, ticks(800, 810), {GPU: EMPTY})
-    assert accounts.cases(None, 0)[0].workload is None
+    assert accounts.look(0).cases(None)[0].workload is None
 
 
 def test_a_device_at_work_is_not_empty_meanwhile() -> None:
@@ -195,7 +195,7 @@ def test_a_device_at_work_is_not_empty_meanwhile() -> None:
     live(accounts, ticks(110, 200), {GPU: EMPTY})
     live(accounts, ticks(210, 900), {GPU: TRAINING})
     live(accounts, ticks(910, 1000), {GPU: EMPTY})
-    assert accounts.cases(None, 0)[0].workload == JOB
+    assert accounts.look(0).cases(None)[0].workload == JOB
 
 
 def test_a_holder_is_judged_though_the_clock_was_set_back() -> None:
@@ -213,7 +213,7 @@ def test_a_holder_is_judged_though_the_clock_was_set_back() -> None:
                 wall_time=EPOCH + (at - 7 * 86400) * SECOND,
             )
         )
-    (case,) = accounts.cases(HOUR, EPOCH + (1200 - 7 * 86400) * SECOND)
+    (case,) = accounts.look(EPOCH + (1200 - 7 * 86400) * SECOND).cases(HOUR)
     assert case.windows[0].known == 600 * SECOND
 
 
@@ -223,7 +223,7 @@ def test_restart_of_the_holder_is_no_new_holder() -> None:
     live(accounts, ticks(0, 3600), {GPU: TRAINING}, {GPU: JOB})
     live(accounts, ticks(3610, 3900), {GPU: EMPTY})
     live(accounts, ticks(3910, 5400), {GPU: TRAINING}, {GPU: JOB})
-    (case,) = accounts.cases(3 * HOUR, EPOCH + 5400 * SECOND)
+    (case,) = accounts.look(EPOCH + 5400 * SECOND).cases(3 * HOUR)
     assert case.windows[0].accounted == 5400 * SECOND
 
 
@@ -231,9 +231,9 @@ def test_need_begins_with_the_holder() -> None:
     """What the former holder asked for is not what this one needs."""
     accounts = NodeAccounts()
     live(accounts, ticks(0, 3600), {GPU: TRAINING}, {GPU: JOB})
-    (before,) = accounts.cases(HOUR, EPOCH + 3600 * SECOND)
+    (before,) = accounts.look(EPOCH + 3600 * SECOND).cases(HOUR)
     live(accounts, ticks(3610, 7200), {GPU: HELD}, {GPU: NEXT})
-    (after,) = accounts.cases(HOUR, EPOCH + 7200 * SECOND)
+    (after,) = accounts.look(EPOCH + 7200 * SECOND).cases(HOUR)
     assert Resource.COMPUTE in before.provisioning[0].resources
     assert all(fit.demand is None for fit in after.provisioning[0].resources.values())
 
@@ -245,7 +245,7 @@ def test_allocator_of_the_holder_decides_on_memory() -> None:
     for holder, is_preallocated in ((JOB, False), (serving, True)):
         accounts = NodeAccounts()
         live(accounts, ticks(0, 900), {GPU: full}, {GPU: holder})
-        (case,) = accounts.cases(HOUR, EPOCH + 900 * SECOND)
+        (case,) = accounts.look(EPOCH + 900 * SECOND).cases(HOUR)
         assert case.provisioning[0].memory_is_preallocated == is_preallocated
 
 
@@ -260,12 +260,12 @@ def test_restart_changes_no_case() -> None:
     for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + 7200 * SECOND
-    (was,), (found,) = steady.cases(HOUR, now), after.cases(HOUR, now)
+    (was,), (found,) = steady.look(now).cases(HOUR), after.look(now).cases(HOUR)
     assert (found.key, found.workload, found.devices) == (was.key, was.workload, was.devices)
     assert found.windows[0].states == was.windows[0].states
     assert after.device_records() == before.device_records()
     live(after, ticks(7200, 10800), {GPU: HELD}, {GPU: JOB})
-    (later,) = after.cases(3 * HOUR, EPOCH + 10800 * SECOND)
+    (later,) = after.look(EPOCH + 10800 * SECOND).cases(3 * HOUR)
     assert later.windows[0].known == 3 * HOUR
 
 
@@ -278,7 +278,7 @@ def test_driver_that_is_late_costs_no_history() -> None:
     live(after, ticks(7200, 7300), {})
     live(after, ticks(7310, 7400), {GPU: HELD})
     assert after.provisioning(GPU.uuid)[DAY_WINDOW].coverage_ratio > 0.9
-    (case,) = after.cases(3 * HOUR, EPOCH + 7400 * SECOND)
+    (case,) = after.look(EPOCH + 7400 * SECOND).cases(3 * HOUR)
     assert case.windows[0].known >= 6900 * SECOND
 
 

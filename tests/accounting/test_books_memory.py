@@ -70,7 +70,7 @@ def test_accounts_keep_the_draw_with_the_device() -> None:
     after.restore_record(known)
     for at in (0, 1):
         after.post(snapshot(at, [GPU], {GPU: {**TRAINING, WATTS: 395.0}}))
-    last = after.last(GPU.uuid)
+    last = after.device(GPU.uuid).last
     assert last is not None
     assert last.signals[Signal.POWER] == 0.5
 

@@ -63,7 +63,7 @@ def past() -> Case:
     """Ten days of a workload on two devices, over the last two."""
     accounts = NodeAccounts()
     live(accounts, range(24 * DAYS), day_and_night)
-    (case,) = accounts.cases(2 * DAY, EPOCH + DAYS * DAY)
+    (case,) = accounts.look(EPOCH + DAYS * DAY).cases(2 * DAY)
     return case
 
 
@@ -129,7 +129,7 @@ def test_device_without_a_holder_has_a_past_too() -> None:
     live(accounts, range(25, 72), lambda _: {GPU: {**HELD, Signal.PROCESS_COUNT: 0.0}}, None)
     empty = replace(accounts.device_records()[0], holder=None, holder_since=EPOCH + DAY)
     accounts.restore_record(empty)
-    (case,) = accounts.cases(2 * HOUR, EPOCH + 3 * DAY)
+    (case,) = accounts.look(EPOCH + 3 * DAY).cases(2 * HOUR)
     found = case.shape()
     assert found is not None
     assert found.hours_of_day[12].mean == 0.0
@@ -141,7 +141,7 @@ def test_workload_that_moved_keeps_its_past() -> None:
     accounts = NodeAccounts()
     live(accounts, range(24), lambda _: {GPU: working(0.8)})
     live(accounts, range(25, 49), lambda _: {PEER: working(0.8)})
-    (case,) = accounts.cases(3 * DAY, EPOCH + 49 * HOUR)
+    (case,) = accounts.look(EPOCH + 49 * HOUR).cases(3 * DAY)
     assert case.devices == (PEER,)
     assert case.windows[0].known <= DAY
     assert case.workload_window is not None
@@ -158,7 +158,7 @@ def test_restart_keeps_the_past() -> None:
     for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
     now = EPOCH + DAYS * DAY
-    (was,), (found,) = before.cases(2 * DAY, now), after.cases(2 * DAY, now)
+    (was,), (found,) = before.look(now).cases(2 * DAY), after.look(now).cases(2 * DAY)
     assert found.shape() == was.shape()
     assert found.trend(Measure.MEMORY_BYTES) == was.trend(Measure.MEMORY_BYTES)
     assert found.effective_samples() == was.effective_samples()
@@ -175,7 +175,7 @@ def test_history_of_former_times_has_windows_but_no_past() -> None:
     for window in before.drain_closed():
         if window.workload_key is None:
             after.restore(replace(window, blocks=Blocks()))
-    (case,) = after.cases(3 * HOUR, EPOCH + 6 * HOUR)
+    (case,) = after.look(EPOCH + 6 * HOUR).cases(3 * HOUR)
     assert all(window.known > 2 * HOUR for window in case.windows)
     assert case.workload_window is None
     assert (case.shape(), case.trend(), case.effective_samples()) == (None, None, 0.0)
@@ -195,7 +195,7 @@ def test_everything_posted_has_blocks_too() -> None:
     """A whole recording is judged by the same peaks."""
     accounts = NodeAccounts()
     live(accounts, range(6), lambda _: {GPU: working(0.8)})
-    (case,) = accounts.cases(None, 0)
+    (case,) = accounts.look(0).cases(None)
     found = case.exceedance(Measure.BUSY, 0.5)
     assert found is not None
     assert (found.share, found.blocks) == (1.0, 72)
@@ -212,7 +212,9 @@ def test_look_gives_cases_of_the_moment_it_was_taken() -> None:
     (after,) = look.cases(DAY)
     assert after == before
     assert after.workload_window == before.workload_window
-    assert before.windows == tuple(accounts.window(each.uuid, 0, now) for each in (GPU, PEER))
+    assert before.windows == tuple(
+        accounts.device(each.uuid).windows.window(0, now) for each in (GPU, PEER)
+    )
     assert before.windows[0].known == 6 * HOUR
 
 

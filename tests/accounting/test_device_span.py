@@ -38,7 +38,7 @@ def named(name: str) -> Span:
 def test_the_longest_span_holds_all_that_was_lived(pieces: list[tuple[State, int]]) -> None:
     """To the nanosecond, for a dozen stretches of five hours are less than a month."""
     windows, now = lived(pieces)
-    past = device_span(windows.window_query(), named("30d"), now)
+    past = device_span(windows.rollups.window_query(), named("30d"), now)
     expected: Counter[State] = Counter()
     for state, minutes in pieces:
         expected[state] += minutes * MINUTE
@@ -55,7 +55,7 @@ def test_cells_are_in_order_and_within_the_span(
 ) -> None:
     """None overlaps another, none is longer than a cell may be, none begins too early."""
     windows, now = lived(pieces)
-    cells = device_span(windows.window_query(), span, now).cells
+    cells = device_span(windows.rollups.window_query(), span, now).cells
     assert len(cells) <= span.length // span.cell + 2
     for cell in cells:
         assert now - span.length - span.cell < cell.start < cell.end <= now
@@ -68,7 +68,7 @@ def test_cells_are_in_order_and_within_the_span(
 def test_a_span_leaves_out_what_was_before(pieces: list[tuple[State, int]], span: Span) -> None:
     """It holds the span as far as it was lived, off by less than one window at its beginning."""
     windows, now = lived(pieces)
-    past = device_span(windows.window_query(), span, now)
+    past = device_span(windows.rollups.window_query(), span, now)
     known = sum(past.states.values())
     window = 5 * MINUTE if span.cell < HOUR else HOUR
     assert min(span.length, now - EPOCH) <= known < min(span.length, now - EPOCH) + window
@@ -77,14 +77,14 @@ def test_a_span_leaves_out_what_was_before(pieces: list[tuple[State, int]], span
 def test_a_device_of_which_nothing_is_known_has_no_cells() -> None:
     """Before its first reading."""
     for span in SPANS:
-        past = device_span(DeviceWindows("GPU-0").window_query(), span, EPOCH + DAY)
+        past = device_span(DeviceWindows("GPU-0").rollups.window_query(), span, EPOCH + DAY)
         assert (past.cells, past.states, past.used_seconds) == ((), {}, 0.0)
 
 
 def test_waste_is_summed_by_its_cause() -> None:
     """What the tests' entries waste is headroom, three quarters of all."""
     windows, now = lived([(State.PRODUCTIVE, 60)])
-    past = device_span(windows.window_query(), named("6h"), now)
+    past = device_span(windows.rollups.window_query(), named("6h"), now)
     assert past.used_seconds == pytest.approx(900.0)
     assert past.waste_seconds == {Cause.HEADROOM: pytest.approx(2700.0)}
     assert past.waste_joules == {Cause.HEADROOM: pytest.approx(270_000.0)}

@@ -77,7 +77,7 @@ def assert_within_a_bin(found: Histogram, raw: Raw) -> None:
 @given(READINGS)
 def test_distributions_of_signals(raw: Raw) -> None:
     """Those that counters are made of."""
-    found = posted(raw).totals(GPU.uuid).distributions
+    found = posted(raw).device(GPU.uuid).totals.totals().distributions
     for signal in (Signal.GPU_BUSY, Signal.SM_WORK, Signal.DRAM_ACTIVE, Signal.MEMORY_USED):
         assert found[signal].total == sum(held for _, held in raw) * SECOND
         assert_within_a_bin(found[signal], raw)
@@ -87,7 +87,7 @@ def test_distributions_of_signals(raw: Raw) -> None:
 def test_demands_of_windows(raw: Raw) -> None:
     """Through five-minute windows, hours, and the bytes that they are kept as."""
     accounts = posted(raw)
-    whole = accounts.whole(GPU.uuid)
+    whole = accounts.device(GPU.uuid).whole.window()
     kept = decode_window(GPU.uuid, encode_window(whole))
     for resource in (Resource.COMPUTE, Resource.MEMORY, Resource.MEMORY_BANDWIDTH):
         assert_within_a_bin(kept.demands[resource], raw)
@@ -102,15 +102,17 @@ def test_demands_of_gauges(raw: Raw) -> None:
         fits = accounts.provisioning(GPU.uuid)[window].resources
         for resource in (Resource.COMPUTE, Resource.MEMORY_BANDWIDTH):
             assert_close(fits[resource].demand, exact(lasting, 0.99))
-    growing = provision(accounts.whole(GPU.uuid), Allocator.GROWING, ProvisioningSettings())
+    growing = provision(
+        accounts.device(GPU.uuid).whole.window(), Allocator.GROWING, ProvisioningSettings()
+    )
     assert_close(growing.resources[Resource.MEMORY].demand, max(value for value, _ in lasting))
 
 
 @given(READINGS, READINGS)
 def test_merged_and_parted_distributions(mine: Raw, others: Raw) -> None:
     """Two devices together, and one of them taken away again."""
-    merged = posted(mine).totals(GPU.uuid).distributions[Signal.GPU_BUSY]
-    other = posted(others).totals(GPU.uuid).distributions[Signal.GPU_BUSY]
+    merged = posted(mine).device(GPU.uuid).totals.totals().distributions[Signal.GPU_BUSY]
+    other = posted(others).device(GPU.uuid).totals.totals().distributions[Signal.GPU_BUSY]
     merged.merge(other)
     assert_within_a_bin(merged, [*mine, *others])
     merged.subtract(other)

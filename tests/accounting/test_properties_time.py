@@ -54,7 +54,10 @@ def test_states_sum_to_wall_time_and_only_gaps_are_unknown(life: Life) -> None:
     snapshots = snapshots_of(*life)
     expected = accounted(snapshots)
     accounts = posted(snapshots)
-    whole, totals = accounts.whole(GPU.uuid), accounts.totals(GPU.uuid)
+    whole, totals = (
+        accounts.device(GPU.uuid).whole.window(),
+        accounts.device(GPU.uuid).totals.totals(),
+    )
     assert (whole.known, whole.accounted) == (expected.known, expected.known + expected.unknown)
     assert known_seconds(totals) == pytest.approx(expected.known / SECOND)
     assert totals.state_seconds.get(State.UNKNOWN, 0.0) == pytest.approx(expected.unknown / SECOND)
@@ -63,7 +66,7 @@ def test_states_sum_to_wall_time_and_only_gaps_are_unknown(life: Life) -> None:
 @given(lives())
 def test_used_and_wasted_time_is_all_that_is_known(life: Life) -> None:
     """In seconds and in joules."""
-    totals = posted(snapshots_of(*life)).totals(GPU.uuid)
+    totals = posted(snapshots_of(*life)).device(GPU.uuid).totals.totals()
     wasted, joules = sum(totals.waste_seconds.values()), sum(totals.waste_joules.values())
     assert totals.used_seconds + wasted == pytest.approx(known_seconds(totals))
     assert totals.used_joules + joules == pytest.approx(sum(totals.energy_joules.values()))
@@ -72,7 +75,7 @@ def test_used_and_wasted_time_is_all_that_is_known(life: Life) -> None:
 @given(lives())
 def test_distribution_of_what_is_always_read_has_all_known_time(life: Life) -> None:
     """Each second once, whatever the interval; its mean is the exact one within a bin."""
-    totals = posted(snapshots_of(*life)).totals(GPU.uuid)
+    totals = posted(snapshots_of(*life)).device(GPU.uuid).totals.totals()
     known = known_seconds(totals)
     busy = totals.distributions.get(Signal.GPU_BUSY)
     assert (0.0 if busy is None else busy.total / SECOND) == pytest.approx(known)
@@ -85,7 +88,10 @@ def test_distribution_of_what_is_always_read_has_all_known_time(life: Life) -> N
 def test_counters_only_grow(life: Life) -> None:
     """Prometheus takes any fall for a restart."""
     accounts = NodeAccounts()
-    seen = [figures(posted([each], accounts).totals(GPU.uuid)) for each in snapshots_of(*life)]
+    seen = [
+        figures(posted([each], accounts).device(GPU.uuid).totals.totals())
+        for each in snapshots_of(*life)
+    ]
     for before, after in pairwise(seen):
         assert all(after[key] >= value for key, value in before.items())
 
@@ -96,7 +102,7 @@ def test_setting_the_wall_clock_changes_no_counter(life: Life) -> None:
     interval, moments = life
     unset = [Moment(each.after, 0, each.signals, each.is_down) for each in moments]
     stepping, steady = (posted(snapshots_of(interval, each)) for each in (moments, unset))
-    assert stepping.totals(GPU.uuid) == steady.totals(GPU.uuid)
+    assert stepping.device(GPU.uuid).totals.totals() == steady.device(GPU.uuid).totals.totals()
 
 
 @given(SHORT, st.integers(0, 40))
@@ -109,9 +115,12 @@ def test_restart_begins_counters_at_nothing_and_keeps_windows(life: Life, cut: i
     before, after = posted(first), NodeAccounts()
     for window in (*before.drain_closed(), *before.open_windows()):
         after.restore(decode_window(window.uuid, encode_window(window)))
-    assert figures(after.totals(GPU.uuid)) == {"used_seconds": 0.0, "used_joules": 0.0}
+    assert figures(after.device(GPU.uuid).totals.totals()) == {
+        "used_seconds": 0.0,
+        "used_joules": 0.0,
+    }
     posted(second, after)
-    assert after.totals(GPU.uuid) == posted(second).totals(GPU.uuid)
+    assert after.device(GPU.uuid).totals.totals() == posted(second).device(GPU.uuid).totals.totals()
     known = accounted(first).known + accounted(second).known
     assert after.provisioning(GPU.uuid)[WEEK_WINDOW].known_seconds == pytest.approx(known / SECOND)
 
@@ -124,7 +133,7 @@ def test_interval_of_sampling_changes_no_share(interval_seconds: float) -> None:
         at = number * interval_seconds
         signals: Signals = HELD if at <= 1200 else TRAINING
         accounts.post(snapshot(at, [GPU], {GPU: signals}, interval_seconds=interval_seconds))
-    totals = accounts.totals(GPU.uuid)
+    totals = accounts.device(GPU.uuid).totals.totals()
     assert totals.state_seconds == pytest.approx(
         {State.IDLE_HELD: 1200.0, State.COMPUTE_BOUND: 2400.0}
     )

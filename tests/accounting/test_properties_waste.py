@@ -76,14 +76,16 @@ def test_random_days_are_whole(name: str, seed: int) -> None:
     snapshots = simulated(name, seed, interval=120 * SECOND, duration=DAY)
     accounts = posted(snapshots)
     for device in accounts.devices:
-        totals = accounts.totals(device.uuid)
+        totals = accounts.device(device.uuid).totals.totals()
         assert_whole(totals)
         counters = [
             each.readings[device.uuid].values[Signal.ENERGY_JOULES]
             for each in (snapshots[0], snapshots[-1])
         ]
         assert totals.energy_joules == pytest.approx({COUNTER: counters[1] - counters[0]})
-        assert accounts.whole(device.uuid).energy_joules == pytest.approx(counters[1] - counters[0])
+        assert accounts.device(device.uuid).whole.window().energy_joules == pytest.approx(
+            counters[1] - counters[0]
+        )
 
 
 def test_time_with_every_fault_is_whole() -> None:
@@ -91,7 +93,7 @@ def test_time_with_every_fault_is_whole() -> None:
     snapshots = simulated("faulty-node", 1, interval=5 * SECOND, duration=11 * MINUTE)
     accounts = posted(snapshots)
     for device in accounts.devices:
-        totals = accounts.totals(device.uuid)
+        totals = accounts.device(device.uuid).totals.totals()
         assert_whole(totals)
         assert totals.energy_joules[COUNTER] > 9 * totals.energy_joules[POWER] > 0
 
@@ -102,7 +104,7 @@ def test_instance_of_a_gpu_has_waste_in_seconds_alone() -> None:
     instances = [device for device in accounts.devices if device.mig is not None]
     assert instances
     for device in instances:
-        totals = accounts.totals(device.uuid)
+        totals = accounts.device(device.uuid).totals.totals()
         assert_whole(totals)
         assert totals.waste_seconds
         assert totals.energy_joules == {}
@@ -115,7 +117,7 @@ def test_energy_of_a_second_follows_its_use() -> None:
         signals = {**TRAINING, Signal.TENSOR_ACTIVE: 0.24, Signal.ENERGY_JOULES: joules}
         signals[Signal.DRAM_ACTIVE] = 0.1
         accounts.post(snapshot(at, [GPU], {GPU: signals}))
-    totals = accounts.totals(GPU.uuid)
+    totals = accounts.device(GPU.uuid).totals.totals()
     assert totals.energy_joules == {COUNTER: 1200.0}
     assert totals.used_joules == pytest.approx(0.3 * 1200.0)
     assert totals.waste_joules == {Cause.HEADROOM: pytest.approx(0.7 * 1200.0)}
@@ -127,7 +129,7 @@ def test_energy_of_a_gap_is_nobodys() -> None:
     for at, joules in steps:
         signals = {**TRAINING, Signal.ENERGY_JOULES: joules}
         accounts.post(snapshot(at, [GPU], {GPU: signals}))
-    totals = accounts.totals(GPU.uuid)
+    totals = accounts.device(GPU.uuid).totals.totals()
     assert totals.state_seconds[State.UNKNOWN] == 994.0
     assert totals.energy_joules == {COUNTER: 590.0 + 580.0, POWER: 600.0 * 5}
     assert_whole(totals)
@@ -157,5 +159,5 @@ def test_devices_have_counters_of_their_own() -> None:
             other: {**TRAINING, Signal.ENERGY_JOULES: 7000.0 + 200.0 * at},
         }
         accounts.post(snapshot(at, [one, other], readings))
-    assert accounts.totals(one.uuid).energy_joules == {COUNTER: 200.0}
-    assert accounts.totals(other.uuid).energy_joules == {COUNTER: 400.0}
+    assert accounts.device(one.uuid).totals.totals().energy_joules == {COUNTER: 200.0}
+    assert accounts.device(other.uuid).totals.totals().energy_joules == {COUNTER: 400.0}

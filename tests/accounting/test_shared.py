@@ -58,7 +58,7 @@ def test_a_workload_on_one_device_takes_no_room_for_its_windows() -> None:
         workloads.post({"GPU-0": (Holding(JOB, 1.0),)}, [each])
     remembered = workloads.window_query(JOB.key)
     assert remembered is not None
-    mine, its = forms(device.window_query()), forms(remembered)
+    mine, its = forms(device.rollups.window_query()), forms(remembered)
     assert len(mine) > 600
     assert [id(form) for form in mine] == [id(form) for form in its]
 

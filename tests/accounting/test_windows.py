@@ -123,7 +123,7 @@ def test_any_split_of_entries_gives_the_same_windows(
     assert len(whole) == len(again)
     for one, other in zip(whole, again, strict=True):
         assert_same(one, other)
-    assert_same(whole_device.day(), cut_device.day())
+    assert_same(whole_device.rollups.last_day(), cut_device.rollups.last_day())
 
 
 @given(PIECES)
@@ -134,9 +134,13 @@ def test_no_time_is_lost_or_counted_twice(pieces: list[tuple[Entry, int]]) -> No
     expected: Counter[State] = Counter()
     for each in entries:
         expected[each.state] += each.duration
-    open_window = device.open_window()
+    open_window = device.rollups.open_window()
     assert open_window is not None
-    for found in (summed([*closed, open_window]), device.day(), device.week()):
+    for found in (
+        summed([*closed, open_window]),
+        device.rollups.last_day(),
+        device.rollups.last_week(),
+    ):
         assert found.states == expected
         assert (found.start, found.end) == (entries[0].start, entries[-1].end)
         assert_wasted(found, entries)
@@ -176,11 +180,11 @@ def test_running_sums_equal_sums_made_anew() -> None:
     """After ten days of adding and taking away, a day is a day and a week is a week."""
     device, closed = windows_of(long_run(240))
     now = closed[-1].end
-    open_window = device.open_window()
+    open_window = device.rollups.open_window()
     assert open_window is not None
     day = [window for window in closed if window.start >= now - DAY]
-    assert_same(device.day(), unblocked(summed([*day, open_window])))
-    assert device.week().accounted == pytest.approx(7 * DAY, abs=HOUR)
+    assert_same(device.rollups.last_day(), unblocked(summed([*day, open_window])))
+    assert device.rollups.last_week().accounted == pytest.approx(7 * DAY, abs=HOUR)
     found = device.window(now - DAY, open_window.end)
     assert_same(unblocked(found), unblocked(summed([*day, open_window])))
 
@@ -226,7 +230,7 @@ def test_restart_changes_nothing(minutes: int) -> None:
     ]
     steady, _ = windows_of([*before, *after])
     device, closed = windows_of(before)
-    open_window = device.open_window()
+    open_window = device.rollups.open_window()
     assert open_window is not None
     restarted = DeviceWindows("GPU-0")
     for window in (*closed, open_window):
@@ -238,8 +242,8 @@ def test_restart_changes_nothing(minutes: int) -> None:
         assert_same(
             unblocked(restarted.window(now - span, now)), unblocked(steady.window(now - span, now))
         )
-    assert_same(restarted.day(), steady.day())
-    assert_same(restarted.week(), steady.week())
+    assert_same(restarted.rollups.last_day(), steady.rollups.last_day())
+    assert_same(restarted.rollups.last_week(), steady.rollups.last_week())
     assert restarted.demands.demand() == steady.demands.demand()
 
 
@@ -248,9 +252,12 @@ def test_what_is_older_than_its_span_is_gone_when_time_goes_on() -> None:
     device, _ = windows_of(long_run(5))
     later = EPOCH + 2 * DAY
     device.add(replace(KINDS[0], start=later, end=later + SECOND))
-    assert device.day().states == {State.IDLE_EMPTY: SECOND}
-    assert (device.day().start, device.day().coverage_ratio) == (later, 1.0)
-    assert device.week().accounted == 5 * HOUR + SECOND
+    assert device.rollups.last_day().states == {State.IDLE_EMPTY: SECOND}
+    assert (device.rollups.last_day().start, device.rollups.last_day().coverage_ratio) == (
+        later,
+        1.0,
+    )
+    assert device.rollups.last_week().accounted == 5 * HOUR + SECOND
     assert device.window(later - 3 * HOUR, later + SECOND).accounted == SECOND
 
 
@@ -262,7 +269,7 @@ def test_clock_that_is_set_back_loses_no_time(back: int) -> None:
     again = long_run(2, first[-1].end - back)
     for each in again:
         closed.extend(device.add(each))
-    open_window = device.open_window()
+    open_window = device.rollups.open_window()
     assert open_window is not None
     assert summed([*closed, open_window]).accounted == 4 * HOUR
     assert len(closed) >= 46
@@ -289,9 +296,12 @@ def test_memory_is_bounded_whatever_the_clock_does() -> None:
 def test_nothing_added_is_an_empty_window() -> None:
     """Before the first entry there is nothing to tell."""
     device = DeviceWindows("GPU-0")
-    assert device.open_window() is None
+    assert device.rollups.open_window() is None
     assert (
-        device.day() == device.week() == device.window(EPOCH - HOUR, EPOCH) == Window("GPU-0", 0, 0)
+        device.rollups.last_day()
+        == device.rollups.last_week()
+        == device.window(EPOCH - HOUR, EPOCH)
+        == Window("GPU-0", 0, 0)
     )
     assert list(device.strip(EPOCH)) == []
 
@@ -316,7 +326,7 @@ def test_any_span_is_the_sum_of_the_five_minutes_in_it(
     """Whether five minutes, hours or days are read, and also where the span ended long ago."""
     entries = entries_of(pieces, EPOCH + 23 * HOUR)
     device, closed = windows_of(entries)
-    open_window = device.open_window()
+    open_window = device.rollups.open_window()
     assert open_window is not None
     borders = st.integers(-3, 110).map(lambda number: EPOCH + 23 * HOUR + number * FINE_SPAN)
     start, end = data.draw(borders), data.draw(borders)
@@ -331,11 +341,11 @@ def test_any_span_is_the_sum_of_the_five_minutes_in_it(
 def test_span_that_ended_long_ago_is_exact_to_its_grain(start: int, end: int) -> None:
     """On whole hours nothing is missing and nothing too much, ten days later too."""
     device, closed = windows_of(long_run(240, length=300))
-    window_query = device.window_query()
+    window_query = device.rollups.window_query()
     assert window_query.grain(EPOCH + start, EPOCH + end) == FINE_SPAN
     found = window_query.window(EPOCH + start, EPOCH + end)
     expected = [each for each in closed if EPOCH + start <= each.start < EPOCH + end]
-    open_window = device.open_window()
+    open_window = device.rollups.open_window()
     assert open_window is not None
     if end == 10 * DAY:
         expected.append(open_window)
@@ -346,7 +356,7 @@ def test_span_within_an_hour_of_long_ago_is_answered_to_the_hour() -> None:
     """Its blocks are exact to five minutes all the same."""
     device, _ = windows_of(long_run(240, length=300))
     start, end = EPOCH + DAY + 10 * MINUTE, EPOCH + DAY + 100 * MINUTE
-    window_query = device.window_query()
+    window_query = device.rollups.window_query()
     assert window_query.grain(start, end) == HOUR
     found = window_query.window(start, end)
     assert (found.start, found.end) == (EPOCH + DAY + HOUR, EPOCH + DAY + 2 * HOUR)
@@ -360,7 +370,7 @@ def test_what_was_looked_at_does_not_change() -> None:
     """Whoever took it under a lock reads it while time goes on."""
     device, closed = windows_of(long_run(5))
     end = closed[-1].end
-    seen = device.window_query()
+    seen = device.rollups.window_query()
     before = seen.window(EPOCH, end)
     for each in long_run(30, end + FINE_SPAN):
         device.add(each)

@@ -59,7 +59,7 @@ class Life:
         self._series: dict[str, list[tuple[float, Nanoseconds]]] = {}
         self._live()
         self.end = self._clock.wall_time()
-        cases = self._accountant.cases(2 * HOUR, self.end)
+        cases = self._accountant.look(self.end).cases(2 * HOUR)
         self.findings = findings(cases, configured_rules(settings))
 
     @property

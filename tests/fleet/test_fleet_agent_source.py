@@ -105,7 +105,11 @@ def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[s
             if not device.has_mig_instances:
                 for start in range(START, LAST, step):
                     place = (start - grid.start) // step
-                    yield device.uuid, place, node.accounts.window(device.uuid, start, start + step)
+                    yield (
+                        device.uuid,
+                        place,
+                        node.accounts.device(device.uuid).windows.window(start, start + step),
+                    )
 
 
 def test_all_devices_with_states_have_a_day(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
@@ -237,7 +241,7 @@ def wholes(nodes: tuple[ScrapedDay, ...]) -> Iterator[tuple[str, Window]]:
     for node in nodes:
         for device in node.devices:
             if not device.has_mig_instances:
-                yield device.uuid, node.accounts.window(device.uuid, START, LAST)
+                yield device.uuid, node.accounts.device(device.uuid).windows.window(START, LAST)
 
 
 def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
@@ -250,7 +254,7 @@ def test_demands_are_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told)
     compared = set()
     for node in nodes:
         for uuid, _ in wholes((node,)):
-            truth = node.accounts.totals(uuid).distributions
+            truth = node.accounts.device(uuid).totals.totals().distributions
             for resource, histogram in told.track(uuid).demands.items():
                 signal = signals.get(resource)
                 if signal is not None and signal in truth and histogram.total:
@@ -267,7 +271,7 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], told: Told) ->
             if each.device.uuid in told.days[COARSE_STEP].tracks:
                 columns = told.track(each.device.uuid).columns
                 tiers = {name.name for name in columns if name.kind is ColumnKind.TIER}
-                known = node.accounts.window(each.device.uuid, START, LAST).known
+                known = node.accounts.device(each.device.uuid).windows.window(START, LAST).known
                 assert tiers == ({each.tier.value} if known else set())
     assert {Tier.PROFILING, Tier.POWER} <= {
         each.tier for node in nodes for each in node.latest.devices

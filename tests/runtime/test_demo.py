@@ -61,7 +61,7 @@ def test_the_days_before_are_remembered(agent: Agent) -> None:
     until = DEFAULT_START + DAY + 20 * HOUR
     demo = DemoSettings(scenario="single-h100", days_before=1.0, memory_tick_seconds=300.0)
     remember(agent, demo, until)
-    (case,) = agent.accountant.cases(DAY, until)
+    (case,) = agent.accountant.look(until).cases(DAY)
     (window,) = case.windows
 
     assert agent.accountant.latest() is None
@@ -88,7 +88,7 @@ def test_memory_and_first_tick_meet(agent: Agent) -> None:
         seen = live.read()
         assert seen is not None
         report = agent.accountant.post(seen, (), lambda: TELLER)
-    (case,) = agent.accountant.cases(DAY, until + MINUTE)
+    (case,) = agent.accountant.look(until + MINUTE).cases(DAY)
     (device,) = report.devices
     live.close()
 
@@ -102,7 +102,7 @@ def test_a_demonstration_without_a_past_has_none(agent: Agent) -> None:
     """`--days-before 0` starts at once."""
     remember(agent, DemoSettings(days_before=0.0), DEFAULT_START)
 
-    assert agent.accountant.cases(DAY, DEFAULT_START) == ()
+    assert agent.accountant.look(DEFAULT_START).cases(DAY) == ()
 
 
 def test_people_are_told_where_to_look() -> None:

@@ -34,7 +34,7 @@ class Memory:
 
     def look(self) -> tuple[Nanoseconds, tuple[WindowQuery, ...]]:
         """What a book asks for."""
-        return self.now, tuple(device.window_query() for device in self.devices)
+        return self.now, tuple(device.rollups.window_query() for device in self.devices)
 
 
 def test_a_span_is_put_together_anew_once_that_can_be_seen() -> None:

@@ -43,7 +43,7 @@ def track_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) ->
             for column in columns:
                 columns[column].append(math.nan)
             continue
-        window = accounts.window(uuid, start, start + grid.step)
+        window = accounts.device(uuid).windows.window(start, start + grid.step)
         for column in _COLUMNS:
             columns[column].append(_value(window, column) if window.states else math.nan)
         for measure in Measure:
@@ -53,7 +53,7 @@ def track_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) ->
             columns[DayColumn.mean(measure)].append(mean if known else math.nan)
             peak = max((block.peak for block in blocks), default=math.nan)
             columns[DayColumn.peak(measure)].append(peak)
-    demands = dict(_exported(accounts.window(uuid, grid.start, min(now, grid.end))))
+    demands = dict(_exported(accounts.device(uuid).windows.window(grid.start, min(now, grid.end))))
     return SubjectDay(uuid, grid, columns, demands)
 
 

@@ -8,7 +8,7 @@ from typing import Final
 from rightsizer.accounting.rollup_store import RollupStore, split_entry
 from rightsizer.accounting.settings import DecaySettings
 from rightsizer.accounting.window_builder import entry_measures
-from rightsizer.accounting.window_query import DAY, FINE_SPAN, WindowQuery
+from rightsizer.accounting.window_query import DAY, FINE_SPAN
 from rightsizer.model.entry import Entry
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.report import StripCell
@@ -75,7 +75,8 @@ class DeviceWindows:
 
     def __init__(self, uuid: str, decay: DecaySettings | None = None) -> None:
         self.uuid = uuid
-        self._ladder = RollupStore(uuid, day=DAY, week=7 * DAY)
+        self.rollups = RollupStore(uuid, day=DAY, week=7 * DAY)
+        """Windows without blocks of the last day and week, and what is remembered of a month."""
         self._cells: deque[StripCell] = deque(maxlen=_CELLS)
         self._decay = decay
         self.demands = DecayedDemands(decay)
@@ -86,46 +87,30 @@ class DeviceWindows:
         closed: list[Window] = []
         values = entry_measures(entry)
         for part in split_entry(entry):
-            window = self._ladder.add(part)
+            window = self.rollups.add(part)
             if window is not None:
                 self._note(window)
                 closed.append(window)
-            self._ladder.measure(values, part.duration)
+            self.rollups.measure(values, part.duration)
         return closed
 
     def restore(self, window: Window) -> None:
         """Put back a closed window from a history, oldest first."""
-        self._ladder.restore(window)
+        self.rollups.restore(window)
         self._note(window)
 
     def reset_demands(self) -> None:
         """Begin the faded demands anew, for somebody else has taken the device."""
         self.demands = DecayedDemands(self._decay)
 
-    def open_window(self) -> Window | None:
-        """The five minutes that are still running, `None` where nothing was added yet."""
-        return self._ladder.open_window()
-
-    def window_query(self) -> WindowQuery:
-        """What is remembered now, for any thread to read."""
-        return self._ladder.window_query()
-
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
         """Any span of the past; `WindowQuery.window` says how exactly."""
-        return self.window_query().window(start, end)
-
-    def day(self) -> Window:
-        """The last 24 hours, without blocks."""
-        return self._ladder.last_day()
-
-    def week(self) -> Window:
-        """The last 7 days, without blocks."""
-        return self._ladder.last_week()
+        return self.rollups.window_query().window(start, end)
 
     def strip(self, now: Nanoseconds) -> tuple[StripCell, ...]:
         """The states of the last day in five-minute cells, the running one included."""
         cells = tuple(cell for cell in self._cells if now - DAY <= cell.start <= now)
-        running = self._ladder.open_window()
+        running = self.rollups.open_window()
         return cells if running is None else (*cells, _cell(running))
 
     def _note(self, closed: Window) -> None:

@@ -18,10 +18,9 @@ from rightsizer.accounting.window_query import WindowQuery
 from rightsizer.accounting.workload_accounts import WorkloadAccounts
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
-from rightsizer.model.finding import Case
 from rightsizer.model.node import Node
 from rightsizer.model.reading import Reading
-from rightsizer.model.report import StripCell, Totals, WorkloadReport
+from rightsizer.model.report import WorkloadReport
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Provisioning, Window
@@ -50,6 +49,12 @@ class NodeAccounts:
         """The devices of the last snapshot."""
         return tuple(self._devices.values())
 
+    def device(self, uuid: str) -> DeviceAccount:
+        """A device's account, an empty one for a device that was never seen."""
+        if uuid not in self._accounts:
+            self._accounts[uuid] = DeviceAccount(uuid, self._settings)
+        return self._accounts[uuid]
+
     def post(self, snapshot: Snapshot) -> list[Entry]:
         """Account for a snapshot; the entries that it gave."""
         self._devices = {device.uuid: device for device in snapshot.devices}
@@ -62,10 +67,10 @@ class NodeAccounts:
         )
         self._forget_absent()
         for device in snapshot.devices:
-            self._account(device.uuid)
+            self.device(device.uuid)
         entries = self._books.post(snapshot)
         for entry in entries:
-            account = self._account(entry.uuid)
+            account = self.device(entry.uuid)
             account.totals.add(entry)
             account.whole.add(entry)
             if account.tenancy.see(snapshot.holdings.get(entry.uuid, ()), entry):
@@ -88,7 +93,7 @@ class NodeAccounts:
         if key is not None:
             self._workloads.restore(key, window)
             return
-        account = self._account(window.uuid)
+        account = self.device(window.uuid)
         account.windows.restore(window)
         if window.end <= account.tenancy.since:
             account.windows.reset_demands()
@@ -96,7 +101,7 @@ class NodeAccounts:
     def restore_record(self, known: DeviceRecord) -> None:
         """Put back a device and its holder from a history."""
         self._devices.setdefault(known.device.uuid, known.device)
-        account = self._account(known.device.uuid)
+        account = self.device(known.device.uuid)
         account.tenancy.restore(known.holder, known.holder_since)
         self._books.restore_power(known.device.uuid, known.power)
         if known.holder is not None:
@@ -107,8 +112,8 @@ class NodeAccounts:
         return tuple(
             DeviceRecord(
                 device,
-                self._account(uuid).tenancy.holder,
-                self._account(uuid).tenancy.since,
+                self.device(uuid).tenancy.holder,
+                self.device(uuid).tenancy.since,
                 self._books.learned_power(uuid),
             )
             for uuid, device in self._devices.items()
@@ -121,79 +126,45 @@ class NodeAccounts:
 
     def open_windows(self) -> list[Window]:
         """The five-minute windows that are still running."""
-        found = (account.windows.open_window() for account in self._accounts.values())
+        found = (account.windows.rollups.open_window() for account in self._accounts.values())
         running = [window for window in found if window is not None]
         return [*running, *self._workloads.open_windows()]
-
-    def last(self, uuid: str) -> Entry | None:
-        """The latest entry of a device, `None` before there is one."""
-        return self._account(uuid).last
-
-    def totals(self, uuid: str) -> Totals:
-        """The counters of a device."""
-        return self._account(uuid).totals.totals()
 
     def workloads(self) -> tuple[WorkloadReport, ...]:
         """The counters of workloads over all their devices, seen longest ago first."""
         return self._workloads.reports()
 
-    def whole(self, uuid: str) -> Window:
-        """Everything that was posted of a device, as one window."""
-        return self._account(uuid).whole.window()
-
-    def strip(self, uuid: str, now: Nanoseconds) -> tuple[StripCell, ...]:
-        """The last day of a device in five-minute cells, oldest first."""
-        return self._account(uuid).windows.strip(now)
-
     def device_queries(self) -> tuple[WindowQuery, ...]:
         """What is remembered of the devices of the last snapshot that have states of their own."""
         return tuple(
-            self._account(uuid).windows.window_query()
+            self.device(uuid).windows.rollups.window_query()
             for uuid, device in self._devices.items()
             if not device.has_mig_instances
         )
 
     def provisioning(self, uuid: str) -> Mapping[str, Provisioning]:
         """The derived gauges of a device by exported window."""
-        account, settings = self._account(uuid), self._settings.provisioning
+        account, settings = self.device(uuid), self._settings.provisioning
         allocator = allocator_of(account.tenancy.holder)
-        day, week = account.windows.day(), account.windows.week()
+        day, week = account.windows.rollups.last_day(), account.windows.rollups.last_week()
         return {
             DAY_WINDOW: provision(day, allocator, settings),
             WEEK_WINDOW: provision(week, allocator, settings),
             CURRENT_WINDOW: provision(week, allocator, settings, account.current_demands()),
         }
 
-    def window(self, uuid: str, start: Nanoseconds, end: Nanoseconds) -> Window:
-        """Any span of a device's past, of up to thirty days."""
-        return self._account(uuid).windows.window(start, end)
-
-    def cases(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Case, ...]:
-        """What the rules judge: the devices of each holder over the last span of time.
-
-        Args:
-            span: How far back, at most to when the holder took the device; `None` for
-                everything that was posted.
-            now: The end of the span, wall time.
-        """
-        return self.look(now).cases(span)
-
-    def node(self) -> Node:
-        """The machine as the last snapshot showed it."""
-        return self._node
-
     def look(self, now: Nanoseconds) -> AccountsSnapshot:
         """What `cases` are made of, at once; whoever holds a lock makes them when it is free."""
         groups: dict[str, list[str]] = {}
         for uuid, device in self._devices.items():
             if not device.has_mig_instances:
-                holder = self._account(uuid).tenancy.holder
+                holder = self.device(uuid).tenancy.holder
                 groups.setdefault(holder.key if holder else uuid, []).append(uuid)
         views = [self._case_view(key, uuids) for key, uuids in groups.items()]
-        return AccountsSnapshot(views, self.node(), now)
+        return AccountsSnapshot(views, self._node, now)
 
     def _case_view(self, key: str, uuids: list[str]) -> CaseInput:
-        workload = self._account(uuids[0]).tenancy.holder
+        workload = self.device(uuids[0]).tenancy.holder
         return CaseInput(
             key=key,
             workload=workload,
@@ -204,10 +175,10 @@ class NodeAccounts:
         )
 
     def _device_view(self, uuid: str) -> CaseDevice:
-        account = self._account(uuid)
+        account = self.device(uuid)
         return CaseDevice(
             device=self._devices[uuid],
-            window_query=account.windows.window_query(),
+            window_query=account.windows.rollups.window_query(),
             whole=account.whole.window(),
             since=account.tenancy.since,
             demands=account.current_demands(),
@@ -218,11 +189,6 @@ class NodeAccounts:
         absent = [uuid for uuid in self._accounts if uuid not in self._devices]
         for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
             del self._accounts[uuid]
-
-    def _account(self, uuid: str) -> DeviceAccount:
-        if uuid not in self._accounts:
-            self._accounts[uuid] = DeviceAccount(uuid, self._settings)
-        return self._accounts[uuid]
 
 
 def _of_present(

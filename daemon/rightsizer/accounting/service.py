@@ -11,7 +11,6 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.window_query import WindowQuery
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Case
 from rightsizer.model.report import (
     AgentReport,
     DeviceReport,
@@ -114,10 +113,6 @@ class AccountingService:
                 restored += 1
         return restored
 
-    def cases(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Case, ...]:
-        """What the rules judge."""
-        return self.look(now).cases(span)
-
     def look(self, now: Nanoseconds) -> AccountsSnapshot:
         """The accounts as they are, for the cases of several spans up to a wall time."""
         # A month of windows takes a while to read; sampling need not wait for it.
@@ -154,7 +149,7 @@ class AccountingService:
         self._gauges = {
             device.uuid: (
                 dict(self._accounts.provisioning(device.uuid)),
-                self._accounts.strip(device.uuid, snapshot.wall_time),
+                self._accounts.device(device.uuid).windows.strip(snapshot.wall_time),
             )
             for device in snapshot.devices
             if not device.has_mig_instances
@@ -166,7 +161,7 @@ class AccountingService:
         if reading is not None:
             self._last_sample[uuid] = snapshot.wall_time_of(reading.time)
         # A GPU that is cut keeps no books, but draws power, gets warm and counts errors itself.
-        entry = None if device.has_mig_instances else self._accounts.last(uuid)
+        entry = None if device.has_mig_instances else self._accounts.device(uuid).last
         is_present = reading is not None and entry is not None
         of_parent = reading.values if reading is not None and device.has_mig_instances else {}
         provisioning, strip = self._gauges.get(uuid, ({}, ()))
@@ -179,7 +174,7 @@ class AccountingService:
             state=entry.state if is_present and entry else State.UNKNOWN,
             conditions=entry.conditions if is_present and entry else frozenset(),
             tier=entry.tier if is_present and entry else Tier.NONE,
-            totals=self._accounts.totals(uuid),
+            totals=self._accounts.device(uuid).totals.totals(),
             provisioning=provisioning,
             strip=strip,
             holdings=snapshot.holdings.get(uuid, ()),

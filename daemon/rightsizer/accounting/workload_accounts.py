@@ -38,7 +38,7 @@ class WorkloadAccount:
         self.workload: Workload | None = None
         self.devices: tuple[str, ...] = ()
         self.seen: Nanoseconds = 0
-        self.ladder = RollupStore(workload_subject(key))
+        self.rollups = RollupStore(workload_subject(key))
         self.totals = RunningTotals(keeps_distributions=False)
         self._latest: dict[str, _Latest] = {}
 
@@ -66,11 +66,11 @@ class WorkloadAccount:
         now = self.seen - 1 - (self.seen - 1) % FINE_SPAN
         parts = [part for entry in entries for part in split_entry(entry)]
         for part in sorted(parts, key=_end):
-            slot = self.ladder.slot
+            slot = self.rollups.slot
             if slot is not None and part.end <= slot <= now:
                 late = replace(part, start=slot, end=slot + part.duration)
-                self.ladder.add(late)
-            elif (closed := self.ladder.add(part)) is not None:
+                self.rollups.add(late)
+            elif (closed := self.rollups.add(part)) is not None:
                 yield closed
 
     def _measure(self, held: Mapping[str, float]) -> None:
@@ -89,7 +89,7 @@ class WorkloadAccount:
                 for measure, found in sums.items()
                 if measure in values
             }
-        self.ladder.measure(sums, min(each.duration for each in latest))
+        self.rollups.measure(sums, min(each.duration for each in latest))
 
 
 class WorkloadAccounts:
@@ -135,7 +135,7 @@ class WorkloadAccounts:
         """Put back a workload's closed window from a history; oldest first."""
         account = self._touch(key, [])
         account.seen = window.end
-        account.ladder.restore(window)
+        account.rollups.restore(window)
 
     def begin(self) -> None:
         """Count totals from 0 again; windows stay as they are."""
@@ -144,13 +144,13 @@ class WorkloadAccounts:
 
     def open_windows(self) -> list[Window]:
         """The five-minute windows that are still running."""
-        found = (account.ladder.open_window() for account in self._accounts.values())
+        found = (account.rollups.open_window() for account in self._accounts.values())
         return [window for window in found if window is not None]
 
     def window_query(self, key: str) -> WindowQuery | None:
         """What is remembered of a workload, `None` where it is nothing."""
         account = self._accounts.get(key)
-        return None if account is None else account.ladder.window_query()
+        return None if account is None else account.rollups.window_query()
 
     def reports(self) -> tuple[WorkloadReport, ...]:
         """The totals of each workload that was there since the agent started."""
@@ -176,7 +176,7 @@ class WorkloadAccounts:
         self._accounts.move_to_end(key)
         while len(self._accounts) > self._settings.most:
             _, forgotten = self._accounts.popitem(last=False)
-            if (window := forgotten.ladder.close()) is not None:
+            if (window := forgotten.rollups.close()) is not None:
                 closed.append(window)
         return self._accounts[key]
 
@@ -187,7 +187,7 @@ class WorkloadAccounts:
             return
         self._slot = slot
         for account in self._accounts.values():
-            if account.seen < slot - FINE_SPAN and (window := account.ladder.close()) is not None:
+            if account.seen < slot - FINE_SPAN and (window := account.rollups.close()) is not None:
                 yield window
 
 

@@ -54,7 +54,7 @@ def advise(path: Path, settings: Settings) -> tuple[tuple[Finding, ...], tuple[A
     guidance = PolicySet(settings.policies_here)
     open_now = ledger.open_now()
     judgements = judge_all(
-        lambda span: accounts.cases(span, now),
+        lambda span: accounts.look(now).cases(span),
         configured_rules(settings),
         open_now,
         guidance.tuned,

@@ -118,7 +118,7 @@ class _ReplayRun:
             return
         self._due = now + self._interval
         judgements = judge_all(
-            lambda span: self.accounts.cases(span, now),
+            lambda span: self.accounts.look(now).cases(span),
             self._rules,
             self._ledger.open_now(),
             self._guidance.tuned,
@@ -128,7 +128,7 @@ class _ReplayRun:
 
     def result(self) -> Replay:
         """Everything, once the recording is over."""
-        cases = self.accounts.cases(None, 0)
+        cases = self.accounts.look(0).cases(None)
         judged = {
             window.uuid: fit
             for case in cases
@@ -138,8 +138,8 @@ class _ReplayRun:
             devices=tuple(
                 DeviceSummary(
                     device,
-                    self.accounts.whole(device.uuid),
-                    self.accounts.totals(device.uuid),
+                    self.accounts.device(device.uuid).whole.window(),
+                    self.accounts.device(device.uuid).totals.totals(),
                     judged[device.uuid],
                     self._assumed(device),
                 )
@@ -151,7 +151,7 @@ class _ReplayRun:
         )
 
     def _assumed(self, device: Device) -> tuple[str, ...]:
-        last = self.accounts.last(device.uuid)
+        last = self.accounts.device(device.uuid).last
         signals = {} if last is None else last.signals
         return tuple(name for name in device.assumed if _STATED_BY.get(name) not in signals)
 

@@ -136,7 +136,7 @@ def _pages(snapshots: Iterator[Snapshot]) -> Iterator[dict[str, tuple[_Page, dic
 
 
 def _report(accounts: NodeAccounts, snapshot: Snapshot, device: Device) -> DeviceReport:
-    uuid, entry = device.uuid, accounts.last(device.uuid)
+    uuid, entry = device.uuid, accounts.device(device.uuid).last
     assert entry is not None
     is_last = snapshot.wall_time == DEFAULT_START + 86400 * NANOSECONDS_PER_SECOND
     return DeviceReport(
@@ -148,7 +148,7 @@ def _report(accounts: NodeAccounts, snapshot: Snapshot, device: Device) -> Devic
         state=entry.state,
         conditions=entry.conditions,
         tier=entry.tier,
-        totals=accounts.totals(uuid),
+        totals=accounts.device(uuid).totals.totals(),
         provisioning=accounts.provisioning(uuid) if is_last else {},
     )
 
