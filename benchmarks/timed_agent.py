@@ -19,7 +19,7 @@ import pynvml
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import serve
 from rightsizer.agent.settings import Settings
-from rightsizer.io.log import LogLevel
+from rightsizer.io.log_settings import LogLevel
 from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.settings import SimulatedSettings
 

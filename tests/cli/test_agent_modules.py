@@ -3,6 +3,7 @@
 import subprocess
 import sys
 from functools import cache
+from pathlib import Path
 from typing import Final
 
 import pytest
@@ -80,3 +81,25 @@ def test_help_and_version_load_no_command(flag: str) -> None:
     assert "rightsizer.cli.main" in own
     assert len(own) < 20
     assert own.isdisjoint(entry.place.partition(":")[0] for entry in COMMANDS)
+
+
+def test_a_plan_loads_what_it_computes_with(tmp_path: Path) -> None:
+    """No rules, server, telemetry or profiler: at most 220 modules of our own."""
+    file = tmp_path / "plan.yaml"
+    file.write_text("model: {parameters: 70e9}\n", encoding="utf-8")
+    program = PROGRAM.replace('"--help"', repr(str(file)))
+    done = subprocess.run(
+        [sys.executable, "-c", program, "plan"], capture_output=True, text=True, check=True
+    )
+    own = {name for name in done.stderr.split() if name.partition(".")[0] == "rightsizer"}
+
+    assert "H100" in done.stdout
+    assert len(own) <= 220
+    assert own.isdisjoint(
+        {
+            "rightsizer.advice.rules",
+            "rightsizer.agent.settings",
+            "rightsizer.telemetry.profiles.registry",
+            "rightsizer.web",
+        }
+    )

@@ -17,11 +17,7 @@ from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector
 from rightsizer.model.report import Report
 from rightsizer.model.signal import SERVING_SIGNALS
-from rightsizer.model.signal_metric import (
-    DETAIL_SIGNALS,
-    QUANTITY_SIGNALS,
-    RATIO_GAUGES,
-)
+from rightsizer.model.signal_metric import DETAIL_SIGNALS, QUANTITY_SIGNALS, RATIO_GAUGES
 
 SERVING_LIMIT = 1900
 

@@ -15,7 +15,8 @@ from pathlib import Path
 import pytest
 import structlog
 
-from rightsizer.io.log import LogFormat, LogLevel, configure, logger, tune
+from rightsizer.io.log import configure, logger, tune
+from rightsizer.io.log_settings import LogFormat, LogLevel
 
 
 @pytest.fixture(autouse=True)

@@ -14,7 +14,8 @@ from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import Clock, SystemClock
-from rightsizer.io.log import LogCounter, LogSettings, configure
+from rightsizer.io.log import LogCounter, configure
+from rightsizer.io.log_settings import LogSettings
 from rightsizer.io.systemd import Notifier, stop_on_signals
 
 _TRIM_THRESHOLD: Final = -1

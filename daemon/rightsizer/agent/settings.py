@@ -10,7 +10,7 @@ from rightsizer.advice.recommender_settings import RecommenderSettings
 from rightsizer.broker.settings import BrokerSection, GpuPlacementSettings
 from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.host.settings import PathSettings
-from rightsizer.io.log import LogSettings
+from rightsizer.io.log_settings import LogSettings
 from rightsizer.model.settings import LIVE, setting
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings

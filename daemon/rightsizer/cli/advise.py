@@ -16,8 +16,8 @@ from rightsizer.console.settings_flags import (
     settings_of,
 )
 from rightsizer.console.text import WIDTH, counted, wrapped
-from rightsizer.io.log import LogLevel
 from rightsizer.io.log import configure as configure_log
+from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, FindingKind, Savings, Severity
 from rightsizer.report.json_encoder import advice_form, finding_form

@@ -25,8 +25,8 @@ from rightsizer.console.settings_flags import (
 from rightsizer.fleet.ledger import act_on_ledger, fleet_settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
-from rightsizer.io.log import LogLevel
 from rightsizer.io.log import configure as configure_log
+from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import AgentAbsentError, HistoryError, RightsizerError
 from rightsizer.report.json_encoder import Form, advice_form
 from rightsizer.web.advice_api import ACTS

@@ -11,8 +11,8 @@ from rightsizer.agent.doctor.check import Check, Verdict
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
-from rightsizer.io.log import LogLevel
 from rightsizer.io.log import configure as configure_log
+from rightsizer.io.log_settings import LogLevel
 
 _DESCRIPTION = """\
 Look at everything that the agent makes use of, as the user who runs this: the driver, other

@@ -19,8 +19,8 @@ from rightsizer.console.settings_flags import (
 from rightsizer.fleet.ledger import explain_from_ledger, fleet_settings_of
 from rightsizer.fleet.settings import FleetConfig
 from rightsizer.io.local import LocalClient
-from rightsizer.io.log import LogLevel
 from rightsizer.io.log import configure as configure_log
+from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import AgentAbsentError, HistoryError
 from rightsizer.report.json_encoder import Form
 

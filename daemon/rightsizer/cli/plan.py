@@ -21,6 +21,7 @@ from rightsizer.planner.text import measured_text, plan_text, title_lines
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import PlanCheck
 
+
 _DESCRIPTION = """\
 From a model, its task and its load to the GPUs that fit: by memory, compute, bandwidth and latency,
 then by what the work costs. A file holds one requirement, several documents, or a list. YAML or

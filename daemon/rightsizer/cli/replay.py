@@ -13,8 +13,8 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.console.text import counted
-from rightsizer.io.log import LogLevel
 from rightsizer.io.log import configure as configure_log
+from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import format_duration, seconds

@@ -14,6 +14,7 @@ if TYPE_CHECKING:
     from rightsizer.accounting.settings import HistorySettings
     from rightsizer.host.settings import PathSettings
 
+
 _Settings = TypeVar("_Settings")
 
 

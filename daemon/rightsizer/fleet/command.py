@@ -24,8 +24,8 @@ from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.text import fleet_text, plan_text
 from rightsizer.io.clock import Clock, FastClock, SystemClock
 from rightsizer.io.files import WholeFile
-from rightsizer.io.log import LogLevel
 from rightsizer.io.log import configure as configure_log
+from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import UsageError
 from rightsizer.model.settings import bounds_of
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, format_duration, nanoseconds

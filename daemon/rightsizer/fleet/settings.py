@@ -13,7 +13,7 @@ from rightsizer.advice.policy import Policy
 from rightsizer.advice.recommender_settings import RecommenderSettings
 from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.fleet.rules import FLEET_RULES
-from rightsizer.io.log import LogSettings
+from rightsizer.io.log_settings import LogSettings
 from rightsizer.model.settings import setting
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings

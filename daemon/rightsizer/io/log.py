@@ -8,7 +8,6 @@ import time
 from collections import OrderedDict
 from collections.abc import Callable, Hashable, Mapping
 from dataclasses import dataclass
-from enum import StrEnum
 from types import MappingProxyType
 from typing import Any, Final, TextIO, cast
 
@@ -24,7 +23,7 @@ from structlog.processors import (
 from structlog.tracebacks import ExceptionDictTransformer
 from structlog.types import EventDict, FilteringBoundLogger, Processor
 
-from rightsizer.model.settings import setting
+from rightsizer.io.log_settings import LogFormat, LogLevel, LogSettings
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
@@ -140,45 +139,6 @@ def _exception(exc_info: Any) -> BaseException | None:
         return exc_info
     return cast(
         BaseException | None, (exc_info if isinstance(exc_info, tuple) else sys.exc_info())[1]
-    )
-
-
-class LogFormat(StrEnum):
-    """Who reads the log."""
-
-    AUTO = "auto"
-    """The journal where it listens, else the console on a terminal, else JSON."""
-    JOURNAL = "journal"
-    """`key=value` with the priority prefix of sd-daemon(3); the journal has its own clock."""
-    CONSOLE = "console"
-    JSON = "json"
-
-
-class LogLevel(StrEnum):
-    """How much is told."""
-
-    DEBUG = "debug"
-    INFO = "info"
-    WARNING = "warning"
-    ERROR = "error"
-
-
-@dataclass(frozen=True, slots=True)
-class LogSettings:
-    """What is logged, and how."""
-
-    format: LogFormat = setting(LogFormat.AUTO, help="The form of a line; auto fits the reader.")
-    level: LogLevel = setting(
-        LogLevel.INFO, help="The least severe messages that are logged.", is_live=True
-    )
-    repeat_interval: float = setting(
-        300.0,
-        help="How often a fault that goes on is logged; the others are counted in `suppressed`.",
-        unit="seconds",
-        minimum=0,
-        maximum=86400,
-        source="the shortest interval at which a person would act on it again",
-        is_live=True,
     )
 
 

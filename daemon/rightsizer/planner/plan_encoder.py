@@ -16,6 +16,7 @@ from rightsizer.sizing.requirement import Parallelism
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import PlanCheck
 
+
 _PARTS: Final = (
     ("per_million", "per_million_tokens"),
     ("per_image", "per_image"),

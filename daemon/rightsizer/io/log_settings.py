@@ -1,0 +1,45 @@
+"""Settings of the log: format, level, repetition."""
+
+from dataclasses import dataclass
+from enum import StrEnum
+
+from rightsizer.model.settings import setting
+
+
+class LogFormat(StrEnum):
+    """Who reads the log."""
+
+    AUTO = "auto"
+    """The journal where it listens, else the console on a terminal, else JSON."""
+    JOURNAL = "journal"
+    """`key=value` with the priority prefix of sd-daemon(3); the journal has its own clock."""
+    CONSOLE = "console"
+    JSON = "json"
+
+
+class LogLevel(StrEnum):
+    """How much is told."""
+
+    DEBUG = "debug"
+    INFO = "info"
+    WARNING = "warning"
+    ERROR = "error"
+
+
+@dataclass(frozen=True, slots=True)
+class LogSettings:
+    """What is logged, and how."""
+
+    format: LogFormat = setting(LogFormat.AUTO, help="The form of a line; auto fits the reader.")
+    level: LogLevel = setting(
+        LogLevel.INFO, help="The least severe messages that are logged.", is_live=True
+    )
+    repeat_interval: float = setting(
+        300.0,
+        help="How often a fault that goes on is logged; the others are counted in `suppressed`.",
+        unit="seconds",
+        minimum=0,
+        maximum=86400,
+        source="the shortest interval at which a person would act on it again",
+        is_live=True,
+    )

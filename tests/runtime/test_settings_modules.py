@@ -1,0 +1,74 @@
+"""Settings load no machinery: whoever reads a configuration needs no driver and no server."""
+
+import subprocess
+import sys
+from typing import Final
+
+import pytest
+
+FOREIGN: Final = frozenset(
+    {
+        "apscheduler",
+        "bcrypt",
+        "h2",
+        "http.client",
+        "http.server",
+        "jinja2",
+        "prometheus_client",
+        "pynvml",
+        "sqlite3",
+        "ssl",
+        "structlog",
+        "urllib3",
+    }
+)
+MACHINERY: Final = (
+    "rightsizer.accounting.history",
+    "rightsizer.advice.ledger",
+    "rightsizer.broker.broker",
+    "rightsizer.exposition.exposition",
+    "rightsizer.io.database",
+    "rightsizer.io.http",
+    "rightsizer.telemetry.live",
+    "rightsizer.telemetry.nvml.library",
+    "rightsizer.telemetry.profiles.registry",
+    "rightsizer.web.server",
+)
+PACKAGES: Final = (
+    "accounting advice broker catalogue exposition host notify.grafana notify.webhook owners"
+    " profiler profiler.capture sizing telemetry telemetry.dcgm telemetry.nvml telemetry.serving"
+    " actions planner web"
+)
+
+
+def loaded_by(module: str) -> frozenset[str]:
+    """What a fresh interpreter has loaded after an import."""
+    program = f"import sys, {module}\nprint(*sys.modules)"
+    told = subprocess.run(
+        [sys.executable, "-c", program], capture_output=True, text=True, check=True
+    )
+    return frozenset(told.stdout.split())
+
+
+def test_the_agents_settings_load_no_machinery() -> None:
+    """No driver, server, TLS, SQLite, scheduler or reader of profiles."""
+    loaded = loaded_by("rightsizer.agent.settings")
+    profiler = {
+        name
+        for name in loaded
+        if name.startswith("rightsizer.profiler.") and not name.endswith((".settings", ".capture"))
+    }
+
+    assert "rightsizer.advice.rules.idle" in loaded
+    assert loaded & FOREIGN == set()
+    assert loaded.isdisjoint(MACHINERY)
+    assert profiler == set()
+
+
+@pytest.mark.parametrize("package", PACKAGES.split())
+def test_a_packages_settings_load_no_machinery(package: str) -> None:
+    """Each is read by commands that need nothing else of the package."""
+    loaded = loaded_by(f"rightsizer.{package}.settings")
+
+    assert loaded & FOREIGN == set()
+    assert loaded.isdisjoint(MACHINERY)
