@@ -5,6 +5,7 @@ from dataclasses import fields
 from pathlib import Path
 from typing import Final
 
+from export_document import export_document
 from readings import EPOCH, MINUTE, gpu
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import MigInstance
@@ -12,7 +13,7 @@ from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
-from rightsizer.report.export_columns import COLUMNS, ExportColumnKind, ExportRow, export_document
+from rightsizer.report.export_columns import COLUMNS, ExportColumnKind, ExportRow
 
 DOCUMENT: Final = Path(__file__).parents[2] / "docs" / "export.md"
 TYPES: Final = {

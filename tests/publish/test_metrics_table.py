@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 
-from rightsizer.exposition.documentation import main, metrics_document
+from metrics_document import metrics_document
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import MetricFamily, MetricKind, series_key
 from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS, QUANTITY_SIGNALS, RATIO_GAUGES
@@ -98,12 +98,6 @@ def test_signals_are_exported_in_their_own_kind() -> None:
 def test_the_documentation_is_the_tables_own(golden: Callable[[str | Path, str], None]) -> None:
     """docs/metrics.md is what the table says; `make golden` writes it."""
     golden(DOCUMENT, metrics_document())
-
-
-def test_the_documentation_can_be_written(tmp_path: Path) -> None:
-    """The command writes the page to the path it is given."""
-    main([str(tmp_path / "metrics.md")])
-    assert "rightsizer_state_seconds_total" in (tmp_path / "metrics.md").read_text()
 
 
 def test_series_keys_read_like_prometheus() -> None:

@@ -11,10 +11,10 @@ from typing import Any, Final
 import pytest
 
 from rightsizer.advice.rules import RULES
-from rightsizer.agent.rules_document import filled, profile_tables, tables
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.model.finding import Action, FindingKind, Reason
 from rightsizer.profiler.rules import PROFILE_RULES
+from rules_document import filled, profile_tables, tables
 
 DOCS: Final = Path(__file__).parents[2] / "docs"
 REGISTRIES: Final[dict[str, Sequence[Any]]] = {"rules.md": RULES, "fleet-rules.md": FLEET_RULES}

@@ -1,8 +1,6 @@
-"""Writes `docs/metrics.md` from the table of metrics: `python -m` this module with its path."""
+"""`docs/metrics.md`, made from the table of metrics."""
 
-import sys
-from collections.abc import Iterable, Sequence
-from pathlib import Path
+from collections.abc import Iterable
 from typing import Final
 
 from rightsizer.exposition.device_metrics import CLOCK_EVENT_REASONS, MEASURED_CONDITIONS
@@ -121,13 +119,3 @@ def _values() -> Iterable[str]:
         yield f"- `{label}`: " + ", ".join(f"`{value}`" for value in values) + "."
     yield "- `window`: `24h`, `7d`, and `current`, which the advice rests on."
     yield ""
-
-
-def main(arguments: Sequence[str]) -> None:
-    """Write the page to the path that is the only argument."""
-    (path,) = arguments
-    Path(path).write_text(metrics_document(), encoding="utf-8")
-
-
-if __name__ == "__main__":
-    main(sys.argv[1:])
