@@ -18,7 +18,7 @@ from rightsizer.advice.rules.rule import Rule
 from rightsizer.agent.coordinator import Coordinator, Heartbeat, SourceLog, slow_driver_gauges
 from rightsizer.agent.door import Door, open_door
 from rightsizer.agent.jobs import Job, Jobs
-from rightsizer.agent.local_api import FlushRoute, StillHeld
+from rightsizer.agent.local_api import FlushRoute
 from rightsizer.agent.node_jobs import NodeJobs
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.past import PastBook
@@ -46,7 +46,7 @@ from rightsizer.profiler.capture.feature import CaptureFeature
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.service import ProfilesApi, ProfileService
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.telemetry.release import ReleaseController
+from rightsizer.telemetry.release import ReleaseController, StillHeld
 from rightsizer.telemetry.source import SnapshotSource
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import LifecycleRoutes

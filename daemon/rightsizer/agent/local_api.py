@@ -11,13 +11,15 @@ from rightsizer.io.local import FLUSH_PATH
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import format_duration, parse_duration, seconds
 from rightsizer.report.json_encoder import Form
-from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+from rightsizer.telemetry.release import (
+    ReleasableResource,
+    ReleaseController,
+    ReleaseRequest,
+    StillHeld,
+)
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.request_body import fields_of
 from rightsizer.web.router import Route, Router
-
-StillHeld = Callable[[ReleaseRequest], str | None]
-"""Why a release is not carried out yet, for a person; `None` once everything is let go."""
 
 _LONGEST_SECONDS: Final = 366 * 86400.0
 

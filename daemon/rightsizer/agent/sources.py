@@ -3,7 +3,6 @@
 from dataclasses import dataclass
 from pathlib import Path
 
-from rightsizer.agent.local_api import StillHeld
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
@@ -13,7 +12,7 @@ from rightsizer.model.units import nanoseconds
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
 from rightsizer.telemetry.live import LiveSource
-from rightsizer.telemetry.release import ReleaseController
+from rightsizer.telemetry.release import ReleaseController, StillHeld
 from rightsizer.telemetry.settings import SourceSettings
 from rightsizer.telemetry.source import SecondarySource, SnapshotSource
 

@@ -10,9 +10,6 @@ from typing import Any, Final, TypeVar, get_args, get_type_hints
 from rightsizer.catalogue.row import Row, shown
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
-from rightsizer.planner.models.diffusion.diffusers import RequestedImage, is_of_diffusers
-from rightsizer.planner.models.hugging_face import read_config
-from rightsizer.planner.models.model_folder import INDEX, errors_of, parsed_config, read_diffusers
 from rightsizer.planner.transformer_shape import (
     TransformerDescription,
     completed_shape,
@@ -179,6 +176,10 @@ def read_model_row(row: Row) -> ModelRow:
         return ModelRow(TransformerDescription, {})
     if "config" not in model.values:
         return ModelRow(KINDS[kind], read_fields(model, KINDS[kind], beside=("kind",)))
+    from rightsizer.planner.models.diffusion.diffusers import (  # noqa: PLC0415 - as below.
+        RequestedImage,
+    )
+
     values = read_fields(model, RequestedImage, beside=_BESIDE_CONFIG)
     values["name"] = model.text("name") or ""
     for key in ("parameters", "active_parameters"):
@@ -189,7 +190,23 @@ def read_model_row(row: Row) -> ModelRow:
 
 
 def _published(path: Path, values: dict[str, Any]) -> RequirementModel:
-    file = _file_of(path)
+    # Readers of published configurations: half of what a plan without one would load.
+    from rightsizer.planner.models.diffusion.diffusers import (  # noqa: PLC0415
+        RequestedImage,
+        is_of_diffusers,
+    )
+    from rightsizer.planner.models.hugging_face import read_config  # noqa: PLC0415
+    from rightsizer.planner.models.model_folder import (  # noqa: PLC0415
+        INDEX,
+        errors_of,
+        parsed_config,
+        read_diffusers,
+    )
+
+    file = path
+    if path.is_dir():
+        index = path / INDEX
+        file = index if index.is_file() else path / "config.json"
     parsed = parsed_config(file)
     changes = {key: value for key, value in values.items() if key not in {"name", *_OF_IMAGES}}
     if file.name == INDEX or is_of_diffusers(parsed):
@@ -219,14 +236,6 @@ def _count_notes(published: Model, changed: Model) -> Iterator[str]:
             f"{given:.3g} parameters are given, and the config makes {counted:.3g}: the former"
             " stand; correct one of them, or leave model.parameters out"
         )
-
-
-def _file_of(path: Path) -> Path:
-    """What is read of a folder: the index of a pipeline where there is one."""
-    if not path.is_dir():
-        return path
-    index = path / INDEX
-    return index if index.is_file() else path / "config.json"
 
 
 def _refuse_of_images(values: dict[str, Any]) -> None:

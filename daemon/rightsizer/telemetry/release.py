@@ -2,6 +2,7 @@
 
 import math
 import threading
+from collections.abc import Callable
 from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
@@ -77,3 +78,7 @@ class ReleaseController:
         return max(
             found, key=lambda each: math.inf if each.until is None else each.until, default=None
         )
+
+
+StillHeld = Callable[[ReleaseRequest], str | None]
+"""Why a release is not carried out yet, for a person; `None` once everything is let go."""

@@ -9,11 +9,10 @@ from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
 from rightsizer.agent.jobs import Job
-from rightsizer.agent.local_api import StillHeld
 from rightsizer.io.clock import Clock
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.settings import ProfileSettings
-from rightsizer.telemetry.release import ReleaseController
+from rightsizer.telemetry.release import ReleaseController, StillHeld
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
 

@@ -21,7 +21,11 @@ from rightsizer.profiler.capture.repository import CaptureRecord, CaptureReposit
 from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DynologSettings
 from rightsizer.profiler.capture.storage import CaptureStorage
-from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+from rightsizer.telemetry.release import (
+    ReleasableResource,
+    ReleaseController,
+    StillHeld,
+)
 
 _OUTCOMES: Final = {
     Ending.ABSENT: CaptureOutcome.FAILED,
@@ -95,7 +99,6 @@ _RELEASE_SECONDS: Final = 10.0
 """How long to wait for the counters to be let go: some rounds of the slowest driver."""
 _LOOK_SECONDS: Final = 0.05
 _STOP_SECONDS: Final = 5.0
-_StillHeld = Callable[[ReleaseRequest], str | None]
 
 
 class ThreadedCaptureRunner:
@@ -108,7 +111,7 @@ class ThreadedCaptureRunner:
         book: CaptureRepository,
         *,
         controls: ReleaseController,
-        still_held: _StillHeld,
+        still_held: StillHeld,
         clock: Clock,
     ) -> None:
         """Nothing is under way.
