@@ -27,7 +27,7 @@ from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, Tier
 from rightsizer.model.window import Window
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 NAME: Final = "compute_saturated"
 _COSTS_MORE: Final = Savings(reason="a GPU that is too small saves nothing")
@@ -100,11 +100,6 @@ def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Fin
     )
 
 
-def conduct(_: Workload | None, settings: ComputeSaturatedSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
-
-
 def _share(window: Window, *, saturated: bool) -> float:
     times = window.saturated if saturated else window.pressed
     return round(times.get(Resource.COMPUTE, 0) / window.known, 4) if window.known else 0.0
@@ -160,4 +155,4 @@ def _instructions(case: Case, action: Action) -> tuple[Instruction, ...]:
     return (Instruction("Scale by the requests that wait", text, "yaml"),)
 
 
-RULE: Final = Rule(NAME, ComputeSaturatedSettings(), judge, conduct)
+RULE: Final = Rule(NAME, ComputeSaturatedSettings(), judge)

@@ -1,7 +1,7 @@
 """Services whose load comes and goes by the hour: scale them by a schedule.
 
 The answer to load that sleeps at night is neither fewer GPUs nor an alarm each night
-(docs/definitions.md, conduct). A history shorter than two days is looked at for one long quiet
+(docs/definitions.md). A history shorter than two days is looked at for one long quiet
 part, and believed less.
 """
 
@@ -29,7 +29,7 @@ from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
 from rightsizer.model.settings import setting
 from rightsizer.model.units import format_duration, seconds
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "diurnal_autoscale"
 _DAY_SECONDS: Final = 86400.0
@@ -153,11 +153,6 @@ def judge(case: Case, settings: DiurnalAutoscaleSettings, market: Market) -> Fin
         factors = load.factors(case, settings.on_ratio - best.saved_ratio)
         return find_nothing(NAME, case, summary, factors, _evidence(plan))
     return complain(NAME, case, _complaint(case, plan, settings, market))
-
-
-def conduct(_: Workload | None, settings: DiurnalAutoscaleSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _early(case: Case) -> Finding | None:
@@ -287,4 +282,4 @@ def _about(outcome: ScalingOutcome, load: ReplicaLoad) -> dict[str, object]:
     }
 
 
-RULE: Final = Rule(NAME, DiurnalAutoscaleSettings(), judge, conduct)
+RULE: Final = Rule(NAME, DiurnalAutoscaleSettings(), judge)

@@ -26,7 +26,7 @@ from rightsizer.model.finding import (
 from rightsizer.model.pattern import Trend
 from rightsizer.model.settings import setting
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "exhaustion_forecast"
 _TAKEN_TOGETHER: Final[Nanoseconds] = nanoseconds(86400.0)
@@ -115,11 +115,6 @@ def judge(case: Case, settings: ExhaustionForecastSettings, market: Market) -> F
         return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
     summary = f"{names_of(case.devices)}: nothing grows to its end within the horizon."
     return find_nothing(NAME, case, summary, {}, _about(case))
-
-
-def conduct(_: Workload | None, settings: ExhaustionForecastSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | None:
@@ -246,4 +241,4 @@ def _about(case: Case) -> dict[str, object]:
     return found
 
 
-RULE: Final = Rule(NAME, ExhaustionForecastSettings(), judge, conduct)
+RULE: Final = Rule(NAME, ExhaustionForecastSettings(), judge)

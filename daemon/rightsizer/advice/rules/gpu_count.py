@@ -2,7 +2,7 @@
 
 One idle rank in the middle of a job is no GPU to take away; only one that was never used for a
 day and holds no more than a context is. Load that comes and goes by the hour gets a schedule
-instead, and nothing is taken from whoever is under pressure (docs/definitions.md, conduct).
+instead, and nothing is taken from whoever is under pressure (docs/definitions.md).
 """
 
 import math
@@ -116,11 +116,6 @@ def judge(case: Case, settings: GpuCountSettings, market: Market) -> Finding:
     if unused and settings.on_ratio * count <= len(unused) < count:
         return complain(NAME, case, _without(case, unused, settings, market))
     return _replicas(case, settings, market)
-
-
-def conduct(_: Workload | None, settings: GpuCountSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _known_seconds(window: Window) -> float:
@@ -302,4 +297,4 @@ def _ask_for(workload: Workload | None, count: int) -> tuple[Instruction, ...]:
     return (Instruction("Ask for fewer GPUs", text, "yaml"),)
 
 
-RULE: Final = Rule(NAME, GpuCountSettings(), judge, conduct)
+RULE: Final = Rule(NAME, GpuCountSettings(), judge)

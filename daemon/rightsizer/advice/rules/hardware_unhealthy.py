@@ -43,7 +43,6 @@ from rightsizer.model.finding import (
     Severity,
 )
 from rightsizer.model.reading import Reading
-from rightsizer.model.workload import Workload
 
 NAME: Final = "hardware_unhealthy"
 _CHECKS: Final[
@@ -93,11 +92,6 @@ def judge(case: Case, settings: HardwareUnhealthySettings, market: Market) -> Fi
         summary = f"{names_of(case.devices)}: the driver knows of no trouble."
         return find_nothing(NAME, case, summary, _HEALTHY, {})
     return _complaint(case, sick, troubles)
-
-
-def conduct(_: Workload | None, settings: HardwareUnhealthySettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _board(case: Case, device: Device) -> InspectedBoard | None:
@@ -172,4 +166,4 @@ def _instructions(
     return (*drain_instructions(case, f"{names_of(sick)} unhealthy"), *remedies)
 
 
-RULE: Final = Rule(NAME, HardwareUnhealthySettings(), judge, conduct)
+RULE: Final = Rule(NAME, HardwareUnhealthySettings(), judge)

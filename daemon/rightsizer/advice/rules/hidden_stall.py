@@ -26,7 +26,6 @@ from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruc
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import format_duration
-from rightsizer.model.workload import Workload
 
 NAME: Final = "hidden_stall"
 
@@ -101,11 +100,6 @@ def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
     return replace(found, exclusive_group=straggler_group(case)) if waited_for else found
 
 
-def conduct(_: Workload | None, settings: HiddenStallSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
-
-
 def _instructions(case: Case, waited_for: list[Device]) -> tuple[Instruction, ...]:
     if len(case.devices) > 1:
         return follow_up(case, waited_for)
@@ -119,4 +113,4 @@ def _instructions(case: Case, waited_for: list[Device]) -> tuple[Instruction, ..
     return (alone, *follow_up(case, waited_for))
 
 
-RULE: Final = Rule(NAME, HiddenStallSettings(), judge, conduct)
+RULE: Final = Rule(NAME, HiddenStallSettings(), judge)

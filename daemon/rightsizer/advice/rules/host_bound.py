@@ -15,13 +15,13 @@ from rightsizer.advice.diagnostic_commands import (
 from rightsizer.advice.market import Market
 from rightsizer.advice.owner_commands import cpu_list
 from rightsizer.advice.rules.bottleneck import Bottleneck, BottleneckSettings, find_bottleneck
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import Complaint, complain
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 NAME: Final = "host_bound"
 _HOST: Final = Bottleneck(NAME, State.HOST_BOUND, "held up by the host's CPUs")
@@ -50,11 +50,6 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
             affected_gpus=lost_gpus(case, State.HOST_BOUND),
         ),
     )
-
-
-def conduct(_: Workload | None, settings: BottleneckSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _instructions(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction, ...]:
@@ -110,4 +105,4 @@ def _server() -> Instruction:
     )
 
 
-RULE: Final = Rule(NAME, BottleneckSettings(), judge, conduct)
+RULE: Final = Rule(NAME, BottleneckSettings(), judge)

@@ -6,11 +6,11 @@ from rightsizer.advice.attribution import lost_gpus, saved_at_most
 from rightsizer.advice.diagnostic_commands import class_of, trace_kernels
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.bottleneck import Bottleneck, BottleneckSettings, find_bottleneck
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import Complaint, complain
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.state import State, Tier
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "launch_bound"
 _LAUNCHES: Final = Bottleneck(
@@ -44,11 +44,6 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
             affected_gpus=lost_gpus(case, State.LAUNCH_BOUND),
         ),
     )
-
-
-def conduct(_: Workload | None, settings: BottleneckSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _instructions(case: Case) -> tuple[Instruction, ...]:
@@ -88,4 +83,4 @@ def _server() -> Instruction:
     )
 
 
-RULE: Final = Rule(NAME, BottleneckSettings(), judge, conduct)
+RULE: Final = Rule(NAME, BottleneckSettings(), judge)

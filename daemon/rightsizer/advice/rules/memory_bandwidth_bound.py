@@ -31,7 +31,7 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, State, Tier
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "memory_bandwidth_bound"
 _NOTHING_FREED: Final = Savings(reason="the same GPUs serve more; none of them is freed by it")
@@ -85,11 +85,6 @@ def judge(case: Case, settings: MemoryBandwidthBoundSettings, market: Market) ->
     if why_not:
         return find_nothing(NAME, case, f"{seen.summary}: {why_not}.", seen.factors, evidence)
     return complain(NAME, case, _complaint(case, seen, evidence, settings, market))
-
-
-def conduct(_: Workload | None, settings: MemoryBandwidthBoundSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _why_not(case: Case, compute: float | None, settings: MemoryBandwidthBoundSettings) -> str:
@@ -169,4 +164,4 @@ def _instructions() -> tuple[Instruction, ...]:
     )
 
 
-RULE: Final = Rule(NAME, MemoryBandwidthBoundSettings(), judge, conduct)
+RULE: Final = Rule(NAME, MemoryBandwidthBoundSettings(), judge)

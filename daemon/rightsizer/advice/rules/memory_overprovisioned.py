@@ -17,7 +17,7 @@ from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason,
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "memory_overprovisioned"
 _NO_SAVINGS: Final = Savings(reason="no price of the other board is known")
@@ -120,11 +120,6 @@ def judge(case: Case, settings: MemoryOverprovisionedSettings, market: Market) -
     )
 
 
-def conduct(_: Workload | None, settings: MemoryOverprovisionedSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
-
-
 def _early(case: Case, settings: MemoryOverprovisionedSettings) -> Finding | None:
     """What is said before anything is measured; `None` where that is nothing."""
     fits = case.provisioning
@@ -154,4 +149,4 @@ def _free(case: Case) -> float:
     return min(each.overprovisioned or 0.0 for each in case.provisioning)
 
 
-RULE: Final = Rule(NAME, MemoryOverprovisionedSettings(), judge, conduct)
+RULE: Final = Rule(NAME, MemoryOverprovisionedSettings(), judge)

@@ -117,11 +117,6 @@ def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Find
     )
 
 
-def conduct(_: Workload | None, settings: NearOutOfMemorySettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
-
-
 def _early(case: Case, settings: NearOutOfMemorySettings) -> Finding | None:
     """An abstention where memory says nothing; `None` where it does."""
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
@@ -152,10 +147,10 @@ def _why_preallocated(case: Case) -> str:
 
 
 def _action(workload: Workload | None) -> Action:
-    """An unknown class gets no advice on the type of GPU (docs/definitions.md, conduct)."""
+    """An unknown class gets no advice on the type of GPU (docs/definitions.md)."""
     if workload is None or workload.workload_class is WorkloadClass.UNKNOWN:
         return Action.NONE
     return Action.CHANGE_GPU_TYPE
 
 
-RULE: Final = Rule(NAME, NearOutOfMemorySettings(), judge, conduct)
+RULE: Final = Rule(NAME, NearOutOfMemorySettings(), judge)

@@ -14,7 +14,6 @@ from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruc
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.topology import Adapter, AdapterKind, LinkKind
 from rightsizer.model.window import Window
-from rightsizer.model.workload import Workload
 
 NAME: Final = "network_bound"
 _KINDS: Final = tuple(LinkKind)
@@ -68,11 +67,6 @@ def judge(case: Case, settings: NetworkBoundSettings, market: Market) -> Finding
             affected_gpus=lost,
         ),
     )
-
-
-def conduct(_: Workload | None, settings: NetworkBoundSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _lost(window: Window, share: float) -> float:
@@ -132,4 +126,4 @@ def _nearest_to(device: Device, adapters: list[Adapter]) -> str:
     return min(reached, key=lambda each: (_KINDS.index(each.links[device.uuid]), each.name)).name
 
 
-RULE: Final = Rule(NAME, NetworkBoundSettings(), judge, conduct)
+RULE: Final = Rule(NAME, NetworkBoundSettings(), judge)

@@ -21,7 +21,6 @@ from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason,
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
-from rightsizer.model.workload import Workload
 
 NAME: Final = "numa_misplaced"
 _NEEDED: Final = (Signal.CPU_AFFINITY_LOCAL, Signal.HOST_MEMORY_LOCAL)
@@ -76,11 +75,6 @@ def judge(case: Case, settings: NumaMisplacedSettings, market: Market) -> Findin
         why = "the GPU's NUMA node is not known, so nobody can say where its processes belong"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     return _complaint(case, seen, homes, settings)
-
-
-def conduct(_: Workload | None, settings: NumaMisplacedSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _why_not(case: Case) -> str | None:
@@ -152,4 +146,4 @@ def _evidence(case: Case, homes: Sequence[NumaHome]) -> dict[str, object]:
     return found
 
 
-RULE: Final = Rule(NAME, NumaMisplacedSettings(), judge, conduct)
+RULE: Final = Rule(NAME, NumaMisplacedSettings(), judge)

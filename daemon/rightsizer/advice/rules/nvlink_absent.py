@@ -35,7 +35,7 @@ from rightsizer.model.node import Node
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 from rightsizer.sizing.gpu_sets import MOST_CANDIDATES, SetScore, best_set, pair_score, score_of
 
 
@@ -205,11 +205,6 @@ def judge(case: Case, settings: NvlinkAbsentSettings, market: Market) -> Finding
     return _far_apart(case, settings, (node, topology, weakest), ways)
 
 
-def conduct(_: Workload | None, settings: NvlinkAbsentSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
-
-
 def _far_apart(
     case: Case,
     settings: NvlinkAbsentSettings,
@@ -338,4 +333,4 @@ def _instructions(case: Case, better: BetterGpus) -> tuple[Instruction, ...]:
     return tuple(found)
 
 
-RULE: Final = Rule(NAME, NvlinkAbsentSettings(), judge, conduct)
+RULE: Final = Rule(NAME, NvlinkAbsentSettings(), judge)

@@ -25,7 +25,7 @@ from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, Tier
 from rightsizer.model.units import format_duration
 from rightsizer.model.window import Provisioning
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 _GIB = 2.0**30
 
@@ -114,11 +114,6 @@ def judge(case: Case, settings: OverprovisionedSettings, market: Market) -> Find
     factors = sizing_factors(case, settings.on_ratio - over)
     summary = f"{names_of(case.devices)}: the largest need leaves {over:.0%} free."
     return find_nothing(NAME, case, summary, factors, _evidence(case))
-
-
-def conduct(_: Workload | None, settings: OverprovisionedSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _too_large(
@@ -224,4 +219,4 @@ def _evidence(case: Case) -> dict[str, object]:
     }
 
 
-RULE: Final = Rule(NAME, OverprovisionedSettings(), judge, conduct)
+RULE: Final = Rule(NAME, OverprovisionedSettings(), judge)

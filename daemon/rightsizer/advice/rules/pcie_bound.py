@@ -21,7 +21,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "pcie_bound"
 _LINK: Final = Bottleneck(NAME, State.PCIE_BOUND, "held up by copies over PCIe")
@@ -77,11 +77,6 @@ def judge(case: Case, settings: PcieBoundSettings, market: Market) -> Finding:
     )
 
 
-def conduct(_: Workload | None, settings: PcieBoundSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
-
-
 def _degraded(case: Case, seen: TimeShare, settings: PcieBoundSettings) -> tuple[Device, ...]:
     return tuple(
         device
@@ -130,4 +125,4 @@ def _instructions(case: Case) -> tuple[Instruction, ...]:
     return (confirm, Instruction("Copy less, from pinned memory, beside the work", text))
 
 
-RULE: Final = Rule(NAME, PcieBoundSettings(), judge, conduct)
+RULE: Final = Rule(NAME, PcieBoundSettings(), judge)

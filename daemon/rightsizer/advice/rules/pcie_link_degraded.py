@@ -33,7 +33,6 @@ from rightsizer.model.state import IDLE_STATES, Condition
 from rightsizer.model.topology import Bridge, Placement, link_bytes_per_second
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
-from rightsizer.model.workload import Workload
 
 
 @dataclass(frozen=True, slots=True)
@@ -203,11 +202,6 @@ def judge(case: Case, settings: PcieLinkDegradedSettings, market: Market) -> Fin
     return _complaint(case, seen, [known[each.uuid] for each in seen.devices])
 
 
-def conduct(_: Workload | None, settings: PcieLinkDegradedSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
-
-
 def _nobody_works(case: Case) -> bool:
     """Whether a GPU that no workload holds is known to have no process either."""
     if case.workload is not None or case.node is None:
@@ -298,4 +292,4 @@ def _instructions(
     )
 
 
-RULE: Final = Rule(NAME, PcieLinkDegradedSettings(), judge, conduct)
+RULE: Final = Rule(NAME, PcieLinkDegradedSettings(), judge)

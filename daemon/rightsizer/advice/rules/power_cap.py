@@ -109,11 +109,6 @@ def judge(case: Case, settings: PowerCapSettings, market: Market) -> Finding:
     return _complaint(case, seen, caps, market)
 
 
-def conduct(_: Workload | None, settings: PowerCapSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
-
-
 def _why_not(case: Case) -> str | None:
     """What stands in the way of any answer."""
     if any(device.mig for device in case.devices):
@@ -260,4 +255,4 @@ def _instructions(caps: Sequence[_Cap]) -> tuple[Instruction, ...]:
     )
 
 
-RULE: Final = Rule(NAME, PowerCapSettings(), judge, conduct)
+RULE: Final = Rule(NAME, PowerCapSettings(), judge)

@@ -36,7 +36,6 @@ from rightsizer.model.settings import setting
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
-from rightsizer.model.workload import Workload
 
 NAME: Final = "power_throttled"
 
@@ -131,11 +130,6 @@ def judge(case: Case, settings: PowerThrottledSettings, market: Market) -> Findi
         summary = f"{seen.summary}, yet what it does is hardly faster at a higher clock."
         return find_nothing(NAME, case, summary, seen.factors, seen.evidence)
     return _complaint(case, seen, capped)
-
-
-def conduct(_: Workload | None, settings: PowerThrottledSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _known(case: Case, devices: Sequence[Device]) -> list[tuple[Device, BoardStatus]]:
@@ -265,4 +259,4 @@ def _instructions(capped: list[_Capped]) -> tuple[Instruction, ...]:
     )
 
 
-RULE: Final = Rule(NAME, PowerThrottledSettings(), judge, conduct)
+RULE: Final = Rule(NAME, PowerThrottledSettings(), judge)

@@ -22,7 +22,6 @@ from rightsizer.advice.verdict import Complaint, complain, find_nothing, names_o
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State
-from rightsizer.model.workload import Workload
 
 NAME: Final = "rank_imbalance"
 
@@ -93,11 +92,6 @@ def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Findin
     return replace(found, exclusive_group=straggler_group(case))
 
 
-def conduct(_: Workload | None, settings: RankImbalanceSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
-
-
 def _capacity(case: Case) -> float:
     return sum(device.capacity_ratio for device in case.devices)
 
@@ -129,4 +123,4 @@ def _who(odd: Straggler) -> str:
     }[odd.oddity]
 
 
-RULE: Final = Rule(NAME, RankImbalanceSettings(), judge, conduct)
+RULE: Final = Rule(NAME, RankImbalanceSettings(), judge)

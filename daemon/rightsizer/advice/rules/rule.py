@@ -61,7 +61,7 @@ class OpeningPolicy:
 
 
 class RuleSettings(Protocol):
-    """What the settings of every rule have."""
+    """Settings of any rule."""
 
     @property
     def on_ratio(self) -> float:
@@ -82,7 +82,8 @@ class Rule(Generic[SettingsT]):
     name: str
     settings: SettingsT
     judge_with: Callable[[Case, SettingsT, Market], Finding]
-    conduct_with: Callable[[Workload | None, SettingsT], OpeningPolicy]
+    conduct_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = None
+    """Where advice behaves by the class of a workload; else as `settings.conduct` says."""
     market: Market = field(default_factory=Market)
     """What else there is to run on, and what it costs."""
 
@@ -92,7 +93,11 @@ class Rule(Generic[SettingsT]):
 
     def conduct(self, workload: Workload | None) -> OpeningPolicy:
         """How advice of this rule behaves for a workload."""
-        return self.conduct_with(workload, self.settings)
+        if self.conduct_with is not None:
+            return self.conduct_with(workload, self.settings)
+        settings: Any = self.settings
+        policy: OpeningPolicy = settings.conduct
+        return policy
 
     def relaxed(self, factor: float) -> "Rule[SettingsT]":
         """The same rule with a lower threshold: what is still true enough to stay open."""

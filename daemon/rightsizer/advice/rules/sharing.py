@@ -32,7 +32,7 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.settings import setting
 from rightsizer.model.units import format_duration
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "sharing"
 _REASONS: Final = {
@@ -94,11 +94,6 @@ def judge(case: Case, settings: SharingSettings, market: Market) -> Finding:
         summary = f"{names_of(case.devices)}: no slice fits, and nobody on this node goes with it."
         return find_nothing(NAME, case, summary, factors, evidence)
     return complain(NAME, case, _complaint(case, options, factors, evidence, market))
-
-
-def conduct(_: Workload | None, settings: SharingSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _early(case: Case, settings: SharingSettings) -> Finding | None:
@@ -202,4 +197,4 @@ def _about(pairing: WorkloadPair) -> dict[str, object]:
     }
 
 
-RULE: Final = Rule(NAME, SharingSettings(), judge, conduct)
+RULE: Final = Rule(NAME, SharingSettings(), judge)

@@ -23,7 +23,7 @@ from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruc
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "storage_bound"
 _STORAGE: Final = Bottleneck(NAME, State.STORAGE_BOUND, "held up by storage")
@@ -88,11 +88,6 @@ def judge(case: Case, settings: StorageBoundSettings, market: Market) -> Finding
             affected_gpus=lost_gpus(case, State.STORAGE_BOUND),
         ),
     )
-
-
-def conduct(_: Workload | None, settings: StorageBoundSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _working_share(
@@ -169,4 +164,4 @@ def _weights() -> Instruction:
     )
 
 
-RULE: Final = Rule(NAME, StorageBoundSettings(), judge, conduct)
+RULE: Final = Rule(NAME, StorageBoundSettings(), judge)

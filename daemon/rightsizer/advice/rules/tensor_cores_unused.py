@@ -25,7 +25,6 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.state import Condition, Tier
 from rightsizer.model.units import seconds
-from rightsizer.model.workload import Workload
 
 NAME: Final = "tensor_cores_unused"
 _WITHOUT_BFLOAT16: Final = frozenset({"volta", "turing"})
@@ -88,11 +87,6 @@ def judge(case: Case, settings: TensorCoresUnusedSettings, _: Market) -> Finding
     )
 
 
-def conduct(_: Workload | None, settings: TensorCoresUnusedSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
-
-
 def _affected(case: Case) -> float:
     return sum(
         window.condition_share(Condition.NO_TENSOR_CORES) * device.capacity_ratio
@@ -130,4 +124,4 @@ def _verify() -> Instruction:
     )
 
 
-RULE: Final = Rule(NAME, TensorCoresUnusedSettings(), judge, conduct)
+RULE: Final = Rule(NAME, TensorCoresUnusedSettings(), judge)

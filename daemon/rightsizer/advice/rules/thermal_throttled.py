@@ -31,7 +31,6 @@ from rightsizer.model.finding import (
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
-from rightsizer.model.workload import Workload
 
 NAME: Final = "thermal_throttled"
 _SENSORS: Final = ("Fan", "Temperature", "'Power Supply'")
@@ -88,11 +87,6 @@ def judge(case: Case, settings: ThermalThrottledSettings, market: Market) -> Fin
     seen.evidence["thermal_ratio"] = {uuid: round(each, 4) for uuid, each in heat.items()}
     seen.evidence["hardware_ratio"] = {uuid: round(each, 4) for uuid, each in hardware.items()}
     return _complaint(case, seen, settings)
-
-
-def conduct(_: Workload | None, settings: ThermalThrottledSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _by(heat: Mapping[str, float], hardware: Mapping[str, float], least: float) -> str:
@@ -219,4 +213,4 @@ def _instructions(
     )
 
 
-RULE: Final = Rule(NAME, ThermalThrottledSettings(), judge, conduct)
+RULE: Final = Rule(NAME, ThermalThrottledSettings(), judge)

@@ -36,7 +36,7 @@ from rightsizer.model.finding import (
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
 
 NAME: Final = "underprovisioned"
 _NO_SAVINGS: Final = Savings(reason="a GPU that is too small saves nothing")
@@ -105,11 +105,6 @@ def judge(case: Case, settings: UnderprovisionedSettings, market: Market) -> Fin
         summary = f"{names_of(case.devices)}: short of something {share:.1%} of the time."
         return find_nothing(NAME, case, summary, opposite(factors), evidence)
     return complain(NAME, case, _complaint(case, settings, market, shares, evidence))
-
-
-def conduct(_: Workload | None, settings: UnderprovisionedSettings) -> OpeningPolicy:
-    """The same for every class."""
-    return settings.conduct
 
 
 def _complaint(
@@ -185,4 +180,4 @@ def _instructions(case: Case, options: tuple[Option, ...]) -> tuple[Instruction,
     return (Instruction("Add replicas to those on this node", command, "sh"),)
 
 
-RULE: Final = Rule(NAME, UnderprovisionedSettings(), judge, conduct)
+RULE: Final = Rule(NAME, UnderprovisionedSettings(), judge)

@@ -107,11 +107,6 @@ def judge(
     )
 
 
-def conduct(settings: FragmentationSettings) -> OpeningPolicy:
-    """The same for every pool."""
-    return settings.conduct
-
-
 def _of_pool(
     view: FleetView, pool: FleetPool, settings: FragmentationSettings, market: Market
 ) -> Finding:
@@ -263,4 +258,4 @@ def _steps(found: Defragmentation | None) -> tuple[Instruction, ...]:
     return (Instruction(f"Make room on {found.node}", "\n".join(lines)),)
 
 
-RULE: Final = FleetRule(NAME, FragmentationSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, FragmentationSettings(), judge)

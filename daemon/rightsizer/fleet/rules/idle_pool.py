@@ -71,11 +71,6 @@ def judge(view: FleetView, settings: IdlePoolSettings, market: Market) -> tuple[
     )
 
 
-def conduct(settings: IdlePoolSettings) -> OpeningPolicy:
-    """The same for every pool."""
-    return settings.conduct
-
-
 def _of_pool(
     view: FleetView, pool: FleetPool, settings: IdlePoolSettings, market: Market
 ) -> Finding:
@@ -199,4 +194,4 @@ def _rounded(keep: int, size: int) -> str:
     return str(min(size, -(-keep // step) * step))
 
 
-RULE: Final = FleetRule(NAME, IdlePoolSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, IdlePoolSettings(), judge)

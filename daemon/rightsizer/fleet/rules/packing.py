@@ -98,11 +98,6 @@ def judge(view: FleetView, settings: PackingSettings, market: Market) -> tuple[F
     )
 
 
-def conduct(settings: PackingSettings) -> OpeningPolicy:
-    """The same for every pool."""
-    return settings.conduct
-
-
 def _of_pool(
     view: FleetView, pool: FleetPool, settings: PackingSettings, market: Market
 ) -> Finding:
@@ -236,4 +231,4 @@ def _evidence(plan: SharingPlan) -> dict[str, object]:
     }
 
 
-RULE: Final = FleetRule(NAME, PackingSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, PackingSettings(), judge)

@@ -153,11 +153,6 @@ def judge(
     )
 
 
-def conduct(settings: PoolAutoscaleSettings) -> OpeningPolicy:
-    """The same for every pool."""
-    return settings.conduct
-
-
 def _of_pool(
     view: FleetView, pool: FleetPool, settings: PoolAutoscaleSettings, market: Market
 ) -> Finding:
@@ -284,4 +279,4 @@ def _about(outcome: ScalingOutcome, load: ReplicaLoad) -> dict[str, object]:
     }
 
 
-RULE: Final = FleetRule(NAME, PoolAutoscaleSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, PoolAutoscaleSettings(), judge)

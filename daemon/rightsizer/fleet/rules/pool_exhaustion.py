@@ -73,11 +73,6 @@ def judge(
     )
 
 
-def conduct(settings: PoolExhaustionSettings) -> OpeningPolicy:
-    """The same for every pool."""
-    return settings.conduct
-
-
 def _of_pool(
     view: FleetView, pool: FleetPool, settings: PoolExhaustionSettings, market: Market
 ) -> Finding:
@@ -155,4 +150,4 @@ def _evidence(subject: PoolSubject, trend: Trend, waiting: float) -> dict[str, o
     }
 
 
-RULE: Final = FleetRule(NAME, PoolExhaustionSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, PoolExhaustionSettings(), judge)

@@ -162,11 +162,6 @@ def judge(
     )
 
 
-def conduct(settings: ReplicaConsolidationSettings) -> OpeningPolicy:
-    """The same for every pool."""
-    return settings.conduct
-
-
 def _of_pool(
     view: FleetView, pool: FleetPool, settings: ReplicaConsolidationSettings, market: Market
 ) -> Finding:
@@ -258,4 +253,4 @@ def _most(groups: Sequence[Sequence[str]]) -> int:
     return max(map(len, groups))
 
 
-RULE: Final = FleetRule(NAME, ReplicaConsolidationSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, ReplicaConsolidationSettings(), judge)

@@ -28,7 +28,6 @@ class FleetRule(Generic[FleetRuleSettings]):
     name: str
     settings: FleetRuleSettings
     judge_with: Callable[[FleetView, FleetRuleSettings, Market], tuple[FleetVerdict, ...]]
-    conduct_with: Callable[[FleetRuleSettings], OpeningPolicy]
     market: Market = field(default_factory=Market)
 
     def judge(self, view: FleetView) -> tuple[FleetVerdict, ...]:
@@ -37,7 +36,7 @@ class FleetRule(Generic[FleetRuleSettings]):
 
     def conduct(self) -> OpeningPolicy:
         """How advice of this rule behaves."""
-        return self.conduct_with(self.settings)
+        return self.settings.conduct
 
     def relaxed(self, factor: float) -> "FleetRule[FleetRuleSettings]":
         """The same rule with a lower threshold: what is still true enough to stay open."""

@@ -72,11 +72,6 @@ def judge(
     )
 
 
-def conduct(settings: ScatteredPlacementSettings) -> OpeningPolicy:
-    """The same for every workload."""
-    return settings.conduct
-
-
 def _of_workload(
     view: FleetWorkload,
     pool: FleetPool | None,
@@ -181,4 +176,4 @@ def _instructions(case: Case, gpus: int, then: tuple[str, ...]) -> tuple[Instruc
     return (Instruction("Ask for more GPUs a pod", text, "yaml"), *pack_tightly(kind))
 
 
-RULE: Final = FleetRule(NAME, ScatteredPlacementSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, ScatteredPlacementSettings(), judge)

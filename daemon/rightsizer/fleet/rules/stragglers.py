@@ -77,11 +77,6 @@ def judge(
     )
 
 
-def conduct(settings: StragglersSettings) -> OpeningPolicy:
-    """The same for every pool."""
-    return settings.conduct
-
-
 def _of_pool(
     view: FleetView, pool: FleetPool, settings: StragglersSettings, market: Market
 ) -> Finding:
@@ -172,4 +167,4 @@ def _compare(node: str) -> Instruction:
     return Instruction(f"Compare {node} with another node", text, "sh")
 
 
-RULE: Final = FleetRule(NAME, StragglersSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, StragglersSettings(), judge)

@@ -91,11 +91,6 @@ def judge(
     return tuple(FleetVerdict(each.case.key, verdicts[each.case.key]) for each in view.workloads)
 
 
-def conduct(settings: WrongGpuTypeSettings) -> OpeningPolicy:
-    """The same for every workload."""
-    return settings.conduct
-
-
 def _room(view: FleetView, settings: WrongGpuTypeSettings) -> tuple[_Room, ...]:
     found = []
     for pool in sorted(view.pools, key=lambda pool: pool.name):
@@ -222,4 +217,4 @@ def _instructions(case: Case, room: _Room, market: Market) -> tuple[Instruction,
     return (Instruction("Start it on the other pool", text, "yaml"),)
 
 
-RULE: Final = FleetRule(NAME, WrongGpuTypeSettings(), judge, conduct)
+RULE: Final = FleetRule(NAME, WrongGpuTypeSettings(), judge)
