@@ -209,7 +209,7 @@ def broken(what: str) -> Rule[hidden_stall.HiddenStallSettings]:
     ) -> OpeningPolicy:
         if what == "conduct" and owner == JOB:
             raise FlawedError(what)
-        return hidden_stall.conduct(owner, settings)
+        return settings.conduct
 
     return Rule("broken", hidden_stall.RULE.settings, judge, conduct)
 

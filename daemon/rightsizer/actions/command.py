@@ -37,7 +37,7 @@ _HEADER: Final = ("WHEN", "ACTION", "ADVICE", "OUTCOME", "BY", "RESULT", "WHY")
 
 
 @dataclass(frozen=True, slots=True)
-class _CommandSettings:
+class _ActionCommandSettings:
     """Sections that the command reads."""
 
     actions: tuple[ActionSettings, ...] = ()
@@ -63,7 +63,7 @@ def _configure(parser: argparse.ArgumentParser) -> None:
 
 def _run(arguments: argparse.Namespace) -> int:
     """Ask, and tell."""
-    settings = settings_of(arguments, _CommandSettings)
+    settings = settings_of(arguments, _ActionCommandSettings)
     asked = _asked(arguments, settings)
     form = asked or _offline(arguments, settings)
     lines = _lines(form, is_live=asked is not None)
@@ -71,7 +71,7 @@ def _run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _asked(arguments: argparse.Namespace, settings: _CommandSettings) -> Form | None:
+def _asked(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> Form | None:
     """What the agent answers; `None` where none runs, or another history is named."""
     path = arguments.api_socket or settings.path.api_socket
     if not path or arguments.history_path:
@@ -83,7 +83,7 @@ def _asked(arguments: argparse.Namespace, settings: _CommandSettings) -> Form | 
     return form
 
 
-def _offline(arguments: argparse.Namespace, settings: _CommandSettings) -> Form:
+def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> Form:
     storage = Storage(str(history_path(arguments, settings)), read_only=True)
     try:
         records = storage.actions.records()

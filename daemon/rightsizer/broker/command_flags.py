@@ -14,7 +14,7 @@ from rightsizer.model.errors import RightsizerError, UsageError
 
 
 @dataclass(frozen=True, slots=True)
-class _CommandSettings:
+class _BrokerCommandSettings:
     """Sections that the commands read."""
 
     path: PathSettings = field(default_factory=PathSettings)
@@ -89,7 +89,7 @@ def client_of(arguments: argparse.Namespace) -> LocalClient:
     Raises:
         RightsizerError: the configuration names no socket.
     """
-    path = arguments.api_socket or settings_of(arguments, _CommandSettings).path.api_socket
+    path = arguments.api_socket or settings_of(arguments, _BrokerCommandSettings).path.api_socket
     if not path:
         raise RightsizerError(
             "path.api_socket is empty, so the agent takes no requests; set it and restart the agent"

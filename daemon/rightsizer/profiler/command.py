@@ -90,7 +90,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 @dataclass(frozen=True, slots=True)
-class _CommandSettings:
+class _ProfileCommandSettings:
     """Sections that the command reads."""
 
     profiles: ProfileSettings = field(default_factory=ProfileSettings)
@@ -106,7 +106,7 @@ def run(arguments: argparse.Namespace) -> int:
         HistoryError: the history cannot be read.
     """
     _check_report(arguments)
-    settings = settings_of(arguments, _CommandSettings)
+    settings = settings_of(arguments, _ProfileCommandSettings)
     limits, judges = settings.profiles.read_limits, settings.profiles.judges
     later, earlier = (read_files(each, limits) for each in (arguments.files, arguments.against))
     found = judged_workloads(later.profiles, judges)
@@ -121,7 +121,7 @@ def run(arguments: argparse.Namespace) -> int:
 
 
 def _joined(
-    path: Path | None, found: Sequence[ProfiledWorkload], settings: _CommandSettings
+    path: Path | None, found: Sequence[ProfiledWorkload], settings: _ProfileCommandSettings
 ) -> tuple[ProfileJoin, ...]:
     if path is None:
         return ()

@@ -2,7 +2,7 @@
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
-from typing import Any, Generic, TypeVar
+from typing import Any, Generic, Protocol, TypeVar
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
@@ -10,7 +10,16 @@ from rightsizer.fleet.model import FleetView
 from rightsizer.model.finding import Finding
 from rightsizer.model.settings import setting
 
-FleetRuleSettings = TypeVar("FleetRuleSettings", bound=RuleSettings)
+
+class _WithPolicy(RuleSettings, Protocol):
+    """Settings of a rule of the fleet: of one class of workloads, or of none."""
+
+    @property
+    def conduct(self) -> OpeningPolicy:
+        """When a verdict becomes advice."""
+
+
+FleetRuleSettings = TypeVar("FleetRuleSettings", bound=_WithPolicy)
 
 
 @dataclass(frozen=True, slots=True)
