@@ -13,8 +13,7 @@ from evaluation.dcgm_lines import Line, lines_of
 from measured import table
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.dcgm_exporter import DCGM_FIELDS
-from rightsizer.telemetry.dcgm.exposition import ExporterPage, parse_exposition
-from rightsizer.telemetry.dcgm.series import UnusedSeries, interpret
+from rightsizer.telemetry.dcgm.series import ExporterPage, UnusedSeries, interpret, parse_exposition
 
 __all__ = ["evaluate", "verdict"]
 

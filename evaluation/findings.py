@@ -30,8 +30,7 @@ from rightsizer.model.state import Condition, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario import SimulatedScenario
-from rightsizer.simulator.scenario_files import packaged_scenarios
-from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
 
 __all__ = ["Stream", "evaluate", "live"]

@@ -14,7 +14,7 @@ from typing import Final
 
 from evaluation.fleet_trace import Pod, closed_windows, pods
 from measured import quantile, table
-from rightsizer.accounting.device_windows import DecayedDemands
+from rightsizer.accounting.device_account import DecayedDemands
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import DecaySettings, ProvisioningSettings
 from rightsizer.accounting.window_builder import WindowBuilder

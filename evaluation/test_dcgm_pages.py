@@ -10,7 +10,7 @@ from evaluation.dcgm import MISSING, READ, UNUSED, WEAKER, WRONG, evaluate, verd
 from evaluation.dcgm_lines import lines_of
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.dcgm.exposition import parse_exposition
+from rightsizer.telemetry.dcgm.series import parse_exposition
 
 TEXT = (
     page(pod="p", namespace="n")

@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR
-from rightsizer.accounting.device_windows import DecayedDemands
+from rightsizer.accounting.device_account import DecayedDemands
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State
 from rightsizer.model.window import Window

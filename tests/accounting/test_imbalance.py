@@ -7,8 +7,8 @@ from typing import Final
 import pytest
 
 from readings import HELD, SECOND, SPINNING, TRAINING, Signals, gpu, snapshot, workload
+from rightsizer.accounting.conditions import ImbalanceDetector, job_of
 from rightsizer.accounting.entry_builder import EntryBuilder
-from rightsizer.accounting.imbalance import ImbalanceDetector, job_of
 from rightsizer.accounting.settings import ImbalanceSettings
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.signal import Signal

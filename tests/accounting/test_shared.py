@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, entry, workload
-from rightsizer.accounting.device_windows import DeviceWindows
+from rightsizer.accounting.device_account import DeviceWindows
 from rightsizer.accounting.rings import deduplicate
 from rightsizer.accounting.rollup_store import RollupStore
 from rightsizer.accounting.window_query import WindowQuery

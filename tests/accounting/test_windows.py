@@ -12,7 +12,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, entry
-from rightsizer.accounting.device_windows import DeviceWindows
+from rightsizer.accounting.device_account import DeviceWindows
 from rightsizer.accounting.rollup_store import split_entry
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import decode_window, encode_window

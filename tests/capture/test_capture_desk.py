@@ -20,7 +20,7 @@ from rightsizer.model.workload import Holding
 from rightsizer.profiler.capture.repository import InMemoryCaptureRepository, ReadFile
 from rightsizer.profiler.capture.request import CaptureOutcome
 from rightsizer.profiler.capture.settings import CaptureStorageSettings
-from rightsizer.telemetry.release import ReleasableResource
+from rightsizer.telemetry.source import ReleasableResource
 
 PAST_ITS_START = 14
 """Minutes."""

@@ -15,7 +15,7 @@ from rightsizer.cli.release import wait_until_done
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import FastClock, SystemClock
 from rightsizer.model.errors import RightsizerError
-from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+from rightsizer.telemetry.source import ReleasableResource, ReleaseController, ReleaseRequest
 from rightsizer.web.server import WebServer
 
 Captured = pytest.CaptureFixture[str]

@@ -12,7 +12,7 @@ from rightsizer.model.errors import DriverError, RecordingError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import convert
-from rightsizer.telemetry.dcgm.exposition import parse_exposition
+from rightsizer.telemetry.dcgm.series import parse_exposition
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]

@@ -4,7 +4,7 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.dcgm.exposition import parse_exposition
+from rightsizer.telemetry.dcgm.series import parse_exposition
 
 
 @pytest.mark.parametrize("kind", ["counter", "gauge", "untyped"])

@@ -27,7 +27,7 @@ from rightsizer.profiler.capture.encoder import CaptureState
 from rightsizer.profiler.capture.feature import CapturesApi
 from rightsizer.profiler.service import ProfilesApi
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.telemetry.release import ReleaseController
+from rightsizer.telemetry.source import ReleaseController
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import ROUTES, LifecycleRoutes, openapi_document
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse

@@ -17,7 +17,7 @@ from rightsizer.agent.sources import live_source
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import FastClock
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+from rightsizer.telemetry.source import ReleasableResource, ReleaseController, ReleaseRequest
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
 from rightsizer.web.page import WebPage
 from rightsizer.web.router import Router

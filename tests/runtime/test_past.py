@@ -4,7 +4,7 @@ import threading
 from typing import Final
 
 from readings import EPOCH, HOUR, SECOND, entry, gpu, snapshot
-from rightsizer.accounting.device_windows import DeviceWindows
+from rightsizer.accounting.device_account import DeviceWindows
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.window_query import WindowQuery

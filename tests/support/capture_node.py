@@ -31,7 +31,7 @@ from rightsizer.profiler.capture.request import CaptureContext, CaptureOutcome
 from rightsizer.profiler.capture.service import CaptureService
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+from rightsizer.telemetry.source import ReleasableResource, ReleaseController, ReleaseRequest
 
 __all__ = ["LLAMA", "CaptureNode", "KeptBook", "capture_node", "host_bound", "recorder"]
 

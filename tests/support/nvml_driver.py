@@ -22,8 +22,7 @@ from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProb
 from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.nvml.settings import LiveSettings
-from rightsizer.telemetry.release import ReleaseController
-from rightsizer.telemetry.source import SecondarySource
+from rightsizer.telemetry.source import ReleaseController, SecondarySource
 
 __all__ = ["FUNCTIONS", "FakeDriver", "FakeGpu", "FakeInstance", "installed", "reading", "tick"]
 

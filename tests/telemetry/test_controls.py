@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from nvml_driver import tick
 from rightsizer.io.clock import FastClock
 from rightsizer.model.units import nanoseconds
-from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
+from rightsizer.telemetry.source import ReleasableResource, ReleaseController, ReleaseRequest
 
 
 def test_nothing_is_released_at_first() -> None:

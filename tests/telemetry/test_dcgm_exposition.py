@@ -12,12 +12,13 @@ from rightsizer.model.errors import DriverError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.workload import WorkloadClass
-from rightsizer.telemetry.dcgm.exposition import (
+from rightsizer.telemetry.dcgm.series import (
     DcgmExpositionParser,
     ExporterPage,
+    UnusedSeries,
+    interpret,
     parse_exposition,
 )
-from rightsizer.telemetry.dcgm.series import UnusedSeries, interpret
 
 MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
 

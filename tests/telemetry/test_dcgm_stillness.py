@@ -6,7 +6,7 @@ from dcgm_exporter import BUSY, OTHER, lines, page
 from readings import SECOND
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.telemetry.dcgm.endpoint import StalledCollectionDetector, XidGaugeTracker
-from rightsizer.telemetry.dcgm.exposition import parse_exposition
+from rightsizer.telemetry.dcgm.series import parse_exposition
 
 MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
 INSTANCE = f"{BUSY}/gi2"

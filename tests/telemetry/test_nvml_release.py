@@ -18,7 +18,7 @@ from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.device_pool import DevicePool
 from rightsizer.telemetry.nvml.inventory import DeviceTarget, Gpu, Inventory
 from rightsizer.telemetry.nvml.settings import LiveSettings
-from rightsizer.telemetry.release import ReleasableResource, ReleaseController
+from rightsizer.telemetry.source import ReleasableResource, ReleaseController
 
 PIPE = Signal.TENSOR_ACTIVE
 POWER = "nvmlDeviceGetPowerUsage"

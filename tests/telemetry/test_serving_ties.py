@@ -8,8 +8,8 @@ from readings import gpu
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.signal import Signal
 from rightsizer.model.workload import Holding, Workload, WorkloadKind
-from rightsizer.telemetry.serving.matching import match_engines
 from rightsizer.telemetry.serving.settings import ServingEndpoint
+from rightsizer.telemetry.serving.source import match_engines
 
 GPUS = tuple(gpu(index) for index in range(4))
 UUIDS = tuple(device.uuid for device in GPUS)

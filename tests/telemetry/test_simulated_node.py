@@ -15,8 +15,7 @@ from rightsizer.simulator.counters import STEP, GpuCounters, RateIntegral, Rates
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.physics import BoardState
 from rightsizer.simulator.scenario import SimulatedScenario
-from rightsizer.simulator.scenario_files import packaged_scenarios
-from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
 from simulated_driver import MIDNIGHT, hour, node_of
 
 NODES = {name: node_of(name) for name in packaged_scenarios()}

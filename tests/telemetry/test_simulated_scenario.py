@@ -9,8 +9,7 @@ from rightsizer.model.errors import ScenarioError
 from rightsizer.model.state import Condition, State
 from rightsizer.model.workload import Allocator, WorkloadClass, WorkloadKind
 from rightsizer.simulator.scenario import BurstyLoad, ConstantLoad, DiurnalLoad, SimulatedScenario
-from rightsizer.simulator.scenario_files import packaged_scenarios
-from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
 
 WHOLE = """\
 name: mine

@@ -16,8 +16,7 @@ from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
 from rightsizer.simulator.host import ScenarioHost, ScenarioOwners
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
-from rightsizer.simulator.scenario_files import packaged_scenarios
-from rightsizer.simulator.scenario_reader import load_scenario
+from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
 from rightsizer.simulator.source import SimulatedSource
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
 from rightsizer.telemetry.live import LiveSource

@@ -9,9 +9,8 @@ from rightsizer.accounting.classification import (
     classify,
     looks_stalled,
 )
-from rightsizer.accounting.conditions import ConditionInput, conditions
+from rightsizer.accounting.conditions import ConditionInput, ImbalanceDetector, conditions, job_of
 from rightsizer.accounting.device_state import DeviceState, Interval
-from rightsizer.accounting.imbalance import ImbalanceDetector, job_of
 from rightsizer.accounting.power import LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import clock_ratio, derive_signals, has_dead_counters, tier_of

@@ -46,8 +46,7 @@ from rightsizer.profiler.capture.feature import CaptureFeature
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.service import ProfilesApi, ProfileService
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.telemetry.release import ReleaseController, StillHeld
-from rightsizer.telemetry.source import SnapshotSource
+from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import LifecycleRoutes
 from rightsizer.web.router import Route

@@ -11,7 +11,7 @@ from rightsizer.io.local import FLUSH_PATH
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import format_duration, parse_duration, seconds
 from rightsizer.report.json_encoder import Form
-from rightsizer.telemetry.release import (
+from rightsizer.telemetry.source import (
     ReleasableResource,
     ReleaseController,
     ReleaseRequest,

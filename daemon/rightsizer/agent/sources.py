@@ -12,9 +12,13 @@ from rightsizer.model.units import nanoseconds
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
 from rightsizer.telemetry.live import LiveSource
-from rightsizer.telemetry.release import ReleaseController, StillHeld
 from rightsizer.telemetry.settings import SourceSettings
-from rightsizer.telemetry.source import SecondarySource, SnapshotSource
+from rightsizer.telemetry.source import (
+    ReleaseController,
+    SecondarySource,
+    SnapshotSource,
+    StillHeld,
+)
 
 
 @dataclass(frozen=True, slots=True)

@@ -19,7 +19,7 @@ from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import nanoseconds
 from rightsizer.report.json_encoder import Form
-from rightsizer.telemetry.release import ReleasableResource
+from rightsizer.telemetry.source import ReleasableResource
 
 _DESCRIPTION: Final = """\
 Ask the running agent to let the GPUs go, and wait until it has: 'gpus' closes every handle, for a

@@ -10,7 +10,7 @@ from typing import Final
 from rightsizer.agent.settings import Settings
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
-from rightsizer.simulator.scenario_files import packaged_scenarios
+from rightsizer.simulator.scenario_reader import packaged_scenarios
 from rightsizer.telemetry.nvml.library import use_library
 from rightsizer.telemetry.settings import SimulatedSettings
 

@@ -36,7 +36,7 @@ from rightsizer.report.json_encoder import cpu_list, topology_form
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario_reader import load_scenario
-from rightsizer.telemetry.node_survey import NodeSurvey, survey_node
+from rightsizer.telemetry.host_context import NodeSurvey, survey_node
 from rightsizer.telemetry.nvml.library import use_library
 
 _LEGEND: Final = (

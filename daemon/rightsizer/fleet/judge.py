@@ -17,11 +17,7 @@ import structlog
 from rightsizer.advice.conflicts import without_conflicts
 from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_policy
-from rightsizer.advice.recommender import (
-    RecommenderResult,
-    configured_market,
-    configured_rules,
-)
+from rightsizer.advice.recommender import RecommenderResult, configured_market, configured_rules
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.fleet.answer import FleetAnswer, team_uses

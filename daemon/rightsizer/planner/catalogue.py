@@ -20,7 +20,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.planner.catalogue_text import card_text, table_text
 from rightsizer.planner.figures import short_number
-from rightsizer.telemetry.node_survey import survey_node
+from rightsizer.telemetry.host_context import survey_node
 
 _FIGURES: Final[Mapping[str, str]] = {
     "names": "names",

@@ -176,9 +176,7 @@ def read_model_row(row: Row) -> ModelRow:
         return ModelRow(TransformerDescription, {})
     if "config" not in model.values:
         return ModelRow(KINDS[kind], read_fields(model, KINDS[kind], beside=("kind",)))
-    from rightsizer.planner.models.diffusion.diffusers import (  # noqa: PLC0415 - as below.
-        RequestedImage,
-    )
+    from rightsizer.planner.models.diffusion.diffusers import RequestedImage  # noqa: PLC0415 - as below.
 
     values = read_fields(model, RequestedImage, beside=_BESIDE_CONFIG)
     values["name"] = model.text("name") or ""
@@ -191,10 +189,7 @@ def read_model_row(row: Row) -> ModelRow:
 
 def _published(path: Path, values: dict[str, Any]) -> RequirementModel:
     # Readers of published configurations: half of what a plan without one would load.
-    from rightsizer.planner.models.diffusion.diffusers import (  # noqa: PLC0415
-        RequestedImage,
-        is_of_diffusers,
-    )
+    from rightsizer.planner.models.diffusion.diffusers import RequestedImage, is_of_diffusers  # noqa: PLC0415
     from rightsizer.planner.models.hugging_face import read_config  # noqa: PLC0415
     from rightsizer.planner.models.model_folder import (  # noqa: PLC0415
         INDEX,

@@ -14,8 +14,8 @@ from rightsizer.simulator.host import host_signals
 from rightsizer.simulator.library.clocks import VIDEO_RATIO
 from rightsizer.simulator.library.gpm import INTEGER_RATIO
 from rightsizer.simulator.library.health import recovery_action
-from rightsizer.simulator.library.memory import BAR1_USED_BYTES, bar1_total_bytes
 from rightsizer.simulator.library.nvlink import FABRIC_COMPLETED
+from rightsizer.simulator.library.power import BAR1_USED_BYTES, bar1_total_bytes
 from rightsizer.simulator.library.sessions import encoder_sessions
 from rightsizer.simulator.library.thermal import fan_percent
 from rightsizer.simulator.node import SimulatedNode

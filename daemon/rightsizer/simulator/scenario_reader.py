@@ -1,8 +1,9 @@
-"""Reader of scenario files, packaged or given by path, and of the workloads in them."""
+"""Reader of scenarios, shipped or of a file."""
 
 from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
+from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -30,7 +31,23 @@ from rightsizer.simulator.scenario import (
     TaskPhase,
 )
 from rightsizer.simulator.scenario_fields import ScenarioFields
-from rightsizer.simulator.scenario_files import ACTIVITIES_FILE, SCENARIO_FOLDER, packaged_scenarios
+
+SCENARIO_FOLDER: Final = resources.files("rightsizer.simulator") / "scenarios"
+ACTIVITIES_FILE: Final = "activities.yaml"
+"""What workloads do; beside the scenarios, and none itself."""
+
+
+def packaged_scenarios() -> tuple[str, ...]:
+    """The names of the scenarios that come with the program."""
+    names = (entry.name for entry in SCENARIO_FOLDER.iterdir())
+    return tuple(
+        sorted(
+            name.removesuffix(".yaml")
+            for name in names
+            if name.endswith(".yaml") and name != ACTIVITIES_FILE
+        )
+    )
+
 
 _GIB: Final = 2.0**30
 _HOST: Final = tuple(field.name for field in dataclass_fields(HostLoad))

@@ -22,11 +22,15 @@ from rightsizer.telemetry.nvml.collectors import COLLECTORS
 from rightsizer.telemetry.nvml.connection import NvmlConnection
 from rightsizer.telemetry.nvml.device_pool import DevicePool
 from rightsizer.telemetry.nvml.device_reader import PollResult
-from rightsizer.telemetry.nvml.device_registry import DeviceRegistry
+from rightsizer.telemetry.nvml.inventory import DeviceRegistry
 from rightsizer.telemetry.nvml.settings import LiveSettings
 from rightsizer.telemetry.nvml.xid_listener import XidListener
-from rightsizer.telemetry.release import ReleasableResource, ReleaseController, ReleaseRequest
-from rightsizer.telemetry.source import SecondarySource
+from rightsizer.telemetry.source import (
+    ReleasableResource,
+    ReleaseController,
+    ReleaseRequest,
+    SecondarySource,
+)
 
 _NOTHING: Final = CollectorOutcome(success=True, duration_seconds=0.0)
 

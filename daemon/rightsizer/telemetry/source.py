@@ -1,8 +1,15 @@
-"""Protocols of sources: snapshots, and secondary sources that enrich them."""
+"""Sources of snapshots, and the devices that they have released."""
 
-from typing import Protocol
+import math
+import threading
+from collections.abc import Callable
+from dataclasses import dataclass
+from enum import StrEnum
+from typing import Final, Protocol
 
+from rightsizer.io.clock import Clock
 from rightsizer.model.snapshot import Snapshot
+from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
 class SnapshotSource(Protocol):
@@ -31,3 +38,77 @@ class SecondarySource(Protocol):
 
     def close(self) -> None:
         """End its threads; what hangs is left behind."""
+
+
+OPERATOR: Final = "operator"
+"""Who asks over the local socket."""
+
+
+class ReleasableResource(StrEnum):
+    """What the agent holds and can let go."""
+
+    GPUS = "gpus"
+    """Every handle: for a driver update, VFIO, a reset."""
+    COUNTERS = "counters"
+    """The profiling counters: for a profiler that needs them."""
+
+
+@dataclass(frozen=True, slots=True)
+class ReleaseRequest:
+    """Something was let go."""
+
+    held: ReleasableResource
+    since: Nanoseconds
+    """On the steady clock."""
+    until: Nanoseconds | None
+    """On the steady clock; `None` until it is taken back by hand."""
+
+
+class ReleaseController:
+    """Requests from any thread, read by the one that ticks; each asker's stands by itself."""
+
+    def __init__(self, clock: Clock) -> None:
+        """Nothing is released."""
+        self._clock = clock
+        self._lock = threading.Lock()
+        self._releases: dict[tuple[ReleasableResource, str], ReleaseRequest] = {}
+
+    def release(
+        self, held: ReleasableResource, for_seconds: float | None = None, *, asker: str = OPERATOR
+    ) -> ReleaseRequest:
+        """Ask for something to be let go, for a time or until `resume`."""
+        now = self._clock.time()
+        until = None if for_seconds is None else now + nanoseconds(for_seconds)
+        release = ReleaseRequest(held, now, until)
+        with self._lock:
+            self._releases[held, asker] = release
+        return release
+
+    def resume(self, held: ReleasableResource, *, asker: str = OPERATOR) -> bool:
+        """Take something back; whether it was released.
+
+        An operator takes back whatever anybody has released, everybody else his own release.
+        """
+        with self._lock:
+            mine = [key for key in self._releases if key[0] is held and asker in (OPERATOR, key[1])]
+            for key in mine:
+                del self._releases[key]
+            return bool(mine)
+
+    def released(self, held: ReleasableResource) -> ReleaseRequest | None:
+        """The release in force that lasts longest; those whose time is up are taken back."""
+        now = self._clock.time()
+        with self._lock:
+            self._releases = {
+                key: each
+                for key, each in self._releases.items()
+                if each.until is None or now < each.until
+            }
+            found = [each for key, each in self._releases.items() if key[0] is held]
+        return max(
+            found, key=lambda each: math.inf if each.until is None else each.until, default=None
+        )
+
+
+StillHeld = Callable[[ReleaseRequest], str | None]
+"""Why a release is not carried out yet, for a person; `None` once everything is let go."""

@@ -12,7 +12,7 @@ from rightsizer.agent.jobs import Job
 from rightsizer.io.clock import Clock
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.settings import ProfileSettings
-from rightsizer.telemetry.release import ReleaseController, StillHeld
+from rightsizer.telemetry.source import ReleaseController, StillHeld
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router
 

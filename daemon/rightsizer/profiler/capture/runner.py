@@ -21,11 +21,7 @@ from rightsizer.profiler.capture.repository import CaptureRecord, CaptureReposit
 from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DynologSettings
 from rightsizer.profiler.capture.storage import CaptureStorage
-from rightsizer.telemetry.release import (
-    ReleasableResource,
-    ReleaseController,
-    StillHeld,
-)
+from rightsizer.telemetry.source import ReleasableResource, ReleaseController, StillHeld
 
 _OUTCOMES: Final = {
     Ending.ABSENT: CaptureOutcome.FAILED,

@@ -19,7 +19,7 @@ from rightsizer.profiler.capture.runner import ThreadedCaptureRunner
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.profiler.capture.storage import CaptureStorage
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.release import ReleaseController, ReleaseRequest
+from rightsizer.telemetry.source import ReleaseController, ReleaseRequest
 
 _LOOK_SECONDS: Final = 60.0
 

@@ -13,17 +13,15 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode
 from rightsizer.simulator.library.clocks import CLOCKS
 from rightsizer.simulator.library.driver import SimulatedDriver
-from rightsizer.simulator.library.events import EVENTS, EVENTS_SYSTEM
 from rightsizer.simulator.library.faults import DriverFaults, ScenarioFaults
 from rightsizer.simulator.library.fields import FIELDS
 from rightsizer.simulator.library.gpm import PROFILING, PROFILING_SYSTEM
-from rightsizer.simulator.library.health import HEALTH, HEALTH_OF_INSTANCES
+from rightsizer.simulator.library.health import EVENTS, EVENTS_SYSTEM, HEALTH, HEALTH_OF_INSTANCES
 from rightsizer.simulator.library.identity import IDENTITY, IDENTITY_OF_INSTANCES, LOOKUP
-from rightsizer.simulator.library.memory import MEMORY, MEMORY_OF_INSTANCES
 from rightsizer.simulator.library.mig import INSTANCES, INSTANCES_SYSTEM, MIG, MIG_OF_INSTANCES
 from rightsizer.simulator.library.nvlink import FABRIC, NVLINK
 from rightsizer.simulator.library.pcie import PCIE
-from rightsizer.simulator.library.power import POWER
+from rightsizer.simulator.library.power import MEMORY, MEMORY_OF_INSTANCES, POWER
 from rightsizer.simulator.library.processes import PROCESSES, PROCESSES_OF_INSTANCES
 from rightsizer.simulator.library.sessions import SESSIONS
 from rightsizer.simulator.library.system import SYSTEM

@@ -18,7 +18,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Holding
-from rightsizer.telemetry.dcgm.exposition import DcgmExpositionParser, ExporterPage
+from rightsizer.telemetry.dcgm.series import DcgmExpositionParser, ExporterPage
 from rightsizer.telemetry.dcgm.settings import DcgmSettings
 
 

@@ -1,11 +1,13 @@
-"""One line of an exposition: meaning of its name and labels, and its row."""
+"""The page of a dcgm-exporter, and which of its series carry which signals."""
 
-from collections.abc import Mapping
-from dataclasses import dataclass, replace
-from typing import Final
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, replace
+from typing import Final, TypeAlias, TypeGuard
 
 from prometheus_client.parser import text_string_to_metric_families
 
+from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.dcgm_exporter import (
     DCGM_FIELDS,
     FORMER_DCGM_NAMES,
@@ -15,12 +17,15 @@ from rightsizer.model.dcgm_exporter import (
     why_no_gpu,
 )
 from rightsizer.model.dcgm_fields import DcgmField
+from rightsizer.model.device import Device
+from rightsizer.model.errors import DriverError
 from rightsizer.model.plausible import plausible, scaled
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit, convert
 from rightsizer.model.workload import Holding, Workload
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow
+from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingRow, build_devices
+from rightsizer.telemetry.recordings.timestamps import parse_epoch
 
 
 def facts_of(labels: Mapping[str, str], entity: Entity) -> RecordingDeviceFacts:
@@ -207,3 +212,211 @@ def sample_row(
     holdings = () if series.holder is None else holdings_of({series.holder})
     stream = f"{file}:{series.metric}"
     return RecordingRow(time, series.device, values, missing, stream, series.rank, holdings)
+
+
+_REASONS: Final = (
+    Missing.NO_SAMPLE,
+    Missing.NOT_SUPPORTED,  # Not found.
+    Missing.NOT_SUPPORTED,
+    Missing.NO_PERMISSION,
+)
+_FIRST: Final = (0x7FFFFFFFFFFFFFF0, 1 << 47)
+"""Of whole numbers and of fractions; the 32-bit ones could be the energy of a quiet hour."""
+
+_BLANKS: Final = {first + step: reason for first in _FIRST for step, reason in enumerate(_REASONS)}
+
+
+def blank(number: str) -> Missing | None:
+    """Why a number as it is written is no value, `None` where it is one.
+
+    The last digits tell the reasons apart, so that they must not go through a float first.
+    """
+    whole, _, fraction = number.partition(".")
+    if not whole.isdecimal() or fraction.strip("0"):
+        return None
+    return _BLANKS.get(int(whole))
+
+
+_SAMPLE: Final = re.compile(
+    r"(?P<head>[a-zA-Z_:][\w:]*(?:\{.*\})?)\s+(?P<value>\S+)\s*(?P<time>\S*)"
+)
+_REMEMBERED: Final = 100_000
+_XID_MAXIMUM: Final = 0xFFFF
+
+
+_Sample: TypeAlias = tuple[DcgmSeries | UnusedSeries, float | Missing, Nanoseconds | None]
+
+
+@dataclass(frozen=True, slots=True)
+class ExporterPage:
+    """One scrape: the devices, and what was read of each, by uuid."""
+
+    devices: tuple[Device, ...]
+    values: Mapping[str, Mapping[Signal, float]]
+    missing: Mapping[str, Mapping[Signal, Missing]]
+    holdings: Mapping[str, tuple[Holding, ...]]
+    fields: Mapping[str, Mapping[Signal, str]] = field(default_factory=dict)
+    """The field that each value was read from."""
+    instances: Mapping[str, tuple[str, int]] = field(default_factory=dict)
+    """Of each MIG instance, the GPU that it is a part of and its GPU instance id."""
+    xids: Mapping[str, int] = field(default_factory=dict)
+    """The last Xid of each GPU that had one since the driver was loaded."""
+    driver_version: str | None = None
+    unreadable: int = 0
+    """Lines that are torn or no samples at all."""
+
+
+def parse_exposition(text: str, catalogue: Catalogue) -> ExporterPage:
+    """One scrape of a dcgm-exporter, samples with or without times.
+
+    Raises:
+        DriverError: the text is not an exposition.
+    """
+    return DcgmExpositionParser(catalogue).read(text)
+
+
+class DcgmExpositionParser:
+    """Reads pages; what a line's name and labels mean is worked out once."""
+
+    def __init__(self, catalogue: Catalogue) -> None:
+        """Nothing is known yet; the catalogue completes boards that are named."""
+        self._catalogue = catalogue
+        self._known: dict[str, DcgmSeries | UnusedSeries] = {}
+
+    def read(self, text: str, *, oldest: Nanoseconds | None = None) -> ExporterPage:
+        """One page.
+
+        Args:
+            text: Samples with or without times.
+            oldest: Samples with a time before this wall time are stale.
+
+        Raises:
+            DriverError: the text is not an exposition of a dcgm-exporter.
+        """
+        page = _PageParser()
+        readable = unreadable = 0
+        for line in text.split("\n"):
+            if not wanted(line):
+                continue
+            found = self._sample(line)
+            if found is None:
+                unreadable += 1
+                continue
+            readable += 1
+            series, value, time = found
+            if isinstance(series, DcgmSeries):
+                is_stale = time is not None and oldest is not None and time < oldest
+                page.add(series, value, is_stale=is_stale)
+        if not readable and _says_something(text):
+            raise DriverError(
+                "this is not the text of a dcgm-exporter: none of its metrics is in it; "
+                "check the address"
+            )
+        return page.exposition(self._catalogue, unreadable)
+
+    def _sample(self, line: str) -> _Sample | None:
+        match = _SAMPLE.fullmatch(line.partition(" # {")[0].strip())
+        if match is None:
+            return None
+        head = match["head"]
+        try:
+            value = blank(match["value"]) or float(match["value"])
+            time = parse_epoch(match["time"]) if match["time"] else None
+            series = self._known.get(head)
+            if series is None:
+                series = interpret(head)
+        except ValueError:
+            return None
+        if len(self._known) >= _REMEMBERED:
+            self._known.clear()
+        self._known[head] = series
+        return series, value, time
+
+
+def _says_something(text: str) -> bool:
+    return any(line.strip() and not line.startswith("#") for line in text.split("\n"))
+
+
+@dataclass(frozen=True, slots=True)
+class _SampleCandidate:
+    """What one field says of a signal."""
+
+    series: DcgmSeries
+    value: float
+
+
+class _PageParser:
+    """A page in the making: of each device and signal, what each field says."""
+
+    def __init__(self) -> None:
+        self._found: dict[tuple[str, Signal], dict[str, _SampleCandidate]] = {}
+        self._missing: dict[str, dict[Signal, Missing]] = {}
+        self._facts: dict[str, RecordingDeviceFacts] = {}
+        self._holders: dict[str, set[Workload]] = {}
+        self._xids: dict[str, int] = {}
+        self._driver_version: str | None = None
+
+    def add(self, series: DcgmSeries, number: float | Missing, *, is_stale: bool) -> None:
+        facts = self._facts.setdefault(series.device, RecordingDeviceFacts())
+        facts.learn(series.facts if isinstance(number, Missing) else series.learned(number))
+        self._driver_version = self._driver_version or series.driver_version
+        if series.holder is not None:
+            self._holders.setdefault(series.device, set()).add(series.holder)
+        if series.metric == XID_METRIC and _is_xid(number):
+            self._xids[series.device] = int(number)
+        signal = series.signal or series.part_of
+        if signal is None:
+            return
+        value = number if isinstance(number, Missing) else series.read(number)
+        if is_stale:
+            value = Missing.STALE
+        if isinstance(value, Missing):
+            self._missing.setdefault(series.device, {})[signal] = value
+        else:
+            # By name: a GPU that pods share is written once for each of them.
+            of_signal = self._found.setdefault((series.device, signal), {})
+            of_signal[series.metric] = _SampleCandidate(series, value)
+
+    def exposition(self, catalogue: Catalogue, unreadable: int) -> ExporterPage:
+        values: dict[str, dict[Signal, float]] = {device: {} for device in self._facts}
+        fields: dict[str, dict[Signal, str]] = {device: {} for device in self._facts}
+        for (device, signal), candidates in self._found.items():
+            fields[device][signal], values[device][signal] = _chosen([*candidates.values()])
+        missing = {
+            device: {
+                signal: reason
+                for signal, reason in self._missing.get(device, {}).items()
+                if signal not in there
+            }
+            for device, there in values.items()
+        }
+        return ExporterPage(
+            devices=build_devices(self._facts, catalogue),
+            values=values,
+            missing=missing,
+            holdings={device: holdings_of(held) for device, held in self._holders.items()},
+            fields=fields,
+            instances={
+                device: (facts.parent_uuid, facts.gpu_instance_id)
+                for device, facts in self._facts.items()
+                if facts.parent_uuid is not None and facts.gpu_instance_id is not None
+            },
+            xids=self._xids,
+            driver_version=self._driver_version,
+            unreadable=unreadable,
+        )
+
+
+def _is_xid(number: float | Missing) -> TypeGuard[float]:
+    return not isinstance(number, Missing) and 0 < number <= _XID_MAXIMUM
+
+
+def _chosen(candidates: Sequence[_SampleCandidate]) -> tuple[str, float]:
+    """The field that is believed and what it says, or the sum of a signal's parts."""
+    best = max(candidates, key=lambda each: each.series.rank)
+    if best.series.part_of is not None:
+        return best.series.metric, sum(each.value for each in candidates)
+    if best.value == 0 and best.series.is_profiling:
+        # Profiling counters that have died read 0 (dcgm-exporter#662).
+        best = max(candidates, key=lambda each: (each.value > 0, each.series.rank))
+    return best.series.metric, best.value

@@ -9,8 +9,7 @@ from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, MappedCsv
 from rightsizer.telemetry.recordings.native import NativeRecording
 from rightsizer.telemetry.recordings.nvidia_smi import NvidiaSmiLog
 from rightsizer.telemetry.recordings.nvidia_smi_dmon import NvidiaSmiDmon
-from rightsizer.telemetry.recordings.prometheus_json import PrometheusJson
-from rightsizer.telemetry.recordings.prometheus_text import PrometheusText
+from rightsizer.telemetry.recordings.prometheus_text import PrometheusJson, PrometheusText
 from rightsizer.telemetry.recordings.signal_csv import SignalCsv
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 

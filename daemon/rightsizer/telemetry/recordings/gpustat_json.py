@@ -7,11 +7,10 @@ from typing import Any, Final
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.recordings.json_objects import json_objects
 from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn
-from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.text_file import TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _ANSWER: Final = re.compile(r'\{\s*"(?:hostname|driver_version|query_time)"\s*:')

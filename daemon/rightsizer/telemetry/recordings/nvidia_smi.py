@@ -9,7 +9,6 @@ from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.recordings.devices import mig_profile
 from rightsizer.telemetry.recordings.nvidia_smi_columns import (
     FACTS,
     IDENTITY,
@@ -19,7 +18,12 @@ from rightsizer.telemetry.recordings.nvidia_smi_columns import (
     is_query_column,
 )
 from rightsizer.telemetry.recordings.nvidia_smi_devices import identifier
-from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
+from rightsizer.telemetry.recordings.row import (
+    RecordingDeviceFacts,
+    RecordingNotes,
+    RecordingRow,
+    mig_profile,
+)
 from rightsizer.telemetry.recordings.table import (
     CellColumn,
     CellTable,

@@ -1,15 +1,16 @@
-"""Prometheus and OpenMetrics text with times: dcgm-exporter's metrics, and our own gauges."""
+"""Metrics of Prometheus as text with timestamps or as answers of its API."""
 
+import json
 import re
-from collections.abc import Iterator, Sequence
-from typing import Final
+from collections.abc import Iterator, Mapping, Sequence
+from typing import Any, Final
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.dcgm.series import DcgmSeries, parse_sample, sample_row, wanted
+from rightsizer.telemetry.dcgm.series import DcgmSeries, parse_sample, sample_row, series_of, wanted
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.text_file import TextFile
-from rightsizer.telemetry.recordings.timestamps import parse_epoch
+from rightsizer.telemetry.recordings.text_file import TextFile, json_objects
+from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch
 
 _SAMPLE: Final = re.compile(r"(?:[a-zA-Z_:][\w:]*\{.*|\{.*\b__name__=\".*)\}\s+\S")
 _NAME_AMONG_LABELS: Final = re.compile(r'(?<=[{ ,])__name__="(?P<name>[\w:]+)"(?:,\s*)?')
@@ -86,3 +87,70 @@ def _learned(head: str, value: float, line: int, notes: RecordingNotes) -> DcgmS
     if series is not None:
         notes.learn(series.device, series.learned(value))
     return series
+
+
+_START: Final = re.compile(r'\s*[\[{].*?"(?:metric|resultType)"\s*:', re.DOTALL)
+_SERIES: Final = re.compile(r'\{\s*"(?:metric|values?|timestamps)"\s*:')
+_ERROR: Final = re.compile(r'\s*\{\s*"status"\s*:\s*"error"')
+_SHOWN: Final = 200
+_REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
+
+
+class PrometheusJson:
+    """Whole answers, their lists of results alone, or a series a line; several to a file."""
+
+    name = "Prometheus JSON"
+
+    def recognizes(self, head: Sequence[str]) -> bool:
+        """A JSON document with a series, a kind of result, or an error in the place of them."""
+        start = "\n".join(head)
+        return bool(_START.match(start) or _ERROR.match(start))
+
+    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+        """One row a sample; the file is never in memory, its longest series is.
+
+        Raises:
+            RecordingError: the file holds the error that a query was answered with.
+        """
+        if _ERROR.match("\n".join(text.head)):
+            raise RecordingError(
+                f"{text.name}:1: holds an error in the place of an answer: "
+                f"'{text.head[0][:_SHOWN]}'; ask again"
+            )
+        for number, found in json_objects(text, _SERIES, notes):
+            series = _series(found, number, notes)
+            if series is None or series.signal is None:
+                continue
+            for time, value in _samples(found, number, notes):
+                notes.learn(series.device, series.learned(value))
+                yield sample_row(series, series.signal, time, value, text.name)
+
+
+def _series(found: Mapping[str, Any], number: int, notes: RecordingNotes) -> DcgmSeries | None:
+    labels = found.get("metric")
+    if not isinstance(labels, dict):
+        notes.count("series without labels", number)
+        return None
+    labels = {str(label): str(value) for label, value in labels.items()}
+    name = labels.pop("__name__", "")
+    if not name:
+        notes.count(f"series without a metric's name; {_REMEDY}", number, json.dumps(labels))
+        return None
+    series = series_of(name, labels)
+    if series is None:
+        notes.count("series that says nothing of a GPU here", number, name)
+    return series
+
+
+def _samples(
+    found: Mapping[str, Any], number: int, notes: RecordingNotes
+) -> Iterator[tuple[Nanoseconds, float]]:
+    values, times = found.get("values") or (), found.get("timestamps")
+    unit = EPOCH_UNITS["s" if times is None else "ms"]
+    pairs = (values or [found.get("value")]) if times is None else zip(times, values, strict=False)
+    for pair in pairs:
+        try:
+            time, value = pair
+            yield parse_epoch(str(time), unit), float("nan" if value is None else value)
+        except (ValueError, TypeError):
+            notes.count("unreadable sample", number, json.dumps(pair))

@@ -1,4 +1,4 @@
-"""Source that replays a recording: rows of all files assembled into snapshots."""
+"""Source of the snapshots of a recording."""
 
 from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
@@ -11,18 +11,47 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError, UsageError
 from rightsizer.model.reading import Missing, Reading
+from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding
-from rightsizer.telemetry.recordings.devices import build_devices
 from rightsizer.telemetry.recordings.formats import format_of
 from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, MappedCsv, load_column_map
 from rightsizer.telemetry.recordings.native import NativeFiles, NativeRecording
-from rightsizer.telemetry.recordings.row import RecordingRow
-from rightsizer.telemetry.recordings.settings import RecordingSettings
+from rightsizer.telemetry.recordings.row import RecordingRow, build_devices
 from rightsizer.telemetry.recordings.survey import RowFile, merge_rows, survey_files
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+
+
+@dataclass(frozen=True, slots=True)
+class RecordingSettings:
+    """How recordings are read and written."""
+
+    hold_intervals: float = setting(
+        2.0,
+        help="A value holds for so many of its own file's intervals, then it is stale.",
+        minimum=1.0,
+        maximum=100.0,
+        source="Slower signals hold for at most two of their own intervals.",
+    )
+    poll_gap_seconds: float = setting(
+        0.5,
+        help="Readings of several devices that follow each other faster are of one poll, "
+        "unless that is more than half the recording's interval.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=60.0,
+        source="nvidia-smi takes a few milliseconds a device, and 22 ms without persistence.",
+    )
+    flush_interval_seconds: float = setting(
+        10.0,
+        help="How much of a recording may be lost when its recorder is killed.",
+        unit="seconds",
+        minimum=0.0,
+        maximum=3600.0,
+        source="A flush costs a compressed file about a tenth of its size at one a second.",
+    )
 
 
 @dataclass(frozen=True, slots=True)

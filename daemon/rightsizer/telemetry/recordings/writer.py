@@ -10,8 +10,8 @@ from rightsizer import __version__
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.telemetry.recordings.native_codec import encode_sections, header
-from rightsizer.telemetry.recordings.settings import RecordingSettings
+from rightsizer.telemetry.recordings.native import encode_sections, header
+from rightsizer.telemetry.recordings.source import RecordingSettings
 
 _DEFAULTS: Final = RecordingSettings()
 

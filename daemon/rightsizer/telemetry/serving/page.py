@@ -11,7 +11,8 @@ from rightsizer.model.errors import DriverError
 from rightsizer.model.plausible import plausible
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.serving.engine import (
+from rightsizer.telemetry.serving.engines import (
+    ENGINES,
     MODEL_LABELS,
     EngineDefinition,
     EngineMeasure,
@@ -19,7 +20,6 @@ from rightsizer.telemetry.serving.engine import (
     MeasurePart,
     canonical,
 )
-from rightsizer.telemetry.serving.engines import ENGINES
 from rightsizer.telemetry.serving.settings import EngineName
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
