@@ -150,13 +150,13 @@ def _schedule(agent: Agent, watched: Watched, span: str) -> dict[str, int]:
         counts[what] += 1
 
     def recommend() -> None:
-        agent.chores.recommend()
+        agent.advice_service.recommend()
         counts["recommended"] += 1
 
     watched.chores += [
-        Chore(_FLUSH_SECONDS[span], agent.chores.flush),
+        Chore(_FLUSH_SECONDS[span], agent.history_writer.flush),
         Chore(_RECOMMEND_SECONDS[span], recommend),
-        Chore(_HOUR, agent.chores.prune),
+        Chore(_HOUR, agent.history_writer.prune),
         Chore(_SCRAPE_SECONDS[span], lambda: get("/metrics", "scrapes")),
         Chore(_LOOK_SECONDS[span], lambda: get("/", "pages")),
     ]

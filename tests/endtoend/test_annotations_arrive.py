@@ -64,7 +64,7 @@ def test_advice_is_a_region_from_its_opening_to_its_closing(tmp_path: Path) -> N
             eventually(lambda: grafana.annotations[posted["id"]]["timeEnd"] > first["timeEnd"], 45)
         ended = grafana.annotations[posted["id"]]
         about = [note for note in grafana.annotations.values() if note["tags"] == ended["tags"]]
-        advice = {each.id: each for each in agent.chores.advice}
+        advice = {each.id: each for each in agent.advice_service.advice}
     (told,) = (each for id_, each in advice.items() if any(id_ in tag for tag in ended["tags"]))
 
     assert told.finding.workload is not None
@@ -82,7 +82,7 @@ def test_a_grafana_that_is_away_costs_nothing_but_time(tmp_path: Path) -> None:
     with grafana_server() as grafana:
         grafana.faults += ["POST 503", "GET 503"] * 50
         with fast_agent(grafana, tmp_path) as agent:
-            eventually(lambda: agent.chores.advice, 30)
+            eventually(lambda: agent.advice_service.advice, 30)
             report = agent.accountant.latest()
             eventually(
                 lambda: (

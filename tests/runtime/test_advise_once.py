@@ -7,7 +7,7 @@ import pytest
 
 from grafana_server import TOKEN, grafana_server
 from recordings import BOARD, write_story
-from rightsizer.agent.offline_advice import advise, advise_and_save, saved_advice
+from rightsizer.agent.offline_advice import run_offline, saved_advice
 from rightsizer.agent.replay import HistoryFiller, replay
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
@@ -34,11 +34,11 @@ def history(tmp_path: Path) -> Path:
 
 def test_what_advise_only_shows_is_kept(history: Path) -> None:
     """The ledger afterwards holds the same advice; a second run over the same past changes none."""
-    _, shown = advise(history, Settings())
-    _, kept = advise_and_save(history, Settings())
+    _, shown = run_offline(history, Settings())
+    _, kept = run_offline(history, Settings(), save=True)
     assert [each.id for each in kept] == [each.id for each in shown] != []
     assert [each.id for each in saved_advice(history, Settings())] == [each.id for each in kept]
-    _, again = advise_and_save(history, Settings())
+    _, again = run_offline(history, Settings(), save=True)
     assert [(each.id, each.opened) for each in again] == [(each.id, each.opened) for each in kept]
 
 
@@ -60,8 +60,8 @@ def test_it_refuses_beside_an_agent(history: Path) -> None:
     agent = Storage(str(history))
     try:
         with pytest.raises(HistoryError, match="history"):
-            advise_and_save(history, Settings())
-        assert advise(history, Settings())
+            run_offline(history, Settings(), save=True)
+        assert run_offline(history, Settings())
     finally:
         agent.close()
 
@@ -70,10 +70,10 @@ def test_there_must_be_a_history(tmp_path: Path) -> None:
     """None is made where there was none, and an empty one is no ground for advice."""
     absent = tmp_path / "none.db"
     with pytest.raises(HistoryError, match="there is no history"):
-        advise_and_save(absent, Settings())
+        run_offline(absent, Settings(), save=True)
     assert not absent.exists()
     with HistoryFiller(tmp_path / "empty.db"):
         pass
     (tmp_path / "empty.db").touch()
     with pytest.raises(HistoryError, match="is empty"):
-        advise_and_save(tmp_path / "empty.db", Settings())
+        run_offline(tmp_path / "empty.db", Settings(), save=True)

@@ -318,7 +318,7 @@ def test_every_rule_judges() -> None:
         agent.start()
         agent.coordinator.run(threading.Event())
         agent.jobs.run("recommend")
-        judged = [judgement.finding.rule for judgement in agent.chores.judgements]
+        judged = [judgement.finding.rule for judgement in agent.recommender.judgements]
         agent.stop()
 
     assert judged == [rule.name for rule in RULES]

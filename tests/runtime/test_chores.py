@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from chores_desk import AGENT, NOTEBOOK, Desk, chores, desk
+from chores_desk import AGENT, NOTEBOOK, Desk, NodeServices, desk
 from readings import DAY, EMPTY, EPOCH, HOUR, MINUTE, gpu, snapshot
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
@@ -38,12 +38,12 @@ def test_a_run_opens_advice_and_shows_it(desk: Desk) -> None:
     """An hour of a held and idle GPU is advice, and one line of the log sums the run up."""
     desk.hold_idle(0, 91)
     with capture_logs() as logs:
-        desk.chores.recommend()
-    (advice,) = desk.chores.advice
+        desk.advice_service.recommend()
+    (advice,) = desk.advice_service.advice
 
     assert (advice.finding.rule, advice.state) == ("idle", AdviceState.ACTIVE)
     assert advice.finding.workload == NOTEBOOK.key
-    assert len(desk.chores.judgements) == len(RULES)
+    assert len(desk.recommender.judgements) == len(RULES)
     assert [entry["event"] for entry in logs] == ["advice_opened", "recommender_ran"]
     assert (logs[1]["complaints"], logs[1]["opened"], logs[1]["closed"]) == (1, 1, 0)
 
@@ -51,10 +51,10 @@ def test_a_run_opens_advice_and_shows_it(desk: Desk) -> None:
 def test_the_ledger_is_on_disk_before_anybody_is_told(desk: Desk) -> None:
     """A crash between the two must not make a second region after the restart."""
     desk.hold_idle(0, 91)
-    desk.chores.recommend()
+    desk.advice_service.recommend()
 
     assert [event.kind for event in desk.sink.events] == [AdviceEventKind.OPENED]
-    assert desk.sink.on_disk == [desk.chores.advice]
+    assert desk.sink.on_disk == [desk.advice_service.advice]
 
 
 def test_what_could_not_be_saved_is_told_after_a_run_that_could(desk: Desk) -> None:
@@ -62,13 +62,13 @@ def test_what_could_not_be_saved_is_told_after_a_run_that_could(desk: Desk) -> N
     desk.hold_idle(0, 91)
     break_table(desk.path, "advice", "away")
     with pytest.raises(HistoryError):
-        desk.chores.recommend()
+        desk.advice_service.recommend()
     assert desk.sink.events == []
-    assert len(desk.chores.advice) == 1
+    assert len(desk.advice_service.advice) == 1
 
     break_table(desk.path, "away", "advice")
-    desk.chores.recommend()
-    desk.chores.recommend()
+    desk.advice_service.recommend()
+    desk.advice_service.recommend()
 
     assert [event.kind for event in desk.sink.events] == [AdviceEventKind.OPENED]
 
@@ -76,10 +76,10 @@ def test_what_could_not_be_saved_is_told_after_a_run_that_could(desk: Desk) -> N
 def test_a_restart_tells_nothing_again(desk: Desk) -> None:
     """The ledger remembers what was opened; the same hour gives no second event."""
     desk.hold_idle(0, 91)
-    desk.chores.recommend()
+    desk.advice_service.recommend()
     desk.at(desk.clock.wall_time())
-    assert len(desk.chores.advice) == 1
-    desk.chores.recommend()
+    assert len(desk.advice_service.advice) == 1
+    desk.advice_service.recommend()
 
     assert len(desk.sink.events) == 1
 
@@ -87,41 +87,43 @@ def test_a_restart_tells_nothing_again(desk: Desk) -> None:
 def test_advice_that_ends_is_counted_by_its_reason_and_its_end(desk: Desk) -> None:
     """What is still open has no outcome yet, and one that is closed counts once."""
     desk.hold_idle(0, 91)
-    desk.chores.recommend()
-    while_open = dict(desk.chores.outcomes)
+    desk.advice_service.recommend()
+    while_open = dict(desk.advice_service.outcomes)
     desk.leave_empty(91, 211)
-    desk.chores.recommend()
-    desk.chores.recommend()
-    (notebook,) = (each for each in desk.chores.advice if each.finding.workload == NOTEBOOK.key)
+    desk.advice_service.recommend()
+    desk.advice_service.recommend()
+    (notebook,) = (
+        each for each in desk.advice_service.advice if each.finding.workload == NOTEBOOK.key
+    )
 
     assert while_open == {}
     assert notebook.state is AdviceState.EXPIRED
-    assert desk.chores.outcomes == {("IdleHeld", "expired"): 1}
+    assert desk.advice_service.outcomes == {("IdleHeld", "expired"): 1}
 
 
 def test_a_run_without_anywhere_to_tell_is_a_run(tmp_path: Path) -> None:
     """Neither Grafana nor a disk is needed for advice."""
     books, storage = AccountingService(AccountingSettings()), Storage("")
-    empty = chores(books, storage, None, FastClock(EPOCH))
-    empty.recommend()
-    empty.annotate()
-    empty.prune()
-    empty.flush()
+    empty = NodeServices(books, storage, FastClock(EPOCH))
+    empty.advice_service.recommend()
+    empty.advice_service.deliver()
+    empty.history_writer.prune()
+    empty.history_writer.flush()
 
-    assert empty.advice == ()
-    assert set(empty.counts.values()) == {0}
+    assert empty.advice_service.advice == ()
+    assert set(empty.history_writer.counts.values()) == {0}
 
 
 def test_a_flush_keeps_what_is_closed_and_what_runs(desk: Desk) -> None:
     """Nothing of the hour is missing on disk."""
     desk.hold_idle(0, 61)
-    desk.chores.flush()
+    desk.history_writer.flush()
     assert desk.storage.history is not None
     kept = list(desk.storage.history.load())
 
     assert of_devices(kept) == 60 * MINUTE
     assert [known.holder for known in desk.storage.history.devices()] == [NOTEBOOK]
-    assert {name: count for name, count in desk.chores.counts.items() if count} == {
+    assert {name: count for name, count in desk.history_writer.counts.items() if count} == {
         "history_writes": 1
     }
 
@@ -131,30 +133,30 @@ def test_a_flush_that_fails_loses_nothing(desk: Desk) -> None:
     desk.hold_idle(0, 31)
     break_table(desk.path, "window", "away")
     with pytest.raises(HistoryError):
-        desk.chores.flush()
-    assert desk.chores.counts["history_write_failures"] == 1
+        desk.history_writer.flush()
+    assert desk.history_writer.counts["history_write_failures"] == 1
     break_table(desk.path, "away", "window")
     desk.accountant.post(
         snapshot(31 * 60.0, [gpu()], {gpu(): EMPTY}, interval_seconds=60.0), (), lambda: AGENT
     )
-    desk.chores.flush()
+    desk.history_writer.flush()
     assert desk.storage.history is not None
 
     assert of_devices(desk.storage.history.load()) == 31 * MINUTE
-    assert desk.chores.counts["history_writes"] == 1
+    assert desk.history_writer.counts["history_writes"] == 1
 
 
 def test_old_windows_become_hourly_and_then_nothing(desk: Desk) -> None:
     """The time they account for stays the same until the retention is over."""
     desk.hold_idle(0, 121)
-    desk.chores.flush()
+    desk.history_writer.flush()
     assert desk.storage.history is not None
     fine = [w for w in desk.storage.history.load() if w.workload_key is None]
     desk.at(EPOCH + 3 * DAY)
-    desk.chores.prune()
+    desk.history_writer.prune()
     hourly = [w for w in desk.storage.history.load() if w.workload_key is None]
     desk.at(EPOCH + 31 * DAY)
-    desk.chores.prune()
+    desk.history_writer.prune()
 
     assert len(fine) == 24
     assert len(hourly) == 2
@@ -176,25 +178,25 @@ class SetClock(FastClock):
 def test_a_clock_that_leaps_ahead_costs_no_history_at_once(desk: Desk) -> None:
     """It may be put right soon; one that stays there is believed."""
     desk.hold_idle(0, 121)
-    desk.chores.flush()
+    desk.history_writer.flush()
     history, clock = desk.storage.history, SetClock(EPOCH + 2 * HOUR)
     assert history is not None
     kept = list(history.load())
-    desk.chores = chores(desk.accountant, desk.storage, desk.sink, clock)
+    desk.take(NodeServices(desk.accountant, desk.storage, clock, (desk.sink,)))
     clock.ahead = 400 * DAY
-    desk.chores.prune()
+    desk.history_writer.prune()
     assert list(history.load()) == kept
     clock.ahead = 0
-    desk.chores.prune()
+    desk.history_writer.prune()
     assert list(history.load()) == kept
     clock.ahead = 400 * DAY
-    desk.chores.prune()
-    desk.chores.prune()
+    desk.history_writer.prune()
+    desk.history_writer.prune()
     assert list(history.load()) == []
 
 
 def test_annotating_is_delivering(desk: Desk) -> None:
     """What was offered before goes out in a job of its own."""
-    desk.chores.annotate()
+    desk.advice_service.deliver()
 
     assert desk.sink.deliveries == 1

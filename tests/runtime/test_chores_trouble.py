@@ -13,9 +13,8 @@ from structlog.testing import capture_logs
 from readings import EPOCH, HELD, SECOND, gpu, snapshot
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.advice.settings import LedgerSettings
 from rightsizer.agent.coordinator import Coordinator
-from rightsizer.agent.node_jobs import NodeJobs
+from rightsizer.agent.history_writer import HistoryWriter
 from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.report import AgentReport
@@ -71,14 +70,7 @@ class Desk:
         self.path = path
         self.storage = Storage(str(path), is_durable=False, maximum_bytes=maximum_bytes)
         self.accountant = AccountingService(AccountingSettings())
-        self.chores = NodeJobs(
-            accountant=self.accountant,
-            storage=self.storage,
-            ledger=self.storage.ledger(LedgerSettings()),
-            rules=(),
-            clock=FastClock(EPOCH),
-            retention_seconds=30 * 86400.0,
-        )
+        self.history_writer = HistoryWriter(self.accountant, self.storage, FastClock(EPOCH))
 
     def tick(self, first: int, last: int) -> Coordinator:
         """Sample for so many seconds, and tell the size of the history with each."""
@@ -115,10 +107,10 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
 def test_a_disk_that_blocks_makes_no_sample_late(desk: Desk) -> None:
     """A flush waits for its disk as long as it takes, and ticks go on beside it."""
     desk.tick(0, 10)
-    desk.chores.flush()
+    desk.history_writer.flush()
     disk = sqlite3.connect(desk.path, isolation_level=None)
     disk.execute("BEGIN IMMEDIATE")
-    flush = threading.Thread(target=desk.chores.flush)
+    flush = threading.Thread(target=desk.history_writer.flush)
     desk.tick(10, 20)
     flush.start()
     ticking = desk.tick(20, 320)
@@ -129,9 +121,9 @@ def test_a_disk_that_blocks_makes_no_sample_late(desk: Desk) -> None:
 
     assert is_blocked
     assert (ticking.samples, ticking.late_samples, ticking.failed_ticks) == (300, 0, 0)
-    desk.chores.flush()
+    desk.history_writer.flush()
     assert desk.accounted() == 319 * SECOND
-    assert desk.chores.counts["history_write_failures"] == 0
+    assert desk.history_writer.counts["history_write_failures"] == 0
 
 
 def damage(path: Path) -> None:
@@ -150,22 +142,21 @@ def damage(path: Path) -> None:
 def test_a_history_that_breaks_is_told_once_and_counted(desk: Desk) -> None:
     """Where it was moved to, and that it goes on in a new one."""
     desk.tick(0, 100)
-    desk.chores.flush()
+    desk.history_writer.flush()
     damage(desk.path)
     desk.tick(100, 400)
     with capture_logs() as logs:
-        desk.chores.flush()
-        desk.chores.flush()
+        desk.history_writer.flush()
+        desk.history_writer.flush()
 
     (told,) = (entry for entry in logs if entry["event"] == "history_set_aside")
     assert told["log_level"] == "error"
     assert Path(told["moved_to"]).exists()
-    assert desk.chores.counts == {
+    assert desk.history_writer.counts == {
         "history_writes": 3,
         "history_write_failures": 0,
         "history_breaks": 1,
         "history_windows_forgotten": 0,
-        "recommender_rule_failures": 0,
     }
     assert desk.accounted() > 0
 
@@ -175,10 +166,10 @@ def test_what_was_broken_at_the_start_counts_too(tmp_path: Path) -> None:
     (tmp_path / "history.db").write_bytes(b"no database" * 500)
     desk = Desk(tmp_path / "history.db")
     with capture_logs() as logs:
-        desk.chores.flush()
+        desk.history_writer.flush()
     desk.storage.close()
 
-    assert desk.chores.counts["history_breaks"] == 1
+    assert desk.history_writer.counts["history_breaks"] == 1
     assert logs == []  # The agent has told it when it started.
 
 
@@ -189,11 +180,11 @@ def test_a_history_that_is_full_is_told_once(tmp_path: Path) -> None:
         for hour in range(60):
             desk.tick(hour * 3600, hour * 3600 + 1)
             desk.tick(hour * 3600 + 3599, hour * 3600 + 3600)
-            desk.chores.flush()
+            desk.history_writer.flush()
     kept = desk.accounted()
     desk.storage.close()
 
     (told,) = (entry for entry in logs if entry["event"] == "history_full")
     assert "history.maximum_size" in told["remedy"]
-    assert desk.chores.counts["history_windows_forgotten"] > 0
+    assert desk.history_writer.counts["history_windows_forgotten"] > 0
     assert kept > 0

@@ -9,9 +9,9 @@ from chores_desk import Desk
 from profile_node import JOB, Node, desk, node, waits, works
 from profiles_built import device, kernel, profile, time_use
 from readings import MINUTE, TRAINING, workload
+from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.rules import RULES
-from rightsizer.advice.settings import LedgerSettings
-from rightsizer.agent.offline_advice import advise
+from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
 from rightsizer.console.explanation import explanation_text
@@ -35,7 +35,7 @@ def test_a_profile_opens_advice_on_who_held_the_gpu_then(node: Node) -> None:
     assert [each["event"] for each in logs] == ["profile_taken"]
     assert logs[0]["complaints"] == "HostBound"
     assert node.open() == [("profile_host_bound", JOB.key)]
-    (advice,) = (each for each in node.chores.advice if "profile" in each.finding.rule)
+    (advice,) = (each for each in node.advice_service.advice if "profile" in each.finding.rule)
     assert advice.finding.devices == ("GPU-0",)
     assert advice.finding.evidence["contradictions"] == list(taken.contradictions)
     assert "waits for the host 80.0% of 1 s" in taken.contradictions[1]
@@ -60,7 +60,7 @@ def test_a_profile_that_is_too_old_no_longer_holds_advice_open(node: Node) -> No
     node.restart(settings)
 
     assert node.open() == []
-    (advice,) = (each for each in node.chores.advice if "profile" in each.finding.rule)
+    (advice,) = (each for each in node.advice_service.advice if "profile" in each.finding.rule)
     assert advice.state is AdviceState.EXPIRED
 
 
@@ -68,7 +68,7 @@ def test_another_workload_is_not_blamed(node: Node) -> None:
     """Whoever holds the GPU now has nothing to do with it; the advice goes with its workload."""
     node.profiles.take([waits(node)])
     assert node.open()
-    node.chores.flush()
+    node.history_writer.flush()
     node.work(100, holder=workload("other"))
 
     assert node.open() == []
@@ -79,7 +79,7 @@ def test_another_workload_is_not_blamed(node: Node) -> None:
 
 def test_the_past_is_known_from_the_history(node: Node) -> None:
     """Who held a GPU before it changed hands is written down there."""
-    node.chores.flush()
+    node.history_writer.flush()
     node.work(30, holder=workload("other"))
     (taken,) = node.profiles.take([waits(node, 40.0)])
 
@@ -96,19 +96,19 @@ def test_telemetry_and_profile_make_one_advice(desk: Desk) -> None:
     node.profiles.take([profile(device(time=times, kernels=(tiny,), start=0), start=start)])
 
     assert node.open() == [("launch_bound", JOB.key)]
-    (advice,) = (each for each in node.chores.advice if each.finding.rule == "launch_bound")
+    (advice,) = (each for each in node.advice_service.advice if each.finding.rule == "launch_bound")
     evidence: Any = advice.finding.evidence["profile"]
     assert evidence["kernels"] == ["tiny"]
-    judged = [each.finding.rule for each in node.chores.judgements]
+    judged = [each.finding.rule for each in node.recommender.judgements]
     assert "profile_launch_bound" in judged
 
 
 def test_dismissed_advice_stays_dismissed(node: Node) -> None:
     """A profile says it once."""
     node.profiles.take([waits(node)])
-    node.chores.recommend()
-    (advice,) = (each for each in node.chores.advice if "profile" in each.finding.rule)
-    node.chores.act(advice.id, AdviceState.DISMISSED, "ana", "known")
+    node.advice_service.recommend()
+    (advice,) = (each for each in node.advice_service.advice if "profile" in each.finding.rule)
+    node.advice_service.act(advice.id, AdviceState.DISMISSED, "ana", "known")
 
     assert node.open() == []
 
@@ -117,18 +117,18 @@ def test_a_policy_silences_profiles_as_it_does_rules(node: Node) -> None:
     """Reasons are the same for both."""
     text = "policies: [{match: {owner: llama}, ignore: [{reasons: [HostBound], why: known}]}]"
     settings = load(Settings, text, "test.yaml")
-    node.chores.change(RULES, settings.policies_here, LedgerSettings())
+    node.recommender.change(RULES, PolicySet(settings.policies_here))
     node.profiles.take([waits(node)])
 
     assert node.open() == []
-    assert any("excluded" in each.finding.evidence for each in node.chores.judgements)
+    assert any("excluded" in each.finding.evidence for each in node.recommender.judgements)
 
 
 def test_the_reasoning_behind_it_has_its_thresholds(node: Node) -> None:
     """By the names that they have in a configuration, in JSON and for a terminal."""
     node.profiles.take([waits(node)])
-    node.chores.recommend()
-    (advice,) = (each for each in node.chores.advice if "profile" in each.finding.rule)
+    node.advice_service.recommend()
+    (advice,) = (each for each in node.advice_service.advice if "profile" in each.finding.rule)
     form = explain_advice(advice, Settings().rule_trees)
 
     names = [each["setting"] for each in form["thresholds"]]
@@ -155,19 +155,19 @@ def test_a_fault_in_a_profile_keeps_no_rule_from_being_heard(
 
     monkeypatch.setattr(node.profiles, "combined_with", broken)
     with capture_logs() as logs:
-        node.chores.recommend()
+        node.advice_service.recommend()
 
     assert "rule_failed" in [each["event"] for each in logs]
-    assert node.chores.judgements
+    assert node.recommender.judgements
 
 
 def test_advice_of_a_profile_is_there_without_an_agent(node: Node) -> None:
     """`rightsizer advise` says what an agent would."""
     node.work(60)
     node.profiles.take([waits(node)])
-    node.chores.flush()
+    node.history_writer.flush()
     node.base.storage.close()
-    findings, advice = advise(node.base.path, Settings())
+    findings, advice = run_offline(node.base.path, Settings())
 
     assert "profile_host_bound" in [each.finding.rule for each in advice]
     assert "profile_host_bound" in [each.rule for each in findings]

@@ -38,7 +38,7 @@ def test_verdicts_survive_a_restart(node: Node) -> None:
 
     assert [each.key for each in node.profiles.profiles()] == [JOB.key]
     assert node.open() == before
-    assert len(node.chores.advice) == len({each.id for each in node.chores.advice})
+    assert len(node.advice_service.advice) == len({each.id for each in node.advice_service.advice})
 
 
 def test_the_same_file_is_kept_once(node: Node) -> None:

@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 
 from recordings import BOARD, SIGNALS_OF, START, replayed, write_recording, write_story
 from rightsizer.advice.rules import RULES
-from rightsizer.agent.offline_advice import advise
+from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.replay import HistoryFiller, Replay, replay, replay_form
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
@@ -277,7 +277,7 @@ def test_a_history_filled_by_a_replay_can_be_advised_on(tmp_path: Path) -> None:
     with HistoryFiller(tmp_path / "history.db") as filling:
         result = replay(source, Settings(), history=filling.history)
     source.close()
-    findings, advice = advise(tmp_path / "history.db", Settings())
+    findings, advice = run_offline(tmp_path / "history.db", Settings())
 
     assert [(finding.rule, finding.id) for finding in findings if finding.is_complaint] == [
         (finding.rule, finding.id) for finding in result.findings if finding.is_complaint

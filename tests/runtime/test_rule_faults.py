@@ -6,12 +6,10 @@ from dataclasses import replace
 import pytest
 from structlog.testing import capture_logs
 
-from chores_desk import Desk, Sink, desk
+from chores_desk import Desk, NodeServices, Sink, desk
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules import idle
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.settings import LedgerSettings
-from rightsizer.agent.node_jobs import NodeJobs
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.finding import Case, Finding
 
@@ -37,42 +35,34 @@ class BrokenSink:
         raise OSError("no space left")
 
 
-def chores_of(
+def services_of(
     desk: Desk, rules: Sequence[Rule[idle.IdleSettings]], *sinks: BrokenSink | Sink
-) -> NodeJobs:
-    """Chores over the desk's accounts."""
-    return NodeJobs(
-        accountant=desk.accountant,
-        storage=desk.storage,
-        ledger=desk.storage.ledger(LedgerSettings()),
-        rules=rules,
-        sinks=sinks,
-        clock=desk.clock,
-        retention_seconds=86400.0,
-    )
+) -> NodeServices:
+    """Services over the desk's accounts."""
+    return NodeServices(desk.accountant, desk.storage, desk.clock, sinks, rules)
 
 
 def test_a_rule_that_raises_is_logged_and_counted_and_the_others_advise(desk: Desk) -> None:
     """With its trace, and with the workload that it was asked about."""
     desk.hold_idle(0, 91)
-    chores = chores_of(desk, (BROKEN, idle.RULE))
+    services = services_of(desk, (BROKEN, idle.RULE))
     with capture_logs() as logs:
-        chores.recommend()
+        services.advice_service.recommend()
     (told,) = (each for each in logs if each["event"] == "rule_failed")
     assert (told["rule"], told["workload"], told["log_level"]) == ("broken", "slurm/ana", "error")
     assert isinstance(told["exc_info"], ZeroDivisionError)
-    assert chores.counts["recommender_rule_failures"] == 1
-    assert [each.finding.rule for each in chores.advice] == ["idle"]
-    (silent,) = (each for each in chores.judgements if each.finding.rule == "broken")
+    assert services.failures.counts == {"broken": 1}
+    assert [each.finding.rule for each in services.advice_service.advice] == ["idle"]
+    (silent,) = (each for each in services.recommender.judgements if each.finding.rule == "broken")
     assert silent.finding.abstained is not None
 
 
 def test_advice_of_a_rule_that_fails_later_stays_open(desk: Desk) -> None:
     """What nobody can judge is neither over nor gone."""
     desk.hold_idle(0, 91)
-    chores_of(desk, (idle.RULE,)).recommend()
+    services_of(desk, (idle.RULE,)).advice_service.recommend()
     desk.hold_idle(91, 400)
-    later = chores_of(desk, (replace(idle.RULE, judge_with=_divide),))
+    later = services_of(desk, (replace(idle.RULE, judge_with=_divide),)).advice_service
     later.recommend()
     (advice,) = later.advice
     assert advice.is_open
@@ -81,5 +71,5 @@ def test_advice_of_a_rule_that_fails_later_stays_open(desk: Desk) -> None:
 def test_a_sink_that_fails_keeps_no_other_waiting(desk: Desk) -> None:
     """The job fails all the same, so that somebody hears of it."""
     with pytest.raises(OSError, match="no space left"):
-        chores_of(desk, (), BrokenSink(), desk.sink).annotate()
+        services_of(desk, (), BrokenSink(), desk.sink).advice_service.deliver()
     assert desk.sink.deliveries == 1

@@ -83,8 +83,8 @@ def agent_of(file: File) -> Iterator[Agent]:
 
 def open_advice(agent: Agent) -> list[str]:
     """The reasons of what is open after another run."""
-    agent.chores.recommend()
-    return [str(each.finding.reasons[0]) for each in agent.chores.advice if each.is_open]
+    agent.advice_service.recommend()
+    return [str(each.finding.reasons[0]) for each in agent.advice_service.advice if each.is_open]
 
 
 def test_a_threshold_holds_from_the_next_run_on() -> None:
@@ -119,10 +119,10 @@ def test_what_is_open_outlives_new_settings_of_the_ledger() -> None:
     """It is kept by them from then on."""
     file = File("recommender: {rules: {idle: {notebook: 1h}}}")
     with agent_of(file) as agent:
-        (opened,) = open_advice(agent) and agent.chores.advice
+        (opened,) = open_advice(agent) and agent.advice_service.advice
         file.text = file.text.replace("{rules", "{ledger: {snoozed: 3d}, rules")
         agent.reloader.reload()
-        (kept,) = agent.chores.advice
+        (kept,) = agent.advice_service.advice
 
     assert kept == opened
 

@@ -3,16 +3,20 @@
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Final
+from typing import Any, Final
 
 import pytest
 
 from readings import EMPTY, EPOCH, HELD, MINUTE, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.advice.policy import Policy, PolicySet
+from rightsizer.advice.recommender import JudgementSource, Recommender
 from rightsizer.advice.rules import RULES
+from rightsizer.advice.rules.rule import Rule
+from rightsizer.advice.service import AdviceService, EventSink, RuleFailures
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.agent.node_jobs import NodeJobs
+from rightsizer.agent.history_writer import HistoryWriter
 from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import Advice, AdviceEvent
@@ -47,6 +51,33 @@ class Sink:
         return AnnotationReport()
 
 
+class NodeServices:
+    """What an agent runs: the rules, the advice, and the writer of its history."""
+
+    def __init__(  # noqa: PLR0913, PLR0917 - the parts that an agent brings together.
+        self,
+        accountant: AccountingService,
+        storage: Storage,
+        clock: FastClock,
+        sinks: Sequence[EventSink] = (),
+        rules: Sequence[Rule[Any]] = RULES,
+        policies: Sequence[Policy] = (),
+        profiles: JudgementSource | None = None,
+    ) -> None:
+        self.failures = RuleFailures()
+        self.recommender = Recommender(
+            accountant,
+            rules,
+            PolicySet(policies),
+            clock,
+            failed=self.failures.note,
+            profiles=profiles,
+        )
+        ledger = storage.ledger(LedgerSettings())
+        self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
+        self.history_writer = HistoryWriter(accountant, storage, clock)
+
+
 @dataclass
 class Desk:
     """Chores with all that they work on."""
@@ -56,7 +87,16 @@ class Desk:
     accountant: AccountingService
     storage: Storage
     sink: Sink
-    chores: NodeJobs
+
+    def __post_init__(self) -> None:
+        """Nothing ran yet."""
+        self.take(NodeServices(self.accountant, self.storage, self.clock, (self.sink,)))
+
+    def take(self, services: NodeServices) -> None:
+        """Go on with other services."""
+        self.recommender = services.recommender
+        self.advice_service = services.advice_service
+        self.history_writer = services.history_writer
 
     def hold_idle(self, first_minute: int, last_minute: int) -> None:
         """Let a notebook hold a GPU and do nothing with it, minute by minute."""
@@ -86,22 +126,7 @@ class Desk:
     def at(self, time: Nanoseconds) -> None:
         """Let it be later."""
         self.clock = FastClock(time)
-        self.chores = chores(self.accountant, self.storage, self.sink, self.clock)
-
-
-def chores(
-    accountant: AccountingService, storage: Storage, sink: Sink | None, clock: FastClock
-) -> NodeJobs:
-    """Chores whose ledger is what the storage holds."""
-    return NodeJobs(
-        accountant=accountant,
-        storage=storage,
-        ledger=storage.ledger(LedgerSettings()),
-        rules=RULES,
-        sinks=() if sink is None else (sink,),
-        clock=clock,
-        retention_seconds=30 * 86400.0,
-    )
+        self.take(NodeServices(self.accountant, self.storage, self.clock, (self.sink,)))
 
 
 @pytest.fixture
@@ -113,5 +138,5 @@ def desk(tmp_path: Path) -> Iterator[Desk]:
         Storage(str(path)),
         Sink(path),
     )
-    yield Desk(path, clock, books, storage, sink, chores(books, storage, sink, clock))
+    yield Desk(path, clock, books, storage, sink)
     storage.close()

@@ -6,13 +6,10 @@ from typing import Any, Final
 
 import pytest
 
-from chores_desk import AGENT, Desk, desk
+from chores_desk import AGENT, Desk, NodeServices, desk
 from profile_beside import waiting_profile
 from profiles_built import device, time_use
 from readings import EPOCH, MINUTE, TRAINING, gpu, snapshot, workload
-from rightsizer.advice.rules import RULES
-from rightsizer.advice.settings import LedgerSettings
-from rightsizer.agent.node_jobs import NodeJobs
 from rightsizer.io.clock import FastClock
 from rightsizer.model.profile import Profile
 from rightsizer.model.units import Nanoseconds
@@ -31,7 +28,6 @@ class Node:
         self.base = desk
         self.minute = 0
         self.profiles: ProfileService
-        self.chores: NodeJobs
         self.restart()
 
     def restart(self, settings: ProfileSettings | None = None) -> None:
@@ -39,15 +35,10 @@ class Node:
         self.clock = FastClock(self.now)
         storage = self.base.storage
         self.profiles = ProfileService(self.base.accountant, storage, self.clock, settings)
-        self.chores = NodeJobs(
-            accountant=self.base.accountant,
-            storage=storage,
-            ledger=storage.ledger(LedgerSettings()),
-            rules=RULES,
-            clock=self.clock,
-            retention_seconds=30 * 86400.0,
-            profiles=self.profiles,
-        )
+        services = NodeServices(self.base.accountant, storage, self.clock, profiles=self.profiles)
+        self.recommender = services.recommender
+        self.advice_service = services.advice_service
+        self.history_writer = services.history_writer
 
     @property
     def now(self) -> Nanoseconds:
@@ -73,10 +64,10 @@ class Node:
 
     def open(self) -> list[tuple[str, str]]:
         """Rule and workload of the open advice that is no size."""
-        self.chores.recommend()
+        self.advice_service.recommend()
         return [
             (each.finding.rule, each.finding.workload or "")
-            for each in self.chores.advice
+            for each in self.advice_service.advice
             if each.is_open and "bound" in each.finding.rule
         ]
 

@@ -11,8 +11,8 @@ from fnmatch import fnmatchcase
 from typing import TYPE_CHECKING, Final
 
 from rightsizer.actions.settings import ActionFeatureSettings, ActionSettings
+from rightsizer.advice.service import AdviceService
 from rightsizer.agent.jobs import Job
-from rightsizer.agent.node_jobs import NodeJobs
 from rightsizer.agent.storage import Storage
 from rightsizer.host.files import read_line
 from rightsizer.io.clock import Clock
@@ -58,7 +58,7 @@ class ActionsFeature:
     def __init__(
         self,
         settings: ActionFeatureSettings,
-        chores: NodeJobs,
+        advice: AdviceService,
         latest: Callable[[], Report | None],
         storage: Storage,
         clock: Clock,
@@ -67,13 +67,13 @@ class ActionsFeature:
 
         Args:
             settings: As they are when the agent starts.
-            chores: Keep the advice, and take claims.
+            advice: Keeps the advice, and takes claims.
             latest: The latest report.
             storage: Remembers what was done.
             clock: The agent's.
         """
         self._storage = storage
-        self._station = _service_of(settings, chores, latest, storage, clock)
+        self._station = _service_of(settings, advice, latest, storage, clock)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -116,7 +116,7 @@ class ActionsFeature:
 
 def _service_of(
     settings: ActionFeatureSettings,
-    chores: NodeJobs,
+    advice: AdviceService,
     latest: Callable[[], Report | None],
     storage: Storage,
     clock: Clock,
@@ -129,9 +129,9 @@ def _service_of(
 
     witness = ActionContext(
         latest,
-        lambda: chores.advice,
-        lambda: chores.claims,
-        lambda advice_id, actor, why: chores.act(advice_id, AdviceState.CLAIMED, actor, why),
+        lambda: advice.advice,
+        lambda: advice.claims,
+        lambda advice_id, actor, why: advice.act(advice_id, AdviceState.CLAIMED, actor, why),
     )
     boot = read_line(f"{settings.path.procfs}/{_BOOT}")
     return ActionService(

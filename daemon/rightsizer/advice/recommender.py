@@ -4,7 +4,7 @@ Failures of rules, gauges of the last run.
 """
 
 from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
@@ -122,7 +122,6 @@ class Recommender:
         *,
         failed: Failed = raised,
         profiles: JudgementSource | None = None,
-        advice: Callable[[], Sequence[Advice]] = tuple,
     ) -> None:
         """Nothing was said yet.
 
@@ -133,10 +132,9 @@ class Recommender:
             clock: Of the runs.
             failed: Is told of a rule that raises; where nothing is given, it raises.
             profiles: What profilers saw of the workloads, if anybody took note of that.
-            advice: All that the ledger has.
         """
         self._accountant, self._clock = accountant, clock
-        self._profiles, self._advice = profiles, advice
+        self._profiles = profiles
         self._judges = (tuple(rules), guidance)
         self._failed = failed
         self.judgements: tuple[Judgement, ...] = ()
@@ -146,17 +144,20 @@ class Recommender:
         """Judge by other rules and policies from the next run on."""
         self._judges = (tuple(rules), guidance)
 
-    def run(self, open_now: AbstractSet[tuple[str, str]]) -> RecommenderResult:
+    def run(
+        self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice] = ()
+    ) -> RecommenderResult:
         """What every rule says of every workload, by the policies.
 
         Args:
             open_now: Workload key and rule of the advice that is open.
+            advice: All that the ledger has.
         """
         rules, guidance = self._judges
         now, began = self._clock.wall_time(), self._clock.time()
         cases: Cases = cache(self._accountant.look(now).cases)
         found = judge_all(cases, rules, open_now, guidance.tuned, self._failed)
-        found = guidance.withheld(self._with_profiles(found, open_now, now), now)
+        found = guidance.withheld(self._with_profiles(found, open_now, now, advice), now)
         self.judgements = found
         self.last_run = RecommenderRun(
             time=now,
@@ -175,12 +176,13 @@ class Recommender:
         found: tuple[Judgement, ...],
         open_now: AbstractSet[tuple[str, str]],
         now: Nanoseconds,
+        advice: Sequence[Advice],
     ) -> tuple[Judgement, ...]:
         """What profiles say beside it; a fault there keeps no rule from being heard."""
         if self._profiles is None:
             return found
         try:
-            return self._profiles.combined_with(found, open_now, now, self._advice())
+            return self._profiles.combined_with(found, open_now, now, advice)
         except Exception as error:  # noqa: BLE001 - whatever a profile has led to.
             self._failed("profiles", "", error)
             return found

@@ -59,8 +59,15 @@ class RuleFailures:
 class Judge(Protocol):
     """Whoever runs the rules: over a node's accounts, or over an estate's store."""
 
-    def run(self, open_now: AbstractSet[tuple[str, str]]) -> RecommenderResult:
-        """What every rule says now; `open_now` has workload key and rule of open advice."""
+    def run(
+        self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice]
+    ) -> RecommenderResult:
+        """What every rule says now.
+
+        Args:
+            open_now: Workload key and rule of the advice that is open.
+            advice: All that the ledger has.
+        """
 
 
 class AdviceService:
@@ -74,9 +81,9 @@ class AdviceService:
         sinks: Sequence[EventSink],
         clock: Clock,
         *,
-        remembered: Callable[[], Restoration] = Restoration,
+        restore: Callable[[], Restoration] | None = None,
     ) -> None:
-        """A desk that has told nobody anything yet.
+        """A service over the ledger as it was left.
 
         Args:
             judge: Says what there is to say.
@@ -84,10 +91,10 @@ class AdviceService:
             store: Keeps it.
             sinks: Who is told.
             clock: Of decisions.
-            remembered: What others know of a ledger that was lost; asked after a run while the
+            restore: What others know of a ledger that was lost; asked after a run while the
                 ledger is empty.
         """
-        self._remembered = remembered
+        self._restore = restore
         self._judge, self._ledger, self._store = judge, ledger, store
         self._sinks, self._clock = tuple(sinks), clock
         self._deciding = threading.Lock()
@@ -98,7 +105,7 @@ class AdviceService:
         self._pending: list[AdviceEvent] = list(store.pending_events)
         self._put_up_track_record()
 
-    def keep_by(self, settings: LedgerSettings) -> None:
+    def change_settings(self, settings: LedgerSettings) -> None:
         """Keep advice by other settings from now on; what is kept stays."""
         with self._deciding:
             self._ledger = self._ledger.under(settings)
@@ -111,10 +118,11 @@ class AdviceService:
         """
         with self._deciding:
             open_now, is_empty = self._ledger.open_now(), not self._ledger.records
-        found = self._judge.run(open_now)
-        restoration = self._remembered() if is_empty else Restoration()
+        found = self._judge.run(open_now, self.advice)
+        restoration = self._restore() if is_empty and self._restore is not None else None
         with self._deciding:
-            self._ledger.remember(restoration)
+            if restoration is not None:
+                self._ledger.remember(restoration)
             events = self._ledger.update(found.judgements, found.time, found.measured)
             self._note(events)
             self._log_run(found.judgements, events)

@@ -12,14 +12,15 @@ import structlog
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService
 from rightsizer.actions.feature import ActionsFeature
-from rightsizer.advice.policy import apply_policies
-from rightsizer.advice.recommender import configured_rules, recommender_gauges
+from rightsizer.advice.policy import PolicySet, apply_policies
+from rightsizer.advice.recommender import Recommender, configured_rules, recommender_gauges
 from rightsizer.advice.rules.rule import Rule
+from rightsizer.advice.service import AdviceService, RuleFailures
 from rightsizer.agent.coordinator import Coordinator, Heartbeat, SourceLog, slow_driver_gauges
 from rightsizer.agent.door import Door, open_door
+from rightsizer.agent.history_writer import HistoryWriter
 from rightsizer.agent.jobs import Job, Jobs
 from rightsizer.agent.local_api import FlushRoute
-from rightsizer.agent.node_jobs import NodeJobs
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.past import PastBook
 from rightsizer.agent.reloader import Reloader, SettingsPart
@@ -38,9 +39,6 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import nanoseconds
 from rightsizer.notify.service import (
     NotificationService,
-    NotificationSettings,
-    NotificationSinks,
-    configured_sinks,
 )
 from rightsizer.profiler.capture.feature import CaptureFeature
 from rightsizer.profiler.capture.request import CaptureContext
@@ -57,15 +55,19 @@ if TYPE_CHECKING:
 
 
 def schedule(
-    chores: NodeJobs, labels: LabelWriter, settings: Settings, further: Sequence[Job] = ()
+    advice: AdviceService,
+    writer: HistoryWriter,
+    labels: LabelWriter,
+    settings: Settings,
+    further: Sequence[Job] = (),
 ) -> tuple[Job, ...]:
     """The jobs of an agent, and those that its settings ask for beside."""
     recommender, history = settings.recommender, settings.history
     return (
-        Job("recommend", chores.recommend, recommender.interval, recommender.jitter),
-        Job("flush", chores.flush, history.flush_interval),
-        Job("prune", chores.prune, 3600.0),
-        Job("annotate", chores.annotate, 60.0),
+        Job("recommend", advice.recommend, recommender.interval, recommender.jitter),
+        Job("flush", writer.flush, history.flush_interval),
+        Job("prune", writer.prune, 3600.0),
+        Job("annotate", advice.deliver, 60.0),
         # Does nothing while no file is named; a reload may name one.
         Job("label", labels.write, settings.labels.interval),
         *further,
@@ -106,22 +108,42 @@ class Agent:
             settings.accounting, partial(apply_policies, policies=settings.policies_here)
         )
         self._stopping = threading.Event()
-        self._sinks = NotificationService(settings, self._sinks_of)
-        self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
-        self.chores = NodeJobs(
-            accountant=self.accountant,
-            storage=storage,
-            ledger=storage.ledger(settings.recommender.ledger),
-            rules=configured_rules(settings),
-            sinks=(self._sinks,),
-            policies=settings.policies_here,
-            profiles=self.profiles,
+        self._sinks = NotificationService(
+            settings,
+            storage,
+            lambda: self.advice_service.advice,
             clock=clock,
-            retention_seconds=settings.history.retention,
-            fine_seconds=settings.history.fine_retention,
+            tell=lambda event, message: self._log.warning(event, message=message),
+            sleep=self._stopping.wait,
+        )
+        self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
+        self._rule_failures = RuleFailures()
+        self.recommender = Recommender(
+            self.accountant,
+            configured_rules(settings),
+            PolicySet(settings.policies_here),
+            clock,
+            failed=self._rule_failures.note,
+            profiles=self.profiles,
+        )
+        self.advice_service = AdviceService(
+            self.recommender,
+            storage.ledger(settings.recommender.ledger),
+            storage,
+            (self._sinks,),
+            clock,
+        )
+        self.history_writer = HistoryWriter(
+            self.accountant,
+            storage,
+            clock,
+            settings.history.retention,
+            settings.history.fine_retention,
         )
         self._capturing = self._capturing_by(controls or ReleaseController(clock), still_held)
-        self._acting = ActionsFeature(settings, self.chores, self.accountant.latest, storage, clock)
+        self._acting = ActionsFeature(
+            settings, self.advice_service, self.accountant.latest, storage, clock
+        )
         self._broking = self._broking_by(settings)
         self._labels = LabelWriter(
             lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
@@ -135,28 +157,20 @@ class Agent:
             wall_time=clock.wall_time,
         )
         self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
-        self._advice_routes = AdviceApi(self.chores, settings.rule_trees, self._acting.claimed)
+        self._advice_routes = AdviceApi(
+            self.advice_service, settings.rule_trees, self._acting.claimed
+        )
         self._exposition = self._new_exposition(settings)
         self.server = self._server(door, local_routes)
         self._source_log = SourceLog(self._log)
         self._heartbeat = Heartbeat(self._notifier, clock)
 
-    def _sinks_of(self, settings: NotificationSettings) -> NotificationSinks:
-        return configured_sinks(
-            settings,
-            self._storage,
-            lambda: self.chores.advice,
-            clock=self._clock,
-            tell=lambda event, message: self._log.warning(event, message=message),
-            sleep=self._stopping.wait,
-        )
-
     def _capturing_by(self, controls: ReleaseController, still_held: StillHeld) -> CaptureFeature:
-        chores = self.chores
+        advice, recommender = self.advice_service, self.recommender
         return CaptureFeature(
             self.settings.profiles,
             CaptureContext(
-                self.accountant.latest, lambda: chores.judgements, lambda: chores.advice
+                self.accountant.latest, lambda: recommender.judgements, lambda: advice.advice
             ),
             lambda: self._storage.captures,
             self.profiles,
@@ -172,7 +186,7 @@ class Agent:
 
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
         further = (*self._capturing.jobs, *self._acting.jobs)
-        return schedule(self.chores, self._labels, settings, further)
+        return schedule(self.advice_service, self.history_writer, self._labels, settings, further)
 
     def _seats_of(self, report: Report) -> tuple[LeaseSlot, ...]:
         # Most nodes write no labels, and load nothing for them.
@@ -193,9 +207,10 @@ class Agent:
         self._sinks.change(settings)
         self.settings = settings
         self.accountant.follow(partial(apply_policies, policies=settings.policies_here))
-        self.chores.change(rules, settings.policies_here, settings.recommender.ledger)
-        self.chores.keep(settings.history.retention, settings.history.fine_retention)
-        self._advice_routes.explain_by(settings.rule_trees)
+        self.recommender.change(rules, PolicySet(settings.policies_here))
+        self.advice_service.change_settings(settings.recommender.ledger)
+        self.history_writer.keep(settings.history.retention, settings.history.fine_retention)
+        self._advice_routes.change_rules(settings.rule_trees)
         self.profiles.follow(settings.profiles)
         self._broking.follow(settings)
         self._exposition.change(settings.web.metrics)
@@ -233,7 +248,7 @@ class Agent:
                 *ProfilesApi(self.profiles.profiles).routes,
                 *self._capturing.routes,
                 *self._acting.routes,
-                *FlushRoute(self.chores.flush).routes,
+                *FlushRoute(self.history_writer.flush).routes,
                 *PlaceApi(lambda: self.settings, self._broking.given).routes,
                 *self._broking.routes,
                 *LifecycleRoutes(
@@ -304,7 +319,7 @@ class Agent:
 
     def _on_snapshot(self, snapshot: Snapshot) -> None:
         report = self.accountant.post(
-            snapshot, self.chores.advice, lambda: self._agent_report(snapshot)
+            snapshot, self.advice_service.advice, lambda: self._agent_report(snapshot)
         )
         self._source_log.tell(snapshot)
         if self._heartbeat.beat(report):
@@ -325,12 +340,15 @@ class Agent:
 
     def _counters(self) -> dict[str, float]:
         counters = {
-            f"rightsizer_{name}_total": float(count) for name, count in self.chores.counts.items()
+            f"rightsizer_{name}_total": float(count)
+            for name, count in self.history_writer.counts.items()
         }
+        failures = self._rule_failures.counts.total()
+        counters["rightsizer_recommender_rule_failures_total"] = failures
         counters["rightsizer_samples_total"] = self.coordinator.samples
         counters["rightsizer_samples_failed_total"] = self.coordinator.failed_ticks
         counters["rightsizer_samples_late_total"] = self.coordinator.late_samples
-        for (reason, outcome), count in self.chores.outcomes.items():
+        for (reason, outcome), count in self.advice_service.outcomes.items():
             key = series_key("rightsizer_advice_outcomes_total", reason=reason, outcome=outcome)
             counters[key] = count
         for (form, outcome), count in self.profiles.counts.items():
@@ -344,7 +362,7 @@ class Agent:
 
     def _gauges(self, snapshot: Snapshot) -> dict[str, float]:
         gauges = {
-            **recommender_gauges(self.chores.judgements),
+            **recommender_gauges(self.recommender.judgements),
             "rightsizer_workers_abandoned": float(snapshot.abandoned_workers),
             **slow_driver_gauges(snapshot),
             **self.reloader.gauges,

@@ -14,7 +14,7 @@ from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market
-from rightsizer.agent.offline_advice import advise
+from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
@@ -219,7 +219,7 @@ def _advice(
     found = ledger.advice()
     if found or not is_latest:
         return found, False
-    return advise(path, settings)[1], True
+    return run_offline(path, settings)[1], True
 
 
 def _rules(ledger: Ledger) -> Iterator[RuleFacts]:

@@ -6,7 +6,7 @@ from collections.abc import Iterator, Sequence
 from itertools import groupby
 from typing import Final
 
-from rightsizer.agent.offline_advice import advise, advise_and_save
+from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.settings import Settings
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import (
@@ -113,8 +113,8 @@ def run(arguments: argparse.Namespace) -> int:
     """Print the verdicts and the advice that follows."""
     settings = settings_of(arguments, Settings)
     configure_log(settings.log.format, LogLevel.WARNING)
-    run_once = advise_and_save if arguments.save else advise
-    findings, advice = run_once(history_path(arguments, settings), settings)
+    path = history_path(arguments, settings)
+    findings, advice = run_offline(path, settings, save=arguments.save)
     if arguments.json:
         form = {
             "findings": [finding_form(finding) for finding in findings],

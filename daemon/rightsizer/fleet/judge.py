@@ -48,6 +48,7 @@ from rightsizer.fleet.settings import FleetConfig, FleetSettings, day_cache_path
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.store import StoreUse
 from rightsizer.io.clock import Clock
+from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Case
 from rightsizer.model.units import Nanoseconds, nanoseconds
@@ -235,12 +236,15 @@ class FleetJudge:
         scene = self._scene()
         return scene.reports, scene.plan
 
-    def run(self, open_now: AbstractSet[tuple[str, str]]) -> RecommenderResult:
+    def run(
+        self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice] = ()
+    ) -> RecommenderResult:
         """What every rule says of the estate now.
 
         Raises:
             StoreError: the store does not answer, or not wholly; what was read is kept.
         """
+        del advice
         with paused_collection():
             return self._looked(open_now)
 

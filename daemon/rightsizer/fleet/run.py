@@ -14,7 +14,7 @@ from rightsizer.fleet.settings import FleetConfig, rule_trees
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.errors import UsageError
-from rightsizer.notify.service import configured_sinks
+from rightsizer.notify.service import NotificationService
 from rightsizer.report.explanation import explain_advice, explain_finding
 from rightsizer.report.json_encoder import Form
 from rightsizer.web.advice_api import unknown_advice_message
@@ -123,7 +123,7 @@ def _kept(judge: FleetJudge, settings: FleetConfig, clock: Clock) -> FleetAnswer
     storage, troubles = opened_ledger(judge.ledger_path), list[str]()
     try:
         ledger = storage.ledger(settings.recommender.ledger)
-        sinks = configured_sinks(
+        sinks = NotificationService(
             settings,
             storage,
             lambda: desk.advice,
@@ -131,9 +131,9 @@ def _kept(judge: FleetJudge, settings: FleetConfig, clock: Clock) -> FleetAnswer
             tell=lambda _, message: troubles.append(message),
             sleep=_at_once,
         )
-        told = tuple(DeduplicatingSink(sink, judge) for sink in sinks.all)
+        told = (DeduplicatingSink(sinks, judge),)
         restorer = _restorer(judge, settings, troubles)
-        desk = AdviceService(judge, ledger, storage, told, clock, remembered=restorer.restoration)
+        desk = AdviceService(judge, ledger, storage, told, clock, restore=restorer.restoration)
         desk.recommend()
         desk.deliver()
         notes = (*judge.answer.notes, *loss_of(storage), *troubles)

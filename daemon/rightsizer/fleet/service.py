@@ -33,7 +33,7 @@ from rightsizer.model.errors import RightsizerError
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import seconds
-from rightsizer.notify.service import configured_sinks
+from rightsizer.notify.service import NotificationService
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.server import WebServer
 
@@ -69,7 +69,7 @@ class FleetService:
         self._looking = threading.Lock()
         self._used = StoreUse()
         self._log = structlog.get_logger(component="fleet")
-        self._sinks = configured_sinks(
+        self._sinks = NotificationService(
             settings,
             storage,
             lambda: self.desk.advice,
@@ -77,11 +77,11 @@ class FleetService:
             tell=lambda event, message: self._log.warning(event, message=message),
             sleep=self._stopping.wait,
         )
-        sinks = tuple(DeduplicatingSink(sink, judge) for sink in self._sinks.all)
+        sinks = (DeduplicatingSink(self._sinks, judge),)
         ledger = storage.ledger(settings.recommender.ledger)
         restorer = LedgerRecovery(judge, settings, self._say_what_stays_lost, self._stopping.wait)
         self.desk = AdviceService(
-            judge, ledger, storage, sinks, clock, remembered=restorer.restoration
+            judge, ledger, storage, sinks, clock, restore=restorer.restoration
         )
         self.trouble: str | None = None
         """Why the last look failed."""

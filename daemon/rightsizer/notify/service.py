@@ -3,21 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from typing import TYPE_CHECKING, Protocol
 
-from rightsizer.advice.service import EventSink
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceEvent
-from rightsizer.model.units import seconds
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
 
 if TYPE_CHECKING:
     from rightsizer.notify.grafana.outbox import AnnotationOutbox
-    from rightsizer.notify.grafana.service import GrafanaAnnotations
     from rightsizer.notify.webhook.outbox import WebhookOutbox
-    from rightsizer.notify.webhook.service import WebhookService
 
 
 Tell = Callable[[str, str], None]
@@ -48,140 +43,127 @@ class NotificationStore(Protocol):
         """What webhooks were not told yet."""
 
 
-@dataclass(frozen=True, slots=True)
-class NotificationSinks:
-    """Those that there are, and what they have to tell of themselves."""
+class NotificationSink(Protocol):
+    """One kind of receiver."""
 
-    grafana: GrafanaAnnotations | None = None
-    webhooks: WebhookService | None = None
+    def offer(self, events: Sequence[AdviceEvent]) -> None:
+        """Take events; quick, without network."""
 
-    @property
-    def all(self) -> tuple[EventSink, ...]:
-        """Every one of them."""
-        return tuple(sink for sink in (self.grafana, self.webhooks) if sink is not None)
+    def notify(self, body: str) -> None:
+        """Take something that is no advice, as JSON; quick, without network."""
+
+    def deliver(self) -> object:
+        """Send what waits; may take seconds."""
 
     def counters(self) -> dict[str, float]:
         """What was sent and what was not, by the names of metrics."""
-        found: dict[str, float] = {}
-        if self.grafana is not None:
-            found["rightsizer_annotations_total"] = self.grafana.report.tried
-            found["rightsizer_annotation_failures_total"] = self.grafana.report.failed
-        if self.webhooks is not None:
-            found |= self.webhooks.counters()
-        return found
 
     def gauges(self) -> dict[str, float]:
         """What waits, by the names of metrics."""
-        found: dict[str, float] = {}
-        if self.grafana is not None:
-            report = self.grafana.report
-            found["rightsizer_annotations_pending"] = report.pending
-            if report.last_success is not None:
-                found["rightsizer_annotation_last_success_timestamp_seconds"] = seconds(
-                    report.last_success
-                )
-        if self.webhooks is not None:
-            found |= self.webhooks.gauges()
-        return found
 
 
 class NotificationService:
-    """The sinks that are configured now; one sink for whoever has something to tell."""
+    """The sinks that are configured; one that fails keeps no other waiting."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         settings: NotificationSettings,
-        make: Callable[[NotificationSettings], NotificationSinks],
+        store: NotificationStore,
+        advice: Callable[[], Sequence[Advice]],
+        *,
+        clock: Clock,
+        tell: Tell,
+        sleep: Callable[[float], object],
     ) -> None:
         """The sinks of the first settings.
 
         Args:
-            settings: What is configured when the agent starts.
-            make: Makes the sinks of any settings.
+            settings: Addresses, limits, credentials' places.
+            store: Keeps what could not be delivered.
+            advice: Gives all advice as the ledger has it.
+            clock: The agent's.
+            tell: Is told of each trouble once.
+            sleep: Waits between tries; where it returns true there are no more.
         """
-        self._settings, self._make = settings, make
-        self._sinks = make(settings)
+        self._store, self._advice = store, advice
+        self._clock, self._tell, self._sleep = clock, tell, sleep
+        self._settings = settings
+        self._sinks = self._grafana(settings.grafana) | self._webhooks(settings.webhooks)
 
     def change(self, settings: NotificationSettings) -> None:
-        """Make anew what is configured otherwise; what waits for it stays in its outbox.
+        """Rebuild the sinks whose settings differ; what waits for them stays in the outboxes.
 
         Raises:
             RightsizerError: what waits cannot be read; all stays as it was.
         """
-        before, sinks = self._settings, self._sinks
-        if (before.grafana, before.webhooks) == (settings.grafana, settings.webhooks):
-            return
-        made = self._make(settings)
-        if before.grafana == settings.grafana:
-            made = replace(made, grafana=sinks.grafana)
-        if before.webhooks == settings.webhooks:
-            made = replace(made, webhooks=sinks.webhooks)
-        self._settings, self._sinks = settings, made
+        before, sinks = self._settings, dict(self._sinks)
+        if before.grafana != settings.grafana:
+            sinks.pop("grafana", None)
+            sinks = self._grafana(settings.grafana) | sinks
+        if before.webhooks != settings.webhooks:
+            sinks.pop("webhooks", None)
+            sinks |= self._webhooks(settings.webhooks)
+        self._settings, self._sinks = settings, sinks
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Tell every sink of events; quick, and talks to nobody."""
-        for sink in self._sinks.all:
+        """Tell every sink of events; quick, without network."""
+        for sink in self._sinks.values():
             sink.offer(events)
 
     def notify(self, body: str) -> None:
-        """Have webhooks told of something that is no advice, as JSON; quick."""
-        if self._sinks.webhooks is not None:
-            self._sinks.webhooks.notify(body)
+        """Tell webhooks of something that is no advice, as JSON; quick, without network."""
+        for sink in self._sinks.values():
+            sink.notify(body)
 
     def deliver(self) -> None:
-        """Let every sink send what waits."""
-        for sink in self._sinks.all:
-            sink.deliver()
+        """Let every sink send what waits; the first failure is raised after the last sink."""
+        failures = []
+        for sink in self._sinks.values():
+            try:
+                sink.deliver()
+            except Exception as failure:  # noqa: BLE001 - one sink's fault is its own.
+                failures.append(failure)
+        if failures:
+            raise failures[0]
 
     def counters(self) -> dict[str, float]:
         """What was sent and what was not, by the names of metrics."""
-        return self._sinks.counters()
+        return {
+            name: count for sink in self._sinks.values() for name, count in sink.counters().items()
+        }
 
     def gauges(self) -> dict[str, float]:
         """What waits, by the names of metrics."""
-        return self._sinks.gauges()
+        return {
+            name: value for sink in self._sinks.values() for name, value in sink.gauges().items()
+        }
 
-
-def configured_sinks(  # noqa: PLR0913 - what they are made of, each its own part of the outside world.
-    settings: NotificationSettings,
-    store: NotificationStore,
-    advice: Callable[[], Sequence[Advice]],
-    *,
-    clock: Clock,
-    tell: Tell,
-    sleep: Callable[[float], object],
-) -> NotificationSinks:
-    """The sinks that are configured.
-
-    Args:
-        settings: Addresses, limits, credentials' places.
-        store: Keeps what could not be delivered.
-        advice: Gives all advice as the ledger has it.
-        clock: The agent's.
-        tell: Is told of each trouble once.
-        sleep: Waits between tries; where it returns true there are no more.
-    """
-    grafana = None
-    if settings.grafana.url:
+    def _grafana(self, settings: GrafanaSettings) -> dict[str, NotificationSink]:
+        if not settings.url:
+            return {}
         from rightsizer.notify.grafana.service import grafana_annotations  # noqa: PLC0415
 
-        grafana = grafana_annotations(
-            settings.grafana,
-            store.outbox,
-            clock,
-            lambda message: tell("grafana_trouble", message),
-            sleep,
-        )
-    webhooks = None
-    if settings.webhooks:
+        def tell(message: str) -> None:
+            self._tell("grafana_trouble", message)
+
+        return {
+            "grafana": grafana_annotations(
+                settings, self._store.outbox, self._clock, tell, self._sleep
+            )
+        }
+
+    def _webhooks(self, settings: tuple[WebhookSettings, ...]) -> dict[str, NotificationSink]:
+        if not settings:
+            return {}
         from rightsizer.notify.webhook.service import WebhookService  # noqa: PLC0415
 
-        webhooks = WebhookService(
-            settings.webhooks,
-            store.webhook_outbox,
-            advice,
-            clock=clock,
-            tell=lambda message: tell("webhook_trouble", message),
-            sleep=sleep,
-        )
-    return NotificationSinks(grafana, webhooks)
+        return {
+            "webhooks": WebhookService(
+                settings,
+                self._store.webhook_outbox,
+                self._advice,
+                clock=self._clock,
+                tell=lambda message: self._tell("webhook_trouble", message),
+                sleep=self._sleep,
+            )
+        }

@@ -77,7 +77,7 @@ class AdviceApi:
             ),
         )
 
-    def explain_by(self, rules: object) -> None:
+    def change_rules(self, rules: object) -> None:
         """Explain by other settings of the rules from now on."""
         self._rules = rules
 

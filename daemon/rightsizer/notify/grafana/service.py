@@ -10,7 +10,7 @@ from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind
-from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of, roll_up
 from rightsizer.notify.grafana.client import GrafanaClient
 from rightsizer.notify.grafana.outbox import AnnotationOutbox, OutboxEntry
@@ -134,6 +134,24 @@ class GrafanaAnnotations:
         else:
             self._back_off(failure)
         return self._account(pending=len(self._outbox.pending()))
+
+    def notify(self, body: str) -> None:
+        """Take no note: only advice is annotated."""
+
+    def counters(self) -> dict[str, float]:
+        """What was sent and what was not, by the names of metrics."""
+        return {
+            "rightsizer_annotations_total": self.report.tried,
+            "rightsizer_annotation_failures_total": self.report.failed,
+        }
+
+    def gauges(self) -> dict[str, float]:
+        """What waits, by the names of metrics."""
+        found: dict[str, float] = {"rightsizer_annotations_pending": self.report.pending}
+        if self.report.last_success is not None:
+            name = "rightsizer_annotation_last_success_timestamp_seconds"
+            found[name] = seconds(self.report.last_success)
+        return found
 
     def _due(self) -> list[OutboxEntry]:
         """The letters of this run: the first few, what changes regions, and a sum of the rest."""

@@ -1,0 +1,94 @@
+"""HistoryWriter: flushes accounted windows to the history, and prunes it."""
+
+import threading
+from collections import Counter
+from typing import Final
+
+import structlog
+
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import HistorySettings
+from rightsizer.agent.storage import Storage
+from rightsizer.io.clock import Clock
+from rightsizer.model.errors import HistoryError
+from rightsizer.model.units import Nanoseconds, nanoseconds
+
+_DEFAULTS: Final = HistorySettings()
+_LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
+"""By which a clock that is set may be wrong."""
+
+
+class HistoryWriter:
+    """Two jobs of the scheduler, and how often they failed."""
+
+    def __init__(
+        self,
+        accountant: AccountingService,
+        storage: Storage,
+        clock: Clock,
+        retention_seconds: float = _DEFAULTS.retention,
+        fine_seconds: float = _DEFAULTS.fine_retention,
+    ) -> None:
+        self._accountant, self._storage, self._clock = accountant, storage, clock
+        self.keep(retention_seconds, fine_seconds)
+        self._ahead = self._wall_ahead()
+        self._flushing = threading.Lock()
+        self._log = structlog.get_logger(component="recommender")
+        self.counts: Counter[str] = Counter(
+            {
+                "history_writes": 0,
+                "history_write_failures": 0,
+                "history_breaks": storage.breaks,
+                "history_windows_forgotten": 0,
+            }
+        )
+
+    def keep(self, retention_seconds: float, fine_seconds: float) -> None:
+        """Keep windows for as long from now on."""
+        self._retention: Nanoseconds = nanoseconds(retention_seconds)
+        self._fine: Nanoseconds = nanoseconds(fine_seconds)
+
+    def flush(self) -> None:
+        """Write what was accounted for since the last flush, and what is still running."""
+        with self._flushing:
+            closed, running, devices = self._accountant.take_windows()
+            try:
+                if self._storage.save_windows(closed, running, devices):
+                    self.counts["history_writes"] += 1
+            except HistoryError:
+                self.counts["history_write_failures"] += 1
+                raise
+            finally:
+                self._tell_history()
+
+    def prune(self) -> None:
+        """Roll old windows up into hours, and forget those beyond the retention.
+
+        Not at once where the clock has leapt ahead: should it be wrong, all would be gone.
+        """
+        history, now = self._storage.history, self._clock.wall_time()
+        before, self._ahead = self._ahead, self._wall_ahead()
+        if history is not None and self._ahead - before <= _LEAP:
+            history.roll_up(now - self._fine)
+            history.prune(now - self._retention)
+
+    def _wall_ahead(self) -> Nanoseconds:
+        """How far the wall clock is ahead of the steady one, which changes as it is set."""
+        return self._clock.wall_time() - self._clock.time()
+
+    def _tell_history(self) -> None:
+        """Say of each broken file where it went, and once that there is no room for the past."""
+        if self._storage.breaks > self.counts["history_breaks"]:
+            self.counts["history_breaks"] = self._storage.breaks
+            self._log.error(
+                "history_set_aside", moved_to=str(self._storage.set_aside), remedy="inspect it"
+            )
+        history = self._storage.history
+        if history is not None and history.forgotten:
+            if not self.counts["history_windows_forgotten"]:
+                self._log.warning(
+                    "history_full",
+                    size_bytes=history.size_bytes,
+                    remedy="raise history.maximum_size, or lower history.retention",
+                )
+            self.counts["history_windows_forgotten"] = history.forgotten
