@@ -68,7 +68,7 @@ class Wall:
     def take(self, outbox: MemoryAnnotationOutbox) -> None:
         """Deliver all that waits."""
         for letter in outbox.pending():
-            note = letter.note
+            note = letter.body
             key = (note.key_tags, note.start)
             if note.changes_region:
                 self.unknown += key not in self.annotations

@@ -316,7 +316,7 @@ def test_outbox_is_bounded() -> None:
     desk.sink.offer([event(CLOSED, id=f"n{index}") for index in range(6)])
     report = desk.sink.deliver()
     assert (report.dropped, report.pending) == (2, 4)
-    assert desk.outbox.pending()[0].note.advice_id == "n2"
+    assert desk.outbox.pending()[0].body.advice_id == "n2"
 
 
 def test_token_comes_from_the_credential_first(tmp_path: Path) -> None:

@@ -40,7 +40,7 @@ def test_order_is_kept(outbox: AnnotationOutbox) -> None:
     outbox.put([note("a"), note("b")])
     outbox.put([note("c")])
     first, second, third = outbox.pending()
-    assert [letter.note for letter in (first, second, third)] == [note("a"), note("b"), note("c")]
+    assert [letter.body for letter in (first, second, third)] == [note("a"), note("b"), note("c")]
     outbox.done([second.number])
     assert list(outbox.pending()) == [first, third]
 
@@ -52,7 +52,7 @@ def test_numbers_are_never_given_twice(outbox: AnnotationOutbox) -> None:
     outbox.done([old.number])
     outbox.put([note("b")])
     outbox.done([old.number])
-    assert [letter.note for letter in outbox.pending()] == [note("b")]
+    assert [letter.body for letter in outbox.pending()] == [note("b")]
 
 
 def test_regions_are_remembered_and_forgotten(outbox: AnnotationOutbox) -> None:
@@ -87,7 +87,7 @@ def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: st
             connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (text,))
         outbox = SqliteAnnotationOutbox(database)
         outbox.put([note("a")])
-        assert [letter.note for letter in outbox.pending()] == [note("a")]
+        assert [letter.body for letter in outbox.pending()] == [note("a")]
 
 
 def test_what_a_former_program_left_waiting_is_delivered(tmp_path: Path) -> None:
@@ -97,7 +97,7 @@ def test_what_a_former_program_left_waiting_is_delivered(tmp_path: Path) -> None
         del form["data"]
         with database.transaction() as connection:
             connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (json.dumps(form),))
-        assert [letter.note for letter in SqliteAnnotationOutbox(database).pending()] == [note("a")]
+        assert [letter.body for letter in SqliteAnnotationOutbox(database).pending()] == [note("a")]
 
 
 def test_threads_share_an_outbox(outbox: AnnotationOutbox) -> None:
@@ -112,4 +112,4 @@ def test_threads_share_an_outbox(outbox: AnnotationOutbox) -> None:
         thread.start()
     for thread in threads:
         thread.join()
-    assert len({letter.note.advice_id for letter in outbox.pending()}) == 60
+    assert len({letter.body.advice_id for letter in outbox.pending()}) == 60

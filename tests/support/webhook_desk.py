@@ -9,7 +9,7 @@ from rightsizer.io.clock import FastClock
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.finding import Severity
-from rightsizer.notify.webhook.outbox import MemoryWebhookOutbox, WebhookOutbox
+from rightsizer.notify.outbox import MemoryOutbox, Outbox
 from rightsizer.notify.webhook.service import WebhookService
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 
@@ -23,12 +23,12 @@ class Desk:
     """Webhooks with their outbox, their clock and the advice that there is."""
 
     def __init__(
-        self, *settings: WebhookSettings, outbox: WebhookOutbox | None = None, start: int = NOW
+        self, *settings: WebhookSettings, outbox: Outbox[str] | None = None, start: int = NOW
     ) -> None:
         self.clock = FastClock(start)
         self.advice: list[Advice] = []
         self.told: list[str] = []
-        self.outbox = outbox or MemoryWebhookOutbox()
+        self.outbox = outbox or MemoryOutbox[str]()
         self.webhooks = WebhookService(
             settings,
             self.outbox,

@@ -26,7 +26,7 @@ from rightsizer.profiler.repository import PROFILE_SCHEMA, ProfileRepository
 if TYPE_CHECKING:
     from rightsizer.actions.repository import ActionRepository
     from rightsizer.notify.grafana.outbox import AnnotationOutbox
-    from rightsizer.notify.webhook.outbox import WebhookOutbox
+    from rightsizer.notify.outbox import Outbox
     from rightsizer.profiler.capture.repository import CaptureRepository
 
 
@@ -115,13 +115,12 @@ class Storage:
         )
 
     @cached_property
-    def webhook_outbox(self) -> WebhookOutbox:
+    def webhook_outbox(self) -> Outbox[str]:
         """What webhooks were not told yet."""
-        from rightsizer.notify.webhook import outbox  # noqa: PLC0415
+        from rightsizer.notify.outbox import MemoryOutbox, SqliteOutbox  # noqa: PLC0415
+        from rightsizer.notify.webhook.outbox import WEBHOOK_OUTBOX  # noqa: PLC0415
 
-        if self._database:
-            return outbox.SqliteWebhookOutbox(self._database)
-        return outbox.MemoryWebhookOutbox()
+        return SqliteOutbox(self._database, WEBHOOK_OUTBOX) if self._database else MemoryOutbox()
 
     @cached_property
     def captures(self) -> CaptureRepository:

@@ -12,7 +12,7 @@ from rightsizer.notify.webhook.settings import WebhookSettings
 
 if TYPE_CHECKING:
     from rightsizer.notify.grafana.outbox import AnnotationOutbox
-    from rightsizer.notify.webhook.outbox import WebhookOutbox
+    from rightsizer.notify.outbox import Outbox
 
 
 Tell = Callable[[str, str], None]
@@ -39,7 +39,7 @@ class NotificationStore(Protocol):
         """What Grafana was not told yet."""
 
     @property
-    def webhook_outbox(self) -> WebhookOutbox:
+    def webhook_outbox(self) -> Outbox[str]:
         """What webhooks were not told yet."""
 
 

@@ -2,33 +2,16 @@
 
 import json
 import threading
-from collections.abc import Iterable, Sequence
-from dataclasses import asdict, dataclass
-from typing import Protocol
+from dataclasses import asdict
+from typing import Final, Protocol
 
 from rightsizer.io.database import Database
 from rightsizer.notify.grafana.annotation_body import AnnotationBody
+from rightsizer.notify.outbox import MemoryOutbox, Outbox, OutboxTable, SqliteOutbox
 
 
-@dataclass(frozen=True, slots=True)
-class OutboxEntry:
-    """A note that waits, under a number that grows with every one put in."""
-
-    number: int
-    note: AnnotationBody
-
-
-class AnnotationOutbox(Protocol):
-    """Keeps notes in their order until they are delivered; safe to use from several threads."""
-
-    def pending(self) -> Sequence[OutboxEntry]:
-        """All that waits, oldest first."""
-
-    def put(self, notes: Iterable[AnnotationBody]) -> None:
-        """Add notes, in this order."""
-
-    def done(self, numbers: Iterable[int]) -> None:
-        """Drop letters that were delivered, or never can be."""
+class AnnotationOutbox(Outbox[AnnotationBody], Protocol):
+    """An outbox that remembers regions too."""
 
     def remember(self, advice_id: str, annotation_id: int | None) -> None:
         """Keep which region stands for a piece of advice; `None` forgets it."""
@@ -37,36 +20,17 @@ class AnnotationOutbox(Protocol):
         """The region that stands for a piece of advice, as far as is known."""
 
 
-class MemoryAnnotationOutbox:
-    """An outbox that lasts as long as its process."""
+class MemoryAnnotationOutbox(MemoryOutbox[AnnotationBody]):
+    """Annotations and regions that last as long as their process."""
 
     def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._letters: dict[int, AnnotationBody] = {}
-        self._number = 0
+        super().__init__()
+        self._region_lock = threading.Lock()
         self._regions: dict[str, int] = {}
-
-    def pending(self) -> Sequence[OutboxEntry]:
-        """All that waits, oldest first."""
-        with self._lock:
-            return [OutboxEntry(number, note) for number, note in self._letters.items()]
-
-    def put(self, notes: Iterable[AnnotationBody]) -> None:
-        """Add notes, in this order."""
-        with self._lock:
-            for note in notes:
-                self._number += 1
-                self._letters[self._number] = note
-
-    def done(self, numbers: Iterable[int]) -> None:
-        """Drop letters; an unknown number does no harm."""
-        with self._lock:
-            for number in numbers:
-                self._letters.pop(number, None)
 
     def remember(self, advice_id: str, annotation_id: int | None) -> None:
         """Keep or forget a region."""
-        with self._lock:
+        with self._region_lock:
             if annotation_id is None:
                 self._regions.pop(advice_id, None)
             else:
@@ -74,36 +38,15 @@ class MemoryAnnotationOutbox:
 
     def annotation_id(self, advice_id: str) -> int | None:
         """The region of a piece of advice."""
-        with self._lock:
+        with self._region_lock:
             return self._regions.get(advice_id)
 
 
-class SqliteAnnotationOutbox:
-    """An outbox that survives a restart, in tables that `OUTBOX_SCHEMA` makes."""
+class SqliteAnnotationOutbox(SqliteOutbox[AnnotationBody]):
+    """Annotations and regions in tables that `ANNOTATION_OUTBOX_SCHEMA` makes."""
 
     def __init__(self, database: Database) -> None:
-        self._database = database
-
-    def pending(self) -> Sequence[OutboxEntry]:
-        """All that waits, oldest first; a row that cannot be understood is passed over."""
-        with self._database.transaction() as connection:
-            rows = connection.execute(
-                "SELECT number, note FROM grafana_outbox ORDER BY number"
-            ).fetchall()
-        found = ((number, _understood(text)) for number, text in rows)
-        return [OutboxEntry(number, note) for number, note in found if note is not None]
-
-    def put(self, notes: Iterable[AnnotationBody]) -> None:
-        """Add notes, in this order."""
-        rows = [(json.dumps(asdict(note)),) for note in notes]
-        with self._database.transaction() as connection:
-            connection.executemany("INSERT INTO grafana_outbox (note) VALUES (?)", rows)
-
-    def done(self, numbers: Iterable[int]) -> None:
-        """Drop letters; an unknown number does no harm."""
-        rows = [(number,) for number in numbers]
-        with self._database.transaction() as connection:
-            connection.executemany("DELETE FROM grafana_outbox WHERE number = ?", rows)
+        super().__init__(database, _TABLE)
 
     def remember(self, advice_id: str, annotation_id: int | None) -> None:
         """Keep or forget a region."""
@@ -131,3 +74,8 @@ def _understood(text: str) -> AnnotationBody | None:
         return AnnotationBody(**{**values, "tags": tuple(values["tags"])})
     except (ValueError, KeyError, TypeError):
         return None
+
+
+_TABLE: Final[OutboxTable[AnnotationBody]] = OutboxTable(
+    "grafana_outbox", "note", encode=lambda body: json.dumps(asdict(body)), decode=_understood
+)

@@ -13,8 +13,9 @@ from rightsizer.model.advice import AdviceEvent, AdviceEventKind
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of, roll_up
 from rightsizer.notify.grafana.client import GrafanaClient
-from rightsizer.notify.grafana.outbox import AnnotationOutbox, OutboxEntry
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
+from rightsizer.notify.outbox import OutboxEntry
 
 _DAY: Final[Nanoseconds] = nanoseconds(86400.0)
 
@@ -153,36 +154,36 @@ class GrafanaAnnotations:
             found[name] = seconds(self.report.last_success)
         return found
 
-    def _due(self) -> list[OutboxEntry]:
+    def _due(self) -> list[OutboxEntry[AnnotationBody]]:
         """The letters of this run: the first few, what changes regions, and a sum of the rest."""
         letters = self._outbox.pending()
         if (excess := len(letters) - self._settings.outbox_maximum) > 0:
             self._drop(letters[:excess])
             letters = letters[excess:]
         limit = self._limit(letters)
-        rest = [letter for letter in letters[limit:] if not letter.note.changes_region]
+        rest = [letter for letter in letters[limit:] if not letter.body.changes_region]
         if not self._allowance.left:
             # Regions change and end all the same: that makes no new annotation.
-            return [letter for letter in letters if letter.note.changes_region]
+            return [letter for letter in letters if letter.body.changes_region]
         if len(rest) > 1:
             # The sum is kept before its parts go, so that a crash tells twice rather than never.
-            summed = roll_up([letter.note for letter in rest])
+            summed = roll_up([letter.body for letter in rest])
             self._outbox.put([summed])
             self._outbox.done(letter.number for letter in rest)
-            rest = [letter for letter in self._outbox.pending() if letter.note == summed]
+            rest = [letter for letter in self._outbox.pending() if letter.body == summed]
         return [*letters[:limit], *rest]
 
-    def _limit(self, letters: Sequence[OutboxEntry]) -> int:
+    def _limit(self, letters: Sequence[OutboxEntry[AnnotationBody]]) -> int:
         """How many letters are told one by one, so that there is room for a sum of the rest."""
         limit = min(self._settings.annotations_per_run, self._allowance.left)
         return limit if len(letters) <= limit else max(0, min(limit, self._allowance.left - 1))
 
-    def _send(self, letters: Sequence[OutboxEntry]) -> Failure | None:
+    def _send(self, letters: Sequence[OutboxEntry[AnnotationBody]]) -> Failure | None:
         for letter in letters:
-            failure = self._send_one(letter.note)
+            failure = self._send_one(letter.body)
             if failure is None:
                 self._outbox.done([letter.number])
-                if not letter.note.changes_region:
+                if not letter.body.changes_region:
                     self._allowance.take()
                 self._account(posted=self.report.posted + 1)
             elif failure.status in _UNACCEPTABLE:
@@ -229,7 +230,7 @@ class GrafanaAnnotations:
             return is_own
         return known if is_own else None
 
-    def _drop(self, letters: Sequence[OutboxEntry]) -> None:
+    def _drop(self, letters: Sequence[OutboxEntry[AnnotationBody]]) -> None:
         self._outbox.done(letter.number for letter in letters)
         self._account(dropped=self.report.dropped + len(letters))
 

@@ -15,9 +15,9 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.notify.outbox import Outbox
 from rightsizer.notify.webhook.client import Receiver, ReceiverBackOff
 from rightsizer.notify.webhook.encoder import alert_of, change_of, is_firing, needs_delivery
-from rightsizer.notify.webhook.outbox import WebhookOutbox
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 from rightsizer.report.json_encoder import Form
 
@@ -74,7 +74,7 @@ class Webhook:
         name: str,
         settings: WebhookSettings,
         *,
-        outbox: WebhookOutbox,
+        outbox: Outbox[str],
         advice: Callable[[], Sequence[Advice]],
         node: str,
         clock: Clock,
@@ -95,12 +95,12 @@ class Webhook:
             wanted = [change_of(event, self._node) for event in events if self._wants(event)]
             # After a crash the same may be told again.
             waiting = {message.body for message in self._outbox.pending(self._key)}
-            self._outbox.put(self._key, [body for body in wanted if body not in waiting])
+            self._outbox.put([body for body in wanted if body not in waiting], self._key)
 
     def notify(self, body: str) -> None:
         """Take note of something else to be told, as JSON; an Alertmanager takes none of it."""
         if self._settings.format is WebhookFormat.JSON:
-            self._outbox.put(self._key, [body])
+            self._outbox.put([body], self._key)
 
     def deliver(self) -> WebhookReport:
         """Send what there is to send, unless the receiver is to be left alone."""
@@ -206,7 +206,7 @@ class WebhookService:
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         settings: Sequence[WebhookSettings],
-        outbox: WebhookOutbox,
+        outbox: Outbox[str],
         advice: Callable[[], Sequence[Advice]],
         *,
         clock: Clock | None = None,
