@@ -109,7 +109,7 @@ def test_nobody_is_disturbed_against_somebodys_word() -> None:
     assert why_not(quiet={finding.finding.id}) == "its advice was dismissed or snoozed"
     assert why_not([ignored]) == "a policy leaves the workload out"
     assert why_not([other]) is None
-    assert why_not([finding.held_back("so")]) == "another finding contradicts it"
+    assert why_not([finding.suppressed_by_conflict("so")]) == "another finding contradicts it"
 
 
 def test_a_profile_that_still_counts_is_enough() -> None:

@@ -80,13 +80,13 @@ def test_one_finding_holds_back_another(
     assert opening(judgements) == expected
 
 
-def test_what_is_held_back_names_what_holds_it_back_and_closes() -> None:
+def test_what_has_conflict_names_what_holds_it_back_and_closes() -> None:
     """A person sees why nothing is said, and advice from before goes."""
     (over, _) = without_conflicts((OVER, UNDER))
 
     assert over.finding.evidence["held_back"] == "near_out_of_memory (GpuMemoryUnderprovisioned)"
     assert over.finding.is_complaint
-    assert (over.may_open, over.still_holds, over.is_held_back) == (False, False, True)
+    assert (over.may_open, over.still_holds, over.has_conflict) == (False, False, True)
 
 
 def test_what_is_over_holds_back_nothing() -> None:

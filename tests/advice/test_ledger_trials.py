@@ -152,7 +152,7 @@ def test_workload_that_was_released_saved_all_that_it_wasted() -> None:
 
 def test_finding_held_back_by_another_rule_is_no_success() -> None:
     """It closes because another says more of the same, not because anything was done."""
-    ledger, held = opened(), YES.held_back("idle")
+    ledger, held = opened(), YES.suppressed_by_conflict("idle")
     ledger.act(ID, AdviceState.CLAIMED, "ada", after(5))
     run(ledger, [held], 10)
     assert run(ledger, [held], 20) == [CLOSED]

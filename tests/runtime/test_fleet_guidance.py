@@ -68,7 +68,7 @@ def test_the_first_policy_that_fits_decides() -> None:
 def test_without_policies_nothing_changes() -> None:
     """Not even the objects."""
     assert informed(ESTATE, HOLDERS, ()) is ESTATE
-    rule = FleetGuidance.of((), ESTATE).tuned(RULE, of(CHAT, "GPU-0"))
+    rule = FleetGuidance.of((), ESTATE).with_thresholds(RULE, of(CHAT, "GPU-0"))
     assert rule is RULE
 
 
@@ -80,14 +80,14 @@ def test_thresholds_hold_in_their_pool(
 ) -> None:
     """A rule is as strict as the policy of the workload's pool says."""
     strict = policies("  - {match: {pool: serve}, thresholds: {hidden_stall: {on_ratio: 0.9}}}\n")
-    tuned = FleetGuidance.of(strict, ESTATE).tuned(RULE, of(workload, uuid))
+    tuned = FleetGuidance.of(strict, ESTATE).with_thresholds(RULE, of(workload, uuid))
     assert tuned.settings.on_ratio == (expected or RULE.settings.on_ratio)
 
 
 def test_a_device_that_nobody_knows_has_no_policy_of_a_pool() -> None:
     """As one that was taken away meanwhile."""
     strict = policies("  - {match: {pool: serve}, thresholds: {hidden_stall: {on_ratio: 0.9}}}\n")
-    assert FleetGuidance.of(strict, ESTATE).tuned(RULE, of(CHAT, "GPU-9")) is RULE
+    assert FleetGuidance.of(strict, ESTATE).with_thresholds(RULE, of(CHAT, "GPU-9")) is RULE
 
 
 def test_what_is_to_be_ignored_opens_nothing_in_its_pool() -> None:
@@ -96,7 +96,7 @@ def test_what_is_to_be_ignored_opens_nothing_in_its_pool() -> None:
         "  - match: {pool: serve}\n    ignore: [{reasons: [IdleHeld], why: kept warm}]\n"
     )
     guidance = FleetGuidance.of(ignored, ESTATE)
-    here, elsewhere = guidance.withheld(
+    here, elsewhere = guidance.suppressed(
         (judgement(devices=("GPU-0",)), judgement(devices=("GPU-1",))), NOW
     )
     assert (here.may_open, elsewhere.may_open) == (False, True)
@@ -109,7 +109,7 @@ def test_a_verdict_on_a_pool_is_under_the_policies_of_that_pool() -> None:
         "  - match: {pool: labs}\n    ignore: [{reasons: [IdleHeld], why: for the fair}]\n"
     )
     guidance = FleetGuidance.of(ignored, ESTATE)
-    (found,) = guidance.withheld(
+    (found,) = guidance.suppressed(
         (judgement(key="pool/labs", workload=None, devices=("GPU-1",)),), NOW
     )
     assert found.may_open is False

@@ -138,21 +138,21 @@ def configured() -> PolicySet:
 
 def test_thresholds_hold_for_the_workloads_that_match() -> None:
     """The first policy that fits; what it leaves open is the rule's own."""
-    mine = configured().tuned(RULE, case([BUSY], workload("llama")))
-    others = configured().tuned(RULE, case([BUSY], workload("other")))
-    nobodys = configured().tuned(RULE, case([BUSY]))
+    mine = configured().with_thresholds(RULE, case([BUSY], workload("llama")))
+    others = configured().with_thresholds(RULE, case([BUSY], workload("other")))
+    nobodys = configured().with_thresholds(RULE, case([BUSY]))
 
     assert (mine.settings.on_ratio, mine.settings.conduct.long_seconds) == (0.6, 7200.0)
     assert mine.settings.conduct.short_seconds == RULE.settings.conduct.short_seconds
     assert others.settings.on_ratio == nobodys.settings.on_ratio == 0.9
-    assert PolicySet().tuned(RULE, case([BUSY])) is RULE
+    assert PolicySet().with_thresholds(RULE, case([BUSY])) is RULE
 
 
 def test_thresholds_decide_what_is_a_finding() -> None:
     """Stalled for 70 % of the time is enough for one workload and not for the other."""
     stalled = window({State.HIDDEN_STALL: 0.7, State.PRODUCTIVE: 0.3})
     cases = [case([stalled], workload("llama")), case([stalled], workload("other"))]
-    judged = judge_all(lambda _: cases, (RULE,), tuned=configured().tuned)
+    judged = judge_all(lambda _: cases, (RULE,), tuned=configured().with_thresholds)
 
     assert [each.finding.is_complaint for each in judged] == [True, False]
 
@@ -178,8 +178,8 @@ def test_what_is_ignored_is_a_finding_that_names_why() -> None:
     mine = replace(judgement(), workload=workload("llama"))
     others = replace(judgement(), workload=workload("other"))
     stall = replace(judgement(reasons=(Reason.HIDDEN_STALL,)), workload=workload("llama"))
-    found = configured().withheld([mine, others, stall], EPOCH + 30 * DAY)
-    later = configured().withheld([mine], EPOCH + 32 * DAY)
+    found = configured().suppressed([mine, others, stall], EPOCH + 30 * DAY)
+    later = configured().suppressed([mine], EPOCH + 32 * DAY)
 
     assert [each.may_open for each in found] == [False, True, True]
     assert found[0].finding.is_complaint

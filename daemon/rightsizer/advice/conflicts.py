@@ -98,7 +98,7 @@ def _settled(judgements: list[Judgement]) -> list[Judgement]:
         for place, judgement in enumerate(judgements):
             if judgement.finding.is_complaint and precedence.yields(judgement.finding):
                 if place not in held:
-                    judgements[place] = judgement.held_back(winners)
+                    judgements[place] = judgement.suppressed_by_conflict(winners)
                 held.add(place)
     return judgements
 

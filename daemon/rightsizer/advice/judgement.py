@@ -72,7 +72,7 @@ class Judgement:
     workload: Workload | None = None
     exclusions: tuple[Exclusion, ...] = ()
     """What an operator does not want to hear of this workload."""
-    is_held_back: bool = False
+    has_conflict: bool = False
     """Whether another rule's verdict on the workload contradicts it."""
 
     def exclusion_of(self, finding: Finding, now: Nanoseconds) -> Exclusion | None:
@@ -105,14 +105,14 @@ class Judgement:
             return self
         return replace(self, still_holds=lower.is_complaint)
 
-    def held_back(self, why: str) -> "Judgement":
+    def suppressed_by_conflict(self, why: str) -> "Judgement":
         """The same, which another rule's verdict keeps from being advice: it closes, too."""
         return replace(
             self,
             finding=_with_evidence(self.finding, "held_back", why),
             may_open=False,
             still_holds=False,
-            is_held_back=True,
+            has_conflict=True,
         )
 
     def under(self, exclusions: tuple[Exclusion, ...], now: Nanoseconds) -> "Judgement":

@@ -189,7 +189,7 @@ class Ledger:
         quiet_since = _since(record, now) if is_quiet else None
         patience = nanoseconds(judgement.conduct.close_after_seconds)
         if quiet_since is not None and now - quiet_since >= patience:
-            is_over = not replaced and not judgement.is_held_back
+            is_over = not replaced and not judgement.has_conflict
             return self._close(record, now, measured, is_over=is_over)
         finding = judgement.finding if same else record.advice.finding
         fresh, has_risen = record.refreshed(finding, judgement.conduct.short_seconds, now)

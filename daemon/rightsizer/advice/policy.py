@@ -158,7 +158,7 @@ class PolicySet:
         self._policies = tuple(policies)
         self._tuned: dict[tuple[str, int], Rule[Any]] = {}
 
-    def tuned(self, rule: Rule[Any], case: Case) -> Rule[Any]:
+    def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
         """The rule with the thresholds that hold for a workload."""
         place = self._place(case.workload, [device.uuid for device in case.devices])
         if place is None:
@@ -171,7 +171,9 @@ class PolicySet:
             self._tuned[key] = rule.with_settings(overridden(rule.settings, changes))
         return self._tuned[key]
 
-    def withheld(self, judgements: Iterable[Judgement], now: Nanoseconds) -> tuple[Judgement, ...]:
+    def suppressed(
+        self, judgements: Iterable[Judgement], now: Nanoseconds
+    ) -> tuple[Judgement, ...]:
         """The judgements, where what is to be ignored may not become advice."""
         return tuple(self._under(judgement, now) for judgement in judgements)
 

@@ -156,8 +156,8 @@ class Recommender:
         rules, guidance = self._judges
         now, began = self._clock.wall_time(), self._clock.time()
         cases: Cases = cache(self._accountant.look(now).cases)
-        found = judge_all(cases, rules, open_now, guidance.tuned, self._failed)
-        found = guidance.withheld(self._with_profiles(found, open_now, now, advice), now)
+        found = judge_all(cases, rules, open_now, guidance.with_thresholds, self._failed)
+        found = guidance.suppressed(self._with_profiles(found, open_now, now, advice), now)
         self.judgements = found
         self.last_run = RecommenderRun(
             time=now,

@@ -121,10 +121,10 @@ class _ReplayRun:
             lambda span: self.accounts.look(now).cases(span),
             self._rules,
             self._ledger.open_now(),
-            self._guidance.tuned,
+            self._guidance.with_thresholds,
             self._faults.note,
         )
-        self._ledger.update(self._guidance.withheld(judgements, now), now)
+        self._ledger.update(self._guidance.suppressed(judgements, now), now)
 
     def result(self) -> Replay:
         """Everything, once the recording is over."""

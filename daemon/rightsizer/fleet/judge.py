@@ -85,18 +85,20 @@ class FleetGuidance:
             {pool: PolicySet(policies_of_pool(policies, pool)) for pool in set(pools.values())},
         )
 
-    def tuned(self, rule: Rule[Any], case: Case) -> Rule[Any]:
+    def with_thresholds(self, rule: Rule[Any], case: Case) -> Rule[Any]:
         """The rule with the thresholds that hold for a workload."""
         guidance = self._of(device.uuid for device in case.devices)
-        return rule if guidance is None else guidance.tuned(rule, case)
+        return rule if guidance is None else guidance.with_thresholds(rule, case)
 
-    def withheld(self, judgements: Iterable[Judgement], now: Nanoseconds) -> tuple[Judgement, ...]:
+    def suppressed(
+        self, judgements: Iterable[Judgement], now: Nanoseconds
+    ) -> tuple[Judgement, ...]:
         """The judgements, where what is to be ignored may not become advice."""
         return tuple(self._under(judgement, now) for judgement in judgements)
 
     def _under(self, judgement: Judgement, now: Nanoseconds) -> Judgement:
         guidance = self._of(judgement.finding.devices)
-        return judgement if guidance is None else guidance.withheld((judgement,), now)[0]
+        return judgement if guidance is None else guidance.suppressed((judgement,), now)[0]
 
     def _of(self, uuids: Iterable[str]) -> PolicySet | None:
         """Of the pool of the first device that is known; a workload stands in one."""
@@ -253,7 +255,7 @@ class FleetJudge:
         read = self._read(scene)
         found = self._judge(scene, open_now)
         guidance = FleetGuidance.of(self._settings.policies, scene.estate)
-        judgements = guidance.withheld(found.judgements, scene.now)
+        judgements = guidance.suppressed(found.judgements, scene.now)
         for fault in found.faults:
             self._log.error("rule_failed", **fault._asdict())
         self._devices = frozenset(scene.estate.devices)
@@ -303,7 +305,7 @@ class FleetJudge:
         judging = BatchEvaluation(
             shelf=self._shelf.path,
             rules=self._rules,
-            tuned=FleetGuidance.of(self._settings.policies, scene.estate).tuned,
+            tuned=FleetGuidance.of(self._settings.policies, scene.estate).with_thresholds,
             settings=self._case_settings,
             open_now=open_now,
             teams=scene.estate.teams,

@@ -142,10 +142,10 @@ def _as_one(
         told = _beside(telemetry, "profile", _profile_evidence(profile.finding))
         if telemetry.finding.is_complaint:
             told = replace(told, finding=_instructed(told.finding, profile.finding))
-        return told, profile.held_back(_named(telemetry.finding))
+        return told, profile.suppressed_by_conflict(_named(telemetry.finding))
     profile = _beside(profile, "telemetry", _telemetry_evidence(telemetry.finding))
     if is_said:
-        telemetry = telemetry.held_back(_named(profile.finding))
+        telemetry = telemetry.suppressed_by_conflict(_named(profile.finding))
     return telemetry, profile
 
 

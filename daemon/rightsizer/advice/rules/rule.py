@@ -82,7 +82,7 @@ class Rule(Generic[SettingsT]):
     name: str
     settings: SettingsT
     judge_with: Callable[[Case, SettingsT, Market], Finding]
-    conduct_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = None
+    opening_policy_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = None
     """Where advice behaves by the class of a workload; else as `settings.conduct` says."""
     market: Market = field(default_factory=Market)
     """What else there is to run on, and what it costs."""
@@ -93,8 +93,8 @@ class Rule(Generic[SettingsT]):
 
     def conduct(self, workload: Workload | None) -> OpeningPolicy:
         """How advice of this rule behaves for a workload."""
-        if self.conduct_with is not None:
-            return self.conduct_with(workload, self.settings)
+        if self.opening_policy_with is not None:
+            return self.opening_policy_with(workload, self.settings)
         settings: Any = self.settings
         policy: OpeningPolicy = settings.conduct
         return policy

@@ -205,7 +205,7 @@ def _of_the_finding(
     finding = judgement.finding
     if finding.id in quiet:
         return "its advice was dismissed or snoozed"
-    if judgement.is_held_back:
+    if judgement.has_conflict:
         return "another finding contradicts it"
     if judgement.exclusion_of(finding, now) is not None:
         return "a policy leaves the workload out"
