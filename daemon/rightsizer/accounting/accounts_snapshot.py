@@ -18,7 +18,7 @@ from rightsizer.accounting.load_patterns import (
 )
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader
-from rightsizer.accounting.settings import LoadPatternSettings, ProvisioningSettings
+from rightsizer.accounting.settings import AccountingSettings, LoadPatternSettings
 from rightsizer.accounting.window_query import WindowQuery
 from rightsizer.model.block import Blocks, Measure, Series
 from rightsizer.model.device import Device
@@ -101,6 +101,7 @@ class CaseHistory:
             end: Where it ends.
         """
         self._load, self._start, self._end = load, start, end
+        self.blocks, self.shape, self.trend = load.blocks, load.shape, load.trend
         self._peaks: dict[tuple[Blocks, Measure], tuple[Sequence[float], float]] = {}
         """Those that are known, and how many independent ones they are worth."""
         self._samples: dict[tuple[Blocks, Measure], float] = {}
@@ -109,18 +110,6 @@ class CaseHistory:
     def window(self) -> Window | None:
         """What the workload did over all its devices, over the case's span."""
         return self._load.window(self._start, self._end)
-
-    def blocks(self) -> Blocks:
-        """What the workload did over all its devices, over all that is remembered."""
-        return self._load.blocks()
-
-    def shape(self, measure: Measure) -> Shape | None:
-        """How it repeats itself, over all that is remembered."""
-        return self._load.shape(measure)
-
-    def trend(self, measure: Measure) -> Trend | None:
-        """Where it is heading: by the peaks of its days for memory, by their means otherwise."""
-        return self._load.trend(measure)
 
     def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
         """How many independent means of five minutes some blocks are worth."""
@@ -175,8 +164,6 @@ class CaseInput:
     devices: tuple[CaseDevice, ...]
     group: WindowQuery | None
     """Of the workload, where one is known."""
-    provisioning: ProvisioningSettings
-    past: LoadPatternSettings
 
 
 def allocator_of(workload: Workload | None) -> Allocator:
@@ -194,14 +181,22 @@ class AccountsSnapshot:
     What spans have in common is read once and kept for as long as the look; for one thread.
     """
 
-    def __init__(self, views: Sequence[CaseInput], node: Node, now: Nanoseconds) -> None:
+    def __init__(
+        self,
+        views: Sequence[CaseInput],
+        node: Node,
+        now: Nanoseconds,
+        settings: AccountingSettings,
+    ) -> None:
         """Nothing is worked out yet.
 
         Args:
             views: What the cases are made of.
             node: The machine as the last snapshot showed it.
             now: The end of all spans, wall time.
+            settings: Thresholds.
         """
+        self._settings = settings
         self._views, self._node, self._now = tuple(views), node, now
         self._reader = WindowReader()
         self._loads: dict[tuple[str, Nanoseconds], LoadHistory] = {}
@@ -229,7 +224,9 @@ class AccountsSnapshot:
             devices=tuple(each.device for each in view.devices),
             windows=windows,
             provisioning=tuple(
-                provision(window, allocator_of(view.workload), view.provisioning, each.demands)
+                provision(
+                    window, allocator_of(view.workload), self._settings.provisioning, each.demands
+                )
                 for each, window in zip(view.devices, windows, strict=True)
             ),
             past=CaseHistory(self._load(view, end), start, end),
@@ -251,5 +248,5 @@ class AccountsSnapshot:
             # Of a workload nothing may be remembered, as in a history of former times.
             if found is None and not others:
                 found, since = first.window_query, 0 if end == _EVER else first.since
-            self._loads[key] = LoadHistory(found, since, end, view.past, self._reader)
+            self._loads[key] = LoadHistory(found, since, end, self._settings.past, self._reader)
         return self._loads[key]

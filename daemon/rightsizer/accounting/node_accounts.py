@@ -161,7 +161,7 @@ class NodeAccounts:
                 holder = self.device(uuid).tenancy.holder
                 groups.setdefault(holder.key if holder else uuid, []).append(uuid)
         views = [self._case_view(key, uuids) for key, uuids in groups.items()]
-        return AccountsSnapshot(views, self._node, now)
+        return AccountsSnapshot(views, self._node, now, self._settings)
 
     def _case_view(self, key: str, uuids: list[str]) -> CaseInput:
         workload = self.device(uuids[0]).tenancy.holder
@@ -170,8 +170,6 @@ class NodeAccounts:
             workload=workload,
             devices=tuple(self._device_view(uuid) for uuid in uuids),
             group=None if workload is None else self._workloads.window_query(workload.key),
-            provisioning=self._settings.provisioning,
-            past=self._settings.past,
         )
 
     def _device_view(self, uuid: str) -> CaseDevice:

@@ -11,7 +11,8 @@ from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.library.calls import NvmlCode
 from rightsizer.simulator.node import SimulatedNode
 
-_NEVER_REACH_THE_DRIVER: Final = frozenset({"nvmlErrorString"})
+_SURVIVE: Final = frozenset({"nvmlErrorString"})
+"""Functions that never reach the driver."""
 
 
 class ScenarioFaults:
@@ -33,7 +34,7 @@ class ScenarioFaults:
         """What a call answers instead of working, 0 where it works."""
         now = self._now()
         unload = self._node.unload(now)
-        if unload is not None and function not in _NEVER_REACH_THE_DRIVER:
+        if unload is not None and function not in _SURVIVE:
             return unload.code
         return self._code_of(self._node.unit(uuid), function, now) if uuid else NvmlCode.SUCCESS
 
@@ -51,8 +52,6 @@ class ScenarioFaults:
 
 
 _ANY: Final = ""
-_SURVIVE: Final = frozenset({"nvmlErrorString"})
-"""Functions that never reach the driver."""
 _LOOK_SECONDS: Final = 0.02
 """How often a call that hangs looks whether its scenario lets it go."""
 
