@@ -1,23 +1,11 @@
 """Command-line flags shared by the broker's commands."""
 
 import argparse
-from dataclasses import dataclass, field
-from pathlib import Path
 from typing import Any
 
 from rightsizer.broker.lease import Interconnect
 from rightsizer.broker.request_parser import request_of
-from rightsizer.console.settings_flags import add_config_flag, settings_of
-from rightsizer.host.settings import PathSettings
-from rightsizer.io.local import LocalClient
-from rightsizer.model.errors import RightsizerError, UsageError
-
-
-@dataclass(frozen=True, slots=True)
-class _BrokerCommandSettings:
-    """Sections that the commands read."""
-
-    path: PathSettings = field(default_factory=PathSettings)
+from rightsizer.model.errors import UsageError
 
 
 def add_request_flags(parser: argparse.ArgumentParser) -> None:
@@ -50,19 +38,6 @@ def add_request_flags(parser: argparse.ArgumentParser) -> None:
     )
 
 
-def add_agent_flags(parser: argparse.ArgumentParser) -> None:
-    """Where the agent is."""
-    parser.add_argument(
-        "--path.api-socket",
-        dest="api_socket",
-        type=Path,
-        metavar="FILE",
-        help="the agent's socket; without it path.api_socket of the configuration "
-        f"(default: {PathSettings().api_socket})",
-    )
-    add_config_flag(parser)
-
-
 def words_of(arguments: argparse.Namespace) -> dict[str, Any]:
     """What is wanted, as the agent takes it.
 
@@ -81,17 +56,3 @@ def words_of(arguments: argparse.Namespace) -> dict[str, Any]:
     given = {name: word for name, word in words.items() if word}
     request_of(given)
     return given
-
-
-def client_of(arguments: argparse.Namespace) -> LocalClient:
-    """The agent.
-
-    Raises:
-        RightsizerError: the configuration names no socket.
-    """
-    path = arguments.api_socket or settings_of(arguments, _BrokerCommandSettings).path.api_socket
-    if not path:
-        raise RightsizerError(
-            "path.api_socket is empty, so the agent takes no requests; set it and restart the agent"
-        )
-    return LocalClient(Path(path))

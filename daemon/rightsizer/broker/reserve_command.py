@@ -5,8 +5,9 @@ import json
 import time
 from typing import Any, Final
 
-from rightsizer.broker.command_flags import add_agent_flags, add_request_flags, client_of, words_of
+from rightsizer.broker.command_flags import add_request_flags, words_of
 from rightsizer.broker.place_api import LEASES_PATH, RESERVATIONS_PATH
+from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, say
 from rightsizer.console.flags import duration, moment
 from rightsizer.model.errors import RefusedError, RightsizerError, UsageError

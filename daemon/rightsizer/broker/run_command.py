@@ -16,8 +16,9 @@ from rightsizer.broker.child_process import (
     exit_on_signals,
 )
 from rightsizer.broker.client import LeaseClient, LeaseSupervisor, RetryPolicy
-from rightsizer.broker.command_flags import add_agent_flags, add_request_flags, client_of, words_of
+from rightsizer.broker.command_flags import add_request_flags, words_of
 from rightsizer.broker.launch import bind, has_mps, launch_of
+from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, harmless
 from rightsizer.console.flags import duration
 from rightsizer.io.local import LocalClient

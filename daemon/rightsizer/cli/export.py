@@ -4,15 +4,15 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Final
 
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
+from rightsizer.accounting.settings import HistorySettings
 from rightsizer.accounting.window_builder import WindowBuilder
-from rightsizer.agent.settings import Settings
 from rightsizer.agent.storage import Storage
 from rightsizer.console.command import Command, discard_output
 from rightsizer.console.flags import moment
@@ -27,6 +27,13 @@ from rightsizer.report.export_formats import EXPORT_FORMATS
 
 _OVERLAP: Final = NANOSECONDS_PER_SECOND
 """By which a window may begin before the end of the last: two clocks are not read at once."""
+
+
+@dataclass(frozen=True, slots=True)
+class _ExportSettings:
+    """Sections that the command reads."""
+
+    history: HistorySettings = field(default_factory=HistorySettings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -169,14 +176,14 @@ def configure(parser: argparse.ArgumentParser) -> None:
         type=Path,
         metavar="FILE",
         help="the history; without it history.path of the configuration "
-        f"(default: {Settings().history.path})",
+        f"(default: {HistorySettings().path})",
     )
     add_config_flag(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
     """Write the table; a file appears when it is whole."""
-    settings = settings_of(arguments, Settings)
+    settings = settings_of(arguments, _ExportSettings)
     path = arguments.history_path or Path(settings.history.path)
     since, until = arguments.since or 0, arguments.until
     if until is not None and until <= since:

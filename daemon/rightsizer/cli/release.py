@@ -5,15 +5,12 @@ import json
 import threading
 from collections.abc import Callable, Mapping
 from datetime import UTC, datetime
-from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.agent.settings import Settings
+from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, say
 from rightsizer.console.flags import duration
-from rightsizer.console.settings_flags import add_config_flag, settings_of
-from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError
@@ -84,7 +81,7 @@ def configure_resume(parser: argparse.ArgumentParser) -> None:
 
 def release(arguments: argparse.Namespace) -> int:
     """Ask, wait until it is done, and say how to take it back."""
-    client = _client(arguments)
+    client = client_of(arguments)
     held = ReleasableResource(arguments.held)
     client.post("/api/v1/release", {"held": held, "for": arguments.for_time})
     form = wait_until_done(
@@ -105,7 +102,7 @@ def release(arguments: argparse.Namespace) -> int:
 
 def resume(arguments: argparse.Namespace) -> int:
     """Take back, and say what."""
-    answer = _client(arguments).post("/api/v1/resume", {"held": arguments.held})
+    answer = client_of(arguments).post("/api/v1/resume", {"held": arguments.held})
     if arguments.json:
         say(json.dumps(answer, indent=1))
     elif resumed := answer["resumed"]:
@@ -152,24 +149,7 @@ def wait_until_done(
 
 def _add_shared_flags(parser: argparse.ArgumentParser) -> None:
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
-    parser.add_argument(
-        "--path.api-socket",
-        dest="api_socket",
-        type=Path,
-        metavar="FILE",
-        help="the agent's socket; without it path.api_socket of the configuration "
-        f"(default: {PathSettings().api_socket})",
-    )
-    add_config_flag(parser)
-
-
-def _client(arguments: argparse.Namespace) -> LocalClient:
-    path = arguments.api_socket or settings_of(arguments, Settings).path.api_socket
-    if not path:
-        raise RightsizerError(
-            "path.api_socket is empty, so the agent takes no requests; set it and restart the agent"
-        )
-    return LocalClient(Path(path))
+    add_agent_flags(parser)
 
 
 def _form(client: LocalClient, held: ReleasableResource) -> Form | None:

@@ -1,0 +1,44 @@
+"""Client of the running agent for commands: its flags, its socket."""
+
+import argparse
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from rightsizer.console.settings_flags import add_config_flag, settings_of
+from rightsizer.host.settings import PathSettings
+from rightsizer.io.local import LocalClient
+from rightsizer.model.errors import RightsizerError
+
+
+@dataclass(frozen=True, slots=True)
+class _AgentClientSettings:
+    """Sections that commands of an agent read."""
+
+    path: PathSettings = field(default_factory=PathSettings)
+
+
+def add_agent_flags(parser: argparse.ArgumentParser) -> None:
+    """Where the agent is."""
+    parser.add_argument(
+        "--path.api-socket",
+        dest="api_socket",
+        type=Path,
+        metavar="FILE",
+        help="the agent's socket; without it path.api_socket of the configuration "
+        f"(default: {PathSettings().api_socket})",
+    )
+    add_config_flag(parser)
+
+
+def client_of(arguments: argparse.Namespace) -> LocalClient:
+    """The running agent at its socket.
+
+    Raises:
+        RightsizerError: the configuration names no socket.
+    """
+    path = arguments.api_socket or settings_of(arguments, _AgentClientSettings).path.api_socket
+    if not path:
+        raise RightsizerError(
+            "path.api_socket is empty, so the agent takes no requests; set it and restart the agent"
+        )
+    return LocalClient(Path(path))
