@@ -21,6 +21,7 @@ from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, FindingKind, Savings, Severity
 from rightsizer.report.json_encoder import advice_form, finding_form
+from rightsizer.report.labels import readable_name
 
 _KINDS: Final = tuple(FindingKind)
 _SEVERITIES: Final = tuple(Severity)
@@ -57,7 +58,7 @@ def _indented(advice: Iterator[Advice]) -> Iterator[str]:
         by = f" by {each.actor}" if each.actor else ""
         yield f"  {each.id}  {finding.severity}, {each.state}{by}"
         yield from wrapped(finding.summary, 4, 0)
-        action = str(finding.action).replace("_", " ")
+        action = readable_name(str(finding.action))
         yield from wrapped(
             f"{action}; confidence {finding.confidence:.2f}, risk {finding.risk}"
             f"{_savings(finding.savings)}",

@@ -13,7 +13,7 @@ from typing import Any, Final
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.units import format_duration
 from rightsizer.report.figures import dollars, moment_text, number, span_text
-from rightsizer.report.labels import confidence_label
+from rightsizer.report.labels import confidence_label, readable_name
 from rightsizer.report.template import rendered
 
 _HOURS_PER_MONTH: Final = 730.0
@@ -192,7 +192,7 @@ def _pools_of(offers: Iterable[Mapping[str, Any]], *, is_now: bool) -> str:
 
 def _step(step: Mapping[str, Any]) -> str:
     to = f" to {step['target']}" if step["target"] else ""
-    return f"{step['action'].replace('_', ' ')} {_named(step['workloads'])}{to}"
+    return f"{readable_name(step['action'])} {_named(step['workloads'])}{to}"
 
 
 def _sum(advice: Sequence[Mapping[str, Any]], key: str) -> float | None:

@@ -12,6 +12,7 @@ from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.finding import FindingKind, Severity
 from rightsizer.model.units import format_duration
+from rightsizer.report.labels import readable_name
 
 
 def sources_text(sources: Sequence[Mapping[str, Any]], now_seconds: float) -> list[str]:
@@ -98,7 +99,7 @@ def _step(step: Mapping[str, Any]) -> str:
     who = _names(step["workloads"])
     advice = f" ({step['advice']})" if step["advice"] else ""
     to = f" to {step['target']}" if step["target"] else ""
-    action = step["action"].replace("_", " ")
+    action = readable_name(step["action"])
     return f"{action} {who}{to}{advice}, which frees {_gpus(sum(step['frees'].values()))}"
 
 
@@ -194,7 +195,7 @@ def _range(low: float, high: float) -> str:
 
 
 def _spoken(action: str) -> str:
-    return "no action" if action == "none" else str(action).replace("_", " ")
+    return "no action" if action == "none" else readable_name(str(action))
 
 
 _MOST_ROWS: Final = 20

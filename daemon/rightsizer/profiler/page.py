@@ -19,6 +19,7 @@ from rightsizer.profiler.figures import (
 )
 from rightsizer.report.charts import ChartColumn, bar, shares, stacked_columns
 from rightsizer.report.figures import percent
+from rightsizer.report.labels import readable_name
 from rightsizer.report.template import rendered
 
 _Form = Mapping[str, Any]
@@ -80,9 +81,9 @@ def _details(form: _Form, workload: str | None) -> list[str]:
 
 def _states(telemetry: _Form) -> str:
     shares = sorted(telemetry["states"].items(), key=lambda each: (-each[1], each[0]))
-    told = [f"{state.replace('_', ' ')} {percent(share)}" for state, share in shares[:_MOST_STATES]]
+    told = [f"{readable_name(state)} {percent(share)}" for state, share in shares[:_MOST_STATES]]
     told += [
-        f"{condition.replace('_', ' ')} {percent(share)}"
+        f"{readable_name(condition)} {percent(share)}"
         for condition, share in telemetry["conditions"].items()
     ]
     return f", of that {', '.join(told)}" if told else ""
@@ -270,7 +271,7 @@ def _launches(form: _Form | None) -> str:
 def _copy(form: _Form) -> Sequence[str]:
     rate = form["bytes"] / form["seconds"] if form["seconds"] and form["bytes"] else None
     return (
-        form["kind"].replace("_", " "),
+        readable_name(form["kind"]),
         form["memory"],
         f"{form['count']:,}",
         size_text(form["bytes"]),
@@ -328,13 +329,13 @@ def _results(profile: _Form) -> list[Sequence[str]]:
     valid = {True: "valid", False: "invalid", None: "not stated"}[form["is_valid"]]
     name = " ".join(filter(None, (form["benchmark"], form["scenario"])))
     return [
-        (name, valid, figure.replace("_", " "), f"{value:,.6g}")
+        (name, valid, readable_name(figure), f"{value:,.6g}")
         for figure, value in form["figures"].items()
     ] or [(name, valid, "", "")]
 
 
 def _finding(form: dict[str, Any]) -> FindingView:
-    name = str(form["rule"]).removeprefix("profile_").replace("_", " ")
+    name = readable_name(str(form["rule"]).removeprefix("profile_"))
     title = form["reasons"][0] if form["reasons"] and form["abstained"] is None else name
     return FindingView(title, form, gain_text(form))
 

@@ -15,6 +15,7 @@ from rightsizer.profiler.figures import (
 )
 from rightsizer.profiler.page import beside
 from rightsizer.report.figures import percent
+from rightsizer.report.labels import readable_name
 
 
 def telemetry_lines(form: Mapping[str, Any] | None) -> list[str]:
@@ -119,7 +120,7 @@ def _time(time: dict[str, Any]) -> list[str]:
 
 def _copies(copies: Sequence[_Form]) -> list[str]:
     return [
-        f"    {each['count']:,} copies {each['kind'].replace('_', ' ')} ({each['memory']}): "
+        f"    {each['count']:,} copies {readable_name(each['kind'])} ({each['memory']}): "
         f"{size_text(each['bytes'])} in {time_text(each['seconds'])}"
         for each in copies
     ]
@@ -255,7 +256,7 @@ def _is_complaint(form: _Form) -> bool:
 
 
 def _rule(form: _Form) -> str:
-    return str(form["rule"]).removeprefix("profile_").replace("_", " ")
+    return readable_name(str(form["rule"]).removeprefix("profile_"))
 
 
 def _more(count: int, what: str) -> list[str]:

@@ -12,6 +12,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window
+from rightsizer.report.labels import readable_name
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,7 +205,7 @@ def _quantile(resource: Resource, word: str, share: float) -> ExportColumn:
     return ExportColumn(
         f"{resource}_{word}_ratio",
         ExportColumnKind.NUMBER,
-        f"P{word[1:]} of the share of {_words(resource)} in use, {_over(resource)}; 0 to 1.",
+        f"P{word[1:]} of the share of {readable_name(resource)} in use, {_over(resource)}; 0 to 1.",
         lambda row: found.quantile(share) if (found := row.window.demands.get(resource)) else None,
     )
 
@@ -213,7 +214,7 @@ def _maximum(resource: Resource) -> ExportColumn:
     return ExportColumn(
         f"{resource}_max_ratio",
         ExportColumnKind.NUMBER,
-        f"The largest share of {_words(resource)} in use, {_over(resource)}; 0 to 1.",
+        f"The largest share of {readable_name(resource)} in use, {_over(resource)}; 0 to 1.",
         lambda row: found.maximum() if (found := row.window.demands.get(resource)) else None,
     )
 
@@ -222,7 +223,7 @@ def _saturated(resource: Resource) -> ExportColumn:
     return ExportColumn(
         f"{resource}_saturated_seconds",
         ExportColumnKind.NUMBER,
-        f"Time in which {_words(resource)} was at its limit.",
+        f"Time in which {readable_name(resource)} was at its limit.",
         lambda row: seconds(row.window.saturated.get(resource, 0)),
     )
 
@@ -231,7 +232,7 @@ def _pressed(resource: Resource) -> ExportColumn:
     return ExportColumn(
         f"{resource}_pressed_seconds",
         ExportColumnKind.NUMBER,
-        f"Time in which the application was short of {_words(resource)}.",
+        f"Time in which the application was short of {readable_name(resource)}.",
         lambda row: seconds(row.window.pressed.get(resource, 0)),
     )
 
@@ -268,10 +269,6 @@ def _over(resource: Resource) -> str:
     if resource is Resource.MEMORY:
         return "while the device was held"
     return "while the device was active"
-
-
-def _words(resource: Resource) -> str:
-    return resource.replace("_", " ")
 
 
 def _iso(time: Nanoseconds) -> str:

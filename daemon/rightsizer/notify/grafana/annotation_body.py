@@ -9,6 +9,7 @@ from typing import Any, Final
 
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.report.labels import readable_name
 
 PRODUCT: Final = "rightsizer"
 """The tag of all that we write."""
@@ -158,7 +159,7 @@ def _text(event: AdviceEvent) -> str:
     summary = finding.summary.strip() or f"{finding.finding.value}: {', '.join(finding.reasons)}"
     lines = [
         heading + summary,
-        f"Action: {finding.action.value.replace('_', ' ')}",
+        f"Action: {readable_name(finding.action)}",
         f"Confidence: {finding.confidence:.0%}, risk: {finding.risk.value}",
         _where(advice),
         *_decision(advice),
