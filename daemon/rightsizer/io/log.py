@@ -150,12 +150,14 @@ _FIRST_KEYS: Final = ("ts", "level", "event", "component")
 def configure(
     format: LogFormat = LogFormat.AUTO,  # noqa: A002 - what the setting and the flag are called.
     level: LogLevel = LogLevel.INFO,
-    stream: TextIO = sys.stderr,
+    stream: TextIO | None = None,
     *,
     repeat_interval_seconds: float = LogSettings().repeat_interval,
     environ: Mapping[str, str] = os.environ,
 ) -> LogCounter:
     """Set logging up for the whole process; the counter that comes back feeds the metrics."""
+    # Standard error as it is now: this module may be loaded while it is another one.
+    stream = sys.stderr if stream is None else stream
     counter = LogCounter()
     structlog.configure(
         processors=[
