@@ -11,6 +11,9 @@ Nanoseconds: TypeAlias = int
 """A point in time or a duration, as Python's own clocks count it."""
 
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
+HOUR_SECONDS: Final = 3600.0
+DAY_SECONDS: Final = 86400.0
+MIB: Final = 2**20
 
 
 class Unit(StrEnum):

@@ -6,7 +6,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
 
 from rightsizer.model.state import Cause, Condition, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.advice_rows import advice_rows, hardware_ids, outcome_rows, total_savings
 from rightsizer.report.facts import ReportDeviceFacts, ReportFacts
 from rightsizer.report.labels import GROUPS
@@ -80,7 +80,6 @@ def _date(time: Nanoseconds, timezone: dt.tzinfo) -> dt.date:
 
 
 _MOST_GAPS = 10
-_SECONDS_PER_HOUR = 3600.0
 
 
 def report_model(facts: ReportFacts) -> ReportModel:
@@ -157,7 +156,7 @@ def _summary(
 
 
 def _used(facts: ReportDeviceFacts) -> UsageAmount:
-    hours = facts.window.used_seconds * facts.device.capacity_ratio / _SECONDS_PER_HOUR
+    hours = facts.window.used_seconds * facts.device.capacity_ratio / HOUR_SECONDS
     return priced(hours, energy_of(facts, facts.window.used_joules), facts.rate)
 
 
@@ -170,9 +169,7 @@ def _causes(facts: ReportFacts, known_hours: float) -> tuple[CauseRow, ...]:
 def _cause(cause: Cause, facts: ReportFacts, known_hours: float) -> CauseRow:
     wasted = summed(
         priced(
-            each.window.waste_seconds.get(cause, 0.0)
-            * each.device.capacity_ratio
-            / _SECONDS_PER_HOUR,
+            each.window.waste_seconds.get(cause, 0.0) * each.device.capacity_ratio / HOUR_SECONDS,
             energy_of(each, each.window.waste_joules.get(cause, 0.0)),
             each.rate,
         )

@@ -15,10 +15,9 @@ from typing import Final
 
 from rightsizer.model.device import Device
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import MIB, Nanoseconds, seconds
 
 _MOST: Final = 63
-_MEBIBYTE: Final = 2**20
 _SEVERAL: Final = "mixed"
 _PREFIX: Final = "rightsizer"
 _NAMESPACE: Final = "feature.node.kubernetes.io"
@@ -115,7 +114,7 @@ def _same(values: Iterable[str | None]) -> str | None:
 
 
 def _mebibytes(size: float | None) -> str | None:
-    return None if size is None else str(int(size / _MEBIBYTE))
+    return None if size is None else str(int(size / MIB))
 
 
 def _text(value: int | None) -> str | None:

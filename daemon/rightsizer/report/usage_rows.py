@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.model.state import Resource, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Provisioning
 from rightsizer.report.facts import PriceRate, ReportDeviceFacts, ReportFacts, Slice, WorkloadFacts
 from rightsizer.report.labels import GROUP_OF, GROUPS, StateGroup
@@ -16,7 +16,6 @@ HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 _MOST_CELLS: Final = 5760
 """Of all strips together: 8 GPUs by the hour for 30 days, so that a document stays small."""
 _CELL_HOURS: Final = (1, 2, 3, 4, 6, 8, 12, 24, 48, 168)
-_SECONDS_PER_HOUR: Final = 3600.0
 
 
 def device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
@@ -42,10 +41,10 @@ def device_row(facts: ReportDeviceFacts, report: ReportFacts) -> DeviceRow:
         groups=grouped(states, unrecorded),
         states=states,
         unrecorded_hours=unrecorded,
-        used_hours=window.used_seconds * part / _SECONDS_PER_HOUR,
-        wasted=priced(wasted_seconds * part / _SECONDS_PER_HOUR, waste_joules, facts.rate),
+        used_hours=window.used_seconds * part / HOUR_SECONDS,
+        wasted=priced(wasted_seconds * part / HOUR_SECONDS, waste_joules, facts.rate),
         waste_hours={
-            cause: lost * part / _SECONDS_PER_HOUR for cause, lost in window.waste_seconds.items()
+            cause: lost * part / HOUR_SECONDS for cause, lost in window.waste_seconds.items()
         },
         fits=tuple(_fits(facts.provisioning)),
         overprovisioned=facts.provisioning.overprovisioned,
@@ -136,9 +135,7 @@ def _row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]) -> Work
     states = hours_by_state(window.states, part)
     total = sum(states.values())
     known = total - states.get(State.UNKNOWN, 0.0)
-    waste = {
-        str(cause): lost * part / _SECONDS_PER_HOUR for cause, lost in window.waste_seconds.items()
-    }
+    waste = {str(cause): lost * part / HOUR_SECONDS for cause, lost in window.waste_seconds.items()}
     measures_energy = window.energy_joules > 0.0
     return WorkloadRow(
         workload=facts.key,
@@ -146,7 +143,7 @@ def _row(facts: WorkloadFacts, devices: Mapping[str, ReportDeviceFacts]) -> Work
         held=priced(total, window.energy_joules if measures_energy else None, rate),
         coverage_ratio=known / total if total else 0.0,
         groups=grouped(states),
-        used_hours=window.used_seconds * part / _SECONDS_PER_HOUR,
+        used_hours=window.used_seconds * part / HOUR_SECONDS,
         wasted=priced(
             sum(waste.values()),
             sum(window.waste_joules.values()) if measures_energy else None,

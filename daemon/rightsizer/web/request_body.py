@@ -5,9 +5,9 @@ from collections.abc import Mapping
 from typing import Any, Final
 
 from rightsizer.model.errors import UsageError
-from rightsizer.model.units import format_duration, parse_duration
+from rightsizer.model.units import DAY_SECONDS, format_duration, parse_duration
 
-_LONGEST_SECONDS: Final = 366 * 86400.0
+_LONGEST_SECONDS: Final = 366 * DAY_SECONDS
 
 
 def fields_of(body: bytes, known: tuple[str, ...], example: str = "...") -> Mapping[str, Any]:

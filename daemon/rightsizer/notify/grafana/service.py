@@ -10,14 +10,14 @@ from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind
-from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
+from rightsizer.model.units import DAY_SECONDS, Nanoseconds, nanoseconds, seconds
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of, roll_up
 from rightsizer.notify.grafana.client import GrafanaClient
 from rightsizer.notify.grafana.outbox import AnnotationOutbox
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 from rightsizer.notify.outbox import OutboxEntry
 
-_DAY: Final[Nanoseconds] = nanoseconds(86400.0)
+_DAY: Final[Nanoseconds] = nanoseconds(DAY_SECONDS)
 
 
 class AnnotationQuota:

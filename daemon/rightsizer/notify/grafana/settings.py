@@ -7,6 +7,7 @@ from pathlib import Path
 
 from rightsizer.io.http_settings import HttpSettings, checked_url
 from rightsizer.model.settings import setting
+from rightsizer.model.units import DAY_SECONDS
 
 CREDENTIAL_NAME = "grafana-token"
 """What systemd's `LoadCredential=` calls the token."""
@@ -53,7 +54,7 @@ class GrafanaSettings:
         help="How long Grafana is left alone.",
         unit="seconds",
         minimum=1.0,
-        maximum=86400.0,
+        maximum=DAY_SECONDS,
     )
     outbox_maximum: int = setting(
         1000,

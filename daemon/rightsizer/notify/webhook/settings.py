@@ -12,6 +12,7 @@ from rightsizer.io.http_settings import HttpSettings, checked_url
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Reason, Severity
 from rightsizer.model.settings import setting
+from rightsizer.model.units import DAY_SECONDS
 
 _RANKS: Final = {severity: rank for rank, severity in enumerate(Severity)}
 
@@ -82,7 +83,7 @@ class WebhookSettings:
         help="The longest that a receiver which fails is left alone; the first pause is a minute.",
         unit="seconds",
         minimum=1.0,
-        maximum=86400.0,
+        maximum=DAY_SECONDS,
     )
     http: HttpSettings = field(default_factory=HttpSettings)
 

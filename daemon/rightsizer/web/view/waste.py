@@ -7,11 +7,10 @@ from typing import Final, Protocol
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings
 from rightsizer.model.state import Cause
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import HOUR_SECONDS, format_duration
 from rightsizer.report.labels import PAGE_CAUSE_LABELS, display_name, percent_label
 from rightsizer.web.view.strip import Share
 
-_HOUR_SECONDS: Final = 3600.0
 _JOULES_PER_KILOWATT_HOUR: Final = 3.6e6
 
 
@@ -84,7 +83,7 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
 
 
 def _lost(wasted_seconds: float, joules: float) -> str:
-    hours = f"{wasted_seconds / _HOUR_SECONDS:,.1f} GPU hours"
+    hours = f"{wasted_seconds / HOUR_SECONDS:,.1f} GPU hours"
     return f"{hours}, {joules / _JOULES_PER_KILOWATT_HOUR:,.1f} kWh" if joules > 0 else hours
 
 
