@@ -7,7 +7,7 @@ import pytest
 from estate_views import MARKET, growing, hours, pool, restless, steady, view, work
 from readings import workload
 from rightsizer.fleet.model import FleetPool, FleetView, WaitingWork
-from rightsizer.fleet.pools.capacity import SpareSettings, spare_of
+from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.rules.idle_pool import RULE
 from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Risk
 from rightsizer.model.workload import WorkloadClass, WorkloadKind

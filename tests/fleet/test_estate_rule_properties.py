@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from estate_views import MARKET, complaints, findings, hours, pool, view, work
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries
-from rightsizer.fleet.pools.capacity import SpareSettings, spare_of
+from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.model.finding import Reason, Risk

@@ -13,8 +13,15 @@ import pytest
 
 from prometheus_server import prometheus_server, scrape_config
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn, SubjectDay
-from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.day_frame import (
+    COARSE_STEP,
+    DAY,
+    FINE_STEP,
+    ColumnKind,
+    DayColumn,
+    Grid,
+    SubjectDay,
+)
 from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import StoreSettings

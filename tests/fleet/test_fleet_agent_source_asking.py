@@ -10,12 +10,18 @@ import pytest
 
 from kept_estate import FIRST_DAY, estate_device
 from rightsizer.accounting.classification_settings import UsageSettings
-from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn
-from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.day_frame import (
+    COARSE_STEP,
+    DAY,
+    FINE_STEP,
+    ColumnKind,
+    DayColumn,
+    Grid,
+)
+from rightsizer.fleet.source import SampledSeries, StoreUse
 from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.day import DayReader
 from rightsizer.fleet.sources.agent.time_columns import pressure_columns
-from rightsizer.fleet.store import SampledSeries, StoreUse
 from rightsizer.model.state import Resource, State
 
 NAMES: Final = frozenset(

@@ -14,18 +14,16 @@ from readings import gpu
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.exposition.families import BUCKET_EDGES
 from rightsizer.exposition.report_collector import RISK_BOUNDS
-from rightsizer.fleet.cache.day_frame import DayColumn
-from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DayColumn, Grid
+from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.day import held
-from rightsizer.fleet.sources.agent.demand_histograms import demands_of
 from rightsizer.fleet.sources.agent.devices import workload_by_key, workload_of
 from rightsizer.fleet.sources.agent.measure_columns import MeasureInputs, measure_columns
 from rightsizer.fleet.sources.agent.metrics import AgentMetric
 from rightsizer.fleet.sources.agent.source import node_advice
-from rightsizer.fleet.sources.agent.time_columns import presence_of, state_columns
+from rightsizer.fleet.sources.agent.time_columns import demands_of, presence_of, state_columns
 from rightsizer.fleet.sources.series import placed
-from rightsizer.fleet.store import SampledSeries
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Risk

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.fleet.fetch import PrefetchingStore
-from rightsizer.fleet.store import SampledSeries, StoreUse
+from rightsizer.fleet.source import SampledSeries, StoreUse
 
 STEP = 3600
 PARTS = ((STEP, 7 * STEP), (8 * STEP, 14 * STEP))

@@ -14,8 +14,14 @@ from kept_estate import FIRST_DAY, STATES, estate_device, track, tracks
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.advice.engine import findings
 from rightsizer.fleet.cache.day_cache import HoldingRow
-from rightsizer.fleet.cache.day_frame import DayColumn, DayFrame, SubjectDay
-from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.cache.day_frame import (
+    COARSE_STEP,
+    FINE_STEP,
+    DayColumn,
+    DayFrame,
+    Grid,
+    SubjectDay,
+)
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.cases.case import CaseBatch, FleetCases
 from rightsizer.fleet.cases.occupancy import occupancy_of

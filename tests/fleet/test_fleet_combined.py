@@ -11,8 +11,15 @@ from hypothesis import strategies as st
 from kept_estate import FIRST_DAY, track, tracks
 from readings import DAY
 from rightsizer.fleet.cache.combination import DevicePart, combined
-from rightsizer.fleet.cache.day_frame import DEVICES, DayColumn, DayFrame, SubjectDay
-from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.cache.day_frame import (
+    COARSE_STEP,
+    DEVICES,
+    FINE_STEP,
+    DayColumn,
+    DayFrame,
+    Grid,
+    SubjectDay,
+)
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Measure

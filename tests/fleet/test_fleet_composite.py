@@ -7,13 +7,12 @@ import pytest
 
 from dcgm_estate import BUSY, NOW, EstatePast, Phase, gpu, stored
 from rightsizer.catalogue.catalogue import built_in, mig_instance
-from rightsizer.fleet.cache.grid import DAY, Grid
+from rightsizer.fleet.cache.day_frame import DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.composite import CompositeSource
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.store import MetricStore
 from rightsizer.model.device import Device
 from rightsizer.model.units import Nanoseconds
 

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from dcgm_estate import YESTERDAY, gpu
 from rightsizer.accounting.settings import EntrySettings
-from rightsizer.fleet.sources.dcgm_exporter.fields import node_of, presence_names, tier_of_metrics
+from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     DeviceHolder,
     ExporterPresence,
@@ -18,6 +18,7 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     held_runs,
     presences,
 )
+from rightsizer.fleet.sources.dcgm_exporter.probe import node_of, presence_names, tier_of_metrics
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
     ThrottleReasons,
     believed,
@@ -25,7 +26,6 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     joined,
 )
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.store import SampledSeries
 from rightsizer.model.dcgm_exporter import DCGM_FIELDS
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier

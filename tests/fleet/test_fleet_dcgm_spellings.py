@@ -6,8 +6,7 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, EMPTY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.cache.day_frame import DayColumn
-from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.cache.day_frame import DAY, DayColumn
 from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.source import SourceReport

@@ -6,12 +6,17 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, HOUR, NOW, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.cache.day_frame import DAY
 from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.sources.kubernetes import KubernetesState
-from rightsizer.fleet.sources.kubernetes_pods import LookbackSpan, Pod, PodOwners, workload_of
+from rightsizer.fleet.sources.kubernetes import (
+    KubernetesState,
+    LookbackSpan,
+    Pod,
+    PodOwners,
+    workload_of,
+)
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.model.workload import WorkloadClass, WorkloadKind, owner_of_pod
 

@@ -7,7 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.fleet.pools.bin_packing import HourlyLoad, PackingLimits, pack
+from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
 from rightsizer.fleet.pools.reclaim import MovableResident, is_fragmented, room_for
 from rightsizer.fleet.pools.sharing import Tenant, slice_up
 from rightsizer.sizing.mig import SliceNeed

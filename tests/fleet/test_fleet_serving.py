@@ -7,12 +7,11 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.cache.day_frame import DayColumn
-from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.cache.day_frame import DAY, DayColumn
 from rightsizer.fleet.model import FleetDay
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.fleet.sources.kubernetes_pods import Pod
+from rightsizer.fleet.sources.kubernetes import Pod
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource

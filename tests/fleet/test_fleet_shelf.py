@@ -8,8 +8,7 @@ from kept_estate import FIRST_DAY, track
 from readings import workload
 from rightsizer.fleet.cache.day_cache import DayCache, FetchedDay, PackedDay
 from rightsizer.fleet.cache.day_codec import encode
-from rightsizer.fleet.cache.day_frame import SubjectDay
-from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, Grid, SubjectDay
 from rightsizer.fleet.model import DeviceHolding, FleetDay
 from rightsizer.model.errors import HistoryError
 

@@ -9,12 +9,11 @@ from hypothesis import strategies as st
 
 from kept_estate import FIRST_DAY, track
 from readings import DAY, HOUR, MINUTE
-from rightsizer.fleet.cache.day_frame import DayFrame
-from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, DayFrame
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.settings import DemandSettings
+from rightsizer.fleet.source import SampledSeries, StoreUse
 from rightsizer.fleet.sources.series import seconds_by_day
-from rightsizer.fleet.store import SampledSeries, StoreUse
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds
 

@@ -8,7 +8,7 @@ from contextlib import contextmanager
 import pytest
 
 from prometheus_server import Prometheus, prometheus_server, scrape_config
-from rightsizer.fleet.cache.grid import DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, Grid
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.prometheus.selector import Matchers, selector
 from rightsizer.fleet.settings import StoreSettings

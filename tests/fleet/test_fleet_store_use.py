@@ -3,7 +3,7 @@
 import threading
 from dataclasses import fields
 
-from rightsizer.fleet.store import StoreUse, StoreUseCounter
+from rightsizer.fleet.source import StoreUse, StoreUseCounter
 
 
 def test_uses_add_up() -> None:

@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from estate_views import H100, MARKET, used, work
-from rightsizer.fleet.answer import team_uses
+from rightsizer.fleet.encoder import team_uses
 from rightsizer.model.state import Cause
 
 HOURS = 14 * 24

@@ -9,8 +9,7 @@ from hypothesis import strategies as st
 
 from kept_estate import FIRST_DAY, track, tracks
 from rightsizer.fleet.cache.day_codec import decode, encode
-from rightsizer.fleet.cache.day_frame import ColumnKind, SubjectDay
-from rightsizer.fleet.cache.grid import COARSE_STEP, FINE_STEP, Grid
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, ColumnKind, Grid, SubjectDay
 
 _LOSS = {ColumnKind.MEAN: 2.0**-10, ColumnKind.PEAK: 2.0**-10, ColumnKind.COUNT: 0.0}
 _SECONDS_LOSS = 2.0**-15

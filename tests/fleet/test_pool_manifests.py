@@ -3,7 +3,7 @@
 import pytest
 
 from printed_manifests import homeless
-from rightsizer.fleet.pools.commands import pack_tightly, sharing_fragments
+from rightsizer.fleet.pools.reclaim import pack_tightly, sharing_fragments
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.workload import WorkloadKind

@@ -8,8 +8,8 @@ import pytest
 
 from fleet_answers import END, fleet_answer
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.fleet.answer import FleetAnswer
 from rightsizer.fleet.api import FleetApi
+from rightsizer.fleet.encoder import FleetAnswer
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.api import ROUTES

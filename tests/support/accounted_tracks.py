@@ -8,8 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from rightsizer.accounting.node_accounts import NodeAccounts
-from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn, SubjectDay
-from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn, Grid, SubjectDay
 from rightsizer.model.block import Measure
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier

@@ -7,12 +7,11 @@ from cases import finding, judgement
 from estate_views import L4, MARKET, by_day, hours, pool, steady, used, view, work
 from readings import DAY, EPOCH, HOUR
 from rightsizer.advice.judgement import Judgement
-from rightsizer.fleet.answer import FleetAnswer, team_uses
 from rightsizer.fleet.cases.evaluation import VerdictKind
+from rightsizer.fleet.encoder import FleetAnswer, team_uses
 from rightsizer.fleet.model import NodeAdvice, WaitingWork
 from rightsizer.fleet.pools.placement import place_waiting
-from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.store import StoreUse
+from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import (
     Action,

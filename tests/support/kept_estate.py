@@ -12,11 +12,9 @@ from hypothesis import strategies as st
 
 from readings import DAY as A_DAY
 from readings import EPOCH, gpu
-from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn, SubjectDay
-from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, ColumnKind, DayColumn, Grid, SubjectDay
 from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice, FleetInventory
-from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.store import MetricStore, SampledSeries, StoreUse
+from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport, StoreUse
 from rightsizer.model.block import Measure
 from rightsizer.model.errors import StoreError, StoreLimitError
 from rightsizer.model.histogram import Histogram

@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
-from rightsizer.fleet.answer import FleetAnswer
-from rightsizer.fleet.encoder import encode_answer
+from rightsizer.fleet.encoder import FleetAnswer, encode_answer
 from rightsizer.fleet.page import fleet_document
 from rightsizer.model.advice import Advice
 from rightsizer.model.units import Nanoseconds, format_duration, seconds

@@ -6,18 +6,17 @@ from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cache.grid import COARSE_STEP
+from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.fetch_plan import FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.model import FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.settings import FleetConfig, FleetSettings
-from rightsizer.fleet.source import FleetSource, SourceReport
+from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
 from rightsizer.fleet.sources.agent.source import AgentSource
 from rightsizer.fleet.sources.composite import CompositeSource
-from rightsizer.fleet.sources.dcgm_exporter.fields import spellings
+from rightsizer.fleet.sources.dcgm_exporter.probe import spellings
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.series import one_of
-from rightsizer.fleet.store import MetricStore
 from rightsizer.model.dcgm_exporter import DCGM_FIELDS
 from rightsizer.model.errors import ConfigurationError, StoreError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds

@@ -8,12 +8,11 @@ from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
-from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.day_frame import Grid
 from rightsizer.fleet.fetch_plan import FetchPlan, FetchShard
 from rightsizer.fleet.model import FleetDay, FleetDevice
 from rightsizer.fleet.process_pool import ProcessPool
-from rightsizer.fleet.source import FleetSource, SourceReport
-from rightsizer.fleet.store import MetricStore, SampledSeries, StoreUse
+from rightsizer.fleet.source import FleetSource, MetricStore, SampledSeries, SourceReport, StoreUse
 from rightsizer.model.errors import StoreLimitError
 from rightsizer.model.units import Nanoseconds
 

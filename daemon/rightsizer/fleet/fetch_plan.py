@@ -8,7 +8,7 @@ from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
 from rightsizer.fleet.cache.day_cache import FetchedDay
-from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, FINE_STEP, Grid
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport

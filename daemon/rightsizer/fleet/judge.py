@@ -20,11 +20,9 @@ from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_p
 from rightsizer.advice.recommender import RecommenderResult, configured_market, configured_rules
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.catalogue.operator_file import read_catalogue
-from rightsizer.fleet.answer import FleetAnswer, team_uses
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cache.merged_days import merged_holdings
 from rightsizer.fleet.cases.batch import BatchRequest, CaseMeasurement
-from rightsizer.fleet.cases.case import CaseSettings
+from rightsizer.fleet.cases.case import CaseSettings, merged_holdings
 from rightsizer.fleet.cases.evaluation import (
     BatchEvaluation,
     BatchVerdicts,
@@ -37,6 +35,7 @@ from rightsizer.fleet.cases.evaluation import (
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.cases.view_builder import view_of
 from rightsizer.fleet.context import FleetContext, ProgressCallback, fleet_context, store_of
+from rightsizer.fleet.encoder import FleetAnswer, team_uses
 from rightsizer.fleet.fetch import FetchTask, fetch
 from rightsizer.fleet.fetch_plan import FetchPlan, gaps_of
 from rightsizer.fleet.model import FleetInventory, FleetView
@@ -45,8 +44,7 @@ from rightsizer.fleet.process_pool import paused_collection, worker_count
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, day_cache_path, ledger_path
-from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.store import StoreUse
+from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError

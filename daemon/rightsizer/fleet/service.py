@@ -16,15 +16,13 @@ from rightsizer.agent.door import open_door
 from rightsizer.agent.jobs import Job, Jobs
 from rightsizer.agent.storage import Storage
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.fleet.answer import FleetAnswer
 from rightsizer.fleet.api import FleetApi
-from rightsizer.fleet.encoder import USED, fleet_gauges
+from rightsizer.fleet.encoder import USED, FleetAnswer, fleet_gauges
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import loss_of, opened_ledger
-from rightsizer.fleet.ledger_recovery import LedgerRecovery
-from rightsizer.fleet.run import DeduplicatingSink
+from rightsizer.fleet.ledger_recovery import DeduplicatingSink, LedgerRecovery
 from rightsizer.fleet.settings import FleetConfig, rule_trees
-from rightsizer.fleet.store import StoreUse
+from rightsizer.fleet.source import StoreUse
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import configure
 from rightsizer.io.systemd import Notifier, stop_on_signals

@@ -13,8 +13,7 @@ from operator import add, sub
 from typing import Final
 
 from rightsizer.fleet.cache.day_codec import lifted
-from rightsizer.fleet.cache.day_frame import DayFrame
-from rightsizer.fleet.cache.grid import DAY
+from rightsizer.fleet.cache.day_frame import DAY, DayFrame
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 

@@ -13,15 +13,16 @@ from operator import add, mul, sub
 from typing import Final
 
 from rightsizer.fleet.cache.day_frame import (
+    COARSE_STEP,
     DEVICES,
     DEVICES_TEXT,
     ColumnKind,
     DayColumn,
     DayFrame,
     FrameLayout,
+    Grid,
     floats,
 )
-from rightsizer.fleet.cache.grid import COARSE_STEP, Grid
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource
 

@@ -20,9 +20,9 @@ from rightsizer.fleet.cache.day_frame import (
     DayColumn,
     DayFrame,
     FrameLayout,
+    Grid,
     SubjectDay,
 )
-from rightsizer.fleet.cache.grid import Grid
 from rightsizer.model.block import Measure
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier

@@ -11,9 +11,14 @@ from operator import add
 from typing import Final, NamedTuple, TypeVar
 
 from rightsizer.fleet.cache.blocks import BlockColumns, CachedBlocks
-from rightsizer.fleet.cache.day_frame import DEVICES_TEXT, ColumnKind, DayFrame, FrameLayout
+from rightsizer.fleet.cache.day_frame import (
+    COARSE_STEP,
+    DEVICES_TEXT,
+    ColumnKind,
+    DayFrame,
+    FrameLayout,
+)
 from rightsizer.fleet.cache.demands import DayDemands, Demands
-from rightsizer.fleet.cache.grid import COARSE_STEP
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier

@@ -11,9 +11,14 @@ from typing import Final
 
 from rightsizer.advice.verification import Measurement, measure_all
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cache.grid import DAY
-from rightsizer.fleet.cache.merged_days import merged_frames, merged_holdings
-from rightsizer.fleet.cases.case import CaseBatch, CaseSettings, FleetCases
+from rightsizer.fleet.cache.day_frame import DAY
+from rightsizer.fleet.cases.case import (
+    CaseBatch,
+    CaseSettings,
+    FleetCases,
+    merged_frames,
+    merged_holdings,
+)
 from rightsizer.fleet.cases.occupancy import Occupancy, place_of
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.units import Nanoseconds

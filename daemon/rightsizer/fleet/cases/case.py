@@ -1,23 +1,19 @@
-"""Cases of a fleet from cached days, as the node's rules evaluate them.
-
-Windows are summed up on access.
-"""
+"""FleetCase: one device over the lookback, from the merged days of the cache."""
 
 from __future__ import annotations
 
+from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import cached_property, partial
-from itertools import chain
+from itertools import chain, groupby, pairwise
 
 from rightsizer.accounting.accounts_snapshot import allocator_of
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import AccountingSettings, ProvisioningSettings
-from rightsizer.fleet.cache.combination import DevicePart, combined
-from rightsizer.fleet.cache.day_cache import HoldingRow
-from rightsizer.fleet.cache.day_frame import DayFrame
-from rightsizer.fleet.cache.grid import FINE_STEP
-from rightsizer.fleet.cache.merged_days import are_aligned, frames_by_day, rows_by_day
+from rightsizer.fleet.cache.combination import DevicePart, by_the_hour, combined
+from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
+from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, DayColumn, DayFrame, FrameLayout, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.cases.history import CachedHistory, SubjectHistory
 from rightsizer.fleet.cases.occupancy import NodeNeighbors, NodeResident, Occupancy, tenure_of
@@ -25,11 +21,126 @@ from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case
+from rightsizer.model.histogram import Histogram
 from rightsizer.model.node import Node
 from rightsizer.model.pattern import Past
+from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Provisioning, Window, workload_subject
 from rightsizer.model.workload import Workload
+
+
+def are_aligned(grids: Iterable[Grid]) -> bool:
+    """Whether each day belongs to the same days wherever it is told of."""
+    spans = sorted({(grid.day, grid.day + grid.days) for grid in grids})
+    return all(end <= start for (_, end), (start, _) in pairwise(spans))
+
+
+def frames_by_day(sheets: Iterable[DayFrame]) -> list[DayFrame]:
+    """Each day with its part of the distributions, by the time that is known of it."""
+    return [day for sheet in sheets for day in _days_of(sheet)]
+
+
+def rows_by_day(rows: Iterable[HoldingRow]) -> list[HoldingRow]:
+    """Holdings that end with their day, and go on with the next one."""
+    return [day for row in rows for day in _rows_of(row)]
+
+
+def _days_of(sheet: DayFrame) -> list[DayFrame]:
+    if sheet.grid.days == 1:
+        return [sheet]
+    count, each = sheet.grid.count, DAY // sheet.grid.step
+    known = sheet.known_seconds()
+    total = sum(known)
+    found = []
+    for place, grid in enumerate(sheet.grid.each_day):
+        values = array("f")
+        for first in range(place * each, len(sheet.values), count):
+            values += sheet.values[first : first + each]
+        part = sum(known[place * each : (place + 1) * each]) / total if total > 0 else 0.0
+        demands = {resource: each.scaled(part) for resource, each in sheet.demands.items()}
+        found.append(DayFrame(grid, sheet.layout, values, demands))
+    return found
+
+
+def _rows_of(row: HoldingRow) -> list[HoldingRow]:
+    if row.grid.days == 1:
+        return [row]
+    each = DAY // row.grid.step
+    days = enumerate(row.grid.each_day)
+    return [
+        row._replace(
+            grid=grid,
+            first=max(0, row.first - place * each),
+            last=min(each - 1, row.last - place * each),
+        )
+        for place, grid in days
+        if row.first < (place + 1) * each and row.last >= place * each
+    ]
+
+
+def merged_frames(kept: Iterable[CachedFrame], sources: Sequence[str]) -> list[DayFrame]:
+    """One sheet for each time, oldest first; by the day where several tell of it.
+
+    Args:
+        kept: The days of a device as they were told, oldest first.
+        sources: Whom to believe first.
+    """
+    kept = list(kept)
+    if len({each.source for each in kept}) > 1:
+        kept = [each._replace(sheet=day) for each in kept for day in frames_by_day([each.sheet])]
+        kept.sort(key=lambda each: each.sheet.grid.day)
+    found = []
+    for _, same in groupby(kept, lambda each: each.sheet.grid.day):
+        told = sorted(same, key=lambda each: _rank(each.source, sources))
+        first, *others = [each.sheet for each in told]
+        found.append(_together(first, others) if others else first)
+    return found
+
+
+def merged_holdings(rows: Iterable[HoldingRow], sources: Sequence[str]) -> list[HoldingRow]:
+    """Of each device and day, who held it by the first source that knows."""
+    found: list[HoldingRow] = []
+    for _, of_device in groupby(rows, lambda row: row.uuid):
+        told = list(of_device)
+        is_alone = len({row.source for row in told}) == 1
+        found += told if is_alone else _best(rows_by_day(told), sources)
+    return found
+
+
+def _best(rows: list[HoldingRow], sources: Sequence[str]) -> list[HoldingRow]:
+    found: list[HoldingRow] = []
+    rows.sort(key=lambda row: row.grid.day)
+    for _, same in groupby(rows, lambda row: row.grid.day):
+        told = list(same)
+        best = min((row.source for row in told), key=lambda source: _rank(source, sources))
+        found += [row for row in told if row.source == best]
+    return found
+
+
+def _rank(source: str, sources: Sequence[str]) -> tuple[int, str]:
+    return (sources.index(source) if source in sources else len(sources)), source
+
+
+def _together(first: DayFrame, others: Sequence[DayFrame]) -> DayFrame:
+    sheets = [first, *others]
+    if len({sheet.grid.step for sheet in sheets}) > 1:
+        sheets = [by_the_hour(sheet) for sheet in sheets]
+    columns: dict[DayColumn, array[float]] = {}
+    for sheet in reversed(sheets):
+        for column in sheet.layout.columns:
+            found = sheet.column(column)
+            if found is not None:
+                columns[column] = found
+    layout = FrameLayout.of(columns)
+    values = array("f")
+    for column in layout.columns:
+        values += columns[column]
+    demands: dict[Resource, Histogram] = {}
+    for sheet in reversed(sheets):
+        demands |= sheet.demands
+    return DayFrame(sheets[0].grid, layout, values, demands)
+
 
 Windows = tuple[Window, ...]
 Provisionings = tuple[Provisioning, ...]

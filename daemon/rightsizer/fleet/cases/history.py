@@ -15,7 +15,7 @@ from rightsizer.accounting.load_patterns import (
     trend_of,
 )
 from rightsizer.accounting.settings import LoadPatternSettings
-from rightsizer.fleet.cache.grid import COARSE_STEP
+from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
 from rightsizer.model.pattern import Exceedance, Shape, Trend

@@ -10,8 +10,7 @@ from operator import add, mul, sub
 from typing import Final, NamedTuple, overload
 
 from rightsizer.fleet.cache.day_cache import HoldingRow
-from rightsizer.fleet.cache.day_frame import ColumnKind, floats
-from rightsizer.fleet.cache.grid import COARSE_STEP, DAY, Grid
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, ColumnKind, Grid, floats
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.model import FleetDevice, HourlySeries
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds

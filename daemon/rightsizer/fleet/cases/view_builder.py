@@ -9,7 +9,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
 from rightsizer.fleet.cases.case import FleetCases
 from rightsizer.fleet.cases.hourly_figures import (
     GpuCounts,

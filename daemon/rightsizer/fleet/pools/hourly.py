@@ -1,12 +1,22 @@
-"""Arithmetic on figures by the hour: what is known of them, their days, and how they repeat."""
+"""Figures of pools by the hour: what is known, how they repeat, and capacity over them."""
 
+import math
 from collections.abc import Sequence
+from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.accounting.load_patterns import covers_week, effective_samples, shape_of
-from rightsizer.fleet.model import HourlySeries
+from rightsizer.accounting.load_patterns import (
+    covers_week,
+    daily_peaks,
+    effective_samples,
+    shape_of,
+    trend_of,
+)
+from rightsizer.accounting.settings import TrendSettings
+from rightsizer.fleet.model import FleetPool, HourlySeries
 from rightsizer.model.block import BLOCK_SPAN, Series
-from rightsizer.model.pattern import Shape
+from rightsizer.model.pattern import Shape, Trend
+from rightsizer.model.settings import setting
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
 
 HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
@@ -58,3 +68,136 @@ def covers_cycle(hours: HourlySeries) -> bool:
 def independent_hours(values: Sequence[float | None]) -> float:
     """How many independent hours they are worth."""
     return effective_samples(values) if any(value is not None for value in values) else 0.0
+
+
+_PLACES: Final = 6
+
+
+@dataclass(frozen=True, slots=True)
+class SpareSettings:
+    """How much room is left to a pool."""
+
+    margin_ratio: float = setting(
+        0.1,
+        help="GPUs to keep beyond the most that were ever held at once, of these.",
+        unit="ratio",
+        minimum=0,
+        maximum=2,
+        source="a node that fails in a pool of ten",
+    )
+
+
+@dataclass(frozen=True, slots=True)
+class SpareCapacity:
+    """How many GPUs a pool could do without."""
+
+    needed: int
+    """The most that were held at once, at any moment that is known."""
+    keep: int
+    """With the margin."""
+    gpus: int
+    """Beyond that."""
+    nodes: tuple[str, ...]
+    """Whole nodes among those, the emptiest first."""
+
+
+def spare_of(pool: FleetPool, settings: SpareSettings) -> SpareCapacity:
+    """What was never needed; nothing where nobody knows what was."""
+    size = sum(pool.size_by_node.values())
+    known = known_values(pool.held_peak)
+    if not known:
+        return SpareCapacity(size, size, 0, ())
+    needed = math.ceil(round(max(known), _PLACES))
+    keep = min(size, math.ceil(round(max(known) * (1 + settings.margin_ratio), _PLACES)))
+    keep = max(keep, min(size, _held_now(pool)))
+    return SpareCapacity(needed, keep, size - keep, _nodes(pool, size - keep))
+
+
+def _held_now(pool: FleetPool) -> int:
+    sizes = pool.size_by_node
+    return sum(max(0, size - pool.free_by_node.get(node, 0)) for node, size in sizes.items())
+
+
+def _nodes(pool: FleetPool, spare: int) -> tuple[str, ...]:
+    """Those with least to move off them, as far as the spare GPUs reach."""
+    by_work = sorted(
+        pool.size_by_node,
+        key=lambda node: (
+            pool.size_by_node[node] - pool.free_by_node.get(node, 0),
+            -_free_of_late(pool, node),
+            node,
+        ),
+    )
+    found, left = [], spare
+    for node in by_work:
+        size = pool.size_by_node[node]
+        if 0 < size <= left:
+            found.append(node)
+            left -= size
+    return tuple(found)
+
+
+def _free_of_late(pool: FleetPool, node: str) -> float:
+    hours = pool.node_free.get(node)
+    known = known_values(hours) if hours else []
+    return sum(known) / len(known) if known else 0.0
+
+
+@dataclass(frozen=True, slots=True)
+class GrowthSettings:
+    """How far ahead it is looked, and what a trend rests on."""
+
+    horizon_days: float = setting(
+        30.0,
+        help="How far ahead the end must lie at most.",
+        unit="days",
+        minimum=1,
+        maximum=365,
+        source="as long as it takes to have more, and twice the past that it is told from",
+    )
+    least_growth_ratio: float = setting(
+        0.05,
+        help="Part of the pool by which the line must have grown over the days seen.",
+        unit="ratio",
+        minimum=0,
+        maximum=1,
+        source="assumed; less is what a week's end does to a line",
+    )
+    trend: TrendSettings = field(default_factory=TrendSettings)
+
+
+@dataclass(frozen=True, slots=True)
+class PoolGrowth:
+    """The line through the most that was held at once each day."""
+
+    trend: Trend
+    days_low: float | None
+    """Until it reaches the pool's size, at the earliest; `None` where it does not in time."""
+    days_high: float | None
+
+    @property
+    def is_filling(self) -> bool:
+        """Whether all of the pool will be held within the horizon."""
+        return self.days_low is not None
+
+
+def growth_of(
+    pool: FleetPool, settings: GrowthSettings, full_ratio: float = 1.0
+) -> PoolGrowth | None:
+    """Where a pool is heading; `None` where too few days are known.
+
+    Args:
+        pool: Whose held GPUs are looked at.
+        settings: How far ahead.
+        full_ratio: What the line must reach within the horizon, of all GPUs.
+    """
+    size = sum(pool.size_by_node.values())
+    trend = trend_of(daily_peaks(series_of(pool.held_peak), settings.trend), settings.trend)
+    if trend is None or not size:
+        return None
+    days = trend.days_until(float(size))
+    reached = trend.value + trend.slope_per_day * settings.horizon_days
+    grown = trend.slope_per_day * trend.days
+    if days is None or reached < full_ratio * size or grown < settings.least_growth_ratio * size:
+        return PoolGrowth(trend, None, None)
+    return PoolGrowth(trend, *days)

@@ -12,8 +12,8 @@ from typing import Final
 from rightsizer.advice.risk import risk_of, worst
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.fleet.model import FleetWorkload
-from rightsizer.fleet.pools.bin_packing import HourlyLoad, PackingLimits, pack
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
+from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
 from rightsizer.model.finding import Action, Risk
 from rightsizer.model.state import Resource
 from rightsizer.model.workload import Allocator, WorkloadClass

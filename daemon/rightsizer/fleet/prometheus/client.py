@@ -14,7 +14,7 @@ from rightsizer.fleet.prometheus.endpoint import Endpoint, LimitKind, StoreLimit
 from rightsizer.fleet.prometheus.response_parser import ParsedResponse, parse_response
 from rightsizer.fleet.prometheus.selector import Matchers
 from rightsizer.fleet.settings import StoreSettings
-from rightsizer.fleet.store import SampledSeries, StoreUse
+from rightsizer.fleet.source import SampledSeries, StoreUse
 from rightsizer.model.errors import StoreError, StoreLimitError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 

@@ -14,7 +14,7 @@ from urllib.parse import urlsplit
 from rightsizer.fleet.prometheus import credentials
 from rightsizer.fleet.prometheus.response_parser import plain
 from rightsizer.fleet.settings import StoreSettings
-from rightsizer.fleet.store import StoreUse, StoreUseCounter
+from rightsizer.fleet.source import StoreUse, StoreUseCounter
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Excess, Failure, FailureKind, Response
 from rightsizer.io.http_settings import HttpSettings, checked_url

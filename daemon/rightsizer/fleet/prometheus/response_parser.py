@@ -8,7 +8,7 @@ from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Final
 
-from rightsizer.fleet.store import SampledSeries
+from rightsizer.fleet.source import SampledSeries
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _LENGTH: Final = 400

@@ -13,8 +13,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
-from rightsizer.fleet.pools.capacity import SpareSettings, spare_of
-from rightsizer.fleet.pools.commands import pack_tightly
+from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.pools.pool import (
     PoolSubject,
     kind_of,
@@ -24,7 +23,13 @@ from rightsizer.fleet.pools.pool import (
     waiting_for,
     workloads_in,
 )
-from rightsizer.fleet.pools.reclaim import Defragmentation, MovableResident, is_fragmented, room_for
+from rightsizer.fleet.pools.reclaim import (
+    Defragmentation,
+    MovableResident,
+    is_fragmented,
+    pack_tightly,
+    room_for,
+)
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import (
     Action,

@@ -12,15 +12,14 @@ from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView
-from rightsizer.fleet.pools.capacity import (
+from rightsizer.fleet.pools.hourly import (
     GrowthSettings,
     SpareCapacity,
     SpareSettings,
     growth_of,
+    independent_hours,
     spare_of,
 )
-from rightsizer.fleet.pools.commands import take_out
-from rightsizer.fleet.pools.hourly import independent_hours
 from rightsizer.fleet.pools.pool import (
     PoolSubject,
     kind_of,
@@ -29,6 +28,7 @@ from rightsizer.fleet.pools.pool import (
     pool_key,
     pool_subject,
 )
+from rightsizer.fleet.pools.reclaim import take_out
 from rightsizer.fleet.rules.rule import (
     FleetRule,
     FleetVerdict,

@@ -14,8 +14,6 @@ from rightsizer.advice.risk import rank_of, worst
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
-from rightsizer.fleet.pools.bin_packing import PackingLimits
-from rightsizer.fleet.pools.commands import sharing_fragments
 from rightsizer.fleet.pools.pool import (
     PoolSubject,
     kind_of,
@@ -25,6 +23,8 @@ from rightsizer.fleet.pools.pool import (
     waiting_gpus,
     workloads_in,
 )
+from rightsizer.fleet.pools.pool_room import PackingLimits
+from rightsizer.fleet.pools.reclaim import sharing_fragments
 from rightsizer.fleet.pools.sharing import (
     SharedGpu,
     SharingPlan,

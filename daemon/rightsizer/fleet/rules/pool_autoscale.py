@@ -19,7 +19,6 @@ from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries
-from rightsizer.fleet.pools.commands import follow_the_load
 from rightsizer.fleet.pools.hourly import HOUR, independent_hours, known_values, shape_by_hour
 from rightsizer.fleet.pools.pool import (
     PoolSubject,
@@ -29,6 +28,7 @@ from rightsizer.fleet.pools.pool import (
     pool_key,
     pool_subject,
 )
+from rightsizer.fleet.pools.reclaim import follow_the_load
 from rightsizer.fleet.rules.rule import (
     FleetRule,
     FleetVerdict,

@@ -11,7 +11,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView
-from rightsizer.fleet.pools.capacity import GrowthSettings, growth_of
+from rightsizer.fleet.pools.hourly import GrowthSettings, growth_of
 from rightsizer.fleet.pools.pool import PoolSubject, pool_key, pool_subject, waiting_gpus
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import (

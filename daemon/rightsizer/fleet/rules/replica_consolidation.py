@@ -12,8 +12,6 @@ from rightsizer.advice.rules.gpu_count import RULE as GPU_COUNT
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
-from rightsizer.fleet.pools.bin_packing import HourlyLoad, Packed, PackingLimits, pack
-from rightsizer.fleet.pools.commands import sharing_fragments
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool import (
     PoolSubject,
@@ -24,6 +22,8 @@ from rightsizer.fleet.pools.pool import (
     waiting_gpus,
     workloads_in,
 )
+from rightsizer.fleet.pools.pool_room import HourlyLoad, Packed, PackingLimits, pack
+from rightsizer.fleet.pools.reclaim import sharing_fragments
 from rightsizer.fleet.rules.rule import (
     FleetRule,
     FleetVerdict,

@@ -14,7 +14,7 @@ from rightsizer.advice.observation import minimum_known
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, abstain_early, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
-from rightsizer.fleet.pools.commands import pack_tightly
+from rightsizer.fleet.pools.reclaim import pack_tightly
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import (
     Action,

@@ -13,7 +13,7 @@ from rightsizer.advice.rules.overprovisioned import RULE as OVERPROVISIONED
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
 from rightsizer.fleet.model import FleetView, FleetWorkload
-from rightsizer.fleet.pools.capacity import GrowthSettings, SpareSettings, growth_of, spare_of
+from rightsizer.fleet.pools.hourly import GrowthSettings, SpareSettings, growth_of, spare_of
 from rightsizer.fleet.pools.pool import may_wait_for, pool_subject
 from rightsizer.fleet.rules.rule import (
     FleetRule,

@@ -5,11 +5,10 @@ from dataclasses import replace
 
 from rightsizer.fleet.model import FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.source import FleetSource, SourceReport
+from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
 from rightsizer.fleet.sources.kubernetes import KubernetesState
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState
-from rightsizer.fleet.store import MetricStore
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 

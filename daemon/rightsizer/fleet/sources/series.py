@@ -9,9 +9,9 @@ from collections.abc import Iterable, Mapping
 from enum import StrEnum
 from typing import Final, TypeVar
 
-from rightsizer.fleet.cache.grid import DAY, Grid
+from rightsizer.fleet.cache.day_frame import DAY, Grid
 from rightsizer.fleet.prometheus.selector import any_of, quoted
-from rightsizer.fleet.store import MetricStore, SampledSeries
+from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _Word = TypeVar("_Word", bound=StrEnum)

@@ -9,11 +9,10 @@ from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias
 
-from rightsizer.fleet.cache.grid import FINE_STEP, Grid
-from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.sources.kubernetes_pods import Pod
+from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
+from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
+from rightsizer.fleet.sources.kubernetes import Pod
 from rightsizer.fleet.sources.series import first_label, one_of, selector
-from rightsizer.fleet.store import MetricStore, SampledSeries
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 

@@ -5,9 +5,8 @@ from dataclasses import replace
 from typing import Final, NamedTuple
 
 from rightsizer.fleet.model import FleetInventory, WaitingWork
-from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import first_label, one_of
-from rightsizer.fleet.store import MetricStore
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 

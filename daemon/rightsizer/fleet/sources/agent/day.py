@@ -10,11 +10,10 @@ from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from rightsizer.accounting.classification_settings import UsageSettings
-from rightsizer.fleet.cache.day_frame import DayColumn, SubjectDay
-from rightsizer.fleet.cache.grid import DAY, ClippedGrid, Grid
+from rightsizer.fleet.cache.day_frame import DAY, ClippedGrid, DayColumn, Grid, SubjectDay
 from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice
+from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
-from rightsizer.fleet.sources.agent.demand_histograms import Buckets, buckets_of, demands_of
 from rightsizer.fleet.sources.agent.devices import workload_by_key, workload_query, workloads_of
 from rightsizer.fleet.sources.agent.measure_columns import (
     MeasureInputs,
@@ -23,7 +22,10 @@ from rightsizer.fleet.sources.agent.measure_columns import (
 )
 from rightsizer.fleet.sources.agent.metrics import FIGURE, AgentMetric, Labels, MetricForm, grouped
 from rightsizer.fleet.sources.agent.time_columns import (
+    Buckets,
     TimePresence,
+    buckets_of,
+    demands_of,
     energy_columns,
     limits_query,
     presence_of,
@@ -32,7 +34,6 @@ from rightsizer.fleet.sources.agent.time_columns import (
     state_columns,
 )
 from rightsizer.fleet.sources.series import by_label, placed
-from rightsizer.fleet.store import MetricStore, SampledSeries
 from rightsizer.model.block import Measure
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload

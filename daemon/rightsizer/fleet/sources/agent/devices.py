@@ -10,9 +10,9 @@ from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
+from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent.metrics import AgentMetric, MetricForm
 from rightsizer.fleet.sources.series import first_label, node_of, word_of
-from rightsizer.fleet.store import SampledSeries
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind

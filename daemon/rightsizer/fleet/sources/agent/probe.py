@@ -4,12 +4,11 @@ from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.fleet.cache.grid import COARSE_STEP, DAY
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import AgentSourceSettings
-from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import seconds_by_day, word_of
-from rightsizer.fleet.store import MetricStore
 from rightsizer.model.state import Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
 

@@ -7,10 +7,10 @@ from typing import Final
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.settings import ProvisioningSettings
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.fleet.cache.grid import DAY, Grid
+from rightsizer.fleet.cache.day_frame import DAY, Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory, NodeAdvice
 from rightsizer.fleet.settings import AgentSourceSettings, FleetSettings
-from rightsizer.fleet.source import SourceReport
+from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.agent.day import DayReader
 from rightsizer.fleet.sources.agent.devices import (
     DEVICE_LABELS,
@@ -24,7 +24,6 @@ from rightsizer.fleet.sources.agent.devices import (
 from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.agent.probe import NAME, STATES, probe
 from rightsizer.fleet.sources.series import word_of
-from rightsizer.fleet.store import MetricStore, SampledSeries
 from rightsizer.model.finding import Risk
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds

@@ -15,7 +15,7 @@ from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import derive_signals
 from rightsizer.accounting.usage import usage
 from rightsizer.accounting.window_builder import measures_of
-from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.day_frame import Grid
 from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceDay
 from rightsizer.model.block import Measure

@@ -8,13 +8,13 @@ from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
-from rightsizer.fleet.cache.grid import Grid
+from rightsizer.fleet.cache.day_frame import Grid
 from rightsizer.fleet.model import DeviceHolding
-from rightsizer.fleet.sources.dcgm_exporter.fields import device_of
-from rightsizer.fleet.sources.kubernetes_pods import LookbackSpan, Pod, PodOwners, workload_of
+from rightsizer.fleet.source import MetricStore, SampledSeries
+from rightsizer.fleet.sources.dcgm_exporter.probe import device_of
+from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, workload_of
 from rightsizer.fleet.sources.series import placed
 from rightsizer.fleet.sources.slurm import workload_of_job
-from rightsizer.fleet.store import MetricStore, SampledSeries
 from rightsizer.model.dcgm_exporter import holder_of
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Workload, WorkloadKind

@@ -7,8 +7,9 @@ from typing import Final
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
-from rightsizer.fleet.source import SourceReport
-from rightsizer.fleet.sources.dcgm_exporter.fields import (
+from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
+from rightsizer.fleet.sources.dcgm_exporter.holdings import DeviceHolder, HolderNames
+from rightsizer.fleet.sources.dcgm_exporter.probe import (
     DEVICE_LABELS,
     EXPORTER,
     FACT_LABELS,
@@ -18,16 +19,8 @@ from rightsizer.fleet.sources.dcgm_exporter.fields import (
     presence_names,
     spellings,
 )
-from rightsizer.fleet.sources.dcgm_exporter.holdings import DeviceHolder, HolderNames
-from rightsizer.fleet.sources.kubernetes_pods import (
-    NODE_LABELS,
-    POD_LABELS,
-    LookbackSpan,
-    Pod,
-    told,
-)
+from rightsizer.fleet.sources.kubernetes import NODE_LABELS, POD_LABELS, LookbackSpan, Pod, told
 from rightsizer.fleet.sources.series import first_label, one_of
-from rightsizer.fleet.store import MetricStore, SampledSeries
 from rightsizer.model.dcgm_exporter import DCGM_FIELDS, Entity
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device

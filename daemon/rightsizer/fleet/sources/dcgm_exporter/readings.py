@@ -8,8 +8,9 @@ from collections.abc import Callable, Collection, Iterable, Sequence
 from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
-from rightsizer.fleet.cache.grid import Grid
-from rightsizer.fleet.sources.dcgm_exporter.fields import (
+from rightsizer.fleet.cache.day_frame import Grid
+from rightsizer.fleet.source import MetricStore, SampledSeries
+from rightsizer.fleet.sources.dcgm_exporter.probe import (
     DEVICE_LABELS,
     ENERGY,
     EXPORTER,
@@ -24,7 +25,6 @@ from rightsizer.fleet.sources.dcgm_exporter.fields import (
     spellings,
 )
 from rightsizer.fleet.sources.series import one_of, placed, selector
-from rightsizer.fleet.store import MetricStore, SampledSeries
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
