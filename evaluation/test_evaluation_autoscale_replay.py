@@ -25,7 +25,7 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND
 _MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
 DIURNAL: Final = finding(
     rule="diurnal_autoscale",
-    finding=FindingKind.OVERPROVISIONED,
+    kind=FindingKind.OVERPROVISIONED,
     reasons=(Reason.DIURNAL_AUTOSCALE,),
     action=Action.AUTOSCALE,
     options=(),

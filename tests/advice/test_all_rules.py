@@ -111,7 +111,7 @@ def test_more_load_never_yields_a_smaller_proposal(load: Load, factor: float) ->
     of_less = {rule.name: rule.judge(less) for rule in SIZING}
     for rule in SIZING:
         few, many = of_less[rule.name], rule.judge(more)
-        if many.finding is FindingKind.OVERPROVISIONED and many.options:
+        if many.kind is FindingKind.OVERPROVISIONED and many.options:
             # Where all of the GPU is too large, the rule of memory leaves the word to the other.
             whole = of_less["overprovisioned"]
             says_more = rule.name == "memory_overprovisioned" and whole.is_complaint

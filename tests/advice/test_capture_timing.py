@@ -33,7 +33,7 @@ def host_bound(**facts: Any) -> Judgement:
     """A complaint that a profile would settle."""
     usual: dict[str, Any] = {
         "rule": "host_bound",
-        "finding": FindingKind.INEFFICIENT,
+        "kind": FindingKind.INEFFICIENT,
         "reasons": (Reason.HOST_BOUND,),
     }
     return judgement(**usual | facts)
@@ -81,7 +81,7 @@ def test_a_finding_on_a_workload_in_its_stride_is_profiled() -> None:
 def test_findings_that_no_profile_settles_are_passed_over() -> None:
     """An idle GPU has nothing to show, and what a profile says needs no other."""
     profiled = host_bound(rule="profile_host_bound")
-    satisfied = host_bound(finding=FindingKind.OPTIMIZED)
+    satisfied = host_bound(kind=FindingKind.OPTIMIZED)
     assert asked([judgement(), profiled, satisfied]) == ()
 
 

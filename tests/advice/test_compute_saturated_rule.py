@@ -33,7 +33,7 @@ def saturated(hours: float, pressed: float | None = None) -> Window:
 def test_users_who_wait_make_a_service_underprovisioned() -> None:
     """Another replica, by the requests that wait."""
     found = RULE.judge(case([saturated(4.0, 1.5)], SERVER))
-    assert found.finding is FindingKind.UNDERPROVISIONED
+    assert found.kind is FindingKind.UNDERPROVISIONED
     assert found.reasons == (Reason.COMPUTE_SATURATED,)
     assert found.action is Action.AUTOSCALE
     assert found.summary == (
@@ -80,7 +80,7 @@ def test_a_twentieth_of_the_time_makes_a_finding(
 def test_a_saturated_job_is_well_used() -> None:
     """Nobody waits for it but its owner, who would wait longer on less."""
     found = RULE.judge(case([saturated(6.0, 3.0)], workload()))
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "GPU 0: SMs at their limit 100% of the time: well used."
 
 
@@ -89,13 +89,13 @@ def test_a_saturated_service_that_nobody_asks_is_no_verdict() -> None:
     judged = case([saturated(6.0)], SERVER)
     assert RULE.judge(judged).reasons == (Reason.UNSUPPORTED_TELEMETRY,)
     asked = Node(readings={"GPU-0": reading(gpu(), 1.0, {Signal.REQUESTS_WAITING: 0.0})})
-    assert RULE.judge(replace(judged, node=asked)).finding is FindingKind.OPTIMIZED
+    assert RULE.judge(replace(judged, node=asked)).kind is FindingKind.OPTIMIZED
 
 
 def test_a_service_with_room_is_well() -> None:
     """Seldom at its limit."""
     found = RULE.judge(case([saturated(1.0)], SERVER))
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
 
 
 def test_utilization_alone_says_nothing() -> None:

@@ -34,7 +34,7 @@ def replica(number: int, hours: tuple[int, int] = (8, 20)) -> Course:
 def test_service_that_sleeps_at_night_is_scaled_by_the_hour() -> None:
     """One replica: none at night, one by day, and the manifest that does it."""
     found = RULE.judge(case_of([at_hours(8, 20, 0.4)], 8, SERVICE))
-    assert found.finding is FindingKind.OVERPROVISIONED
+    assert found.kind is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.DIURNAL_AUTOSCALE,)
     assert found.action is Action.AUTOSCALE
     assert found.summary == (
@@ -116,7 +116,7 @@ def test_one_day_with_a_long_night_is_believed_less() -> None:
 def test_steady_load_has_no_hours(days: int) -> None:
     """However low it is."""
     found = RULE.judge(case_of([steady(0.05)], days, SERVICE))
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "GPU 0: no cycle by the hour of the day."
 
 
@@ -132,7 +132,7 @@ def test_unknown_class_is_no_verdict_and_a_job_has_no_hours() -> None:
     job = replace(SERVICE, workload_class=WorkloadClass.BATCH)
     night = [at_hours(8, 20, 0.4)]
     assert RULE.judge(case_of(night, 8, unknown)).abstained is not None
-    assert RULE.judge(case_of(night, 8, job)).finding is FindingKind.OPTIMIZED
+    assert RULE.judge(case_of(night, 8, job)).kind is FindingKind.OPTIMIZED
 
 
 def test_never_while_under_pressure() -> None:

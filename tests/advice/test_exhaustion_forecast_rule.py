@@ -30,7 +30,7 @@ def growing(gib_a_day: float, first_gib: float = 40.0) -> Course:
 def test_memory_that_grows_is_told_before_it_is_full() -> None:
     """In how many days, at the earliest and at the latest, and what to look for."""
     found = RULE.judge(case_of([growing(2.0)], DAYS, JOB))
-    assert found.finding is FindingKind.UNDERPROVISIONED
+    assert found.kind is FindingKind.UNDERPROVISIONED
     assert found.reasons == (Reason.EXHAUSTION_FORECAST,)
     assert found.summary == (
         "GPU 0 of llama: the memory grows by 2.00 GiB a day and reaches its end in 10 to 10 days "
@@ -45,7 +45,7 @@ def test_memory_that_grows_is_told_before_it_is_full() -> None:
 def test_what_does_not_grow_to_its_end_is_no_news(gib_a_day: float) -> None:
     """Neither does what would take longer than the horizon."""
     found = RULE.judge(case_of([growing(gib_a_day)], DAYS, JOB))
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
 
 
 def test_fullest_gpu_ends_it() -> None:
@@ -85,7 +85,7 @@ def test_few_days_are_no_verdict() -> None:
     """A week makes a line."""
     found = RULE.judge(case_of([growing(2.0)], 5, JOB))
     assert found.reasons == (Reason.INSUFFICIENT_DATA,)
-    assert RULE.judge(case_of([growing(2.0)], DAYS)).finding is FindingKind.OPTIMIZED
+    assert RULE.judge(case_of([growing(2.0)], DAYS)).kind is FindingKind.OPTIMIZED
 
 
 def test_load_of_a_service_is_forecast_too() -> None:

@@ -27,7 +27,7 @@ DAYS = 3
 def test_gpu_that_was_never_used_is_too_many() -> None:
     """A job too can do without it; it is named, and what to ask for is said."""
     found = RULE.judge(case_of([WORKING, UNUSED, WORKING, UNUSED], DAYS, JOB))
-    assert found.finding is FindingKind.OVERPROVISIONED
+    assert found.kind is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.GPU_COUNT_OVERPROVISIONED,)
     assert found.action is Action.REDUCE_GPU_COUNT
     assert found.culprits == ("GPU-1", "GPU-3")
@@ -134,8 +134,8 @@ def test_nothing_is_taken_from_whoever_is_under_pressure() -> None:
 
 def test_a_single_gpu_has_no_number() -> None:
     """And neither has one that nobody holds."""
-    assert RULE.judge(case_of([UNUSED], DAYS, JOB)).finding is FindingKind.OPTIMIZED
-    assert RULE.judge(case_of([UNUSED], DAYS)).finding is FindingKind.OPTIMIZED
+    assert RULE.judge(case_of([UNUSED], DAYS, JOB)).kind is FindingKind.OPTIMIZED
+    assert RULE.judge(case_of([UNUSED], DAYS)).kind is FindingKind.OPTIMIZED
 
 
 @given(st.floats(0.01, 0.9), st.floats(1.0, 3.0))

@@ -48,7 +48,7 @@ def test_each_trouble_has_its_severity_and_remedy(
 ) -> None:
     """What it is decides, not how long it was seen."""
     found = RULE.judge(around(working(), {"GPU-0": {signal: value}}))
-    assert found.finding is FindingKind.DEGRADED
+    assert found.kind is FindingKind.DEGRADED
     assert found.reasons == (Reason.HARDWARE_UNHEALTHY,)
     assert found.action is Action.RESEAT_OR_DRAIN
     assert found.severity is severity

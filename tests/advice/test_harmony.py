@@ -16,7 +16,7 @@ from rightsizer.model.finding import Action, FindingKind, Reason
 
 def said(rule: str, kind: FindingKind, reason: Reason, action: Action, **facts: Any) -> Judgement:
     """A complaint that may become advice."""
-    return judgement(id=rule, rule=rule, finding=kind, reasons=(reason,), action=action, **facts)
+    return judgement(id=rule, rule=rule, kind=kind, reasons=(reason,), action=action, **facts)
 
 
 IDLE = said("idle", FindingKind.IDLE, Reason.IDLE_HELD, Action.RELEASE)
@@ -94,7 +94,7 @@ def test_what_is_over_holds_back_nothing() -> None:
     gone = judgement(
         id="u",
         rule="near_out_of_memory",
-        finding=FindingKind.UNDERPROVISIONED,
+        kind=FindingKind.UNDERPROVISIONED,
         may_open=False,
         still_holds=False,
     )
@@ -139,7 +139,7 @@ def test_the_order_of_the_rules_does_not_matter(
     settled = without_conflicts(one)
     assert sorted(settled, key=_rule) == sorted(without_conflicts(other), key=_rule)
     assert [each.finding.rule for each in settled] == [each.finding.rule for each in one]
-    kinds = {each.finding.finding for each in settled if each.may_open}
+    kinds = {each.finding.kind for each in settled if each.may_open}
     assert not kinds >= {FindingKind.OVERPROVISIONED, FindingKind.UNDERPROVISIONED}
     assert without_conflicts(settled) == settled
 

@@ -15,7 +15,7 @@ STALL, BUSY = State.HIDDEN_STALL, State.PRODUCTIVE
 def test_spinning_is_inefficient() -> None:
     """It says how long and what to look at."""
     found = RULE.judge(case([window({STALL: 4, BUSY: 6})], JOB))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.HIDDEN_STALL,)
     assert found.action is Action.INVESTIGATE_STRAGGLER
     assert found.summary == "GPU 0 of llama: busy without working 40% of the last 10 h."

@@ -34,7 +34,7 @@ def on_node(found: Case, signals: dict[Signal, float]) -> Case:
 def test_waiting_for_the_host_is_inefficient() -> None:
     """It says for how much of its work, what it costs and what it is laid to."""
     found = RULE.judge(case([window({HOST: 6, BUSY: 2}, waste_seconds={Cause.HOST: 14400})], JOB))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.HOST_BOUND,)
     assert found.action is Action.FIX_INPUT_PIPELINE
     assert found.summary == (

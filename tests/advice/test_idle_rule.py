@@ -24,7 +24,7 @@ EMPTY, HELD, BUSY = State.IDLE_EMPTY, State.IDLE_HELD, State.PRODUCTIVE
 def test_held_and_idle_is_a_complaint() -> None:
     """It names the holder, the share, the time and what to do."""
     found = RULE.judge(case([window({HELD: 2})], JOB))
-    assert found.finding is FindingKind.IDLE
+    assert found.kind is FindingKind.IDLE
     assert found.reasons == (Reason.IDLE_HELD,)
     assert found.action is Action.RELEASE
     assert found.summary == "GPU 0: held by llama but idle 100% of the last 2 h."
@@ -52,7 +52,7 @@ def test_serving_is_scaled_rather_than_released() -> None:
 def test_nearly_all_of_the_time_must_be_idle(idle_hours: float, kind: str) -> None:
     """A few active seconds an hour do not make a GPU used; more do."""
     found = RULE.judge(case([window({HELD: idle_hours, BUSY: 10 - idle_hours})], JOB))
-    assert found.finding == kind
+    assert found.kind == kind
     assert found.is_complaint == (kind == "idle")
 
 
@@ -60,7 +60,7 @@ def test_all_devices_must_be_idle() -> None:
     """One idle GPU among eight is a straggler's mark, not a GPU to reclaim."""
     windows = [window({HELD: 5})] * 7
     found = RULE.judge(case([*windows, window({BUSY: 5})], JOB))
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "GPUs 0, 1, 2, 3, 4, 5, 6 and 7: active 100% of the time."
     assert RULE.judge(case([*windows, window({HELD: 5})], JOB)).is_complaint
 
@@ -68,7 +68,7 @@ def test_all_devices_must_be_idle() -> None:
 def test_standby_is_meant_to_be_idle() -> None:
     """It is not judged, and nothing is left open of it."""
     standby = workload(workload_class=WorkloadClass.STANDBY)
-    assert RULE.judge(case([window({HELD: 50})], standby)).finding is FindingKind.OPTIMIZED
+    assert RULE.judge(case([window({HELD: 50})], standby)).kind is FindingKind.OPTIMIZED
 
 
 @pytest.mark.parametrize("known_seconds", [0, 59])
@@ -76,7 +76,7 @@ def test_too_little_telemetry_is_no_verdict(known_seconds: float) -> None:
     """A minute is the least, and unknown time is not idle time."""
     hours = known_seconds / 3600
     found = RULE.judge(case([window({HELD: 5}), window({HELD: hours, State.UNKNOWN: 5})], JOB))
-    assert found.finding is FindingKind.UNKNOWN
+    assert found.kind is FindingKind.UNKNOWN
     assert found.reasons == (Reason.INSUFFICIENT_DATA,)
     assert found.abstained == f"only {known_seconds} s of telemetry"
 
@@ -157,7 +157,7 @@ def asleep(course: Course, days: float, hours: float = 2.0) -> Case:
 def test_service_that_always_sleeps_at_these_hours_is_no_news() -> None:
     """Its hours are the rule `diurnal_autoscale`'s; idle by day it is told as before."""
     found = RULE.judge(asleep(at_hours(8, 20, 0.4), 4))
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "GPU 0: idle, as at these hours of every day."
     assert RULE.judge(asleep(at_hours(8, 20, 0.4), 4, hours=6.0)).is_complaint
     assert RULE.judge(asleep(at_hours(8, 20, 0.4), 1)).is_complaint

@@ -17,7 +17,7 @@ def test_small_kernels_are_inefficient() -> None:
     """The remedy is to launch many at once."""
     small = window({LAUNCH: 6}, waste_seconds={Cause.LAUNCH: 5.4 * 3600})
     found = RULE.judge(case([small], JOB))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.LAUNCH_BOUND,)
     assert found.action is Action.ENABLE_CUDA_GRAPHS
     assert found.summary == (

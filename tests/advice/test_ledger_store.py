@@ -58,7 +58,7 @@ FINDINGS: Final[st.SearchStrategy[Finding]] = st.builds(
     Finding,
     id=TEXT,
     rule=TEXT,
-    finding=st.sampled_from(FindingKind),
+    kind=st.sampled_from(FindingKind),
     reasons=st.lists(st.sampled_from(Reason), max_size=3).map(tuple),
     devices=st.lists(TEXT, max_size=3).map(tuple),
     culprits=st.lists(TEXT, max_size=3).map(tuple),

@@ -23,7 +23,7 @@ def decoding(hours: float, compute: float = 0.2, **facts: object) -> Window:
 def test_a_service_with_compute_to_spare_takes_a_larger_batch() -> None:
     """Nothing is freed by it, so that no savings are claimed; nobody waits, so it can wait."""
     found = RULE.judge(case([decoding(5.0)], SERVER))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.MEMORY_BANDWIDTH_BOUND,)
     assert found.action is Action.RAISE_BATCH
     assert found.severity is Severity.LOW
@@ -39,7 +39,7 @@ def test_users_who_wait_make_it_short_of_bandwidth() -> None:
     """A twentieth of the time."""
     pressed = {Resource.MEMORY_BANDWIDTH: round(0.3 * HOUR)}
     found = RULE.judge(case([decoding(5.0, pressed=pressed)], SERVER))
-    assert found.finding is FindingKind.UNDERPROVISIONED
+    assert found.kind is FindingKind.UNDERPROVISIONED
     assert "users wait, and a larger batch" in found.summary
     assert found.severity is Severity.MEDIUM
 
@@ -54,7 +54,7 @@ def test_users_who_wait_make_it_short_of_bandwidth() -> None:
 def test_others_at_their_limit_are_no_complaint(workload_class: WorkloadClass, why: str) -> None:
     """It is how much of science works."""
     found = RULE.judge(case([decoding(6.0)], workload(workload_class=workload_class)))
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
     assert found.summary.endswith(f"{why}.")
 
 

@@ -38,7 +38,7 @@ def test_only_well_used_gpus_with_a_board_beside_them(
     found = RULE.judge(
         case([used(compute, memory)], workload(workload_class=WorkloadClass.SERVING))
     )
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == f"GPU 0: the largest need leaves {rest}"
 
 

@@ -27,7 +27,7 @@ def full(hours: float, memory: dict[float, float] | None = None) -> Window:
 def test_full_memory_is_under_provisioned() -> None:
     """It says how full, how long, and what may happen."""
     found = RULE.judge(case([full(2)], JOB))
-    assert found.finding is FindingKind.UNDERPROVISIONED
+    assert found.kind is FindingKind.UNDERPROVISIONED
     assert found.reasons == (Reason.GPU_MEMORY_UNDERPROVISIONED,)
     assert found.culprits == ("GPU-0",)
     assert found.summary == (

@@ -25,7 +25,7 @@ def waiting(hours: float, **facts: object) -> Window:
 def test_waiting_for_the_network_is_inefficient() -> None:
     """What to do about it takes a look first."""
     found = RULE.judge(case([waiting(3.0), waiting(3.0)], JOB))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.NETWORK_BOUND,)
     assert found.action is Action.NONE
     assert found.summary == (

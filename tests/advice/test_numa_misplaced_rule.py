@@ -39,7 +39,7 @@ def judged(hours: float = 5, kind: WorkloadKind = WorkloadKind.SLURM) -> Case:
 def test_it_says_where_the_processes_belong() -> None:
     """With the CPUs of the GPU's node."""
     found = RULE.judge(judged())
-    assert found.finding is FindingKind.MISPLACED
+    assert found.kind is FindingKind.MISPLACED
     assert found.reasons == (Reason.NUMA_MISPLACED,)
     assert found.action is Action.REBIND_NUMA
     assert found.summary == (

@@ -41,7 +41,7 @@ def on_node(judged: Case, *others: int, **node: Any) -> Case:
 def test_a_pair_across_sockets_moves_to_a_free_pair() -> None:
     """It names the GPUs and how to start on them."""
     found = RULE.judge(on_node(job(0, 2, traffic=0.5), 1, 3))
-    assert found.finding is FindingKind.MISPLACED
+    assert found.kind is FindingKind.MISPLACED
     assert found.reasons == (Reason.NVLINK_ABSENT,)
     assert found.action is Action.MOVE_GPUS
     assert found.summary == (

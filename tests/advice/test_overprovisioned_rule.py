@@ -39,7 +39,7 @@ SMALL = used({0.1: WEEK}, {0.1: WEEK})
 def test_small_service_has_a_gpu_that_is_too_large() -> None:
     """How to share it is said by another rule; without a projection no board is named."""
     found = RULE.judge(case([SMALL], SERVICE))
-    assert found.finding is FindingKind.OVERPROVISIONED
+    assert found.kind is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.GPU_OVERPROVISIONED, Reason.GPU_MEMORY_OVERPROVISIONED)
     assert found.action is Action.NONE
     assert found.options == ()
@@ -54,7 +54,7 @@ def test_gpu_that_several_share_is_no_affair_of_one() -> None:
     """Its need is the sum of theirs."""
     holdings = {"GPU-0": (Holding(SERVICE, 0.5), Holding(workload("rank"), 0.5))}
     found = RULE.judge(replace(case([SMALL], SERVICE), node=Node(holdings=holdings)))
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
 
 
 @pytest.mark.parametrize(("compute", "is_complaint"), [(0.43, True), (0.44, False), (0.9, False)])
@@ -100,7 +100,7 @@ def test_never_over_while_memory_is_under() -> None:
     """However idle the compute is."""
     pressed = used({0.1: WEEK}, {0.1: WEEK}, pressed={MEMORY: WEEK * HOUR // 20})
     found = RULE.judge(case([pressed], SERVICE))
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "Under pressure, so not too large."
     # One device under pressure speaks for all of the workload.
     assert not RULE.judge(case([SMALL, pressed], SERVICE)).is_complaint
@@ -127,7 +127,7 @@ def test_occupied_but_not_computing_is_inefficient() -> None:
     """Only the lower bound would allow a smaller device, so none is advised."""
     occupied = used({0.9: WEEK}, {0.1: WEEK}, compute_at_least=histogram({0.1: WEEK}))
     found = RULE.judge(case([occupied], SERVICE))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.action is Action.NONE
     assert found.options == ()
     assert found.summary == (
@@ -140,7 +140,7 @@ def test_inefficiency_counts_every_other_resource(hungry: Resource) -> None:
     """Pipes at rest leave nothing free where memory or its bandwidth is needed."""
     demands = {COMPUTE: {0.9: WEEK}, MEMORY: {0.1: WEEK}} | {hungry: {0.8: WEEK}}
     occupied = window({State.PRODUCTIVE: WEEK}, demands, compute_at_least=histogram({0.1: WEEK}))
-    assert RULE.judge(case([occupied], SERVICE)).finding is FindingKind.OPTIMIZED
+    assert RULE.judge(case([occupied], SERVICE)).kind is FindingKind.OPTIMIZED
 
 
 def test_preallocated_memory_is_no_verdict() -> None:

@@ -17,7 +17,7 @@ def test_copies_that_limit_are_inefficient() -> None:
     """The link is well used by the books; what is lost is the compute that waits."""
     full = window({LINK: 6}, waste_seconds={Cause.PCIE: 1.0}, compute_at_least=histogram({0.2: 6}))
     found = RULE.judge(case([full], JOB))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.PCIE_BOUND,)
     assert found.action is Action.FIX_INPUT_PIPELINE
     assert found.summary == "GPU 0 of llama: held up by copies over PCIe 100% of 6 h of activity."

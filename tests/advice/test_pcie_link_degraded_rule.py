@@ -28,7 +28,7 @@ def degraded(hours: float, active: float = 10.0, idle: float = 0.0) -> Case:
 def test_half_a_link_under_load_is_degraded() -> None:
     """It says what is and what could be, and how to look and whom to drain."""
     found = RULE.judge(around(degraded(10), NARROW))
-    assert found.finding is FindingKind.DEGRADED
+    assert found.kind is FindingKind.DEGRADED
     assert found.reasons == (Reason.PCIE_LINK_DEGRADED,)
     assert found.action is Action.RESEAT_OR_DRAIN
     assert found.summary == (

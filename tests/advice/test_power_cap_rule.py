@@ -45,7 +45,7 @@ def drawing(
 def test_memory_bound_work_at_full_power_gets_a_lower_limit() -> None:
     """With what it saves, what it may cost, and the way back."""
     found = RULE.judge(around(drawing(660.0)))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.POWER_CAP_OPPORTUNITY,)
     assert found.action is Action.SET_POWER_LIMIT
     assert found.summary == (

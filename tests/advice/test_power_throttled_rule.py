@@ -35,7 +35,7 @@ CAPPED = {"GPU-0": {Signal.POWER_LIMIT_WATTS: 500.0, Signal.SM_CLOCK_HERTZ: 1.38
 def test_a_lowered_limit_is_restored_to_the_default() -> None:
     """It says by how much, what it cost, and the command."""
     found = RULE.judge(around(throttled(5), CAPPED))
-    assert found.finding is FindingKind.DEGRADED
+    assert found.kind is FindingKind.DEGRADED
     assert found.reasons == (Reason.POWER_THROTTLED,)
     assert found.action is Action.SET_POWER_LIMIT
     assert found.summary == (

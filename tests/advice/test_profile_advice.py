@@ -70,7 +70,7 @@ def launch_bound(**facts: Any) -> Judgement:
     usual: dict[str, Any] = {
         "id": finding_id(KEY, Reason.LAUNCH_BOUND, Action.ENABLE_CUDA_GRAPHS, ""),
         "rule": "launch_bound",
-        "finding": FindingKind.INEFFICIENT,
+        "kind": FindingKind.INEFFICIENT,
         "reasons": (Reason.LAUNCH_BOUND,),
         "action": Action.ENABLE_CUDA_GRAPHS,
     }
@@ -83,7 +83,7 @@ def quiet(rule: str = "launch_bound", **facts: Any) -> Judgement:
         may_open=False,
         still_holds=False,
         rule=rule,
-        finding=FindingKind.OPTIMIZED,
+        kind=FindingKind.OPTIMIZED,
         reasons=(),
         action=Action.NONE,
         **facts,

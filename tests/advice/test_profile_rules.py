@@ -68,7 +68,7 @@ def test_waiting_for_long_kernels_is_not() -> None:
     """There the host has other things to do than launching: host bound, with no known loader."""
     found = [profile(device(time=WAITS))]
 
-    assert launch_bound.RULE.judge(found).finding is FindingKind.OPTIMIZED
+    assert launch_bound.RULE.judge(found).kind is FindingKind.OPTIMIZED
     finding = host_bound.RULE.judge(found)
     assert finding.reasons == (Reason.HOST_BOUND,)
     assert finding.action is Action.NONE
@@ -110,7 +110,7 @@ def test_a_loader_that_works_beside_the_gpu_is_no_trouble() -> None:
     time = time_use(kernel=0.99, host=0.01, loader_wait_seconds=0.01)
     found = profile(device(time=time, steps=steps))
 
-    assert host_bound.RULE.judge([found]).finding is FindingKind.OPTIMIZED
+    assert host_bound.RULE.judge([found]).kind is FindingKind.OPTIMIZED
 
 
 def test_exposed_copies_are_pcie_bound() -> None:
@@ -124,7 +124,7 @@ def test_exposed_copies_are_pcie_bound() -> None:
     pinned = pcie_bound.RULE.judge(
         [profile(device(time=time, copies=(copies(HostMemory.PINNED, 0.05),)))]
     )
-    assert pinned.finding is FindingKind.OPTIMIZED
+    assert pinned.kind is FindingKind.OPTIMIZED
     assert "pageable" not in pinned.summary
 
 
@@ -139,7 +139,7 @@ def test_idle_time_beside_a_checkpoint_is_storage_bound() -> None:
     assert finding.evidence["spans"] == {"save_checkpoint": 0.4}
     assert _gain(finding) == (0.7, 0.85)
     beside = profile(device(time=_saving(0.01, kernel=0.99, host=0.01)), host_spans=spans)
-    assert storage_bound.RULE.judge([beside]).finding is FindingKind.OPTIMIZED
+    assert storage_bound.RULE.judge([beside]).kind is FindingKind.OPTIMIZED
 
 
 @pytest.mark.parametrize(
@@ -162,7 +162,7 @@ def test_products_of_matrices_without_tensor_cores(
     """Only of products of matrices, only where it is known, and not in double precision."""
     found = profile(device(kernels=(kernel(name, uses_tensor_cores=uses),)))
 
-    assert tensor_cores_unused.RULE.judge([found]).finding is expected
+    assert tensor_cores_unused.RULE.judge([found]).kind is expected
 
 
 def test_what_tensor_cores_would_give_is_bounded_by_their_speed() -> None:
@@ -216,7 +216,7 @@ def test_ranks_that_take_turns_at_being_late_are_no_stragglers() -> None:
     ]
 
     finding = rank_imbalance.RULE.judge(found)
-    assert finding.finding is FindingKind.OPTIMIZED
+    assert finding.kind is FindingKind.OPTIMIZED
     assert finding.evidence["steps_latest"] == 1
 
 
@@ -237,7 +237,7 @@ def test_what_cannot_be_judged_is_said(odd: str) -> None:
     devices, why = ODD[odd]
     for rule in (launch_bound.RULE, host_bound.RULE):
         finding = rule.judge([profile(*devices)])
-        assert finding.finding is FindingKind.UNKNOWN
+        assert finding.kind is FindingKind.UNKNOWN
         assert finding.abstained is not None
         assert why in finding.abstained
         assert finding.confidence == 0.0
@@ -298,7 +298,7 @@ def test_no_rule_promises_more_than_there_is(
     for rule in PROFILE_RULES:
         finding = rule.judge([found])
         assert 0.0 <= finding.confidence < 1.0
-        assert (finding.abstained is None) == (finding.finding is not FindingKind.UNKNOWN)
+        assert (finding.abstained is None) == (finding.kind is not FindingKind.UNKNOWN)
         for option in finding.options:
             assert option.time_ratio_low is not None
             assert option.time_ratio_high is not None

@@ -32,7 +32,7 @@ def test_the_one_that_works_while_others_spin_is_the_straggler() -> None:
     """Ranks wait in a collective for the last one."""
     spinning = rank({STALL: 0.9, WORK: 0.1}, 1.0)
     found = RULE.judge(case([spinning, spinning, rank({WORK: 1.0}, 0.5), spinning], JOB))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.RANK_IMBALANCE,)
     assert found.action is Action.INVESTIGATE_STRAGGLER
     assert found.culprits == ("GPU-2",)

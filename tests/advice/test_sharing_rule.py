@@ -69,7 +69,7 @@ CHAT, RANK = service("chat"), service("rank")
 def test_alone_it_is_offered_slices() -> None:
     """The concrete profile, the commands and the resource to ask for."""
     found = RULE.judge(on_gpu(0, CHAT))
-    assert found.finding is FindingKind.OVERPROVISIONED
+    assert found.kind is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.SHARING_CANDIDATE_MIG,)
     assert found.action is Action.SHARE_MIG
     assert found.options[0].target == "1g.10gb"
@@ -193,7 +193,7 @@ def test_other_owners_start_a_daemon() -> None:
 
 def test_jobs_and_strangers_to_us_share_nothing() -> None:
     """A job would run longer; of an unknown class nobody knows what it bears."""
-    assert RULE.judge(on_gpu(0, workload())).finding is FindingKind.OPTIMIZED
+    assert RULE.judge(on_gpu(0, workload())).kind is FindingKind.OPTIMIZED
     unknown = replace(CHAT, workload_class=WorkloadClass.UNKNOWN)
     assert RULE.judge(on_gpu(0, unknown)).abstained is not None
 
@@ -211,7 +211,7 @@ def test_never_while_under_pressure_and_never_a_slice_of_a_slice() -> None:
     assert RULE.judge(case).summary == "Under pressure, so it shares nothing."
     part = gpu(uuid="MIG-0", mig=MigInstance("GPU-0", "3g.40gb", 1, 0, 3 / 7, 4 / 8))
     case = case_of([steady(0.2, **SMALL)], DAYS, CHAT, windows=[small_window()], devices=[part])
-    assert RULE.judge(case).finding is FindingKind.OPTIMIZED
+    assert RULE.judge(case).kind is FindingKind.OPTIMIZED
 
 
 def test_shared_already_is_shared_enough() -> None:

@@ -31,7 +31,7 @@ def test_slow_reads_are_the_input_pipeline() -> None:
     """It is slow all the time, and the savings are bounded by what is lost."""
     slow = window({STORAGE: 6}, blocks=blocks([0.3] * 72), waste_seconds={Cause.STORAGE: 12960})
     found = RULE.judge(case([slow], JOB))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.STORAGE_BOUND,)
     assert found.action is Action.FIX_INPUT_PIPELINE
     assert found.summary == (

@@ -21,7 +21,7 @@ def single_precision(hours: float, active: float = 6.0, **facts: object) -> Wind
 def test_resting_tensor_cores_are_inefficient() -> None:
     """Nobody knows how much faster it would be, so no savings are claimed."""
     found = RULE.judge(case([single_precision(5.4)], JOB))
-    assert found.finding is FindingKind.INEFFICIENT
+    assert found.kind is FindingKind.INEFFICIENT
     assert found.reasons == (Reason.TENSOR_CORES_UNUSED,)
     assert found.action is Action.ENABLE_MIXED_PRECISION
     assert found.summary == (

@@ -29,7 +29,7 @@ def slowed(hours: float, condition: Condition = Condition.THERMAL_THROTTLED) -> 
 def test_a_hot_gpu_is_told_from_a_hot_room() -> None:
     """By its neighbors."""
     alone = RULE.judge(around(slowed(5), HOT, others=(gpu(1), gpu(2))))
-    assert alone.finding is FindingKind.DEGRADED
+    assert alone.kind is FindingKind.DEGRADED
     assert alone.reasons == (Reason.THERMAL_THROTTLED,)
     assert alone.action is Action.RESEAT_OR_DRAIN
     assert alone.summary == (

@@ -30,7 +30,7 @@ def short(hours: float, resource: Resource = COMPUTE, unknown: float = 0.0) -> W
 def test_service_that_waits_is_too_small() -> None:
     """More replicas, with the command."""
     found = RULE.judge(case([short(3)], SERVICE))
-    assert found.finding is FindingKind.UNDERPROVISIONED
+    assert found.kind is FindingKind.UNDERPROVISIONED
     assert found.reasons == (Reason.GPU_UNDERPROVISIONED, Reason.COMPUTE_SATURATED)
     assert found.action is Action.AUTOSCALE
     assert found.summary == (
@@ -67,7 +67,7 @@ def test_culprits_are_the_gpus_that_are_short() -> None:
 
 def test_job_at_its_limit_is_well_used() -> None:
     """Nobody waits for it but its owner."""
-    assert RULE.judge(case([short(5)], workload())).finding is FindingKind.OPTIMIZED
+    assert RULE.judge(case([short(5)], workload())).kind is FindingKind.OPTIMIZED
 
 
 def test_unknown_class_is_told_but_not_what_to_buy() -> None:

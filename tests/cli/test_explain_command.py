@@ -105,7 +105,7 @@ def test_a_list_reads_as_agreed(golden: Callable[[str | Path, str], None]) -> No
     idle = whole()
     stall = finding(
         id="stall",
-        finding=FindingKind.INEFFICIENT,
+        kind=FindingKind.INEFFICIENT,
         reasons=(Reason.HIDDEN_STALL,),
         action=Action.INVESTIGATE_STRAGGLER,
         summary="GPU 1 is busy without working. " * 5,

@@ -23,7 +23,7 @@ def judged(of: FleetPool | FleetView) -> Finding:
 def test_what_nobody_ever_needed_can_go() -> None:
     """With a margin, and as whole nodes where that is possible."""
     found = judged(pool("spare", restless(8, 16), nodes=5))
-    assert found.finding is FindingKind.OVERPROVISIONED
+    assert found.kind is FindingKind.OVERPROVISIONED
     assert found.reasons == (Reason.GPU_COUNT_OVERPROVISIONED,)
     assert found.action is Action.REDUCE_GPU_COUNT
     assert found.summary == (
@@ -40,7 +40,7 @@ def test_what_nobody_ever_needed_can_go() -> None:
 def test_a_pool_that_is_all_empty_is_released() -> None:
     """Idle, not merely too large."""
     found = judged(pool("empty", steady(0.0), nodes=2))
-    assert found.finding is FindingKind.IDLE
+    assert found.kind is FindingKind.IDLE
     assert found.reasons == (Reason.IDLE_EMPTY,)
     assert found.action is Action.RELEASE
     assert found.summary == "empty: none of its 16 GPUs was held at any moment."
@@ -57,7 +57,7 @@ def test_the_peak_within_the_hour_counts() -> None:
 def test_a_little_room_is_no_waste() -> None:
     """Less than a tenth of the pool is what it keeps for a busy day."""
     found = judged(pool("busy", restless(20, 27)))
-    assert found.finding is FindingKind.OPTIMIZED
+    assert found.kind is FindingKind.OPTIMIZED
     assert found.summary == "busy: 27 of its 32 GPUs were held at once."
 
 

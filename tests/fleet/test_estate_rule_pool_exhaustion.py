@@ -23,7 +23,7 @@ def test_a_pool_that_grows_to_its_end_is_told_when() -> None:
         return 20.0 + 1.0 * (hour // 24) + (noise(hour // 24) or 0.0)
 
     found = judged(pool("filling", course, nodes=8))
-    assert found.finding is FindingKind.UNDERPROVISIONED
+    assert found.kind is FindingKind.UNDERPROVISIONED
     assert found.reasons == (Reason.EXHAUSTION_FORECAST,)
     low, high = found.evidence["days_low"], found.evidence["days_high"]
     assert isinstance(low, float)

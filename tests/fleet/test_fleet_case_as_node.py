@@ -115,7 +115,7 @@ def verdicts(judgements: Iterable[Judgement]) -> dict[tuple[str, str], Judgement
 def said(finding: Finding) -> tuple[object, ...]:
     """What must be the same wherever it was found; the id stands for the rounded target."""
     complaint = (finding.id,) if finding.is_complaint else ()
-    return (finding.finding, finding.reasons, finding.action, *complaint)
+    return (finding.kind, finding.reasons, finding.action, *complaint)
 
 
 @pytest.mark.parametrize("step", [FINE_STEP, COARSE_STEP])

@@ -79,7 +79,7 @@ def judged(path: Path, workers: int = 1, **facts: object) -> BatchVerdicts:
 def test_planted_faults_are_found_and_nothing_else(path: Path) -> None:
     """The service's GPUs idle, and those that nobody holds; the job is well."""
     found = judged(path)
-    idle = {each.key for each in found.judgements if each.finding.finding is FindingKind.IDLE}
+    idle = {each.key for each in found.judgements if each.finding.kind is FindingKind.IDLE}
     assert idle == {LLAMA.key, *(f"GPU-{number}" for number in (4, 5, 6, 7, 16, 17, 18, 19))}
     assert not [each for each in found.judgements if each.key == TRAIN.key]
     assert all(each.may_open for each in found.judgements if each.key == LLAMA.key)

@@ -36,7 +36,7 @@ def judge(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVe
     usual = finding(workload=None, confidence=0.9)
     if view.coverage_ratio >= settings.on_ratio:
         return (FleetVerdict(KEY, usual),)
-    well = replace(usual, finding=FindingKind.OPTIMIZED)
+    well = replace(usual, kind=FindingKind.OPTIMIZED)
     nothing = "nothing is known" if view.coverage_ratio == 0.0 else None
     return (FleetVerdict(KEY, replace(well, abstained=nothing)),)
 

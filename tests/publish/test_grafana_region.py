@@ -60,7 +60,7 @@ def test_the_finding_is_read_back_as_far_as_it_is_told() -> None:
     assert told is not None
     found = told.finding
     assert (found.id, found.workload, found.devices) == ("a1b2c3", "team-a/notebook", ("GPU-0",))
-    assert (found.finding, found.reasons) == (FindingKind.IDLE, (Reason.IDLE_HELD,))
+    assert (found.kind, found.reasons) == (FindingKind.IDLE, (Reason.IDLE_HELD,))
     assert (found.action, found.severity) == (Action.SCALE_TO_ZERO, Severity.LOW)
     assert (found.confidence, found.risk) == (0.87, Risk.LOW)
     assert found.summary == "GPU-0 has been held idle for 6 h."

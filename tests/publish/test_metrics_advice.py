@@ -94,11 +94,11 @@ def test_a_recommender_that_has_not_run_has_counters() -> None:
 def test_verdicts_are_counted_by_reason() -> None:
     """Complaints and abstentions; what is well is neither."""
     silent = {
-        "finding": FindingKind.UNKNOWN,
+        "kind": FindingKind.UNKNOWN,
         "reasons": (Reason.INSUFFICIENT_DATA,),
         "abstained": "only 30 s of telemetry",
     }
-    well = {"finding": FindingKind.OPTIMIZED, "reasons": ()}
+    well = {"kind": FindingKind.OPTIMIZED, "reasons": ()}
     found = recommender_gauges(
         [judgement(), judgement(), judgement(**silent), judgement(**well)],
     )

@@ -22,7 +22,7 @@ def event(  # noqa: PLR0913 - one keyword for each thing that a test varies.
     finding = Finding(
         id=id,
         rule="held_idle",
-        finding=FindingKind.IDLE,
+        kind=FindingKind.IDLE,
         reasons=(Reason.IDLE_HELD,),
         devices=devices,
         culprits=(),

@@ -50,7 +50,7 @@ def host_bound(**facts: Any) -> Judgement:
     usual: dict[str, Any] = {
         "key": LLAMA.key,
         "rule": "host_bound",
-        "finding": FindingKind.INEFFICIENT,
+        "kind": FindingKind.INEFFICIENT,
         "reasons": (Reason.HOST_BOUND,),
     }
     return replace(judgement(**usual | facts), workload=LLAMA)

@@ -83,7 +83,7 @@ def finding(**facts: Any) -> Finding:
     usual: dict[str, Any] = {
         "id": "aaaaaaaaaaaa",
         "rule": "idle",
-        "finding": FindingKind.IDLE,
+        "kind": FindingKind.IDLE,
         "reasons": (Reason.IDLE_HELD,),
         "devices": ("GPU-0",),
         "culprits": (),

@@ -217,7 +217,7 @@ def _larger() -> Any:
     return finding(
         id="bbbbbbbbbbbb",
         rule="near_out_of_memory",
-        finding=FindingKind.UNDERPROVISIONED,
+        kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.GPU_MEMORY_UNDERPROVISIONED,),
         workload=TRAINER,
         action=Action.CHANGE_GPU_TYPE,
@@ -234,7 +234,7 @@ def _mended() -> Any:
     return finding(
         id="cccccccccccc",
         rule="host_bound",
-        finding=FindingKind.INEFFICIENT,
+        kind=FindingKind.INEFFICIENT,
         reasons=(Reason.HOST_BOUND,),
         workload=TRAINER,
         action=Action.FIX_INPUT_PIPELINE,

@@ -38,17 +38,17 @@ _PRECEDENCES: Final = (
     # A rank that waits for the others looks idle, and is not.
     _Precedence(
         lambda finding: bool(_STALLS.intersection(finding.reasons)),
-        lambda finding: finding.finding is FindingKind.IDLE,
+        lambda finding: finding.kind is FindingKind.IDLE,
     ),
     # What does nothing has neither a bottleneck nor a size.
     _Precedence(
-        lambda finding: finding.finding is FindingKind.IDLE,
-        lambda finding: finding.finding in (FindingKind.INEFFICIENT, FindingKind.OVERPROVISIONED),
+        lambda finding: finding.kind is FindingKind.IDLE,
+        lambda finding: finding.kind in (FindingKind.INEFFICIENT, FindingKind.OVERPROVISIONED),
     ),
     # docs/definitions.md, conduct: never 'over' while any dimension is 'under'.
     _Precedence(
-        lambda finding: finding.finding is FindingKind.UNDERPROVISIONED,
-        lambda finding: finding.finding is FindingKind.OVERPROVISIONED,
+        lambda finding: finding.kind is FindingKind.UNDERPROVISIONED,
+        lambda finding: finding.kind is FindingKind.OVERPROVISIONED,
     ),
     # Short of compute and of nothing else: what is said of the SMs says it all.
     _Precedence(

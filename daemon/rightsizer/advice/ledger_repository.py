@@ -58,9 +58,9 @@ def tally_from(form: _Form) -> OutcomeCounts:
     )
 
 
-def _made(kind: type[_Made], form: _Form, **parts: Any) -> _Made:
-    known = {each.name for each in fields(kind)}  # type: ignore[arg-type]
-    return kind(**{name: value for name, value in form.items() if name in known} | parts)
+def _made(made: type[_Made], form: _Form, **parts: Any) -> _Made:
+    known = {each.name for each in fields(made)}  # type: ignore[arg-type]
+    return made(**{name: value for name, value in form.items() if name in known} | parts)
 
 
 def _advice(form: _Form) -> Advice:
@@ -82,12 +82,17 @@ def _baseline(form: _Form) -> Baseline:
     )
 
 
+def stored_finding(form: _Form) -> dict[str, Any]:
+    """Fields of a finding under the names they are stored by; its kind has been 'finding'."""
+    return {"finding" if name == "kind" else name: value for name, value in form.items()}
+
+
 def finding_from(form: _Form) -> Finding:
     """A rule's verdict, as `record_from` reads records."""
     return _made(
         Finding,
         form,
-        finding=FindingKind(form["finding"]),
+        kind=FindingKind(form["finding"]),
         reasons=tuple(Reason(name) for name in form["reasons"]),
         devices=tuple(form["devices"]),
         culprits=tuple(form["culprits"]),
@@ -200,7 +205,10 @@ class LedgerRepository:
 
 
 def _text(value: Any) -> str:
-    return json.dumps(asdict(value))
+    form = asdict(value)
+    if "advice" in form:
+        form["advice"]["finding"] = stored_finding(form["advice"]["finding"])
+    return json.dumps(form)
 
 
 def _read_rows(text: str, read: Callable[[Mapping[str, Any]], _Read]) -> _Read | None:

@@ -225,7 +225,7 @@ class AdviceService:
         self._log.info(
             f"advice_{event.kind}",
             id=finding.id,
-            finding=str(finding.finding),
+            finding=str(finding.kind),
             reasons=",".join(finding.reasons),
             action=str(finding.action),
             confidence=finding.confidence,

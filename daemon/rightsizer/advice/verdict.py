@@ -46,7 +46,7 @@ _NO_SAVINGS: Final = Savings(reason="no price and no projected size is known for
 class Complaint:
     """What a rule found."""
 
-    finding: FindingKind
+    kind: FindingKind
     reasons: tuple[Reason, ...]
     action: Action
     summary: str
@@ -74,7 +74,7 @@ def complain(rule: str, case: Case, complaint: Complaint) -> Finding:
     return Finding(
         id=finding_id(case.key, complaint.reasons[0], complaint.action, complaint.target),
         rule=rule,
-        finding=complaint.finding,
+        kind=complaint.kind,
         reasons=complaint.reasons,
         devices=_uuids(case),
         culprits=complaint.culprits,
@@ -103,7 +103,7 @@ def find_nothing(
     return Finding(
         id=finding_id(case.key, rule, Action.NONE, ""),
         rule=rule,
-        finding=FindingKind.OPTIMIZED,
+        kind=FindingKind.OPTIMIZED,
         reasons=(),
         devices=_uuids(case),
         culprits=(),
@@ -124,7 +124,7 @@ def abstain(rule: str, case: Case, reason: Reason, why: str) -> Finding:
     return Finding(
         id=finding_id(case.key, rule, reason, ""),
         rule=rule,
-        finding=FindingKind.UNKNOWN,
+        kind=FindingKind.UNKNOWN,
         reasons=(reason,),
         devices=_uuids(case),
         culprits=(),

@@ -33,7 +33,7 @@ def advise_text(findings: Sequence[Finding], advice: Sequence[Advice]) -> str:
     still_open = [each for each in advice if each.is_open]
     lines: list[str] = []
     ordered = sorted(still_open, key=_place)
-    for kind, group in groupby(ordered, key=lambda each: each.finding.finding):
+    for kind, group in groupby(ordered, key=lambda each: each.finding.kind):
         lines += [f"{kind.value.capitalize()}:", *_indented(group), ""]
     if closed := [each for each in advice if not each.is_open]:
         lines += ["Closed:", *(_closed(each) for each in closed[:_NAMED]), ""]
@@ -49,7 +49,7 @@ def _place(advice: Advice) -> tuple[int, int, int, str]:
     """By kind; in a kind the severest first, then the oldest."""
     finding = advice.finding
     rank = -_SEVERITIES.index(finding.severity)
-    return _KINDS.index(finding.finding), rank, advice.opened, advice.id
+    return _KINDS.index(finding.kind), rank, advice.opened, advice.id
 
 
 def _indented(advice: Iterator[Advice]) -> Iterator[str]:

@@ -164,7 +164,7 @@ def _add_piece(families: Families, piece: Advice) -> None:
         families.add_info(
             "rightsizer_advice_info",
             finding.id,
-            finding.finding,
+            finding.kind,
             reason,
             finding.action,
             finding.severity,

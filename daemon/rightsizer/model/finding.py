@@ -241,7 +241,7 @@ class Finding:
 
     id: str
     rule: str
-    finding: FindingKind
+    kind: FindingKind
     reasons: tuple[Reason, ...]
     devices: tuple[str, ...]
     culprits: tuple[str, ...]
@@ -266,7 +266,7 @@ class Finding:
     @property
     def is_complaint(self) -> bool:
         """Whether there is something to do."""
-        return self.abstained is None and self.finding not in (
+        return self.abstained is None and self.kind not in (
             FindingKind.OPTIMIZED,
             FindingKind.UNKNOWN,
         )

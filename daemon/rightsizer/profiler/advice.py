@@ -166,7 +166,7 @@ def _telemetry_evidence(finding: Finding) -> dict[str, Any]:
     """Of the rule's own span, which goes on to now."""
     return {
         "rule": finding.rule,
-        "finding": str(finding.finding),
+        "finding": str(finding.kind),
         "summary": finding.summary,
         "confidence": finding.confidence,
     }

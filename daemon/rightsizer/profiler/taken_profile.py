@@ -7,7 +7,7 @@ from datetime import UTC, datetime
 from typing import Any, Final
 
 from rightsizer.advice.confidence import confidence_of
-from rightsizer.advice.ledger_repository import finding_from
+from rightsizer.advice.ledger_repository import finding_from, stored_finding
 from rightsizer.advice.verdict import finding_id
 from rightsizer.model.finding import Finding, Instruction, Reason
 from rightsizer.model.profile import Profile
@@ -63,7 +63,9 @@ class TakenProfile:
     @property
     def text(self) -> str:
         """As JSON, for the history."""
-        return json.dumps(asdict(self), separators=(",", ":"))
+        form = asdict(self)
+        form["findings"] = [stored_finding(each) for each in form["findings"]]
+        return json.dumps(form, separators=(",", ":"))
 
     @classmethod
     def of(cls, text: str) -> "TakenProfile":

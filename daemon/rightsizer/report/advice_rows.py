@@ -96,7 +96,7 @@ def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
     return AdviceRow(
         id=finding.id,
         rule=finding.rule,
-        finding=finding.finding,
+        finding=finding.kind,
         reasons=finding.reasons,
         action=finding.action,
         summary=finding.summary,

@@ -124,7 +124,7 @@ def finding_form(finding: Finding) -> Form:
     return {
         "id": finding.id,
         "rule": finding.rule,
-        "finding": finding.finding,
+        "finding": finding.kind,
         "reasons": list(finding.reasons),
         "devices": list(finding.devices),
         "culprits": list(finding.culprits),

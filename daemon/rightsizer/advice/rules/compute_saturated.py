@@ -84,7 +84,7 @@ def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Fin
         NAME,
         case,
         Complaint(
-            finding=FindingKind.UNDERPROVISIONED,
+            kind=FindingKind.UNDERPROVISIONED,
             reasons=(Reason.COMPUTE_SATURATED,),
             action=action,
             summary=f"{seen.summary}.",

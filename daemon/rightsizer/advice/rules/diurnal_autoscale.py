@@ -188,7 +188,7 @@ def _complaint(
     if not plan.is_repeated:
         factors["cycle"] = settings.seen_once_ratio
     return Complaint(
-        finding=FindingKind.OVERPROVISIONED,
+        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
         summary=(

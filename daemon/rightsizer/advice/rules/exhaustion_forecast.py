@@ -169,7 +169,7 @@ def _complaint(case: Case, forecast: _Forecast, market: Market) -> Complaint:
     name = workload.name if workload else ""
     when = f"in {forecast.days_low:.0f} to {forecast.days_high:.0f} days"
     return Complaint(
-        finding=FindingKind.UNDERPROVISIONED,
+        kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.CHANGE_GPU_TYPE if options else Action.NONE,
         summary=(

@@ -141,7 +141,7 @@ def _without(
     savings = released(case, market, part, part)
     known = min(_known_seconds(windows[device.uuid]) for device in unused)
     return Complaint(
-        finding=FindingKind.OVERPROVISIONED,
+        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.GPU_COUNT_OVERPROVISIONED,),
         action=Action.REDUCE_GPU_COUNT,
         summary=(
@@ -249,7 +249,7 @@ def _fewer(
     risks = group_risks(case, enough)
     risk, savings = worst(risks.values()), released(case, market, 1.0 - part, 1.0 - part)
     return Complaint(
-        finding=FindingKind.OVERPROVISIONED,
+        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.GPU_COUNT_OVERPROVISIONED,),
         action=Action.REDUCE_REPLICAS,
         summary=(

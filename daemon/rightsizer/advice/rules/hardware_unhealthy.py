@@ -123,7 +123,7 @@ def _complaint(
         NAME,
         case,
         Complaint(
-            finding=FindingKind.DEGRADED,
+            kind=FindingKind.DEGRADED,
             reasons=(Reason.HARDWARE_UNHEALTHY,),
             action=Action.RESEAT_OR_DRAIN,
             summary=f"{'; '.join(_sentence(each, troubles[each.uuid]) for each in sick)}.",

@@ -79,7 +79,7 @@ def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
         NAME,
         case,
         Complaint(
-            finding=FindingKind.INEFFICIENT,
+            kind=FindingKind.INEFFICIENT,
             reasons=(Reason.HIDDEN_STALL,),
             action=Action.INVESTIGATE_STRAGGLER,
             summary=(

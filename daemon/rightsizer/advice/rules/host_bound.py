@@ -37,7 +37,7 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
         NAME,
         case,
         Complaint(
-            finding=FindingKind.INEFFICIENT,
+            kind=FindingKind.INEFFICIENT,
             reasons=(Reason.HOST_BOUND,),
             action=Action.FIX_INPUT_PIPELINE,
             summary=f"{seen.summary}, at their quota or under pressure.",

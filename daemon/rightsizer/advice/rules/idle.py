@@ -186,7 +186,7 @@ def _complaint(
         risk = worst((risk, risk_of(resumed.probability_ratio, resumed.gaps).risk))
     savings = released(case, market, share, 1.0)
     return Complaint(
-        finding=FindingKind.IDLE,
+        kind=FindingKind.IDLE,
         reasons=(reason,),
         action=_action(case.workload),
         summary=(

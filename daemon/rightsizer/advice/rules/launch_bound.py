@@ -31,7 +31,7 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
         NAME,
         case,
         Complaint(
-            finding=FindingKind.INEFFICIENT,
+            kind=FindingKind.INEFFICIENT,
             reasons=(Reason.LAUNCH_BOUND,),
             action=Action.ENABLE_CUDA_GRAPHS,
             summary=f"{seen.summary}; launching them is the limit.",

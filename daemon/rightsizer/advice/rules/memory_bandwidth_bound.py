@@ -108,7 +108,7 @@ def _complaint(
     is_short = _pressed(case) >= settings.pressed_ratio
     waits = "users wait, and " if is_short else ""
     return Complaint(
-        finding=FindingKind.UNDERPROVISIONED if is_short else FindingKind.INEFFICIENT,
+        kind=FindingKind.UNDERPROVISIONED if is_short else FindingKind.INEFFICIENT,
         reasons=(Reason.MEMORY_BANDWIDTH_BOUND,),
         action=Action.RAISE_BATCH,
         summary=f"{seen.summary}: {waits}a larger batch would serve more for the same traffic.",

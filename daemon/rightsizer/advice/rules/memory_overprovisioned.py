@@ -105,7 +105,7 @@ def judge(case: Case, settings: MemoryOverprovisionedSettings, market: Market) -
         NAME,
         case,
         Complaint(
-            finding=FindingKind.OVERPROVISIONED,
+            kind=FindingKind.OVERPROVISIONED,
             reasons=(Reason.GPU_MEMORY_OVERPROVISIONED,),
             action=Action.CHANGE_GPU_TYPE,
             summary=f"{summary}; {options[0].description} has less of it and is as fast.",

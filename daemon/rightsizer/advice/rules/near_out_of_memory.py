@@ -97,7 +97,7 @@ def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Find
         NAME,
         case,
         Complaint(
-            finding=FindingKind.UNDERPROVISIONED,
+            kind=FindingKind.UNDERPROVISIONED,
             reasons=(Reason.GPU_MEMORY_UNDERPROVISIONED,),
             action=_action(case.workload),
             summary=(

@@ -54,7 +54,7 @@ def judge(case: Case, settings: NetworkBoundSettings, market: Market) -> Finding
         NAME,
         case,
         Complaint(
-            finding=FindingKind.INEFFICIENT,
+            kind=FindingKind.INEFFICIENT,
             reasons=(Reason.NETWORK_BOUND,),
             action=Action.NONE,
             summary=f"{seen.summary}, with the ports nearest to the GPUs at their rate.",

@@ -106,7 +106,7 @@ def _complaint(
         NAME,
         case,
         Complaint(
-            finding=FindingKind.MISPLACED,
+            kind=FindingKind.MISPLACED,
             reasons=(Reason.NUMA_MISPLACED,),
             action=Action.REBIND_NUMA,
             summary=f"{seen.summary}; {_belongs(homes)}.",

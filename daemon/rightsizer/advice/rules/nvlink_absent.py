@@ -276,7 +276,7 @@ def _complaint(
         NAME,
         case,
         Complaint(
-            finding=FindingKind.MISPLACED,
+            kind=FindingKind.MISPLACED,
             reasons=(Reason.NVLINK_ABSENT,),
             action=Action.MOVE_GPUS,
             summary=(

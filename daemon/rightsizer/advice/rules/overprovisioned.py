@@ -130,7 +130,7 @@ def _too_large(
         NAME,
         case,
         Complaint(
-            finding=FindingKind.OVERPROVISIONED,
+            kind=FindingKind.OVERPROVISIONED,
             reasons=tuple(reasons),
             action=(options[0].action or Action.NONE) if options else Action.NONE,
             summary=(
@@ -155,7 +155,7 @@ def _inefficient(case: Case, least: float, settings: OverprovisionedSettings) ->
         NAME,
         case,
         Complaint(
-            finding=FindingKind.INEFFICIENT,
+            kind=FindingKind.INEFFICIENT,
             reasons=(Reason.GPU_OVERPROVISIONED,),
             action=Action.NONE,
             summary=(

@@ -62,7 +62,7 @@ def judge(case: Case, settings: PcieBoundSettings, market: Market) -> Finding:
         NAME,
         case,
         Complaint(
-            finding=FindingKind.INEFFICIENT,
+            kind=FindingKind.INEFFICIENT,
             reasons=reasons,
             action=Action.FIX_INPUT_PIPELINE,
             summary=f"{seen.summary}{link}.",

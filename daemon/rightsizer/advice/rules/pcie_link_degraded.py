@@ -242,7 +242,7 @@ def _complaint(case: Case, seen: TimeShare, links: Sequence[LinkState]) -> Findi
         NAME,
         case,
         Complaint(
-            finding=FindingKind.DEGRADED,
+            kind=FindingKind.DEGRADED,
             reasons=(Reason.PCIE_LINK_DEGRADED,),
             action=Action.RESEAT_OR_DRAIN,
             summary=f"{_shortened(seen)}: {'; '.join(dict.fromkeys(map(str, links)))}.",

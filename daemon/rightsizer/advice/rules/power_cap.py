@@ -177,7 +177,7 @@ def _complaint(case: Case, seen: TimeShare, caps: Sequence[_Cap], market: Market
         NAME,
         case,
         Complaint(
-            finding=FindingKind.INEFFICIENT,
+            kind=FindingKind.INEFFICIENT,
             reasons=(Reason.POWER_CAP_OPPORTUNITY,),
             action=Action.SET_POWER_LIMIT,
             summary=(

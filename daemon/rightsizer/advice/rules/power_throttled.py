@@ -191,7 +191,7 @@ def _complaint(case: Case, seen: TimeShare, capped: list[_Capped]) -> Finding:
         NAME,
         case,
         Complaint(
-            finding=FindingKind.DEGRADED,
+            kind=FindingKind.DEGRADED,
             reasons=(Reason.POWER_THROTTLED,),
             action=Action.SET_POWER_LIMIT,
             summary=(

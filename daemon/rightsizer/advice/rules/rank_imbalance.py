@@ -75,7 +75,7 @@ def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Findin
         NAME,
         case,
         Complaint(
-            finding=FindingKind.INEFFICIENT,
+            kind=FindingKind.INEFFICIENT,
             reasons=(Reason.RANK_IMBALANCE,),
             action=Action.INVESTIGATE_STRAGGLER,
             summary=f"{seen.summary}: {_who(odd)}.",

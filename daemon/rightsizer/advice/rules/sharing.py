@@ -152,7 +152,7 @@ def _complaint(
     free = evidence["free_ratio"]
     name = case.workload.name if case.workload else ""
     return Complaint(
-        finding=FindingKind.OVERPROVISIONED,
+        kind=FindingKind.OVERPROVISIONED,
         reasons=tuple(_REASONS[action] for action in actions),
         action=best.action or Action.NONE,
         summary=(

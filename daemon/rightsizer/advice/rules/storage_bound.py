@@ -75,7 +75,7 @@ def judge(case: Case, settings: StorageBoundSettings, market: Market) -> Finding
         NAME,
         case,
         Complaint(
-            finding=FindingKind.INEFFICIENT,
+            kind=FindingKind.INEFFICIENT,
             reasons=(Reason.STORAGE_BOUND,),
             action=action,
             summary=f"{seen.summary}, {_pattern(working, in_bursts=in_bursts)}.",

@@ -73,7 +73,7 @@ def judge(case: Case, settings: TensorCoresUnusedSettings, _: Market) -> Finding
         NAME,
         case,
         Complaint(
-            finding=FindingKind.INEFFICIENT,
+            kind=FindingKind.INEFFICIENT,
             reasons=(Reason.TENSOR_CORES_UNUSED,),
             action=Action.ENABLE_MIXED_PRECISION,
             summary=f"{seen.summary}.",

@@ -116,7 +116,7 @@ def _complaint(case: Case, seen: TimeShare, settings: ThermalThrottledSettings) 
         NAME,
         case,
         Complaint(
-            finding=FindingKind.DEGRADED,
+            kind=FindingKind.DEGRADED,
             reasons=(Reason.THERMAL_THROTTLED,),
             action=Action.RESEAT_OR_DRAIN,
             summary=f"{seen.summary}{_where(found, neighbors, settings)}.",

@@ -125,7 +125,7 @@ def _complaint(
     )
     holder = f" of {case.workload.name}" if case.workload else ""
     return Complaint(
-        finding=FindingKind.UNDERPROVISIONED,
+        kind=FindingKind.UNDERPROVISIONED,
         reasons=_reasons(what),
         action=(options[0].action or Action.NONE) if options else Action.NONE,
         summary=(

@@ -39,7 +39,7 @@ class VerdictKind(NamedTuple):
         """The kind of a verdict."""
         finding = judgement.finding
         why = finding.reasons[0] if finding.abstained is not None else None
-        return cls(finding.rule, finding.finding, why)
+        return cls(finding.rule, finding.kind, why)
 
 
 class RuleFault(NamedTuple):

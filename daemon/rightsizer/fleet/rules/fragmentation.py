@@ -212,7 +212,7 @@ def _complaint(
     free, most = sum(pool.free_by_node.values()), max(pool.free_by_node.values())
     who = "that wait" if scatter.is_waited_for else "that were seen"
     return Complaint(
-        finding=FindingKind.MISPLACED,
+        kind=FindingKind.MISPLACED,
         reasons=(Reason.CAPACITY_FRAGMENTED,),
         action=Action.MOVE_GPUS if found else Action.NONE,
         summary=(

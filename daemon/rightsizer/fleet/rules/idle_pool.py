@@ -116,7 +116,7 @@ def _complaint(
     risk = risk_of(0.0, independent_hours(pool.held_peak.values)).risk
     action = Action.RELEASE if is_empty else Action.REDUCE_GPU_COUNT
     return Complaint(
-        finding=FindingKind.IDLE if is_empty else FindingKind.OVERPROVISIONED,
+        kind=FindingKind.IDLE if is_empty else FindingKind.OVERPROVISIONED,
         reasons=(Reason.IDLE_EMPTY if is_empty else Reason.GPU_COUNT_OVERPROVISIONED,),
         action=action,
         summary=_summary(subject, spare),

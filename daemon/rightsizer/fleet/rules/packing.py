@@ -163,7 +163,7 @@ def _complaint(
     ways = dict.fromkeys(each.action for each in plan.gpus)
     how = " and ".join(_WAYS[way] for way in ways)
     return Complaint(
-        finding=FindingKind.OVERPROVISIONED,
+        kind=FindingKind.OVERPROVISIONED,
         reasons=tuple(_REASONS[way] for way in ways),
         action=first.action,
         summary=(

@@ -225,7 +225,7 @@ def _complaint(
     risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values)).risk
     savings = of_gpus(pool, market, low, high)
     return Complaint(
-        finding=FindingKind.OVERPROVISIONED,
+        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,
         summary=(

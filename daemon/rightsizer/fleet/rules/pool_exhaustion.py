@@ -100,7 +100,7 @@ def _complaint(
 ) -> Complaint:
     low, high = days
     return Complaint(
-        finding=FindingKind.UNDERPROVISIONED,
+        kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.NONE,
         summary=(

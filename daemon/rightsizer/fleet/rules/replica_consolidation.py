@@ -215,7 +215,7 @@ def _complaint(
     savings = of_gpus(pool, market, 0, found.freed)
     risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen)).risk
     return Complaint(
-        finding=FindingKind.OVERPROVISIONED,
+        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.SHARING_CANDIDATE_MPS,),
         action=Action.SHARE_MPS,
         summary=(

@@ -142,7 +142,7 @@ def _complaint(
     gpus, now = sum(nodes.values()), " and ".join(sorted(nodes))
     there = " and ".join(sorted(then))
     return Complaint(
-        finding=FindingKind.MISPLACED,
+        kind=FindingKind.MISPLACED,
         reasons=(Reason.NVLINK_ABSENT,),
         action=Action.MOVE_GPUS,
         summary=(

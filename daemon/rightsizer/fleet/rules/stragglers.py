@@ -139,7 +139,7 @@ def _complaint(
         key=lambda each: (confidence_of(each), sorted(each.items())),
     )
     return Complaint(
-        finding=FindingKind.INEFFICIENT,
+        kind=FindingKind.INEFFICIENT,
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,
         summary=(

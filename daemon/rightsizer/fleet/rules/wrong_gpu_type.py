@@ -177,7 +177,7 @@ def _complaint(
     name = case.workload.name if case.workload else case.key
     board = case.devices[0].board or ""
     return Complaint(
-        finding=FindingKind.OVERPROVISIONED,
+        kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.GPU_OVERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE,
         summary=(

@@ -92,7 +92,7 @@ def body_of(event: AdviceEvent) -> AnnotationBody:
                 PRODUCT,
                 _tag("advice", advice.id),
                 _tag("event", kind.value),
-                _tag("finding", finding.finding.value),
+                _tag("finding", finding.kind.value),
                 *(_tag("reason", reason.value) for reason in finding.reasons),
                 _tag("severity", finding.severity.value),
                 *([_tag("workload", finding.workload)] if finding.workload else []),
@@ -156,7 +156,7 @@ def _text(event: AdviceEvent) -> str:
     finding = advice.finding
     state = advice.state.value
     heading = _HEADINGS[event.kind].format(state=state, State=state.capitalize())
-    summary = finding.summary.strip() or f"{finding.finding.value}: {', '.join(finding.reasons)}"
+    summary = finding.summary.strip() or f"{finding.kind.value}: {', '.join(finding.reasons)}"
     lines = [
         heading + summary,
         f"Action: {readable_name(finding.action)}",

@@ -61,7 +61,7 @@ def _finding(tags: Mapping[str, Sequence[str]], text: str, data: Mapping[str, An
     return Finding(
         id=tags["advice"][0],
         rule=str(data.get("rule", ""))[:_LONGEST],
-        finding=FindingKind(tags["finding"][0]),
+        kind=FindingKind(tags["finding"][0]),
         reasons=tuple(map(Reason, tags["reason"])),
         devices=tuple(tags.get("uuid", ())),
         culprits=(),

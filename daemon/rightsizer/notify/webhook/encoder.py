@@ -51,7 +51,7 @@ def alert_of(
         "labels": {
             "alertname": ALERT_NAME,
             "advice": advice.id,
-            "finding": finding.finding.value,
+            "finding": finding.kind.value,
             "reason": finding.reasons[0].value if finding.reasons else "",
             "action": finding.action.value,
             "severity": _SEVERITIES[finding.severity],

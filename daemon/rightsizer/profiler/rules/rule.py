@@ -217,7 +217,7 @@ def complain(rule: str, profiles: Sequence[Profile], complaint: ProfileComplaint
     return replace(
         find_nothing(rule, profiles, seen),
         id=finding_id(source_of(profiles), complaint.reason, complaint.action, ""),
-        finding=FindingKind.INEFFICIENT,
+        kind=FindingKind.INEFFICIENT,
         reasons=(complaint.reason,),
         culprits=complaint.culprits,
         action=complaint.action,
@@ -238,7 +238,7 @@ def find_nothing(rule: str, profiles: Sequence[Profile], seen: VerdictBasis) -> 
     return Finding(
         id=finding_id(source_of(profiles), rule, Action.NONE, ""),
         rule=rule,
-        finding=FindingKind.OPTIMIZED,
+        kind=FindingKind.OPTIMIZED,
         reasons=(),
         devices=tuple(key_of(each, device) for each in profiles for device in each.devices),
         culprits=(),
@@ -259,7 +259,7 @@ def abstain(rule: str, profiles: Sequence[Profile], reason: Reason, why: str) ->
     return replace(
         find_nothing(rule, profiles, VerdictBasis(f"No verdict: {why}.", {}, {})),
         id=finding_id(source_of(profiles), rule, reason, ""),
-        finding=FindingKind.UNKNOWN,
+        kind=FindingKind.UNKNOWN,
         reasons=(reason,),
         confidence=0.0,
         confidence_factors={},

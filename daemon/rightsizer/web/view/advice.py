@@ -204,7 +204,7 @@ def advice_view(
         id=finding.id,
         severity=SEVERITY_COLORS[finding.severity],
         severity_name=display_name(finding.severity),
-        finding=display_name(finding.finding),
+        finding=display_name(finding.kind),
         reason=_reason_words(finding),
         reason_code=", ".join(finding.reasons),
         summary=finding.summary,
@@ -253,9 +253,7 @@ def _culprits(finding: Finding, names: Mapping[str, str]) -> str:
 
 def _reason_words(finding: Finding) -> str:
     words = [_WORD_START.sub(" ", reason) for reason in finding.reasons]
-    told = ", ".join(
-        word[:1] + word[1:].lower() for word in words or [display_name(finding.finding)]
-    )
+    told = ", ".join(word[:1] + word[1:].lower() for word in words or [display_name(finding.kind)])
     for plain, known in _NAMES.items():
         told = re.sub(rf"\b{plain}\b", known, told)
     return told
