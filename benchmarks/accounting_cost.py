@@ -10,7 +10,7 @@ from benchmarks.options import Options
 from benchmarks.past import SCENARIO, one_day
 from measured import Figure, quantile
 from rightsizer.accounting.node_accounts import NodeAccounts
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND

@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.node_accounts import NodeAccounts
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds

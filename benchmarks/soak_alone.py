@@ -18,11 +18,11 @@ from urllib.request import urlopen
 
 from process import memory_mebibytes
 
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.service import keep_compact
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
-from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import FastClock

@@ -11,9 +11,14 @@ import pytest
 from action_node import action, action_node, noting
 from agent_process import eventually
 from rightsizer.actions.proposals import ActionVerdict
-from rightsizer.actions.repository import ActionOutcome, ActionRepository, InMemoryActionRepository
+from rightsizer.actions.repository import (
+    ActionOutcome,
+    ActionRepository,
+    InMemoryActionRepository,
+    action_repository,
+)
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionWebhookSettings
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.workload import Workload, WorkloadKind
@@ -25,7 +30,7 @@ def kept(folder: Path) -> Iterator[ActionRepository]:
     """A book in a history, as long as an agent runs."""
     storage = Storage(str(folder / "history.db"))
     try:
-        yield storage.actions
+        yield action_repository(storage.database)
     finally:
         storage.close()
 
@@ -332,7 +337,7 @@ def test_entries_survive_a_restart_as_they_were(tmp_path: Path) -> None:
         node.look(node.desk(action()))
         before = list(book.records())
         storage = Storage(str(tmp_path / "history.db"), read_only=True)
-        after = list(storage.actions.records())
+        after = list(action_repository(storage.database).records())
         storage.close()
     assert [each.outcome for each in before] == [ActionOutcome.DONE]
     assert after == before

@@ -8,8 +8,8 @@ from typing import Final
 
 from action_node import action, action_node, noting
 from agent_process import eventually
-from rightsizer.actions.repository import ActionOutcome, ActionRecord
-from rightsizer.agent.storage import Storage
+from rightsizer.actions.repository import ActionOutcome, ActionRecord, action_repository
+from rightsizer.advice.storage import Storage
 
 NODE: Final = Path(__file__).parents[1] / "support" / "acted_node.py"
 
@@ -20,7 +20,11 @@ def under_way(path: Path) -> list[ActionRecord]:
         return []
     storage = Storage(str(path), read_only=True)
     try:
-        return [each for each in storage.actions.records() if each.process is not None]
+        return [
+            each
+            for each in action_repository(storage.database).records()
+            if each.process is not None
+        ]
     finally:
         storage.close()
 
@@ -36,7 +40,7 @@ def test_a_kill_leaves_an_unknown_outcome_and_no_second_try(tmp_path: Path) -> N
     assert begun.process is not None
     os.kill(begun.process, 0)  # It outlived whoever started it.
     storage = Storage(str(path))
-    with action_node(storage.actions) as node:
+    with action_node(action_repository(storage.database)) as node:
         (advice,) = [node.advise()]
         assert advice.opened == begun.opened
         desk = node.desk(action(command=noting(file)))

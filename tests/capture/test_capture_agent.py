@@ -10,9 +10,9 @@ from typing import Any
 from urllib.request import urlopen
 
 from readings import EMPTY, EPOCH, gpu, snapshot
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.config.loader import live_update
 from rightsizer.io.clock import FastClock
 from rightsizer.model.snapshot import Snapshot

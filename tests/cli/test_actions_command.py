@@ -12,9 +12,9 @@ from readings import workload
 from rightsizer.actions.controller import ActionController
 from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.feature import ActionsApi
-from rightsizer.actions.repository import InMemoryActionRepository
+from rightsizer.actions.repository import InMemoryActionRepository, action_repository
 from rightsizer.actions.settings import ActionMode, ActionSettings
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.cli.main import main
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.finding import Reason
@@ -80,7 +80,7 @@ def test_people_see_why_nothing_is_done(
 def test_without_an_agent_only_what_was_done_is_known(tmp_path: Path, capsys: Captured) -> None:
     """It is said, and not taken for nothing to do."""
     storage = Storage(str(tmp_path / "history.db"))
-    node = ActionNode(storage.actions, [workload("llama")])
+    node = ActionNode(action_repository(storage.database), [workload("llama")])
     node.advise()
     node.look(node.desk(DRY))
     storage.close()

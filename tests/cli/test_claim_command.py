@@ -12,12 +12,13 @@ from advice_book import Book
 from grafana_server import grafana_server
 from kept_advice import keep_advice
 from rightsizer.advice.recommender_settings import RuleTree
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import saved_advice
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.cli.main import main
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
+from rightsizer.notify.grafana.outbox import annotation_outbox
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.server import WebServer
 
@@ -101,7 +102,7 @@ def test_a_dismissal_without_an_agent_ends_its_annotation_later(config: Path) ->
         assert run(config, "dismiss", id_) == 0
         asked = list(grafana.requests)
     storage = Storage(str(history), read_only=True)
-    waiting = [letter.note.event for letter in storage.outbox.pending()]
+    waiting = [letter.note.event for letter in annotation_outbox(storage.database).pending()]
     storage.close()
 
     assert asked == []

@@ -18,7 +18,7 @@ from agent_process import RIGHTSIZER
 from readings import EPOCH, HOUR, MINUTE, SECOND, gpu, workload
 from recordings import BOARD, SIGNALS_OF, write_story
 from rightsizer.accounting.device_account import DeviceRecord
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.cli.main import main
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State

@@ -12,8 +12,8 @@ from cases import finding
 from readings import EMPTY, EPOCH, HELD, SECOND, TRAINING, gpu, snapshot
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.cli.job_report import JobDevice, JobUsageReport, job_report, job_report_text
 from rightsizer.cli.main import main
 from rightsizer.model.advice import Advice, AdviceState

@@ -12,7 +12,7 @@ from profile_traces import KinetoTrace
 from readings import EPOCH, MINUTE, TRAINING, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.cli.main import main
 from rightsizer.model.report import AgentReport
 

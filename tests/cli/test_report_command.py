@@ -15,7 +15,7 @@ from readings import EPOCH, HOUR, gpu, workload
 from recordings import BOARD, SIGNALS_OF, write_story
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.advice.ledger import Ledger
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.cli.main import main
 from rightsizer.model.state import Cause, State
 from rightsizer.model.window import Window, workload_subject

@@ -10,10 +10,12 @@ from typing import Any
 
 import pytest
 
+from rightsizer.actions.repository import action_repository
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.broker.repository import BrokerRepository
 from rightsizer.fleet.cache.day_cache import DayCache
+from rightsizer.profiler.capture.repository import capture_repository
 
 DATA = Path(__file__).parent / "data"
 
@@ -62,12 +64,13 @@ def test_a_former_history_opens_with_its_ledger(tmp_path: Path, *, read_only: bo
     ] == was["advice"]
     assert len(ledger.track_record.tallies) == was["tallies"]
     assert [
-        [each.id, str(each.outcome), each.detail] for each in storage.captures.captures()
+        [each.id, str(each.outcome), each.detail]
+        for each in capture_repository(storage.database).captures()
     ] == was["captures"]
-    assert sorted(storage.captures.files()) == was["files"]
+    assert sorted(capture_repository(storage.database).files()) == was["files"]
     assert [
         [each.id, each.action, str(each.outcome), each.summary]
-        for each in storage.actions.records()
+        for each in action_repository(storage.database).records()
     ] == was["actions"]
     assert storage.profiles() == was["profiles"]
     storage.close()

@@ -11,9 +11,10 @@ import pytest
 
 from advice_events import NOW, SECOND, event
 from grafana_server import TOKEN, Grafana, grafana_server
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.notify.grafana.annotation_body import body_of
+from rightsizer.notify.grafana.outbox import annotation_outbox
 
 ANNOTATOR: Final = Path(__file__).parents[1] / "support" / "annotator.py"
 LATER: Final = NOW + 3600 * SECOND
@@ -24,7 +25,7 @@ DEATHS: Final = ("GET death", "POST death", "POST late-death", "PATCH death", "P
 def offer(history: Path, *events: AdviceEvent) -> None:
     """Put notes into the outbox, as the recommender does."""
     storage = Storage(str(history))
-    storage.outbox.put([body_of(each) for each in events])
+    annotation_outbox(storage.database).put([body_of(each) for each in events])
     storage.close()
 
 

@@ -10,10 +10,10 @@ from typing import Final
 from agent_process import eventually
 from grafana_server import TOKEN, Grafana, grafana_server
 from readings import HOUR
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
-from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.report import JobReport

@@ -11,7 +11,7 @@ from typing import Final
 import pytest
 
 from agent_process import AgentProcess, agent_process, eventually
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.model.units import seconds
 
 CONFIG: Final = """\

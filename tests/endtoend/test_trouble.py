@@ -13,10 +13,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent_process import agent_process, eventually, run_rightsizer
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
-from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import SystemClock
 from rightsizer.report.freshness import FreshnessSettings

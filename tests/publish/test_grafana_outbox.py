@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 
 from advice_events import event
+from rightsizer.advice.storage import ANNOTATION_OUTBOX_SCHEMA
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEventKind
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of
@@ -17,7 +18,6 @@ from rightsizer.notify.grafana.outbox import (
     MemoryAnnotationOutbox,
     SqliteAnnotationOutbox,
 )
-from rightsizer.notify.outbox_schema import ANNOTATION_OUTBOX_SCHEMA
 
 
 def note(id_: str) -> AnnotationBody:

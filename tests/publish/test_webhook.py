@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from advice_events import NOW, SECOND, event
+from rightsizer.advice.storage import WEBHOOK_OUTBOX_SCHEMA
 from rightsizer.config.documents import schema
 from rightsizer.config.loader import load_file
 from rightsizer.io.database import Database
@@ -14,7 +15,6 @@ from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Reason, Severity
 from rightsizer.model.settings import setting
 from rightsizer.notify.outbox import SqliteOutbox
-from rightsizer.notify.outbox_schema import WEBHOOK_OUTBOX_SCHEMA
 from rightsizer.notify.webhook.outbox import WEBHOOK_OUTBOX
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 from webhook_desk import QUICK, Desk, severe, to

@@ -7,10 +7,10 @@ import pytest
 
 from grafana_server import TOKEN, grafana_server
 from recordings import BOARD, write_story
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import run_offline, saved_advice
 from rightsizer.agent.replay import HistoryFiller, replay
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.cli.main import main
 from rightsizer.model.errors import HistoryError

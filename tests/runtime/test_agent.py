@@ -17,9 +17,9 @@ from structlog.testing import capture_logs
 from profile_beside import waiting_profile
 from readings import DAY, EMPTY, EPOCH, HELD, HOUR, MINUTE, SECOND, gpu, snapshot, workload
 from rightsizer.advice.rules import RULES
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.settings import LabelSettings, Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.config.loader import load
 from rightsizer.io.clock import FastClock
 from rightsizer.io.systemd import Notifier

@@ -12,7 +12,7 @@ from readings import DAY, EMPTY, EPOCH, HOUR, MINUTE, gpu, snapshot
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.rules import RULES
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.errors import HistoryError

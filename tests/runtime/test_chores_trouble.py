@@ -13,9 +13,9 @@ from structlog.testing import capture_logs
 from readings import EPOCH, HELD, SECOND, gpu, snapshot
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.coordinator import Coordinator
 from rightsizer.agent.history_writer import HistoryWriter
-from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.report import AgentReport
 from rightsizer.model.snapshot import Snapshot

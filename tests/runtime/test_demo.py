@@ -7,10 +7,10 @@ from typing import Final
 import pytest
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.demo import DemoClock, DemoSettings, remember, where_to_look
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.report import AgentReport

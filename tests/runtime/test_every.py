@@ -6,7 +6,7 @@ from typing import Final
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.agent.jobs import Every
+from rightsizer.io.jobs import IntervalTrigger
 
 START: Final = datetime(2026, 1, 1, tzinfo=UTC)
 MINUTE: Final = timedelta(minutes=1)
@@ -19,7 +19,7 @@ def late(_: float, most: float) -> float:
 
 def test_the_first_run_comes_after_an_interval() -> None:
     """And each further one an interval later, on the beat though the run itself came late."""
-    every = Every(60.0)
+    every = IntervalTrigger(60.0)
     first = every.get_next_fire_time(None, START)
     second = every.get_next_fire_time(first, first + timedelta(seconds=2))
 
@@ -28,7 +28,7 @@ def test_the_first_run_comes_after_an_interval() -> None:
 
 def test_a_shifted_run_shifts_no_other() -> None:
     """Jitter keeps a fleet apart and does not add up."""
-    every = Every(60.0, 10.0, late)
+    every = IntervalTrigger(60.0, 10.0, late)
     first = every.get_next_fire_time(None, START)
     second = every.get_next_fire_time(first, first)
 
@@ -38,7 +38,7 @@ def test_a_shifted_run_shifts_no_other() -> None:
 
 def test_a_leap_of_decades_misses_one_run() -> None:
     """The clock of a node that booted in 1970 is set: one run makes up for all."""
-    every = Every(60.0)
+    every = IntervalTrigger(60.0)
     first = every.get_next_fire_time(None, datetime(1970, 1, 1, tzinfo=UTC))
     after = every.get_next_fire_time(first, START)
 
@@ -52,7 +52,7 @@ def test_a_leap_of_decades_misses_one_run() -> None:
 )
 def test_the_next_run_is_always_near(interval: float, jitter: float, steps: list[float]) -> None:
     """Ahead, and never further than an interval and its jitter, through any steps."""
-    every, now = Every(interval, jitter * interval), START
+    every, now = IntervalTrigger(interval, jitter * interval), START
     due = every.get_next_fire_time(None, now)
     for step in steps:
         now += timedelta(seconds=step)

@@ -9,8 +9,8 @@ import pytest
 from cases import NOW, window
 from readings import MINUTE, gpu
 from rightsizer.accounting.device_account import DeviceRecord
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.replay import HistoryFiller
-from rightsizer.agent.storage import Storage
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.state import State
 from rightsizer.model.window import Window

@@ -8,7 +8,7 @@ import pytest
 
 from cases import NOW
 from kept_advice import keep_advice
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.fleet.ledger import act_on_ledger, explain_from_ledger
 from rightsizer.fleet.settings import FleetConfig, FleetSettings, ledger_path
 from rightsizer.model.advice import AdviceEventKind, AdviceState

@@ -10,7 +10,7 @@ import pytest
 from fleet_loopback import LoopbackStore, loopback_store
 from kept_advice import keep_advice
 from readings import DAY, EPOCH
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger_recovery import explain_once, run_once
 from rightsizer.fleet.settings import (

@@ -8,8 +8,8 @@ from structlog.testing import capture_logs
 
 from agent_process import eventually
 from readings import EPOCH, SECOND
-from rightsizer.agent.jobs import Job, Jobs
 from rightsizer.io.clock import FastClock, SystemClock
+from rightsizer.io.jobs import Job, Jobs
 from rightsizer.model.errors import HistoryError
 
 

@@ -3,7 +3,6 @@
 import pytest
 
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.errors import HistoryError
 from rightsizer.notify.grafana.service import GrafanaAnnotations
@@ -28,7 +27,7 @@ def test_raising_grafana_sink_does_not_starve_webhooks(monkeypatch: pytest.Monke
     )
     service = NotificationService(
         settings,
-        Storage(""),
+        None,
         tuple,
         clock=SystemClock(),
         tell=lambda *_: None,

@@ -17,7 +17,7 @@ from profile_traces import SECRETS
 from readings import EPOCH, MINUTE
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.profile import ProfiledDevice
 from rightsizer.profiler.service import ProfilesApi, ProfileService

@@ -10,10 +10,10 @@ import pytest
 from structlog.testing import capture_logs
 
 from readings import EPOCH, HELD, gpu, snapshot, workload
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.reloader import SettingsPart
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.config.loader import load
 from rightsizer.io.clock import FastClock
 from rightsizer.model.errors import ConfigurationError, HistoryError

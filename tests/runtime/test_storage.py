@@ -15,7 +15,7 @@ from readings import DAY, SECOND, gpu, workload
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.advice.record import AdviceRecord
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.agent.storage import MIGRATIONS, Storage
+from rightsizer.advice.storage import MIGRATIONS, Storage
 from rightsizer.io.database import Database
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import HistoryError

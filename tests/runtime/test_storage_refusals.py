@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 
 from agent_process import run_rightsizer
-from rightsizer.agent.storage import MIGRATIONS, Storage
+from rightsizer.advice.storage import MIGRATIONS, Storage
 
 SIMULATED: Final = ("--simulated.scenario", "t4-pair", "--web.listen-address")
 

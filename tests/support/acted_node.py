@@ -5,7 +5,7 @@ import time
 
 from action_node import ActionNode, action
 from readings import workload
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 
 
 def main(path: str) -> None:

@@ -6,8 +6,9 @@ Its arguments: a history, Grafana's address, a file with its token.
 import sys
 from pathlib import Path
 
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.io.http_settings import HttpSettings
+from rightsizer.notify.grafana.outbox import annotation_outbox
 from rightsizer.notify.grafana.service import grafana_annotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
@@ -17,7 +18,7 @@ def main(history: Path, url: str, token_file: str) -> int:
     storage = Storage(str(history))
     http = HttpSettings(timeout_seconds=5.0, tries=1)
     settings = GrafanaSettings(url=url, token_file=token_file, http=http)
-    report = grafana_annotations(settings, storage.outbox).deliver()
+    report = grafana_annotations(settings, annotation_outbox(storage.database)).deliver()
     storage.close()
     return 0 if report.pending == 0 else 1
 

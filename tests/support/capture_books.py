@@ -5,8 +5,12 @@ from contextlib import contextmanager
 from pathlib import Path
 
 from readings import EPOCH
-from rightsizer.agent.storage import Storage
-from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
+from rightsizer.advice.storage import Storage
+from rightsizer.profiler.capture.repository import (
+    CaptureRecord,
+    CaptureRepository,
+    capture_repository,
+)
 from rightsizer.profiler.capture.request import CaptureOutcome
 
 __all__ = ["book_at", "record"]
@@ -17,7 +21,7 @@ def book_at(path: Path) -> Iterator[CaptureRepository]:
     """A book in the history at a path, as long as an agent runs."""
     storage = Storage(str(path))
     try:
-        yield storage.captures
+        yield capture_repository(storage.database)
     finally:
         storage.close()
 

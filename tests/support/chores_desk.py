@@ -16,8 +16,8 @@ from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import AdviceService, EventSink, RuleFailures
 from rightsizer.advice.settings import LedgerSettings
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.history_writer import HistoryWriter
-from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.report import AgentReport

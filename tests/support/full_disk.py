@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 from cases import window
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.state import Resource, State
 

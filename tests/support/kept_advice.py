@@ -5,7 +5,7 @@ from typing import Any
 
 from cases import NOW, judgement
 from rightsizer.advice.ledger import Ledger
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.model.units import Nanoseconds
 
 __all__ = ["keep_advice"]

@@ -19,7 +19,7 @@ from urllib.request import urlopen
 from prometheus_client.parser import text_string_to_metric_families
 
 from agent_process import eventually
-from rightsizer.agent.storage import MIGRATIONS, Storage
+from rightsizer.advice.storage import MIGRATIONS, Storage
 from rightsizer.io.database import Database
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import Window

@@ -14,9 +14,9 @@ from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.recommender import configured_rules
+from rightsizer.advice.storage import Storage
 from rightsizer.advice.verification import measure_all
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.snapshot import Snapshot

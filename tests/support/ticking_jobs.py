@@ -2,8 +2,8 @@
 
 import time
 
-from rightsizer.agent.jobs import Job, Jobs
 from rightsizer.io.clock import SystemClock
+from rightsizer.io.jobs import Job, Jobs
 
 
 def main() -> None:

@@ -11,9 +11,10 @@ from typing import Final
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.actions.encoder import ActionState, state_form
 from rightsizer.actions.feature import ACTIONS_PATH, actions_here
+from rightsizer.actions.repository import action_repository
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import (
     add_config_flag,
@@ -86,7 +87,7 @@ def _asked(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> F
 def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> Form:
     storage = Storage(str(history_path(arguments, settings)), read_only=True)
     try:
-        records = storage.actions.records()
+        records = action_repository(storage.database).records()
     finally:
         storage.close()
     return state_form(

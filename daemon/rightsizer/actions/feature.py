@@ -12,10 +12,10 @@ from typing import TYPE_CHECKING, Final
 
 from rightsizer.actions.settings import ActionFeatureSettings, ActionSettings
 from rightsizer.advice.service import AdviceService
-from rightsizer.agent.jobs import Job
-from rightsizer.agent.storage import Storage
 from rightsizer.host.files import read_line
 from rightsizer.io.clock import Clock
+from rightsizer.io.database import Database
+from rightsizer.io.jobs import Job
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.report import Report
 from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
@@ -60,7 +60,7 @@ class ActionsFeature:
         settings: ActionFeatureSettings,
         advice: AdviceService,
         latest: Callable[[], Report | None],
-        storage: Storage,
+        database: Database | None,
         clock: Clock,
     ) -> None:
         """Nothing runs yet.
@@ -69,11 +69,11 @@ class ActionsFeature:
             settings: As they are when the agent starts.
             advice: Keeps the advice, and takes claims.
             latest: The latest report.
-            storage: Remembers what was done.
+            database: Keeps what was done; `None` for memory.
             clock: The agent's.
         """
-        self._storage = storage
-        self._station = _service_of(settings, advice, latest, storage, clock)
+        self._database = database
+        self._station = _service_of(settings, advice, latest, database, clock)
 
     @property
     def jobs(self) -> tuple[Job, ...]:
@@ -111,20 +111,23 @@ class ActionsFeature:
 
         if self._station:
             return self._station.state()
-        return ActionState(records=self._storage.actions.records())
+        from rightsizer.actions.repository import action_repository  # noqa: PLC0415 - the same.
+
+        return ActionState(records=action_repository(self._database).records())
 
 
 def _service_of(
     settings: ActionFeatureSettings,
     advice: AdviceService,
     latest: Callable[[], Report | None],
-    storage: Storage,
+    database: Database | None,
     clock: Clock,
 ) -> ActionService | None:
     if not settings.actions:
         return None
     # As said above.
     from rightsizer.actions.order import ActionContext  # noqa: PLC0415
+    from rightsizer.actions.repository import action_repository  # noqa: PLC0415
     from rightsizer.actions.service import ActionService  # noqa: PLC0415
 
     witness = ActionContext(
@@ -138,7 +141,7 @@ def _service_of(
         actions_here(settings.actions, settings.node.pool),
         settings.acting,
         witness,
-        storage.actions,
+        action_repository(database),
         clock=clock,
         boot=boot,
     )

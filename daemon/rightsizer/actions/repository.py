@@ -322,3 +322,8 @@ class ActionCache:
 
 def _ordered(records: Mapping[str, ActionRecord]) -> list[ActionRecord]:
     return sorted(records.values(), key=lambda each: (each.at, each.id))
+
+
+def action_repository(database: Database | None) -> ActionRepository:
+    """The audit log in a history's database, or in memory."""
+    return SqliteActionRepository(database) if database else InMemoryActionRepository()

@@ -11,8 +11,8 @@ from rightsizer.actions.order import ActionContext
 from rightsizer.actions.repository import ActionRepository
 from rightsizer.actions.runner import ThreadedActionRunner
 from rightsizer.actions.settings import ActionSettings, ActionsSettings
-from rightsizer.agent.jobs import Job
 from rightsizer.io.clock import Clock
+from rightsizer.io.jobs import Job
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.metric_family import series_key

@@ -16,20 +16,19 @@ from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.recommender import Recommender, configured_rules, recommender_gauges
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.service import AdviceService, RuleFailures
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.coordinator import Coordinator, Heartbeat, SourceLog, slow_driver_gauges
-from rightsizer.agent.door import Door, open_door
 from rightsizer.agent.history_writer import HistoryWriter
-from rightsizer.agent.jobs import Job, Jobs
 from rightsizer.agent.local_api import FlushRoute
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.past import PastBook
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.broker.feature import BrokerFeature
 from rightsizer.broker.place_api import PlaceApi
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import Clock
+from rightsizer.io.jobs import Job, Jobs
 from rightsizer.io.log import LogCounter, tune
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.errors import HistoryError
@@ -37,14 +36,13 @@ from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import nanoseconds
-from rightsizer.notify.service import (
-    NotificationService,
-)
+from rightsizer.notify.service import NotificationService
 from rightsizer.profiler.capture.feature import CaptureFeature
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.service import ProfilesApi, ProfileService
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
+from rightsizer.web.access import ConfiguredAccess, configured_access
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import LifecycleRoutes
 from rightsizer.web.router import Route
@@ -52,6 +50,7 @@ from rightsizer.web.server import WebServer
 
 if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot
+    from rightsizer.profiler.capture.repository import CaptureRepository
 
 
 def schedule(
@@ -95,7 +94,7 @@ class Agent:
         local_routes: Sequence[Route] = (),
         controls: ReleaseController | None = None,
         still_held: StillHeld = lambda _: None,
-        door: Door | None = None,
+        door: ConfiguredAccess | None = None,
         reread: Callable[[], Settings] | None = None,
     ) -> None:
         self.settings, self._source, self._clock = settings, source, clock
@@ -108,24 +107,10 @@ class Agent:
             settings.accounting, partial(apply_policies, policies=settings.policies_here)
         )
         self._stopping = threading.Event()
-        self._sinks = NotificationService(
-            settings,
-            storage,
-            lambda: self.advice_service.advice,
-            clock=clock,
-            tell=lambda event, message: self._log.warning(event, message=message),
-            sleep=self._stopping.wait,
-        )
+        self._sinks = self._notifications(settings)
         self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
         self._rule_failures = RuleFailures()
-        self.recommender = Recommender(
-            self.accountant,
-            configured_rules(settings),
-            PolicySet(settings.policies_here),
-            clock,
-            failed=self._rule_failures.note,
-            profiles=self.profiles,
-        )
+        self.recommender = self._recommender(settings)
         self.advice_service = AdviceService(
             self.recommender,
             storage.ledger(settings.recommender.ledger),
@@ -133,23 +118,18 @@ class Agent:
             (self._sinks,),
             clock,
         )
-        self.history_writer = HistoryWriter(
-            self.accountant,
-            storage,
-            clock,
-            settings.history.retention,
-            settings.history.fine_retention,
-        )
+        kept = settings.history.retention, settings.history.fine_retention
+        self.history_writer = HistoryWriter(self.accountant, storage, clock, *kept)
         self._capturing = self._capturing_by(controls or ReleaseController(clock), still_held)
         self._acting = ActionsFeature(
-            settings, self.advice_service, self.accountant.latest, storage, clock
+            settings, self.advice_service, self.accountant.latest, storage.database, clock
         )
         self._broking = self._broking_by(settings)
         self._labels = LabelWriter(
             lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
         )
         self.jobs = Jobs(self._schedule(settings), clock)
-        door = door or open_door(settings.web, clock.wall_time)
+        door = door or configured_access(settings.web, clock.wall_time)
         self.reloader = Reloader(
             (*self._parts(reread), *door.parts),
             started=self._started,
@@ -165,6 +145,26 @@ class Agent:
         self._source_log = SourceLog(self._log)
         self._heartbeat = Heartbeat(self._notifier, clock)
 
+    def _notifications(self, settings: Settings) -> NotificationService:
+        return NotificationService(
+            settings,
+            self._storage.database,
+            lambda: self.advice_service.advice,
+            clock=self._clock,
+            tell=lambda event, message: self._log.warning(event, message=message),
+            sleep=self._stopping.wait,
+        )
+
+    def _recommender(self, settings: Settings) -> Recommender:
+        return Recommender(
+            self.accountant,
+            configured_rules(settings),
+            PolicySet(settings.policies_here),
+            self._clock,
+            failed=self._rule_failures.note,
+            profiles=self.profiles,
+        )
+
     def _capturing_by(self, controls: ReleaseController, still_held: StillHeld) -> CaptureFeature:
         advice, recommender = self.advice_service, self.recommender
         return CaptureFeature(
@@ -172,13 +172,19 @@ class Agent:
             CaptureContext(
                 self.accountant.latest, lambda: recommender.judgements, lambda: advice.advice
             ),
-            lambda: self._storage.captures,
+            self._captures_repository,
             self.profiles,
             limits=lambda: self.settings.profiles.read_limits,
             controls=controls,
             still_held=still_held,
             clock=self._clock,
         )
+
+    def _captures_repository(self) -> CaptureRepository:
+        # Most agents have no drop folder, and load nothing for it.
+        from rightsizer.profiler.capture.repository import capture_repository  # noqa: PLC0415
+
+        return capture_repository(self._storage.database)
 
     def _broking_by(self, settings: Settings) -> BrokerFeature:
         latest, notify = self.accountant.latest, self._sinks.notify
@@ -232,7 +238,7 @@ class Agent:
             dcgm_source=settings.sources.dcgm.url,
         )
 
-    def _server(self, door: Door, local_routes: Sequence[Route]) -> WebServer:
+    def _server(self, door: ConfiguredAccess, local_routes: Sequence[Route]) -> WebServer:
         settings = self.settings
         return WebServer(
             settings.web.listen_addresses,

@@ -8,7 +8,7 @@ import structlog
 
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import HistorySettings
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import Clock
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds, nanoseconds

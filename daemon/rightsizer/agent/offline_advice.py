@@ -10,8 +10,8 @@ from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.recommender import Recommender, configured_rules
 from rightsizer.advice.service import AdviceService, RuleFailures
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import FastClock, SystemClock
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import HistoryError, UsageError
@@ -84,7 +84,7 @@ def _sinks(settings: Settings, storage: Storage, ledger: Ledger) -> Notification
     """Sinks that wait for no peer: the next run tries again."""
     return NotificationService(
         settings,
-        storage,
+        storage.database,
         ledger.advice,
         clock=SystemClock(),
         tell=lambda *_: None,

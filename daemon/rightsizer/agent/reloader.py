@@ -4,7 +4,7 @@ import queue
 import threading
 import time
 from collections.abc import Callable, Sequence
-from typing import Any, Final, Protocol
+from typing import Any, Final
 
 import structlog
 
@@ -15,27 +15,9 @@ from rightsizer.config.loader import live_update
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.errors import ConfigurationError, RightsizerError
 from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.web.access import Reloadable
 
 _log: Final = structlog.get_logger(component="reload")
-
-
-class ReloadPart(Protocol):
-    """Something that was configured from a file and can be so again."""
-
-    @property
-    def trouble(self) -> str | None:
-        """Why what its file says now is not in force; `None` where it is."""
-
-    @property
-    def loaded(self) -> Nanoseconds:
-        """When its file was last read with success, by the wall clock."""
-
-    def prepare(self) -> Callable[[], None]:
-        """Read the file; what it says is in force once the result is called.
-
-        Raises:
-            ConfigurationError: it cannot be used; what was in force stays.
-        """
 
 
 class Reloader:
@@ -43,7 +25,7 @@ class Reloader:
 
     def __init__(
         self,
-        parts: Sequence[ReloadPart],
+        parts: Sequence[Reloadable],
         *,
         started: Nanoseconds,
         notifier: Notifier | None = None,

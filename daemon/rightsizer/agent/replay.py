@@ -15,8 +15,8 @@ from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.recommender import configured_rules
 from rightsizer.advice.service import RuleFailures
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.io.files import Ownership
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device

@@ -14,9 +14,9 @@ from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.offline_advice import run_offline
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError, UsageError

@@ -7,16 +7,16 @@ import signal
 from collections.abc import Callable
 from typing import Any, Final
 
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
-from rightsizer.agent.door import open_door
 from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
-from rightsizer.agent.storage import Storage
 from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import LogCounter, configure
 from rightsizer.io.log_settings import LogSettings
 from rightsizer.io.systemd import Notifier, stop_on_signals
+from rightsizer.web.access import configured_access
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3
@@ -73,7 +73,7 @@ def serve(
     clock = clock or SystemClock()
     counter = _configured(settings.log)
     # A scenario that is wrong must not leave an empty history behind.
-    door = open_door(settings.web, clock.wall_time)
+    door = configured_access(settings.web, clock.wall_time)
     named = live_source(settings, clock)
     storage: Storage | None = None
     try:

@@ -13,7 +13,7 @@ from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.accounting.window_builder import WindowBuilder
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, discard_output
 from rightsizer.console.flags import moment
 from rightsizer.console.settings_flags import add_config_flag, settings_of

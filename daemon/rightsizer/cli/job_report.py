@@ -11,8 +11,8 @@ from typing import Any, Final
 
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
 from rightsizer.accounting.window_builder import WindowBuilder
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
-from rightsizer.agent.storage import Storage
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import (
     add_config_flag,

@@ -6,7 +6,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.advice.ledger import Ledger
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.config.loader import load_sections
 from rightsizer.fleet.settings import FleetConfig, ledger_path, rule_trees
 from rightsizer.io.files import Called

@@ -298,7 +298,7 @@ def _kept(judge: FleetJudge, settings: FleetConfig, clock: Clock) -> FleetAnswer
         ledger = storage.ledger(settings.recommender.ledger)
         sinks = NotificationService(
             settings,
-            storage,
+            storage.database,
             lambda: desk.advice,
             clock=clock,
             tell=lambda _, message: troubles.append(message),

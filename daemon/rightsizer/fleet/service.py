@@ -12,9 +12,7 @@ import structlog
 
 from rightsizer import __version__
 from rightsizer.advice.service import AdviceService
-from rightsizer.agent.door import open_door
-from rightsizer.agent.jobs import Job, Jobs
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.fleet.api import FleetApi
 from rightsizer.fleet.encoder import USED, FleetAnswer, fleet_gauges
@@ -24,6 +22,7 @@ from rightsizer.fleet.ledger_recovery import DeduplicatingSink, LedgerRecovery
 from rightsizer.fleet.settings import FleetConfig, rule_trees
 from rightsizer.fleet.source import StoreUse
 from rightsizer.io.clock import Clock, SystemClock
+from rightsizer.io.jobs import Job, Jobs
 from rightsizer.io.log import configure
 from rightsizer.io.systemd import Notifier, stop_on_signals
 from rightsizer.model.advice import Advice, AdviceState
@@ -32,6 +31,7 @@ from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import seconds
 from rightsizer.notify.service import NotificationService
+from rightsizer.web.access import configured_access
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.server import WebServer
 
@@ -69,7 +69,7 @@ class FleetService:
         self._log = structlog.get_logger(component="fleet")
         self._sinks = NotificationService(
             settings,
-            storage,
+            storage.database,
             lambda: self.desk.advice,
             clock=clock,
             tell=lambda event, message: self._log.warning(event, message=message),
@@ -203,7 +203,7 @@ class FleetService:
             wall_time=self._clock.wall_time,
             local_socket=self._settings.fleet.api_socket,
             local_routes=(*routes.routes, *AdviceApi(self, rule_trees(self._settings)).routes),
-            access=open_door(self._settings.web, self._clock.wall_time).access,
+            access=configured_access(self._settings.web, self._clock.wall_time).access,
         )
 
     def _exported(self) -> Report:

@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import cached_property
 from typing import TYPE_CHECKING, Protocol
 
 from rightsizer.io.clock import Clock
+from rightsizer.io.database import Database
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
@@ -29,18 +31,6 @@ class NotificationSettings(Protocol):
     @property
     def webhooks(self) -> tuple[WebhookSettings, ...]:
         """Who else is told."""
-
-
-class NotificationStore(Protocol):
-    """Outboxes, each made when it is asked for first."""
-
-    @property
-    def outbox(self) -> AnnotationOutbox:
-        """What Grafana was not told yet."""
-
-    @property
-    def webhook_outbox(self) -> Outbox[str]:
-        """What webhooks were not told yet."""
 
 
 class NotificationSink(Protocol):
@@ -68,7 +58,7 @@ class NotificationService:
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         settings: NotificationSettings,
-        store: NotificationStore,
+        database: Database | None,
         advice: Callable[[], Sequence[Advice]],
         *,
         clock: Clock,
@@ -79,16 +69,30 @@ class NotificationService:
 
         Args:
             settings: Addresses, limits, credentials' places.
-            store: Keeps what could not be delivered.
+            database: Keeps what could not be delivered; `None` for memory.
             advice: Gives all advice as the ledger has it.
             clock: The agent's.
             tell: Is told of each trouble once.
             sleep: Waits between tries; where it returns true there are no more.
         """
-        self._store, self._advice = store, advice
+        self._database, self._advice = database, advice
         self._clock, self._tell, self._sleep = clock, tell, sleep
         self._settings = settings
         self._sinks = self._grafana(settings.grafana) | self._webhooks(settings.webhooks)
+
+    # Outboxes outlive the sinks, and most agents load neither.
+
+    @cached_property
+    def _annotation_outbox(self) -> AnnotationOutbox:
+        from rightsizer.notify.grafana.outbox import annotation_outbox  # noqa: PLC0415
+
+        return annotation_outbox(self._database)
+
+    @cached_property
+    def _webhook_outbox(self) -> Outbox[str]:
+        from rightsizer.notify.webhook.outbox import webhook_outbox  # noqa: PLC0415
+
+        return webhook_outbox(self._database)
 
     def change(self, settings: NotificationSettings) -> None:
         """Rebuild the sinks whose settings differ; what waits for them stays in the outboxes.
@@ -148,7 +152,7 @@ class NotificationService:
 
         return {
             "grafana": grafana_annotations(
-                settings, self._store.outbox, self._clock, tell, self._sleep
+                settings, self._annotation_outbox, self._clock, tell, self._sleep
             )
         }
 
@@ -160,7 +164,7 @@ class NotificationService:
         return {
             "webhooks": WebhookService(
                 settings,
-                self._store.webhook_outbox,
+                self._webhook_outbox,
                 self._advice,
                 clock=self._clock,
                 tell=lambda message: self._tell("webhook_trouble", message),

@@ -14,7 +14,7 @@ import structlog
 from rightsizer.accounting.history import HolderPeriod
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.judgement import Judgement
-from rightsizer.agent.storage import Storage
+from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError

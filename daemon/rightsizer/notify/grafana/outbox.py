@@ -79,3 +79,8 @@ def _understood(text: str) -> AnnotationBody | None:
 _TABLE: Final[OutboxTable[AnnotationBody]] = OutboxTable(
     "grafana_outbox", "note", encode=lambda body: json.dumps(asdict(body)), decode=_understood
 )
+
+
+def annotation_outbox(database: Database | None) -> AnnotationOutbox:
+    """What Grafana was not told yet: in a history's database, or in memory."""
+    return SqliteAnnotationOutbox(database) if database else MemoryAnnotationOutbox()

@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections.abc import Callable, Sequence
 from typing import TYPE_CHECKING, Final, Protocol
 
-from rightsizer.agent.jobs import Job
 from rightsizer.io.clock import Clock
+from rightsizer.io.jobs import Job
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.telemetry.source import ReleaseController, StillHeld

@@ -290,3 +290,8 @@ class CaptureCache:
 
 def _ordered(records: Mapping[str, CaptureRecord]) -> list[CaptureRecord]:
     return sorted(records.values(), key=lambda each: (each.started, each.id))
+
+
+def capture_repository(database: Database | None) -> CaptureRepository:
+    """Captures and read files in a history's database, or in memory."""
+    return SqliteCaptureRepository(database) if database else InMemoryCaptureRepository()

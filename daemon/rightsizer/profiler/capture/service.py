@@ -5,8 +5,8 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.jobs import Job
 from rightsizer.io.clock import Clock
+from rightsizer.io.jobs import Job
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.metric_family import series_key
 from rightsizer.profiler.capture.controller import CaptureController

@@ -1,4 +1,4 @@
-"""Scheduler of jobs that run beside sampling."""
+"""Scheduler of jobs that run at intervals; the only importer of APScheduler."""
 
 import logging
 import random
@@ -20,7 +20,7 @@ from rightsizer.model.errors import RightsizerError
 from rightsizer.model.report import JobReport
 
 
-class Every(BaseTrigger):  # type: ignore[misc] # The library has no types.
+class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no types.
     """A trigger that counts no runs that were missed.
 
     The library's own goes through all of them one by one, and keeps them: a node that boots in
@@ -181,7 +181,7 @@ class Jobs:
         jitter = min(job.jitter_seconds / self._clock.speed, pace)
         self._scheduler.add_job(
             self.run,
-            Every(pace, jitter),
+            IntervalTrigger(pace, jitter),
             args=(job.name,),
             id=job.name,
             replace_existing=True,

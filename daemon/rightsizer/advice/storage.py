@@ -1,11 +1,10 @@
-"""Storage of an agent: history, ledger and outboxes in one database, or in memory."""
+"""Storage of history and ledger: one database with the tables of all that is kept, or memory."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping
-from functools import cached_property
 from pathlib import Path
-from typing import TYPE_CHECKING, Final, TypeVar
+from typing import Final, TypeVar
 
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.history import HISTORY_SCHEMAS, HistoryRepository, PackedWindow
@@ -20,14 +19,61 @@ from rightsizer.io.files import HISTORY, Called
 from rightsizer.model.advice import AdviceEvent
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.window import Window
-from rightsizer.notify.outbox_schema import ANNOTATION_OUTBOX_SCHEMA, WEBHOOK_OUTBOX_SCHEMA
-from rightsizer.profiler.repository import PROFILE_SCHEMA, ProfileRepository
 
-if TYPE_CHECKING:
-    from rightsizer.actions.repository import ActionRepository
-    from rightsizer.notify.grafana.outbox import AnnotationOutbox
-    from rightsizer.notify.outbox import Outbox
-    from rightsizer.profiler.capture.repository import CaptureRepository
+PROFILE_SCHEMA: Final = (
+    "CREATE TABLE profile (id TEXT PRIMARY KEY, form TEXT NOT NULL) WITHOUT ROWID"
+)
+"""A migration's script."""
+
+
+class ProfileRepository:
+    """What was taken as JSON rows."""
+
+    def __init__(self, database: Database) -> None:
+        self._database = database
+
+    def save(self, forms: Mapping[str, str]) -> None:
+        """Write everything in place of what was there.
+
+        Raises:
+            HistoryError: it could not be written; what was there stays.
+        """
+        with self._database.transaction() as connection:
+            connection.execute("DELETE FROM profile")
+            connection.executemany("INSERT INTO profile VALUES (?, ?)", list(forms.items()))
+
+    def load(self) -> dict[str, str]:
+        """What was saved, by its id.
+
+        Raises:
+            HistoryError: it could not be read.
+        """
+        with self._database.transaction() as connection:
+            return dict(connection.execute("SELECT id, form FROM profile ORDER BY id").fetchall())
+
+
+ANNOTATION_OUTBOX_SCHEMA: Final = """
+CREATE TABLE grafana_outbox (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    note TEXT NOT NULL
+);
+CREATE TABLE grafana_regions (
+    advice_id TEXT PRIMARY KEY,
+    annotation_id INTEGER NOT NULL
+) WITHOUT ROWID
+"""
+"""A migration's script."""
+
+
+WEBHOOK_OUTBOX_SCHEMA: Final = """
+CREATE TABLE webhook_outbox (
+    number INTEGER PRIMARY KEY AUTOINCREMENT,
+    destination TEXT NOT NULL,
+    body TEXT NOT NULL
+);
+CREATE INDEX webhook_outbox_by_destination ON webhook_outbox (destination, number)
+"""
+"""A migration's script."""
 
 
 ACTION_SCHEMA: Final = """
@@ -103,42 +149,10 @@ class Storage:
         self._told_breaks = self.breaks
         self.history = HistoryRepository(self._database, maximum_bytes) if self._database else None
 
-    # What most agents have no use for is loaded by whoever asks for it first.
-
-    @cached_property
-    def outbox(self) -> AnnotationOutbox:
-        """What Grafana was not told yet."""
-        from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox, SqliteAnnotationOutbox  # noqa: PLC0415
-
-        return (
-            SqliteAnnotationOutbox(self._database) if self._database else MemoryAnnotationOutbox()
-        )
-
-    @cached_property
-    def webhook_outbox(self) -> Outbox[str]:
-        """What webhooks were not told yet."""
-        from rightsizer.notify.outbox import MemoryOutbox, SqliteOutbox  # noqa: PLC0415
-        from rightsizer.notify.webhook.outbox import WEBHOOK_OUTBOX  # noqa: PLC0415
-
-        return SqliteOutbox(self._database, WEBHOOK_OUTBOX) if self._database else MemoryOutbox()
-
-    @cached_property
-    def captures(self) -> CaptureRepository:
-        """What was captured, and which files were read."""
-        from rightsizer.profiler.capture import repository as book  # noqa: PLC0415
-
-        if self._database:
-            return book.SqliteCaptureRepository(self._database)
-        return book.InMemoryCaptureRepository()
-
-    @cached_property
-    def actions(self) -> ActionRepository:
-        """What was done on advice."""
-        from rightsizer.actions import repository as book  # noqa: PLC0415
-
-        if self._database:
-            return book.SqliteActionRepository(self._database)
-        return book.InMemoryActionRepository()
+    @property
+    def database(self) -> Database | None:
+        """The database, for what other packages keep in it; `None` without a file."""
+        return self._database
 
     @property
     def set_aside(self) -> Path | None:
