@@ -42,7 +42,7 @@ from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.service import ProfilesApi, ProfileService
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
-from rightsizer.web.access import ConfiguredAccess, configured_access
+from rightsizer.web.access import ConfiguredAccess, Reloadable, configured_access
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import LifecycleRoutes
 from rightsizer.web.router import Route
@@ -130,12 +130,7 @@ class Agent:
         )
         self.jobs = Jobs(self._schedule(settings), clock)
         door = door or configured_access(settings.web, clock.wall_time)
-        self.reloader = Reloader(
-            (*self._parts(reread), *door.parts),
-            started=self._started,
-            notifier=self._notifier,
-            wall_time=clock.wall_time,
-        )
+        self.reloader = self._reloader((*self._parts(reread), *door.parts))
         self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
         self._advice_routes = AdviceApi(
             self.advice_service, settings.rule_trees, self._acting.claimed
@@ -201,6 +196,14 @@ class Agent:
 
         now = self._clock.wall_time()
         return slots_of(report, view_of(self.settings, now, self._freshness()))
+
+    def _reloader(self, parts: Sequence[Reloadable]) -> Reloader:
+        return Reloader(
+            parts,
+            started=self._started,
+            notifier=self._notifier,
+            wall_time=self._clock.wall_time,
+        )
 
     def _parts(self, reread: Callable[[], Settings] | None) -> tuple[SettingsPart, ...]:
         if reread is None:
