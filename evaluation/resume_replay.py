@@ -6,8 +6,7 @@ from typing import Final
 
 from evaluation.reclaim import MINUTE, SOON
 from measured import table
-from rightsizer.advice.resumption import IdleGap, idle_gaps, resumption
-from rightsizer.advice.rules.idle import IdleSettings
+from rightsizer.advice.rules.idle import IdleGap, IdleSettings, idle_gaps, resumption
 from rightsizer.model.block import BLOCK_SPAN, Block
 from rightsizer.model.units import Nanoseconds, seconds
 

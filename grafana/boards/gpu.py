@@ -22,7 +22,7 @@ from grafana.sections.sizing import distributions
 from grafana.sections.time_spent import states_over_time, strip
 from grafana.tables import Column, rows
 from grafana.variables import window
-from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS
+from rightsizer.model.metric import DISTRIBUTION_SIGNALS
 
 __all__ = ["gpu"]
 

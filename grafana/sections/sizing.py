@@ -9,7 +9,7 @@ from grafana.panels import Panel, bars, distribution, lines
 from grafana.queries import cells, growth, named, now, over, select
 from grafana.scales import CAPACITY, COVERAGE, OVERPROVISIONED, SATURATED, UNDERPROVISIONED
 from grafana.tables import matrix
-from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS
+from rightsizer.model.metric import DISTRIBUTION_SIGNALS
 
 __all__ = ["distributions", "provisioning"]
 

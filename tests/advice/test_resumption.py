@@ -5,7 +5,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from block_cases import blocks_of, busy
-from rightsizer.advice.resumption import IdleGap, idle_gaps, resumption
+from rightsizer.advice.rules.idle import IdleGap, idle_gaps, resumption
 from rightsizer.model.block import Measure
 
 

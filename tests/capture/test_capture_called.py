@@ -15,13 +15,12 @@ from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.finding import Reason
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult
-from rightsizer.profiler.capture.runner import judged, words
+from rightsizer.profiler.capture.runner import call_webhook, judged, words
 from rightsizer.profiler.capture.settings import (
     CaptureKind,
     CaptureWebhookSettings,
     DynologSettings,
 )
-from rightsizer.profiler.capture.webhook import call_webhook
 from webhook_server import webhook_server
 
 REQUEST = CaptureRequest(

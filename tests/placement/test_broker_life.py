@@ -20,10 +20,10 @@ from rightsizer.broker.lease import (
     Reservation,
     Ticket,
 )
+from rightsizer.broker.repository import booking_from, record_from, text_of, ticket_from
 from rightsizer.broker.scheduling_state import NodeObservation
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.broker.state import BrokerState
-from rightsizer.broker.state_codec import booking_from, record_from, text_of, ticket_from
 from rightsizer.broker.transitions import BrokerTransition
 
 PLACEMENT = GpuPlacementSettings()

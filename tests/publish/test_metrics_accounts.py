@@ -11,8 +11,8 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition
+from rightsizer.model.metric import DISTRIBUTION_SIGNALS
 from rightsizer.model.report import AgentReport, Report
-from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS
 from rightsizer.model.state import Cause, State
 from rightsizer.report.json_encoder import report_form
 from rightsizer.simulator.scenario_reader import load_scenario

@@ -13,11 +13,10 @@ from rightsizer.cli.agent import add_collector_flags, with_collector_flags
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import CollectorSwitches, MetricsSettings
 from rightsizer.model.errors import UsageError
-from rightsizer.model.metric import METRICS
+from rightsizer.model.metric import DETAIL_SIGNALS, METRICS, QUANTITY_SIGNALS, RATIO_GAUGES
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector
 from rightsizer.model.report import Report
 from rightsizer.model.signal import SERVING_SIGNALS
-from rightsizer.model.signal_metric import DETAIL_SIGNALS, QUANTITY_SIGNALS, RATIO_GAUGES
 
 SERVING_LIMIT = 1900
 

@@ -12,10 +12,10 @@ from publish_stories import INSTANCE, NOW, uuid_of
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.driver_codes import ClockEvent, XidLog
+from rightsizer.model.metric import DETAIL_SIGNALS, QUANTITY_SIGNALS, RATIO_GAUGES
 from rightsizer.model.reading import Reading
 from rightsizer.model.report import DeviceReport, NodeReport, Report
 from rightsizer.model.signal import Signal
-from rightsizer.model.signal_metric import DETAIL_SIGNALS, QUANTITY_SIGNALS, RATIO_GAUGES
 from rightsizer.model.topology import FabricPort, GpuLink, LinkKind, Nvlink, Topology
 
 UUID = uuid_of(0)

@@ -7,9 +7,8 @@ from pathlib import Path
 import pytest
 
 from metrics_document import metrics_document
-from rightsizer.model.metric import METRICS
+from rightsizer.model.metric import DISTRIBUTION_SIGNALS, METRICS, QUANTITY_SIGNALS, RATIO_GAUGES
 from rightsizer.model.metric_family import MetricFamily, MetricKind, series_key
-from rightsizer.model.signal_metric import DISTRIBUTION_SIGNALS, QUANTITY_SIGNALS, RATIO_GAUGES
 from rightsizer.model.units import Unit
 
 DOCUMENT = Path(__file__).parents[2] / "docs" / "metrics.md"

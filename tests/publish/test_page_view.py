@@ -30,8 +30,7 @@ from rightsizer.report.labels import (
 from rightsizer.web.page import PageQuery, WebPage
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.view.advice import advice_view
-from rightsizer.web.view.device import gauges
-from rightsizer.web.view.fit import fit_view
+from rightsizer.web.view.device import fit_view, gauges
 from rightsizer.web.view.node import NodeView, node_view
 from rightsizer.web.view.strip import shares_of
 from rightsizer.web.view.waste import waste_view

@@ -15,7 +15,7 @@ from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Reason, Severity
 from rightsizer.model.settings import setting
 from rightsizer.notify.outbox import SqliteOutbox
-from rightsizer.notify.webhook.outbox import WEBHOOK_OUTBOX
+from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 from webhook_desk import QUICK, Desk, severe, to
 from webhook_server import webhook_server

@@ -4,8 +4,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.model.plausible import plausible
-from rightsizer.model.reading import Missing
+from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit
 from rightsizer.telemetry.recordings.row import RecordingNotes

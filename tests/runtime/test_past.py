@@ -5,10 +5,9 @@ from typing import Final
 
 from readings import EPOCH, HOUR, SECOND, entry, gpu, snapshot
 from rightsizer.accounting.device_account import DeviceWindows
-from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.service import AccountingService, PastBook
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.window_query import WindowQuery
-from rightsizer.agent.past import PastBook
 from rightsizer.model.report import AgentReport
 from rightsizer.model.signal import Signal
 from rightsizer.model.span import DEFAULT_SPAN, SPANS

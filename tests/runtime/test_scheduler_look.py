@@ -12,7 +12,7 @@ import pytest
 from json_schema import faults
 from nvml_driver import FakeDriver, installed
 from placed_node import scenario_file
-from rightsizer.agent.scheduler_look import (
+from rightsizer.agent.scheduler_documents import (
     gres_by_look,
     labels_by_look,
     resource_topology_by_look,

@@ -22,7 +22,7 @@ from rightsizer.actions.repository import (
     ActionRepository,
     InMemoryActionRepository,
 )
-from rightsizer.actions.runner import ThreadedActionRunner
+from rightsizer.actions.service import ThreadedActionRunner
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings, ActionsSettings
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Reason

@@ -19,6 +19,12 @@ from publish_stories import (
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.histogram import Histogram
+from rightsizer.model.metric import (
+    DETAIL_SIGNALS,
+    DISTRIBUTION_SIGNALS,
+    QUANTITY_SIGNALS,
+    RATIO_GAUGES,
+)
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.reading import Process, Reading
 from rightsizer.model.report import (
@@ -31,12 +37,6 @@ from rightsizer.model.report import (
     Totals,
 )
 from rightsizer.model.signal import SERVING_SIGNALS, Signal
-from rightsizer.model.signal_metric import (
-    DETAIL_SIGNALS,
-    DISTRIBUTION_SIGNALS,
-    QUANTITY_SIGNALS,
-    RATIO_GAUGES,
-)
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.state import Cause, Resource, State, Tier
 from rightsizer.model.topology import GpuLink, LinkKind, Topology

@@ -14,8 +14,8 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
-from rightsizer.simulator.host import ScenarioHost, ScenarioOwners
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
+from rightsizer.simulator.node import ScenarioHost, ScenarioOwners
 from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
 from rightsizer.simulator.source import SimulatedSource
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe

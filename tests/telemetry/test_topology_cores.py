@@ -6,7 +6,7 @@ from pathlib import Path
 import pytest
 
 from rightsizer.host.device_files import device_files
-from rightsizer.host.numa import read_cores, read_distances
+from rightsizer.host.numa_locality import read_cores, read_distances
 from rightsizer.model.device import Device, MigInstance
 from sysfs_trees import SysfsTree, write
 

@@ -1,22 +1,127 @@
-"""Action service: controller, audit log and runner of an agent with actions."""
+"""Action service: controller, audit log, and the runner of programs and webhooks."""
 
 import contextlib
-from collections.abc import Sequence
+import platform
+import threading
+import time
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Final
+
+import structlog
 
 from rightsizer.actions.audit_log import AuditFile, AuditLog
 from rightsizer.actions.controller import ActionController
 from rightsizer.actions.encoder import ActionState
-from rightsizer.actions.order import ActionContext
-from rightsizer.actions.repository import ActionRepository
-from rightsizer.actions.runner import ThreadedActionRunner
-from rightsizer.actions.settings import ActionSettings, ActionsSettings
+from rightsizer.actions.order import ActionContext, ActionOrder, ActionResult
+from rightsizer.actions.repository import ActionOutcome, ActionRepository
+from rightsizer.actions.settings import ActionSettings, ActionsSettings, arguments
 from rightsizer.io.clock import Clock
+from rightsizer.io.http_result import Failure, FailureKind
+from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.jobs import Job
+from rightsizer.io.program import Ending, Limits, Run, run_program
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.metric_family import series_key
+from rightsizer.notify.webhook.client import post_once
 from rightsizer.web.message import SocketPeer
+
+_LONGEST_SECONDS: Final = 60.0
+
+
+def post(
+    order: ActionOrder, sleep: Callable[[float], object] = time.sleep, node: str = ""
+) -> ActionResult:
+    """Post the facts; they are sent again only where nobody can have had them.
+
+    Args:
+        order: What is to be done.
+        sleep: Waits between tries; where it returns true there are no more.
+        node: What the machine is called; its host name unless told otherwise.
+    """
+    settings = order.settings.webhook
+    http = HttpSettings(
+        timeout_seconds=min(order.settings.timeout, _LONGEST_SECONDS), ca_file=settings.ca_file
+    )
+    body = order.form(node or platform.node())
+    answer = post_once(settings.url, body, http, token_file=settings.token_file, sleep=sleep)
+    if not isinstance(answer, Failure):
+        return ActionResult(ActionOutcome.DONE, status=answer.status)
+    # It may have had the message, and nobody knows what it made of that.
+    was_lost = answer.kind in (FailureKind.INTERRUPTED, FailureKind.MALFORMED)
+    outcome = ActionOutcome.UNKNOWN if was_lost else ActionOutcome.FAILED
+    return ActionResult(outcome, answer.message, answer.status)
+
+
+_STOP_SECONDS: Final = 5.0
+_OUTCOMES: Final = {
+    Ending.ABSENT: ActionOutcome.FAILED,
+    Ending.TOO_MUCH: ActionOutcome.FAILED,
+    Ending.TIMED_OUT: ActionOutcome.TIMED_OUT,
+    Ending.STOPPED: ActionOutcome.INTERRUPTED,
+}
+
+
+class ThreadedActionRunner:
+    """One order at a time. Times are the world's."""
+
+    def __init__(self) -> None:
+        """Nothing is under way."""
+        self._stop = threading.Event()
+        self._thread: threading.Thread | None = None
+        self._log = structlog.get_logger(component="actions")
+
+    @property
+    def is_busy(self) -> bool:
+        """Whether something is under way."""
+        return self._thread is not None and self._thread.is_alive()
+
+    def start(
+        self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
+    ) -> None:
+        """Begin; the thread ends by itself, within the order's bounds.
+
+        Args:
+            order: What to do.
+            note: Is told the number of a program's process.
+            done: Is told how it ended, once, from the thread.
+        """
+        self._thread = threading.Thread(
+            target=self._carry_out, args=(order, note, done), name="action", daemon=True
+        )
+        self._thread.start()
+
+    def stop(self) -> None:
+        """End what is under way."""
+        self._stop.set()
+        if self._thread is not None:
+            self._thread.join(_STOP_SECONDS)
+
+    def _carry_out(
+        self, order: ActionOrder, note: Callable[[int], None], done: Callable[[ActionResult], None]
+    ) -> None:
+        ended = ActionResult(ActionOutcome.UNKNOWN, "the log says why")
+        try:
+            ended = self._do(order, note)
+        except Exception:  # noqa: BLE001 - its end is told, whatever it is.
+            self._log.exception("action_broke", id=order.id)
+        finally:
+            done(ended)
+
+    def _do(self, order: ActionOrder, note: Callable[[int], None]) -> ActionResult:
+        if not order.settings.command:
+            # Most agents never make a request.
+
+            return post(order, self._stop.wait)
+        words = arguments(order.settings.command, order.placeholders)
+        limits = Limits(order.settings.timeout, self._stop, lambda: None)
+        return _result_of(run_program(words, Path("/"), limits, note=note))
+
+
+def _result_of(run: Run) -> ActionResult:
+    usual = ActionOutcome.DONE if run.status == 0 else ActionOutcome.FAILED
+    return ActionResult(_OUTCOMES.get(run.ending, usual), run.detail, run.status, run.said)
 
 
 class ActionService:

@@ -7,7 +7,7 @@ from itertools import pairwise
 from typing import Final
 
 from rightsizer.advice.attribution import limit_of
-from rightsizer.advice.diagnostic_commands import dump_stacks
+from rightsizer.advice.operator_commands import dump_stacks
 from rightsizer.advice.verdict import finding_id, names_of
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device

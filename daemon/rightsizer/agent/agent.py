@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final
 import structlog
 
 from rightsizer import __version__
-from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.service import AccountingService, PastBook
 from rightsizer.actions.feature import ActionsFeature
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.recommender import Recommender, configured_rules, recommender_gauges
@@ -21,7 +21,6 @@ from rightsizer.agent.coordinator import Coordinator, Heartbeat, SourceLog, slow
 from rightsizer.agent.history_writer import HistoryWriter
 from rightsizer.agent.local_api import FlushRoute
 from rightsizer.agent.node_labels import LabelWriter
-from rightsizer.agent.past import PastBook
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.feature import BrokerFeature

@@ -17,8 +17,7 @@ from rightsizer.telemetry.source import (
     ReleaseRequest,
     StillHeld,
 )
-from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.request_body import fields_of
+from rightsizer.web.message import WebRequest, WebResponse, fields_of
 from rightsizer.web.router import Route, Router
 
 _LONGEST_SECONDS: Final = 366 * 86400.0

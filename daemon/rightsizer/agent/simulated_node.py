@@ -5,9 +5,8 @@ from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.io.clock import Clock
-from rightsizer.simulator.host import ScenarioHost, ScenarioOwners
 from rightsizer.simulator.library.simulated_library import SimulatedLibrary
-from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.node import ScenarioHost, ScenarioOwners, SimulatedNode
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.telemetry.host_context import NodeHostProbe
 from rightsizer.telemetry.nvml.library import use_library

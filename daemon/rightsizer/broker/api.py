@@ -25,8 +25,14 @@ from rightsizer.host.process_table import ProcessTable, user_name
 from rightsizer.io.clock import Clock
 from rightsizer.model.errors import RightsizerError, UsageError
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
-from rightsizer.web.request_body import duration_of, fields_of, text_of
+from rightsizer.web.message import (
+    SocketPeer,
+    WebRequest,
+    WebResponse,
+    duration_of,
+    fields_of,
+    text_of,
+)
 from rightsizer.web.router import Handle, Route, Router
 
 

@@ -5,7 +5,7 @@ from dataclasses import dataclass, field, replace
 from http import HTTPStatus
 from typing import Any, Final
 
-from rightsizer.advice.owner_commands import cpu_list
+from rightsizer.advice.operator_commands import cpu_list
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, RejectedSet, choose
 from rightsizer.broker.lease import GpuRequest, Lease
 from rightsizer.broker.lease import GpuRequest as SeatRequest

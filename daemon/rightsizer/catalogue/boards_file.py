@@ -4,9 +4,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import replace
 from typing import Any, Final
 
-from rightsizer.catalogue.assumptions import Assumptions
 from rightsizer.catalogue.board import Board, FactOrigin, OriginKind
-from rightsizer.catalogue.board_parser import BoardSources, read_board
+from rightsizer.catalogue.board_parser import Assumptions, BoardSources, read_board
 from rightsizer.catalogue.row import Faults, Row
 from rightsizer.io.yaml import Document
 

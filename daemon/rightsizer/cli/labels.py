@@ -5,7 +5,7 @@ import json
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.scheduler_look import labels_by_look, timed_feature_file
+from rightsizer.agent.scheduler_documents import labels_by_look, timed_feature_file
 from rightsizer.agent.settings import Settings
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, say

@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import Any, Final
 from urllib.parse import urlencode
 
-from rightsizer.agent.look import look_at_node, seats_over
+from rightsizer.agent.scheduler_documents import look_at_node, seats_over
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.command_flags import add_request_flags
 from rightsizer.broker.lease import GpuRequest

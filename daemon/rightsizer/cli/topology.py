@@ -12,7 +12,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from rightsizer.agent.scheduler_look import gres_by_look, resource_topology_by_look
+from rightsizer.agent.scheduler_documents import gres_by_look, resource_topology_by_look
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue

@@ -5,16 +5,16 @@ from typing import Final
 
 from rightsizer.exposition.families import Families
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.metric import METRICS
-from rightsizer.model.metric_family import Collector
-from rightsizer.model.report import DeviceReport, Totals
-from rightsizer.model.signal import Signal
-from rightsizer.model.signal_metric import (
+from rightsizer.model.metric import (
     DETAIL_SIGNALS,
     DISTRIBUTION_SIGNALS,
+    METRICS,
     QUANTITY_SIGNALS,
     RATIO_GAUGES,
 )
+from rightsizer.model.metric_family import Collector
+from rightsizer.model.report import DeviceReport, Totals
+from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import seconds

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.host.files import parse_cpus, read_integer, read_names, read_text
-from rightsizer.host.numa import NumaNodes, read_nodes
+from rightsizer.host.numa_locality import NumaNodes, read_nodes
 from rightsizer.host.pcie import PciPath, chain_of, kernel_address, read_link, relate
 from rightsizer.model.device import Device
 from rightsizer.model.topology import (

@@ -1,8 +1,4 @@
-"""Every metric the agent exports, in one table.
-
-The exposition is rendered from it, the documentation generated from it, and dashboards and
-alerts are checked against it.
-"""
+"""The table of metrics: families of the agent, its devices and their signals."""
 
 from typing import Final
 
@@ -13,15 +9,61 @@ from rightsizer.model.agent_metrics import (
     TELLING_METRICS,
 )
 from rightsizer.model.metric_family import (
+    DEFAULT_COLLECTORS,
     Collector,
+    Export,
     MetricFamily,
+    MetricKind,
     Origin,
     collected_by,
     counter,
     gauge,
     info,
 )
-from rightsizer.model.signal_metric import SIGNAL_METRICS
+from rightsizer.model.signal import Signal
+from rightsizer.model.units import Unit
+
+_READ: Final = tuple(each for each in Signal if each.export is not Export.NAMED)
+_DEFAULT: Final = tuple(each for each in _READ if each.collector in DEFAULT_COLLECTORS)
+
+DISTRIBUTION_SIGNALS: Final = tuple(each for each in Signal if each.export is Export.HISTOGRAM)
+"""The ratios that are exported as histograms too."""
+
+RATIO_GAUGES: Final = tuple(each for each in _DEFAULT if each.unit is Unit.RATIO)
+"""The ratios that are exported as gauges. Links have theirs as bytes per second, their shares as
+the need of a resource; JPEG and optical flow engines are rare."""
+
+QUANTITY_SIGNALS: Final = tuple(each for each in _DEFAULT if each.unit is not Unit.RATIO)
+"""The readings with a unit that are exported as they are."""
+
+DETAIL_SIGNALS: Final = tuple(each for each in _READ if each.collector not in DEFAULT_COLLECTORS)
+"""The rest, exported only where details are asked for: series are not free."""
+
+
+def _reading(signal: Signal) -> MetricFamily:
+    kind = MetricKind.COUNTER if signal.export is Export.COUNTER else MetricKind.GAUGE
+    return MetricFamily(
+        signal.metric_name, kind, signal.meaning, ("uuid",), signal.origin, signal.collector
+    )
+
+
+def _distribution(signal: Signal) -> MetricFamily:
+    return MetricFamily(
+        signal.distribution_metric_name,
+        MetricKind.HISTOGRAM,
+        f"Seconds by {signal}, one observation a second: {signal.meaning}",
+        ("uuid",),
+        signal.origin,
+        Collector.DISTRIBUTIONS,
+    )
+
+
+SIGNAL_METRICS: Final = (
+    *map(_distribution, DISTRIBUTION_SIGNALS),
+    *map(_reading, (*RATIO_GAUGES, *QUANTITY_SIGNALS, *DETAIL_SIGNALS)),
+)
+"""In the order of the exposition."""
+
 
 _BUILD: Final = (
     info("build", Origin.AGENT, "The agent's version and what it reads.", "version", "source"),

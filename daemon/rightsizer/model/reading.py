@@ -1,5 +1,6 @@
-"""One reading of one device: the values that are there, and why the others are not."""
+"""One reading of one device: values, why others are missing, and what cannot be true."""
 
+import math
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from enum import StrEnum
@@ -8,7 +9,7 @@ from typing import Final
 
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, Unit
 
 
 class Missing(StrEnum):
@@ -86,3 +87,20 @@ class Reading:
         if signal in self.values:
             return None
         return self.missing.get(signal, Missing.NOT_READ)
+
+
+def scaled(number: float, factor: float) -> float:
+    """A number in its base unit; 83 % is 0.83 and nothing beside it, so that limits hold."""
+    return number * factor if factor >= 1 else number / round(1 / factor)
+
+
+def plausible(signal: Signal, value: float) -> float | Missing:
+    """The value, or why it cannot be believed."""
+    low, high = signal.bounds
+    if not math.isfinite(value) or not low <= value <= high:
+        return Missing.INVALID
+    if signal.unit is Unit.RATIO:
+        return min(value, 1.0)
+    if signal is Signal.MEMORY_TEMPERATURE_CELSIUS and value == 0:
+        return Missing.NOT_SUPPORTED  # Boards without the sensor read 0.
+    return value

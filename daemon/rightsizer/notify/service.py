@@ -90,7 +90,7 @@ class NotificationService:
 
     @cached_property
     def _webhook_outbox(self) -> Outbox[str]:
-        from rightsizer.notify.webhook.outbox import webhook_outbox  # noqa: PLC0415
+        from rightsizer.notify.webhook.service import webhook_outbox  # noqa: PLC0415
 
         return webhook_outbox(self._database)
 

@@ -8,8 +8,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.catalogue.board import Board, Efficiency
-from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.names import plain_name
+from rightsizer.catalogue.catalogue import Catalogue, plain_name
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.prices import Price, Prices
 from rightsizer.catalogue.settings import CatalogueSettings

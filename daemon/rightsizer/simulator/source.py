@@ -16,9 +16,8 @@ from rightsizer.owners.holdings import holdings_of
 from rightsizer.simulator.counters import STEP
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import CallFailure
-from rightsizer.simulator.host import ScenarioOwners, host_signals
 from rightsizer.simulator.library.calls import NvmlCode
-from rightsizer.simulator.node import SimulatedNode
+from rightsizer.simulator.node import ScenarioOwners, SimulatedNode, host_signals
 from rightsizer.simulator.readings import ModelReader
 from rightsizer.simulator.scenario import SimulatedScenario
 

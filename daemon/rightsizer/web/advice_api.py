@@ -10,8 +10,14 @@ from rightsizer.io.near import near_words
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.report.explanation import explain_advice
 from rightsizer.report.json_encoder import advice_form
-from rightsizer.web.message import SocketPeer, WebRequest, WebResponse
-from rightsizer.web.request_body import duration_of, fields_of, text_of
+from rightsizer.web.message import (
+    SocketPeer,
+    WebRequest,
+    WebResponse,
+    duration_of,
+    fields_of,
+    text_of,
+)
 from rightsizer.web.router import Handle, Route, Router
 
 ACTS: Final = {

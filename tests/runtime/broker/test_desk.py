@@ -19,8 +19,8 @@ from lending_desk import LentDesk
 from readings import DAY, HOUR, SECOND
 from rightsizer.broker.lease import BrokerEvent, EventKind, GpuRequest, LeaseProcesses, Reservation
 from rightsizer.broker.lease_encoder import answer_form
+from rightsizer.broker.repository import record_from
 from rightsizer.broker.service import notice_body
-from rightsizer.broker.state_codec import record_from
 from rightsizer.model.errors import RightsizerError
 
 FULL_DISK = Path(__file__).parents[2] / "support" / "full_broker_disk.py"

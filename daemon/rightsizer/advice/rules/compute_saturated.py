@@ -8,9 +8,9 @@ from typing import Final
 
 from rightsizer.advice.autoscale_schedule import scaled_object
 from rightsizer.advice.board_options import faster_boards
-from rightsizer.advice.diagnostic_commands import class_of, kind_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
+from rightsizer.advice.operator_commands import class_of, kind_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
 from rightsizer.model.finding import (

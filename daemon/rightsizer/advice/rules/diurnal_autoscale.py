@@ -9,7 +9,6 @@ from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
-from rightsizer.advice.applicability import is_shared
 from rightsizer.advice.autoscale_schedule import (
     ReplicaSchedule,
     ScalingOutcome,
@@ -19,6 +18,7 @@ from rightsizer.advice.autoscale_schedule import (
     schedule_instructions,
     spans_of,
 )
+from rightsizer.advice.board_status import is_shared
 from rightsizer.advice.market import Market
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of

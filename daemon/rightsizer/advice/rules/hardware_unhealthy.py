@@ -20,7 +20,7 @@ from rightsizer.advice.hardware_faults import (
 )
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.owner_commands import drain_instructions
+from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
     Complaint,

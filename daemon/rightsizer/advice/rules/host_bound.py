@@ -2,18 +2,18 @@
 
 from typing import Final
 
-from rightsizer.advice.applicability import abstain_unobserved
 from rightsizer.advice.attribution import lost_gpus, saved_at_most
-from rightsizer.advice.diagnostic_commands import (
+from rightsizer.advice.board_status import abstain_unobserved
+from rightsizer.advice.market import Market
+from rightsizer.advice.operator_commands import (
     class_of,
+    cpu_list,
     cpus_for_gpu,
     cpus_near,
     dump_stacks,
     kind_of,
     show_throttling,
 )
-from rightsizer.advice.market import Market
-from rightsizer.advice.owner_commands import cpu_list
 from rightsizer.advice.rules.bottleneck import Bottleneck, BottleneckSettings, find_bottleneck
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import Complaint, complain

@@ -1,17 +1,13 @@
-"""GPUs that do nothing: empty, or held by somebody who does not use them.
+"""GPUs that do nothing: empty, or held by what does not use them."""
 
-All GPUs of a workload must be idle before the workload is called idle; one idle GPU among
-busy ones is a straggler's mark, not a GPU to reclaim (docs/definitions.md, conduct). A service
-that sleeps at the same hours every day is left to the rule `diurnal_autoscale`.
-"""
-
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
+from itertools import groupby
 from typing import Final
 
 from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.market import Market
-from rightsizer.advice.owner_commands import release_instructions
-from rightsizer.advice.resumption import Resumption, idle_gaps, resumption
+from rightsizer.advice.operator_commands import release_instructions
 from rightsizer.advice.risk import risk_of, worst
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.savings import released
@@ -23,7 +19,7 @@ from rightsizer.advice.verdict import (
     known_seconds,
     names_of,
 )
-from rightsizer.model.block import Measure
+from rightsizer.model.block import BLOCK_SPAN, Block, Measure
 from rightsizer.model.finding import (
     Action,
     Case,
@@ -36,8 +32,81 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.settings import setting
 from rightsizer.model.state import IDLE_STATES, State
-from rightsizer.model.units import format_duration, seconds
+from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.model.workload import Workload, WorkloadClass
+
+
+@dataclass(frozen=True, slots=True)
+class IdleGap:
+    """A time without work."""
+
+    seconds: float
+    has_ended: bool
+    """False where nobody saw its end; it lasted at least so long."""
+
+
+@dataclass(frozen=True, slots=True)
+class Resumption:
+    """The probability that work resumes soon."""
+
+    probability_ratio: float
+    gaps: int
+    """That had lasted as long; few of them prove little."""
+
+
+def idle_gaps(blocks: Iterable[Block], busy_ratio: float) -> tuple[IdleGap, ...]:
+    """The times of whole five-minute blocks that were less busy than a ratio, oldest first.
+
+    Args:
+        blocks: Of one workload, oldest first. Where one is missing, a gap is cut off.
+        busy_ratio: Mean busy share from which on there was work.
+    """
+    found = []
+    for run in _unbroken(blocks):
+        groups = groupby(run, lambda block: block.mean < busy_ratio)
+        parts = [(idle, list(group)) for idle, group in groups]
+        for at, (idle, group) in enumerate(parts):
+            if idle:
+                length = len(group) * seconds(BLOCK_SPAN)
+                found.append(IdleGap(length, has_ended=at + 1 < len(parts)))
+    return tuple(found)
+
+
+def resumption(
+    gaps: Iterable[IdleGap], idle_seconds: float, within_seconds: float
+) -> Resumption | None:
+    """The probability of work within some time after so much idleness (Kaplan and Meier 1958).
+
+    `None` where no gap has lasted that long.
+    """
+    lasting = sorted(
+        (gap for gap in gaps if gap.seconds > idle_seconds),
+        key=lambda gap: (gap.seconds, not gap.has_ended),
+    )
+    if not lasting:
+        return None
+    survival, at_risk = 1.0, len(lasting)
+    for gap in lasting:
+        if gap.seconds > idle_seconds + within_seconds:
+            break
+        if gap.has_ended:
+            survival *= 1.0 - 1.0 / at_risk
+        at_risk -= 1
+    return Resumption(1.0 - survival, len(lasting))
+
+
+def _unbroken(blocks: Iterable[Block]) -> Iterator[list[Block]]:
+    run: list[Block] = []
+    last: Nanoseconds | None = None
+    for block in blocks:
+        if last is not None and block.start != last + BLOCK_SPAN:
+            yield run
+            run = []
+        run.append(block)
+        last = block.start
+    if run:
+        yield run
+
 
 NAME: Final = "idle"
 _BLOCK_SECONDS: Final = 300.0

@@ -3,8 +3,8 @@
 from typing import Final
 
 from rightsizer.advice.attribution import lost_gpus, saved_at_most
-from rightsizer.advice.diagnostic_commands import class_of, trace_kernels
 from rightsizer.advice.market import Market
+from rightsizer.advice.operator_commands import class_of, trace_kernels
 from rightsizer.advice.rules.bottleneck import Bottleneck, BottleneckSettings, find_bottleneck
 from rightsizer.advice.rules.rule import Rule
 from rightsizer.advice.verdict import Complaint, complain

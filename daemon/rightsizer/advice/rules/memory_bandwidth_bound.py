@@ -7,7 +7,6 @@ It is a complaint only of a service, where a larger batch or smaller weights wou
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.diagnostic_commands import class_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import (
     TimeShare,
@@ -16,6 +15,7 @@ from rightsizer.advice.observation import (
     observe,
     on_ratio,
 )
+from rightsizer.advice.operator_commands import class_of
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, complain, find_nothing

@@ -7,8 +7,8 @@ framework preallocates is not memory needed; the rule abstains.
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.applicability import is_shared
 from rightsizer.advice.board_options import lighter_boards
+from rightsizer.advice.board_status import is_shared
 from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule

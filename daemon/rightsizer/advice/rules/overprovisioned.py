@@ -4,8 +4,8 @@ from collections.abc import Iterator
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.applicability import is_shared, works_on_media
 from rightsizer.advice.board_options import smaller_boards
+from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule

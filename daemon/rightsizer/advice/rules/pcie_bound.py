@@ -4,9 +4,9 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.attribution import lost_gpus, saved_at_most
-from rightsizer.advice.diagnostic_commands import class_of, physical_uuid, trace_kernels
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShare, minimum_known, on_ratio
+from rightsizer.advice.operator_commands import class_of, physical_uuid, trace_kernels
 from rightsizer.advice.rules.bottleneck import (
     Bottleneck,
     active_share,

@@ -13,7 +13,7 @@ from rightsizer.advice.observation import (
     observe,
     on_ratio,
 )
-from rightsizer.advice.owner_commands import drain_instructions
+from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
 from rightsizer.model.device import Device

@@ -7,7 +7,7 @@ here. Only a slice keeps workloads of different namespaces apart.
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.applicability import is_shared, works_on_media
+from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.colocation import (
     ColocationSettings,
     WorkloadPair,

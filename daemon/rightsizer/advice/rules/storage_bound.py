@@ -3,11 +3,11 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.applicability import abstain_unobserved
 from rightsizer.advice.attribution import lost_gpus, saved_at_most
-from rightsizer.advice.diagnostic_commands import class_of, dump_stacks
+from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
+from rightsizer.advice.operator_commands import class_of, dump_stacks
 from rightsizer.advice.rules.bottleneck import (
     Bottleneck,
     find_bottleneck,

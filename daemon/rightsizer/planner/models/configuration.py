@@ -1,10 +1,13 @@
-"""Values of a `config.json`, asked for by key and told by key where they are wrong."""
+"""Values of a `config.json`, by key, and the number format of its checkpoint."""
 
+import re
 from collections.abc import Mapping
 from dataclasses import dataclass
+from types import MappingProxyType
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
+from rightsizer.sizing.parameters import NumberFormat
 
 _MOST: Final = 1e18
 
@@ -107,3 +110,128 @@ class Configuration:
         if not isinstance(value, list | tuple):
             return ()
         return tuple(item for item in value if isinstance(item, str))
+
+
+_TYPES: Final = MappingProxyType(
+    {
+        "float32": NumberFormat.FP32,
+        "bfloat16": NumberFormat.BF16,
+        "float16": NumberFormat.FP16,
+        "float8_e4m3fn": NumberFormat.FP8,
+    }
+)
+_METHODS: Final = MappingProxyType(
+    {
+        "fp8": NumberFormat.FP8,
+        "fbgemm_fp8": NumberFormat.FP8,
+        "mxfp4": NumberFormat.INT4,
+        "nvfp4": NumberFormat.NVFP4,
+    }
+)
+"""mxfp4 takes 4.25 bits, as int4 in groups of 128 does."""
+_WIDTHS: Final = MappingProxyType({4: NumberFormat.INT4, 8: NumberFormat.INT8})
+_ALGORITHMS: Final = MappingProxyType(
+    {
+        "FP8": NumberFormat.FP8,
+        "FP8_PB_WO": NumberFormat.FP8,
+        "NVFP4": NumberFormat.NVFP4,
+        "NVFP4_AWQ": NumberFormat.NVFP4,
+        "W4A16_AWQ": NumberFormat.INT4,
+        "W4A8_AWQ": NumberFormat.INT4,
+        "W8A8_SQ_PER_CHANNEL": NumberFormat.INT8,
+    }
+)
+"""Of NVIDIA's Model Optimizer."""
+_LEFT_OUT: Final = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules")
+_LAYER: Final = re.compile(r"layers\.\d+\.")
+"""A module of one layer; where only a few are named, the others are quantized."""
+_BESIDE_TEXT: Final = re.compile("vision|visual|audio")
+"""Parts that are left out of most quantized checkpoints, and that are no layers of the text."""
+_WHOLE: Final = frozenset({"bitsandbytes", "fp8", "fbgemm_fp8", "compressed-tensors"})
+"""Methods that take every matrix that is not named as left out; others take those of layers."""
+_HALF = 16
+_MXFP4_GROUP = 32
+"""Weights that share a scale; 16 in nvfp4."""
+
+
+def checkpoint_format(config: Configuration) -> NumberFormat | None:
+    """What the weights are kept in; `None` where the file does not say.
+
+    Raises:
+        RequirementError: they are quantized in a way that is not known.
+    """
+    asked = config.part("quantization_config")
+    given = config.values.get("quantization_config")
+    if given is not None and not isinstance(given, Mapping):
+        raise RequirementError(
+            f"config.json: quantization_config: {given!r} is no mapping; take the file as"
+            " published with the model, or leave it out and give precision.weights in the plan"
+        )
+    if not asked:
+        return _TYPES.get(config.text("torch_dtype") or config.text("dtype"))
+    inner = Configuration(asked, {})
+    method = inner.text("quant_method").lower()
+    found = _METHODS.get(method) or _by_method(method, inner)
+    if found is None:
+        bits = inner.whole("bits")
+        width = "" if bits is None else f" in {bits} bits"
+        raise RequirementError(
+            f"config.json: quantization_config: '{method}'{width} is not known;"
+            " leave it out and give precision.weights in the plan"
+        )
+    return found
+
+
+def leaves_attention_out(config: Configuration) -> bool:
+    """Whether quantized weights leave attention in 16 bits: by the modules that are named."""
+    asked = Configuration(config.part("quantization_config"), {})
+    if asked.text("quant_method") == "mxfp4":
+        return True
+    named = [
+        name
+        for key in _LEFT_OUT
+        for name in asked.names(key)
+        if "self_attn" in name and not _BESIDE_TEXT.search(name)
+    ]
+    single = {found[0] for name in named if (found := _LAYER.search(name))}
+    if len(single) * 2 >= (config.whole("num_hidden_layers") or 1):
+        return True
+    return any(not _LAYER.search(name) for name in named)
+
+
+def quantizes_towers(config: Configuration) -> bool:
+    """Whether quantized weights have those of what sees or hears, too: nothing names them."""
+    asked = Configuration(config.part("quantization_config"), {})
+    named = (name for key in _LEFT_OUT for name in asked.names(key))
+    is_named = any(_BESIDE_TEXT.search(name) for name in named)
+    return asked.text("quant_method").lower() in _WHOLE and not is_named
+
+
+def _by_method(method: str, config: Configuration) -> NumberFormat | None:
+    if method in {"bitsandbytes", ""} and config.is_set("load_in_4bit"):
+        is_double = config.is_set("bnb_4bit_use_double_quant")
+        return NumberFormat.NF4_DOUBLE_QUANTIZED if is_double else NumberFormat.NF4
+    if method in {"bitsandbytes", ""} and config.is_set("load_in_8bit"):
+        return NumberFormat.INT8
+    if method in {"awq", "gptq", "auto-round"}:
+        return _WIDTHS.get(config.whole("bits") or 4)
+    if method.startswith("modelopt"):
+        return _ALGORITHMS.get(config.text("quant_algo").upper())
+    if method == "compressed-tensors":
+        return _compressed(config)
+    return None
+
+
+def _compressed(config: Configuration) -> NumberFormat | None:
+    """llm-compressor's checkpoints: the first group's weights speak for all."""
+    groups = Configuration(config.part("config_groups"), {})
+    for key in groups.values:
+        weights = Configuration(Configuration(groups.part(key), {}).part("weights"), {})
+        width = weights.whole("num_bits") or _HALF
+        if weights.text("type") == "float":
+            if width == max(_WIDTHS):
+                return NumberFormat.FP8
+            is_coarse = weights.whole("group_size") == _MXFP4_GROUP
+            return _METHODS["mxfp4" if is_coarse else "nvfp4"]
+        return _WIDTHS.get(width)
+    return None

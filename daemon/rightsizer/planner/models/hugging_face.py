@@ -6,12 +6,12 @@ from types import MappingProxyType
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
-from rightsizer.planner.models.checkpoint_format import (
+from rightsizer.planner.models.configuration import (
+    Configuration,
     checkpoint_format,
     leaves_attention_out,
     quantizes_towers,
 )
-from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.families.encoder_decoder import read_bart, read_encoder_decoder
 from rightsizer.planner.models.families.family import (
     MixtureShape,

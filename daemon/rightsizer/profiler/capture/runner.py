@@ -1,6 +1,7 @@
 """Runner of one capture on its own thread, profiling counters released meanwhile."""
 
 import math
+import platform
 import threading
 import time
 from collections.abc import Callable, Iterator, Sequence
@@ -14,14 +15,46 @@ import structlog
 from rightsizer.config.spelling import filled
 from rightsizer.host.process_table import started_of
 from rightsizer.io.clock import Clock
+from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.units import Nanoseconds
+from rightsizer.notify.webhook.client import post_once
 from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
 from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult
-from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DynologSettings
+from rightsizer.profiler.capture.settings import (
+    CaptureKind,
+    CaptureSettings,
+    CaptureWebhookSettings,
+    DynologSettings,
+)
 from rightsizer.profiler.capture.storage import CaptureStorage
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, StillHeld
+
+
+def call_webhook(
+    settings: CaptureWebhookSettings,
+    request: CaptureRequest,
+    sleep: Callable[[float], object] = time.sleep,
+    node: str = "",
+) -> CaptureResult:
+    """Post the facts; what it asks for is sent again only where nobody can have had it.
+
+    Args:
+        settings: Where to, with which token.
+        request: The facts.
+        sleep: Waits between tries; where it returns true there are no more.
+        node: What the machine is called; its host name unless told otherwise.
+    """
+    body = request.form(node or platform.node())
+    answer = post_once(
+        settings.url, body, settings.http, token_file=settings.token_file, sleep=sleep
+    )
+    # Whoever may have been called may be at work on the processes: a lost answer counts as a call.
+    if isinstance(answer, Failure) and answer.kind is not FailureKind.INTERRUPTED:
+        return CaptureResult(CaptureOutcome.FAILED, answer.message)
+    return CaptureResult(CaptureOutcome.CALLED)
+
 
 _OUTCOMES: Final = {
     Ending.ABSENT: CaptureOutcome.FAILED,
@@ -204,7 +237,6 @@ class ThreadedCaptureRunner:
         settings = self._settings
         if settings.kind is CaptureKind.WEBHOOK:
             # Most agents never make a request.
-            from rightsizer.profiler.capture.webhook import call_webhook  # noqa: PLC0415
 
             return call_webhook(settings.webhook, request, self._stop.wait)
         if settings.kind is CaptureKind.DYNOLOG:

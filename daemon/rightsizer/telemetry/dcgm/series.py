@@ -19,8 +19,7 @@ from rightsizer.model.dcgm_exporter import (
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
-from rightsizer.model.plausible import plausible, scaled
-from rightsizer.model.reading import Missing
+from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit, convert
 from rightsizer.model.workload import Holding, Workload

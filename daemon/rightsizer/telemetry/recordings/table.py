@@ -6,8 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.model.plausible import plausible, scaled
-from rightsizer.model.reading import Missing
+from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, convert
 from rightsizer.model.workload import Holding, Workload, WorkloadKind

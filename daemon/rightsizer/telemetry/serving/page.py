@@ -8,8 +8,7 @@ from typing import Final, TypeAlias
 from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer.model.errors import DriverError
-from rightsizer.model.plausible import plausible
-from rightsizer.model.reading import Missing
+from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.engines import (
     ENGINES,

@@ -24,8 +24,7 @@ from rightsizer.fleet.sources.series import first_label, one_of
 from rightsizer.model.dcgm_exporter import DCGM_FIELDS, Entity
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
-from rightsizer.model.plausible import plausible
-from rightsizer.model.reading import Missing
+from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, convert
 

@@ -28,8 +28,7 @@ from rightsizer.fleet.sources.series import one_of, placed, selector
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
-from rightsizer.model.plausible import plausible
-from rightsizer.model.reading import Missing
+from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, convert, seconds

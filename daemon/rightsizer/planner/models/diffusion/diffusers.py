@@ -5,8 +5,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
-from rightsizer.planner.models.checkpoint_format import checkpoint_format
-from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.configuration import Configuration, checkpoint_format
 from rightsizer.planner.models.diffusion.latent_decoder import LatentDecoder
 from rightsizer.planner.models.diffusion.layer_work import LayerWork
 from rightsizer.planner.models.diffusion.transformers import (
