@@ -12,7 +12,7 @@ from kept_advice import keep_advice
 from readings import DAY, EPOCH
 from rightsizer.advice.storage import Storage
 from rightsizer.fleet.judge import FleetJudge
-from rightsizer.fleet.ledger_recovery import explain_once, run_once
+from rightsizer.fleet.run import explain_once, run_once
 from rightsizer.fleet.settings import (
     FleetConfig,
     FleetSettings,

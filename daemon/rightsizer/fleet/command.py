@@ -17,8 +17,8 @@ from rightsizer.console.settings_flags import add_config_flag
 from rightsizer.fleet.encoder import encode_answer, encode_plan
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import fleet_settings_of
-from rightsizer.fleet.ledger_recovery import explain_once, run_once
 from rightsizer.fleet.page import fleet_document
+from rightsizer.fleet.run import explain_once, run_once
 from rightsizer.fleet.service import serve_fleet
 from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.text import fleet_text, plan_text

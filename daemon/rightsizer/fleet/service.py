@@ -18,7 +18,7 @@ from rightsizer.fleet.api import FleetApi
 from rightsizer.fleet.encoder import USED, FleetAnswer, fleet_gauges
 from rightsizer.fleet.judge import FleetJudge
 from rightsizer.fleet.ledger import loss_of, opened_ledger
-from rightsizer.fleet.ledger_recovery import DeduplicatingSink, LedgerRecovery
+from rightsizer.fleet.run import DeduplicatingSink, LedgerRecovery
 from rightsizer.fleet.settings import FleetConfig, rule_trees
 from rightsizer.fleet.source import StoreUse
 from rightsizer.io.clock import Clock, SystemClock

@@ -1,4 +1,4 @@
-"""One run of the fleet recommender (shown, explained, saved), and recovery of a lost ledger."""
+"""A single run of the fleet: ledger, rules, answer; and what a lost ledger can be told."""
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
