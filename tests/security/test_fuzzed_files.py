@@ -32,7 +32,7 @@ from rightsizer.telemetry.recordings.source import open_recording
 TESTS: Final = Path(__file__).parent.parent
 RECORDINGS: Final = {
     path.name: path.read_bytes()[:4000]
-    for path in sorted((TESTS / "recorded" / "data").iterdir())
+    for path in sorted((TESTS / "recordings" / "data").iterdir())
     if path.suffix in {".csv", ".prom", ".txt"}
 }
 CONFIGURATION: Final[dict[str, Any]] = {

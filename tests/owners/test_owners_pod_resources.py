@@ -15,8 +15,8 @@ from h2.connection import H2Connection
 from h2.events import StreamEnded
 from hypothesis import given
 from hypothesis import strategies as st
-from kubelet_server import Response, answer, kubelet, pod
 
+from kubelet_server import Response, answer, kubelet, pod
 from rightsizer.io.grpc_client import GrpcCallError
 from rightsizer.owners.kubernetes import ClaimedDevice, ContainerDevices, list_pods, parse_pods
 

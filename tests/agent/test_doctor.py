@@ -9,10 +9,10 @@ from pathlib import Path
 from typing import Any, Final
 
 import pytest
-from telemetry.kubelet_server import answer, kubelet, pod
 
 from dcgm_exporter import dcgm_exporter
 from grafana_server import TOKEN, grafana_server
+from kubelet_server import answer, kubelet, pod
 from nvml_driver import FakeDriver, installed
 from readings import TRAINING, gpu, reading, snapshot
 from rightsizer.agent.doctor import CHECKS, examine, look

@@ -7,9 +7,9 @@ from collections.abc import Mapping
 from pathlib import Path
 
 import pytest
-from owner_trees import write_process
 from structlog.testing import capture_logs
 
+from owner_trees import write_process
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.resolver import (
     OTHER_WORKLOADS,

@@ -23,7 +23,7 @@ from rightsizer.broker.repository import record_from
 from rightsizer.broker.service import notice_body
 from rightsizer.model.errors import RightsizerError
 
-FULL_DISK = Path(__file__).parents[2] / "support" / "full_broker_disk.py"
+FULL_DISK = Path(__file__).parents[1] / "support" / "full_broker_disk.py"
 
 
 @pytest.fixture

@@ -6,9 +6,9 @@ from pathlib import Path
 
 import grpc
 import pytest
+
 from kubelet_server import answer, kubelet, pod
 from owner_trees import write_gpu, write_process
-
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import WorkloadClass

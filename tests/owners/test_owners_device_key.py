@@ -3,8 +3,8 @@
 from pathlib import Path
 
 import pytest
-from owner_trees import write_gpu
 
+from owner_trees import write_gpu
 from rightsizer.host.device_files import MinorNumbers
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.owners.device_keys import dra_device_key, keys_of, kubelet_device_key

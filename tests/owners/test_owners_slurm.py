@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from owner_trees import write_process
 
+from owner_trees import write_process
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import WorkloadClass

@@ -17,7 +17,7 @@ import pytest
 from agent_process import eventually
 from rightsizer.broker.child_process import CANNOT_RUN, NOT_FOUND, status_of
 
-PROGRAM: Final = Path(__file__).parents[2] / "support" / "launched_child.py"
+PROGRAM: Final = Path(__file__).parents[1] / "support" / "launched_child.py"
 COUNTING: Final = """
 import os, signal, time
 count = 0

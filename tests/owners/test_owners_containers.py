@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from owner_trees import write_process
 
+from owner_trees import write_process
 from rightsizer.owners.containers import EngineError, container_names, name_of
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings

@@ -7,9 +7,9 @@ from pathlib import Path
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from owner_trees import write_process
 
 from nvml_driver import FakeDriver, FakeGpu, reading
+from owner_trees import write_process
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Workload, WorkloadKind

@@ -7,8 +7,8 @@ from contextlib import ExitStack, contextmanager
 from pathlib import Path
 
 import pytest
-from owner_trees import write_gpu
 
+from owner_trees import write_gpu
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
