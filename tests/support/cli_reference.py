@@ -5,7 +5,7 @@ import getpass
 from collections.abc import Iterator
 from typing import Final
 
-from rightsizer.cli.main import all_commands
+from rightsizer.cli.main import COMMANDS, all_commands
 from rightsizer.console.command import Command
 
 __all__ = ["cli_reference", "options_of", "parser_of"]
@@ -31,6 +31,9 @@ def parser_of(command: Command) -> argparse.ArgumentParser:
     return parser
 
 
+_SUMMARIES = {each.name: each.summary for each in COMMANDS}
+
+
 def options_of(command: Command) -> list[argparse.Action]:
     """What a command takes, but for `--help`: arguments first, as in a usage line."""
     actions = [each for each in parser_of(command)._actions if each.dest != "help"]
@@ -40,18 +43,18 @@ def options_of(command: Command) -> list[argparse.Action]:
 def cli_reference() -> str:
     """The page."""
     rows = "\n".join(
-        f"| [`{each.name}`](#{_anchor(each)}) | {each.summary} |" for each in all_commands()
+        f"| [`{each.name}`](#{_anchor(each.name)}) | {each.summary} |" for each in COMMANDS
     )
     sections = "\n".join(map(_section, all_commands()))
     return f"{_HEAD}\n| command | what it does |\n|---|---|\n{rows}\n\n{sections}"
 
 
-def _anchor(command: Command) -> str:
-    return f"rightsizer-{command.name}"
+def _anchor(name: str) -> str:
+    return f"rightsizer-{name}"
 
 
 def _section(command: Command) -> str:
-    text = "\n\n".join(_paragraphs(command.description or f"{_sentence(command.summary)}"))
+    text = "\n\n".join(_paragraphs(command.description or _sentence(_SUMMARIES[command.name])))
     options = options_of(command)
     rows = "".join(f"| {_called(each)} | {_help(each)} |\n" for each in options)
     table = f"\n| option | what |\n|---|---|\n{rows}" if rows else ""
