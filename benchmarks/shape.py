@@ -16,7 +16,7 @@ import tempfile
 import threading
 import time
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, fields, is_dataclass
 from pathlib import Path
@@ -26,10 +26,21 @@ from typing import Any, Final
 sys.path.insert(0, str(Path(__file__).parents[1] / "tests" / "support"))
 sys.path.insert(0, str(Path(__file__).parents[1]))
 
+from chores_desk import Desk, NodeServices, Sink
+from grafana_server import TOKEN, grafana_server
 from measured import Figure, machine, table
+from readings import EPOCH, gpu
+from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.settings import AccountingSettings
+from rightsizer.advice.rules import idle
+from rightsizer.advice.storage import Storage
+from rightsizer.agent.settings import Settings
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
+from rightsizer.io.clock import FastClock
 from rightsizer.model.report import Report
+from rightsizer.notify.grafana.settings import GrafanaSettings
+from rightsizer.notify.service import NotificationService
 from rightsizer.report.freshness import FreshnessSettings
 from whole_node import whole_node
 
@@ -73,6 +84,8 @@ def measure() -> Iterator[Figure]:
         yield Figure(f"own modules loaded by `{what}`", loaded.own, ceiling=most_modules)
         yield Figure(f"CPU of `{what}`", loaded.cpu_seconds, "s", most_seconds)
     yield Figure("modules between a power reading and its metric", len(power_way()), ceiling=25)
+    what = "modules between an idle window and its annotation"
+    yield Figure(what, len(annotation_way()), ceiling=20)
 
 
 def doubled_classes(package: Path) -> Mapping[str, list[str]]:
@@ -215,6 +228,61 @@ def power_way() -> frozenset[str]:
     return frozenset(passed)
 
 
+_IDLE_MINUTES: Final = 180
+_CARRIED: Final = 3
+"""A case holds devices, which hold their names."""
+
+
+def annotation_way() -> frozenset[str]:
+    """The modules that an idle GPU passes from its windows to the annotation that Grafana gets."""
+    name = gpu().uuid
+
+    def holds(value: object, depth: int = _CARRIED) -> bool:
+        if isinstance(value, str):
+            return value == name
+        return depth > 0 and any(holds(each, depth - 1) for each in _inside(value))
+
+    passed: Counter[str] = Counter()
+    with tempfile.TemporaryDirectory() as folder, grafana_server() as grafana:
+        path = Path(folder) / "history.db"
+        storage = Storage(str(path))
+        desk = Desk(
+            path, FastClock(EPOCH), AccountingService(AccountingSettings()), storage, Sink(path)
+        )
+        desk.leave_empty(0, _IDLE_MINUTES)
+        token = Path(folder) / "token"
+        token.write_text(TOKEN, encoding="utf-8")
+        receivers = NotificationService(
+            Settings(grafana=GrafanaSettings(url=grafana.url, token_file=str(token))),
+            storage.database,
+            lambda: desk.advice_service.advice,
+            clock=desk.clock,
+            tell=lambda *_: None,
+            sleep=lambda _: True,
+        )
+        desk.take(
+            NodeServices(desk.accountant, storage, desk.clock, (receivers,), rules=(idle.RULE,))
+        )
+        with _watched(holds) as passed:
+            desk.advice_service.recommend()
+            desk.advice_service.deliver()
+        storage.close()
+        if not grafana.annotations:
+            raise RuntimeError("no annotation arrived; the way cannot be told")
+    return frozenset(passed)
+
+
+def _inside(value: object) -> Iterable[Any]:
+    """What something holds, one step in; of long things the first few."""
+    if isinstance(value, Mapping):
+        return [*value.keys(), *value.values()][:64]
+    if isinstance(value, (list, tuple)):
+        return value[:64]
+    if is_dataclass(value) and not isinstance(value, type):
+        return [getattr(value, each.name, None) for each in fields(value)]
+    return ()
+
+
 @contextmanager
 def _watched(holds: Any) -> Iterator[Counter[str]]:
     """Counts calls, by own module, that take or give what `holds` knows."""
@@ -250,6 +318,7 @@ def main() -> None:
     print(table(figure.cells for figure in measure()))
     if arguments.modules:
         print("\n".join(["", "From a power reading to its metric:", *sorted(power_way())]))
+        print("\n".join(["", "From an idle window to its annotation:", *sorted(annotation_way())]))
 
 
 if __name__ == "__main__":
