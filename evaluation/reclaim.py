@@ -117,7 +117,9 @@ class Kind:
     def rule(self) -> Rule[idle.IdleSettings]:
         """The product's rule, so set, whatever its confidence."""
         return replace(
-            idle.RULE, conduct_with=_unsure, settings=replace(_SHIPPED, on_ratio=self.on_ratio)
+            idle.RULE,
+            opening_policy_with=_unsure,
+            settings=replace(_SHIPPED, on_ratio=self.on_ratio),
         )
 
 

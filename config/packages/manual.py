@@ -1,7 +1,7 @@
 """The manual page of the command, from what the command says of itself."""  # noqa: INP001
 
 from rightsizer import __version__
-from rightsizer.cli.main import all_commands
+from rightsizer.cli.main import COMMANDS
 
 
 def _escaped(text: str) -> str:
@@ -11,8 +11,7 @@ def _escaped(text: str) -> str:
 def manual() -> str:
     """The page in roff."""
     commands = "".join(
-        f".TP\n.B {_escaped(command.name)}\n{_escaped(command.summary)}\n"
-        for command in all_commands()
+        f".TP\n.B {_escaped(command.name)}\n{_escaped(command.summary)}\n" for command in COMMANDS
     )
     return f"""\
 .TH RIGHTSIZER 8 "" "rightsizer {__version__}" "System administration"

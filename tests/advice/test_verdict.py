@@ -87,8 +87,8 @@ def test_every_finding_is_complete_and_plain(state: State) -> None:
         assert form["workload"] == "slurm/llama"
         assert form["summary"].endswith(".")
         assert form["savings"]["reason"]
-        assert (form["reasons"] == []) == (form["finding"] == "optimized")
-        assert (form["abstained"] is not None) == (form["finding"] == "unknown")
+        assert (form["reasons"] == []) == (form["kind"] == "optimized")
+        assert (form["abstained"] is not None) == (form["kind"] == "unknown")
         assert set(form["culprits"]) <= {"GPU-0", "GPU-1"}
         evidence = form["evidence"]
         assert evidence["known_seconds"] == (0.0 if state is State.UNKNOWN else 36000.0)

@@ -282,6 +282,8 @@ def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
         advice = asdict(
             AdviceRecord(Advice(finding(), AdviceState.ACTIVE, NOW, NOW), "slurm/llama")
         )
+        said = advice["advice"]["finding"]
+        said["finding"] = said.pop("kind")
         former_fields = ("advice", "key", "quiet_since", "seen")
         form = json.dumps({name: advice[name] for name in former_fields})
         connection.execute(

@@ -102,7 +102,7 @@ def test_a_dismissal_without_an_agent_ends_its_annotation_later(config: Path) ->
         assert run(config, "dismiss", id_) == 0
         asked = list(grafana.requests)
     storage = Storage(str(history), read_only=True)
-    waiting = [letter.note.event for letter in annotation_outbox(storage.database).pending()]
+    waiting = [letter.body.event for letter in annotation_outbox(storage.database).pending()]
     storage.close()
 
     assert asked == []

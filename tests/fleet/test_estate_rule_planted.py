@@ -190,7 +190,7 @@ def test_each_finding_says_what_it_is() -> None:
         for plant, expected in PLANTED
         for name, _ in expected
     }
-    said = {name: (each.finding, each.reasons[0], each.action) for name, each in found.items()}
+    said = {name: (each.kind, each.reasons[0], each.action) for name, each in found.items()}
     over, misplaced = FindingKind.OVERPROVISIONED, FindingKind.MISPLACED
     assert said | {"idle_pool": None} == {
         "idle_pool": None,
@@ -227,7 +227,7 @@ def test_no_over_while_work_waits() -> None:
         estate = plant()
         waiting = [WaitingWork("ml/next", each.name, 3.0) for each in estate.pools]
         found = complaints(replace(estate, waiting=tuple(waiting)))
-        kinds = {each.finding for each in found.values()}
+        kinds = {each.kind for each in found.values()}
         assert not kinds & {FindingKind.OVERPROVISIONED, FindingKind.IDLE}
 
 
