@@ -17,8 +17,9 @@ import threading
 import time
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import contextmanager
+from contextlib import contextmanager, redirect_stdout
 from dataclasses import dataclass, fields, is_dataclass
+from io import StringIO
 from pathlib import Path
 from types import FrameType
 from typing import Any, Final
@@ -263,7 +264,8 @@ def annotation_way() -> frozenset[str]:
         desk.take(
             NodeServices(desk.accountant, storage, desk.clock, (receivers,), rules=(idle.RULE,))
         )
-        with _watched(holds) as passed:
+        # What the services log is no part of the table.
+        with redirect_stdout(StringIO()), _watched(holds) as passed:
             desk.advice_service.recommend()
             desk.advice_service.deliver()
         storage.close()
