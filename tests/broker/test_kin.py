@@ -118,6 +118,7 @@ class Machine:
     sessions: set[int] = field(default_factory=set)
     """That one of the family began."""
     now: int = 100
+    parents: dict[int, int] = field(default_factory=dict)
 
     def fork(self, pid: int, parent: int, *, is_leader: bool) -> None:
         """A process under a free number; a session's number is not free."""
@@ -126,6 +127,7 @@ class Machine:
         self.now += 1
         session = pid if is_leader else self.alive[parent][0]
         self.alive[pid] = (session, self.now)
+        self.parents[pid] = parent
         self.processes.start(pid, parent, session, self.now)
         if parent in self.family or session in self.sessions:
             self.family.add(pid)
@@ -133,9 +135,14 @@ class Machine:
                 self.sessions.add(pid)
 
     def end(self, pid: int) -> None:
-        """Its children are init's from now on, which does not matter to whoever knows them."""
+        """Its children are init's from now on: its number may be given to another one."""
         self.processes.end(pid)
         del self.alive[pid]
+        for child in [each for each, parent in self.parents.items() if parent == pid]:
+            self.parents[child] = 1
+            if child in self.alive:
+                session, started = self.alive[child]
+                self.processes.start(child, 1, session, started)
         self.family.discard(pid)
         self.sessions &= {session for session, _ in self.alive.values()}
 
