@@ -111,8 +111,6 @@ class ThreadedActionRunner:
 
     def _do(self, order: ActionOrder, note: Callable[[int], None]) -> ActionResult:
         if not order.settings.command:
-            # Most agents never make a request.
-
             return post(order, self._stop.wait)
         words = arguments(order.settings.command, order.placeholders)
         limits = Limits(order.settings.timeout, self._stop, lambda: None)
