@@ -5,12 +5,13 @@ import time
 
 from action_node import ActionNode, action
 from readings import workload
+from rightsizer.actions.repository import action_repository
 from rightsizer.advice.storage import Storage
 
 
 def main(path: str) -> None:
     """Until somebody kills it."""
-    node = ActionNode(Storage(path).actions, [workload("llama")])
+    node = ActionNode(action_repository(Storage(path).database), [workload("llama")])
     node.advise()
     node.desk(action(command=("sleep", "600"))).look()
     time.sleep(600.0)
