@@ -13,7 +13,7 @@ class Inner:
     """Settings inside of others."""
 
     patience: float = setting(
-        5.0, help="How long.", unit="seconds", minimum=0, maximum=60, source="a paper"
+        5.0, help="How long.", unit="seconds", within=(0, 60), source="a paper"
     )
 
 
@@ -31,6 +31,30 @@ def test_field_carries_its_documentation() -> None:
     assert declared.default == 5.0
     assert bounds_of(declared) == Bounds("How long.", "seconds", 0, 60, "a paper")
     assert Inner(patience=7.0).patience == 7.0
+
+
+@dataclass(frozen=True, slots=True)
+class Named:
+    """Settings that say nothing beside their names."""
+
+    busy_ratio: float = setting(0.5, help="How busy.")
+    gap_seconds: float = setting(1.0, help="How long.", within=(None, 60))
+    size_bytes: int = setting(1, help="How large.")
+    minimum_days: int = setting(1, help="How many days.")
+    speedup_ratio: float = setting(1.5, help="How much faster.", unit="")
+
+
+def test_name_tells_unit_and_bounds() -> None:
+    """Unless the declaration says otherwise."""
+    assert [
+        (each.unit, each.minimum, each.maximum) for each in map(bounds_of, fields(Named)) if each
+    ] == [
+        ("ratio", 0, 1),
+        ("seconds", None, 60),
+        ("bytes", 0, None),
+        ("", None, None),
+        ("", None, None),
+    ]
 
 
 def test_group_of_settings_has_no_bounds() -> None:

@@ -21,11 +21,11 @@ class Job:
     """What runs at intervals."""
 
     interval: float = setting(
-        600.0, help="How often it runs.", unit="seconds", minimum=1, maximum=3600, source="a paper"
+        600.0, help="How often it runs.", unit="seconds", within=(1, 3600), source="a paper"
     )
-    jitter_seconds: float = setting(0.0, help="How far it may stray.", unit="seconds", minimum=0)
-    share: float = setting(0.5, help="Share of the time.", unit="ratio", minimum=0, maximum=1)
-    workers: int = setting(2, help="How many at once.", minimum=1)
+    jitter_seconds: float = setting(0.0, help="How far it may stray.")
+    share: float = setting(0.5, help="Share of the time.", unit="ratio")
+    workers: int = setting(2, help="How many at once.", within=(1, None))
     enabled: bool = setting(True, help="Whether it runs.")
 
 
@@ -34,7 +34,7 @@ class Store:
     """Where things are kept."""
 
     path: str = setting("/var/lib/thing", help="The file.")
-    limit_bytes: int = setting(512 * 2**20, help="How much of it.", unit="bytes", minimum=1)
+    limit_bytes: int = setting(512 * 2**20, help="How much of it.", within=(1, None))
     color: Color = setting(Color.RED, help="How it looks.")
     token_file: str | None = setting(None, help="A file with a secret.")
     keep: float | None = setting(None, help="How long to keep it.", unit="seconds")
@@ -54,7 +54,7 @@ class Policy:
     class_: Color = setting(MISSING, help="A key that is a keyword of Python.")
     match: Match = field(default_factory=Match)
     thresholds: Mapping[str, float] = setting(
-        MappingProxyType({}), help="Limits by name.", minimum=0, maximum=1
+        MappingProxyType({}), help="Limits by name.", within=(0, 1)
     )
 
 

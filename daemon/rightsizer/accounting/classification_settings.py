@@ -9,7 +9,7 @@ _MEBIBYTE: Final = 2**20
 
 
 def _ratio(default: float, text: str, source: str) -> float:
-    result: float = setting(default, help=text, unit="ratio", minimum=0, maximum=1, source=source)
+    result: float = setting(default, help=text, unit="ratio", within=(0, 1), source=source)
     return result
 
 
@@ -38,16 +38,12 @@ class ClassificationSettings:
     empty_memory_bytes: float = setting(
         512 * _MEBIBYTE,
         help="The same as a size; the larger of the two counts.",
-        unit="bytes",
-        minimum=0,
         source="docs/definitions.md, states",
     )
     context_memory_bytes: float = setting(
         64 * _MEBIBYTE,
         help="Memory in use below which no program can run; a device without processes that is "
         "busy then shows what its driver does on waking it.",
-        unit="bytes",
-        minimum=0,
         source="nvidia-smi on an L40S without persistence: 100 % with no process and 0 MiB; a "
         "CUDA context takes more than 64 MiB",
     )
@@ -150,25 +146,18 @@ class SignalSettings:
     suspect_busy_ratio: float = setting(
         0.5,
         help="Busy share from which on profiling counters that all read 0 may be dead.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="dcgm-exporter#662",
     )
     suspect_power_ratio: float = setting(
         0.25,
         help="Power from which on they have died; below it a stall may be all that there is.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, states: the power of a hidden stall",
     )
     stand_in_limit_ratio: float = setting(
         2.0,
         help="The highest draw seen, of the idle draw, from which on it may stand in for a power "
         "limit that nobody states.",
-        unit="ratio",
-        minimum=1,
+        within=(1, None),
         source="limits are 4 to 15 times the idle draw; less than twice of it is noise",
     )
 
@@ -180,50 +169,32 @@ class NetworkSettings:
     port_ratio: float = setting(
         0.6,
         help="Traffic of a direction of the nearest fabric ports, of their rate, that limits.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="as for PCIe: exchanges alternate with work, so that the mean stays below the peak",
     )
     busy_ratio: float = setting(
         0.1,
         help="Busy share from which on a GPU takes part in the exchange; the ports are not its "
         "own, and one that rests may be beside another's traffic.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="as for the PCIe generation: a load",
     )
     pipe_ratio: float = setting(
         0.3,
         help="Pipe activity from which on a GPU does not wait.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, states: as for PCIe",
     )
     dram_ratio: float = setting(
         0.5,
         help="Memory traffic from which on a GPU does not wait.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, states: memory traffic that limits",
     )
     power_ratio: float = setting(
         0.6,
         help="Power from which on a GPU without profiling counters does not wait.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: power .6 of a GPU that works fully",
     )
     gap_busy_ratio: float = setting(
         0.7,
         help="Busy share below which a GPU waits where neither counters nor power are known.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, states: gaps",
     )
 
@@ -235,26 +206,17 @@ class NumaPlacementSettings:
     memory_local_ratio: float = setting(
         0.5,
         help="Host memory on the GPU's own NUMA node below which most of it is elsewhere.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: more than half of the pages on another node",
     )
     cpu_local_ratio: float = setting(
         0.1,
         help="CPUs of the GPU's own NUMA node, of those allowed, below which processes are kept "
         "elsewhere; those that may run anywhere have an eighth even on eight nodes.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources; eight nodes are the most that a server has",
     )
     traffic_ratio: float = setting(
         0.02,
         help="Traffic of a PCIe direction from which on the way to the host matters.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="KempnerPulse calls 1 GB/s input and output: 1.6 % of a PCIe 5 link",
     )
 
@@ -266,57 +228,36 @@ class ConditionSettings:
     throttle_busy_ratio: float = setting(
         0.5,
         help="Busy share from which on lowered clocks cost work.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: u > 0.5",
     )
     throttle_clock_ratio: float = setting(
         0.9,
         help="SM clock of the maximum below which a throttle reason matters.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: clk/clk_max < 0.9",
     )
     load_busy_ratio: float = setting(
         0.1,
         help="Busy share from which on the PCIe generation is judged; idle links train down.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="NVSentinel#890: idle GPUs lower their PCIe generation",
     )
     near_out_of_memory_ratio: float = setting(
         0.95,
         help="Memory in use from which on the next allocation may fail.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: mem >= 0.95",
     )
     no_tensor_sm_ratio: float = setting(
         0.5,
         help="SM activity from which on unused tensor cores are worth a word.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources",
     )
     no_tensor_fp32_ratio: float = setting(
         0.2,
         help="FP32 activity from which on unused tensor cores are worth a word.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources",
     )
     no_tensor_ratio: float = setting(
         0.02,
         help="Tensor activity below which the tensor cores are unused.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources",
     )
     placement: NumaPlacementSettings = field(default_factory=NumaPlacementSettings)
@@ -330,48 +271,32 @@ class UsageSettings:
     working_power_ratio: float = setting(
         0.6,
         help="Power at which a busy device is taken to work fully where no profiling is.",
-        unit="ratio",
-        minimum=0.1,
-        maximum=1,
+        within=(0.1, 1),
         source="docs/definitions.md, provisioning, tier N",
     )
     link_achievable_ratio: float = setting(
         0.9,
         help="What a copy reaches of a PCIe or NVLink direction.",
-        unit="ratio",
-        minimum=0.1,
-        maximum=1,
+        within=(0.1, 1),
         source="docs/definitions.md, sources: 85-92 % achievable",
     )
     compute_saturated_ratio: float = setting(
         0.9,
         help="Used part of the achievable compute from which on it is at its limit.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="KempnerPulse: tensor about 0.93 at saturation",
     )
     memory_saturated_ratio: float = setting(
         0.95,
         help="Memory in use from which on it is at its limit.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources",
     )
     bandwidth_saturated_ratio: float = setting(
         0.65,
         help="Memory traffic from which on it is at its limit.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, states; practical peak about 0.8",
     )
     link_saturated_ratio: float = setting(
         0.6,
         help="Traffic of a link's direction from which on it is at its limit.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, states",
     )

@@ -22,31 +22,25 @@ class DecaySettings:
     fast_half_life_seconds: float = setting(
         21600.0,
         help="Half-life of the quick memory.",
-        unit="seconds",
-        minimum=60,
+        within=(60, None),
         source="docs/definitions.md, sources",
     )
     fast_quantile_ratio: float = setting(
         0.99,
         help="Quantile of the quick memory.",
-        unit="ratio",
-        minimum=0.5,
-        maximum=1,
+        within=(0.5, 1),
         source="docs/definitions.md, sources",
     )
     slow_half_life_seconds: float = setting(
         259200.0,
         help="Half-life of the slow memory.",
-        unit="seconds",
-        minimum=60,
+        within=(60, None),
         source="docs/definitions.md, sources",
     )
     slow_quantile_ratio: float = setting(
         0.97,
         help="Quantile of the slow memory.",
-        unit="ratio",
-        minimum=0.5,
-        maximum=1,
+        within=(0.5, 1),
         source="docs/definitions.md, sources",
     )
 
@@ -58,8 +52,7 @@ class EnergySettings:
     plausible_limit_ratio: float = setting(
         2.0,
         help="Mean draw by the energy counter, of the power limit, above which it has jumped.",
-        unit="ratio",
-        minimum=1,
+        within=(1, None),
         source="a counter that falls to 0 and comes back would book its whole life at once",
     )
 
@@ -71,25 +64,17 @@ class ImbalanceSettings:
     spread_ratio: float = setting(
         0.25,
         help="Difference of mean busy share or power between a job's GPUs that is an imbalance.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources; SageMaker Debugger's LoadBalancing has .5",
     )
     window_seconds: float = setting(
         600.0,
         help="How long the difference must last, with the same GPU at the end of the range.",
-        unit="seconds",
-        minimum=10,
-        maximum=86400,
+        within=(10, 86400),
         source="docs/definitions.md, sources: 10 min",
     )
     coverage_ratio: float = setting(
         0.5,
         help="Part of either half of that time for which a GPU's signal must be known.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="one reading in 100 s leaves two of a half's three",
     )
 
@@ -101,17 +86,13 @@ class PcieLinkSettings:
     window_seconds: float = setting(
         60.0,
         help="How far back the highest generation under load counts.",
-        unit="seconds",
-        minimum=1,
-        maximum=3600,
+        within=(1, 3600),
         source="telemetry of real boards: a link trains up some time after the load begins",
     )
     loaded_seconds: float = setting(
         5.0,
         help="Time under load in that window before the generation is judged.",
-        unit="seconds",
-        minimum=0,
-        maximum=3600,
+        within=(0, 3600),
         source="a link that trains down at rest is slow when a short burst finds it so",
     )
 
@@ -123,31 +104,23 @@ class PowerSettings:
     idle_quantile_ratio: float = setting(
         0.05,
         help="Quantile of the draw over empty seconds that counts as the idle draw.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, signals",
     )
     idle_minimum_seconds: float = setting(
         60.0,
         help="Empty seconds that must be seen before their quantile is trusted.",
-        unit="seconds",
-        minimum=1,
+        within=(1, None),
         source="docs/definitions.md, signals",
     )
     idle_limit_ratio: float = setting(
         0.15,
         help="Part of the power limit that the idle draw is taken for until it is learned.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, signals; idle H100 70 of 700 W, H200 78 of 700 W",
     )
     idle_memory_seconds: float = setting(
         14400.0,
         help="Empty seconds after which older ones count by half, and again with each so many.",
-        unit="seconds",
-        minimum=60,
+        within=(60, None),
         source="dcgm-exporter#464: profiling takes an idle A100 from 50 to 100 W; a night of rest "
         "teaches that",
     )
@@ -160,41 +133,27 @@ class PressureSettings:
     requests_waiting: float = setting(
         1.0,
         help="Requests in a serving engine's queue from which on its users wait.",
-        minimum=1,
+        within=(1, None),
         source="docs/definitions.md, provisioning; an engine that keeps up has no queue",
     )
     kv_cache_ratio: float = setting(
         0.9,
         help="Key-value cache in use from which on a serving engine is short.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, provisioning",
     )
     preemption_hold_seconds: float = setting(
         60.0,
         help="How long a request that was put back counts as pressure.",
-        unit="seconds",
-        minimum=0,
         source="engines are asked every 5 s, and what was put back has to be computed again",
     )
     time_to_first_token_maximum_seconds: float | None = setting(
-        None,
-        help="Mean time to the first token that was promised; null where nothing was.",
-        unit="seconds",
-        minimum=0,
+        None, help="Mean time to the first token that was promised; null where nothing was."
     )
     time_per_output_token_maximum_seconds: float | None = setting(
-        None,
-        help="Mean time between two tokens that was promised; null where nothing was.",
-        unit="seconds",
-        minimum=0,
+        None, help="Mean time between two tokens that was promised; null where nothing was."
     )
     request_latency_maximum_seconds: float | None = setting(
-        None,
-        help="Mean time of a whole request that was promised; null where nothing was.",
-        unit="seconds",
-        minimum=0,
+        None, help="Mean time of a whole request that was promised; null where nothing was."
     )
     memory_xids: tuple[int, ...] = setting(
         (),
@@ -204,8 +163,6 @@ class PressureSettings:
     memory_xid_hold_seconds: float = setting(
         300.0,
         help="How long such an Xid counts as pressure.",
-        unit="seconds",
-        minimum=0,
         source="a block of five minutes, in which risk is counted too",
     )
 
@@ -217,14 +174,12 @@ class EntrySettings:
     gap_minimum_seconds: float = setting(
         5.0,
         help="The least time that a reading may be away before it is a gap.",
-        unit="seconds",
-        minimum=0,
         source="docs/definitions.md, states",
     )
     gap_intervals: float = setting(
         3.0,
         help="The usual intervals that a reading may be away before it is a gap.",
-        minimum=1,
+        within=(1, None),
         source="docs/definitions.md, states",
     )
     signals: SignalSettings = field(default_factory=SignalSettings)
@@ -245,64 +200,45 @@ class ProvisioningSettings:
     demand_quantile_ratio: float = setting(
         0.99,
         help="Quantile of the active seconds that counts as demand.",
-        unit="ratio",
-        minimum=0.5,
-        maximum=1,
+        within=(0.5, 1),
         source="docs/definitions.md, provisioning",
     )
     minimum_active_seconds: float = setting(
         600.0,
         help="Active seconds under which there is no demand to speak of.",
-        unit="seconds",
-        minimum=0,
         source="docs/definitions.md, provisioning",
     )
     margin_ratio: float = setting(
         0.15,
         help="Room above the demand for compute, memory bandwidth and links.",
-        unit="ratio",
-        minimum=0,
-        maximum=2,
+        within=(0, 2),
         source="docs/definitions.md, provisioning",
     )
     memory_margin_ratio: float = setting(
         0.10,
         help="Room above the demand for memory.",
-        unit="ratio",
-        minimum=0,
-        maximum=2,
+        within=(0, 2),
         source="docs/definitions.md, provisioning",
     )
     underprovisioned_ratio: float = setting(
         0.05,
         help="Share of time under pressure from which on a device is under-provisioned.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, provisioning",
     )
     preallocated_ratio: float = setting(
         0.6,
         help="Memory in use from which on an unchanging amount looks preallocated.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="JAX takes 75 %, vLLM 90 % of the card",
     )
     preallocated_quantile_ratio: float = setting(
         0.05,
         help="Quantile of the memory in use that counts as its least, so that a start-up does not.",
-        unit="ratio",
-        minimum=0,
-        maximum=0.5,
+        within=(0, 0.5),
         source="a start-up of a day and a half in a month",
     )
     preallocated_spread_ratio: float = setting(
         0.02,
         help="Range of the memory in use within which it counts as unchanging.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="a bin of the histogram either way",
     )
 
@@ -314,25 +250,16 @@ class ShapeSettings:
     autocorrelation_ratio: float = setting(
         0.3,
         help="Likeness of hours with those a day, or a week, before that makes a cycle.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="chance alone gives 0.15 over a week of hours",
     )
     weekly_margin_ratio: float = setting(
         0.1,
         help="By how much weeks must resemble each other more than days do.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="a load of equal days has none",
     )
     covered_ratio: float = setting(
         0.9,
         help="Hours of the week that must have been seen before a week counts as covered.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, conduct",
     )
 
@@ -344,24 +271,18 @@ class TrendSettings:
     minimum_days: int = setting(
         7,
         help="Days under which there is no trend to speak of.",
-        minimum=4,
-        maximum=30,
+        within=(4, 30),
         source="a week, so that its end is no trend",
     )
     day_coverage_ratio: float = setting(
         0.5,
         help="Part of a day that must be known for it to count.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="half a day has its busy hours or its quiet ones",
     )
     level_ratio: float = setting(
         0.9,
         help="How sure the interval of the slope is.",
-        unit="ratio",
-        minimum=0.5,
-        maximum=0.999,
+        within=(0.5, 0.999),
         source="docs/definitions.md, conduct",
     )
 
@@ -381,8 +302,7 @@ class WorkloadAccountSettings:
     most: int = setting(
         64,
         help="Workloads that are remembered; the one seen longest ago is forgotten first.",
-        minimum=1,
-        maximum=1000,
+        within=(1, 1000),
         source="docs/definitions.md, sources",
     )
 
@@ -394,9 +314,7 @@ class AccountingSettings:
     holder_gap_seconds: float = setting(
         600.0,
         help="How long a GPU may stand empty before its holder has left it.",
-        unit="seconds",
-        minimum=0,
-        maximum=86400,
+        within=(0, 86400),
         source="a restart of a service is no end of it",
     )
     books: EntrySettings = field(default_factory=EntrySettings)
@@ -418,8 +336,7 @@ class HistorySettings:
         30 * 86400.0,
         help="How long windows are kept.",
         unit="seconds",
-        minimum=86400.0,
-        maximum=366 * 86400.0,
+        within=(86400.0, 366 * 86400.0),
         source="the longest window that a rule asks for, twice",
         is_live=True,
     )
@@ -427,8 +344,7 @@ class HistorySettings:
         48 * 3600.0,
         help="How long five-minute windows are kept before they are merged into hours.",
         unit="seconds",
-        minimum=86400.0,
-        maximum=366 * 86400.0,
+        within=(86400.0, 366 * 86400.0),
         source="the 24 h that are answered from five-minute windows, twice",
         is_live=True,
     )
@@ -436,15 +352,13 @@ class HistorySettings:
         MAXIMUM_BYTES,
         help="What the database may take; beyond it the oldest windows are forgotten before "
         "their time. Its log takes up to 4 MiB more.",
-        unit="bytes",
-        minimum=2**20,
+        within=(2**20, None),
         source="docs/benchmarks.md: 64 devices for 30 days",
     )
     flush_interval: float = setting(
         60.0,
         help="Time between two writes; a crash loses no more than this.",
         unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
         is_live=True,
     )

@@ -53,9 +53,6 @@ class ActionTerms:
     minimum_confidence_ratio: float = setting(
         0.9,
         help="Confidence of advice below which nothing is done.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="docs/benchmarks.md, advice on simulated nodes: what is as sure is seldom wrong",
     )
     maximum_risk: Risk = setting(
@@ -64,27 +61,21 @@ class ActionTerms:
     cool_down_seconds: float = setting(
         86400.0,
         help="How long a workload is left alone after any action on it.",
-        unit="seconds",
-        minimum=60.0,
-        maximum=366 * 86400.0,
+        within=(60.0, 366 * 86400.0),
         source="a day shows what came of it at every hour",
     )
     at_most_per_day: int = setting(
-        1, help="How often it is done within any 24 hours.", minimum=1, maximum=1000
+        1, help="How often it is done within any 24 hours.", within=(1, 1000)
     )
     at_most_per_workload_per_day: int = setting(
-        1,
-        help="How often any action is done on one workload within any 24 hours.",
-        minimum=1,
-        maximum=100,
+        1, help="How often any action is done on one workload within any 24 hours.", within=(1, 100)
     )
     at_most_share_of_gpus: float = setting(
         0.25,
         help="Part of the machine's GPUs that actions may be about within any 24 hours, all "
         "together; one GPU always may.",
         unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
+        within=(0.0, 1.0),
     )
 
     def __post_init__(self) -> None:
@@ -103,32 +94,23 @@ class ActionLimits:
     """What all actions of a machine keep to together, and when one is suspended."""
 
     pause_seconds: float = setting(
-        300.0,
-        help="Time between two actions, whichever they are.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=86400.0,
+        300.0, help="Time between two actions, whichever they are.", within=(0.0, 86400.0)
     )
     at_most_per_day: int = setting(
-        4, help="Actions of all kinds within any 24 hours.", minimum=1, maximum=1000
+        4, help="Actions of all kinds within any 24 hours.", within=(1, 1000)
     )
     suspended_above_ratio: float = setting(
         0.34,
         help="Part of an action's results that may be failures before it is suspended.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="more than one of three",
     )
     minimum_results: int = setting(
-        2, help="Results of an action below which it is not suspended.", minimum=1, maximum=100
+        2, help="Results of an action below which it is not suspended.", within=(1, 100)
     )
     results_within_seconds: float = setting(
         30 * 86400.0,
         help="How long a result counts; a suspension ends once its failures are older.",
-        unit="seconds",
-        minimum=86400.0,
-        maximum=366 * 86400.0,
+        within=(86400.0, 366 * 86400.0),
         source="as long as the history",
     )
 
@@ -236,8 +218,7 @@ class ActionSettings(ActionTerms):
         help="How long it may take, before a program is ended with all that it has started; an "
         "answer over HTTP is waited for no longer than a minute.",
         unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
     )
 
     def __post_init__(self) -> None:
@@ -274,8 +255,7 @@ class ActionsSettings:
         30.0,
         help="Time between two looks at what is to be done; a claim waits as long at most.",
         unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
     )
     audit_file: str = setting(
         "",

@@ -33,33 +33,24 @@ class ScalingSettings:
     margin_ratio: float = setting(
         0.35,
         help="Replicas beyond the most that were needed of late, of these.",
-        unit="ratio",
-        minimum=0,
-        maximum=5,
+        within=(0, 5),
         source="docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110",
     )
     spare_ratio: float = setting(
         0.05,
         help="Replicas beyond that, of all that the group has; at least one.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: max busy over 30 min x 1.35 + 5 of 110",
     )
     lookback_seconds: float = setting(
         1800.0,
         help="How far back the need is looked at.",
-        unit="seconds",
-        minimum=300,
-        maximum=86400,
+        within=(300, 86400),
         source="docs/definitions.md, sources: 30 min",
     )
     lag_seconds: float = setting(
         300.0,
         help="How long a new replica takes to answer.",
-        unit="seconds",
-        minimum=300,
-        maximum=3600,
+        within=(300, 3600),
         source="docs/definitions.md, sources: 5 min",
     )
 

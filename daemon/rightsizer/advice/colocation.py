@@ -30,32 +30,23 @@ class ColocationSettings:
     memory_ratio: float = setting(
         0.9,
         help="Memory that both may hold at the same time, at most.",
-        unit="ratio",
-        minimum=0.1,
-        maximum=1,
+        within=(0.1, 1),
         source="two contexts, and growth of a tenth",
     )
     minimum_aligned_blocks: int = setting(
         288,
         help="Five minutes in which both must have been seen.",
-        minimum=20,
-        maximum=8640,
+        within=(20, 8640),
         source="a day",
     )
     busy_ratio: float = setting(
         0.01,
         help="Busy share of five minutes from which on a workload was at work.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: busy from 1 % on",
     )
     alternating_ratio: float = setting(
         0.02,
         help="Part of the time that both may be at work, for them to take turns.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="a starting point: a quarter of an hour a day",
     )
 

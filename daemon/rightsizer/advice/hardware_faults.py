@@ -24,44 +24,36 @@ class HardwareFaultSettings:
     xid_recent_seconds: float = setting(
         86400.0,
         help="How long an Xid counts after it came.",
-        unit="seconds",
-        minimum=600,
+        within=(600, None),
         source="assumed; what is wrong with the hardware shows again within a day",
     )
     retired_pages_maximum: int = setting(
         60,
         help="Retired memory pages from which on a board is due for replacement.",
-        minimum=1,
-        maximum=64,
+        within=(1, 64),
         source="NVIDIA, Dynamic Page Retirement: boards with 60 or more are replaced",
     )
     nvlink_errors_maximum: int = setting(
         1000,
         help="NVLink errors since the driver was loaded from which on the links are looked at.",
-        minimum=1,
+        within=(1, None),
         source="assumed; single errors are sent again and cost nothing",
     )
     pcie_replays_maximum: int = setting(
         1000,
         help="PCIe packets sent again since the driver was loaded from which on the slot is "
         "looked at.",
-        minimum=1,
+        within=(1, None),
         source="assumed; DCGM's health watch warns at 8 a minute, two hours of which are 960",
     )
     momentary_ratio: float = setting(
         0.9,
         help="Confidence in what a single reading shows and may pass by itself.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="assumed; links are trained anew within seconds",
     )
     unclear_time_ratio: float = setting(
         0.6,
         help="Confidence in a critical Xid whose time is not known, for others came after it.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="assumed; most often the later one is its consequence",
     )
 

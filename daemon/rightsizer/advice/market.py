@@ -25,21 +25,14 @@ class MarketSettings:
     minimum_confidence_ratio: float = setting(
         0.5,
         help="Confidence of a finding under which nothing is said of savings.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="docs/definitions.md, conduct",
     )
-    most_options: int = setting(
-        3, help="How many other boards an advice names.", minimum=1, maximum=20
-    )
+    most_options: int = setting(3, help="How many other boards an advice names.", within=(1, 20))
     tolerated_slowdown_ratio: float = setting(
         1.5,
         help="Time of the same work on a smaller board, over that on the present one, beyond "
         "which the board is not advised.",
-        unit="ratio",
-        minimum=1.0,
-        maximum=100.0,
+        within=(1.0, 100.0),
         source="half a response time more is what a service may notice; a starting point",
     )
 

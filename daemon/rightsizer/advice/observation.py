@@ -22,9 +22,7 @@ MINIMUM_KNOWN: Final = 60.0
 
 def on_ratio(default: float, what: str, source: str) -> float:
     """The setting that every rule of observed time has."""
-    result: float = setting(
-        default, help=what, unit="ratio", minimum=0.001, maximum=1, source=source
-    )
+    result: float = setting(default, help=what, unit="ratio", within=(0.001, 1), source=source)
     return result
 
 
@@ -34,7 +32,7 @@ def minimum_known(default: float = MINIMUM_KNOWN, source: str = "one learned idl
         default,
         help="Known time under which the rule abstains.",
         unit="seconds",
-        minimum=0,
+        within=(0, None),
         source=source,
     )
     return result

@@ -59,9 +59,7 @@ class PowerSavingSettings:
     cap_ratio: float = setting(
         0.8,
         help="Proposed power limit, of the board's default; never below what the driver allows.",
-        unit="ratio",
-        minimum=0.3,
-        maximum=0.99,
+        within=(0.3, 0.99),
         source="assumed; published sweeps of memory-bound loads lose little down to here "
         "(inventivehq.com: 17 % less power, under 1 % of the tokens)",
     )
@@ -69,8 +67,7 @@ class PowerSavingSettings:
         1.1,
         help="Time of the same work under the proposed limit at the worst, of that without it.",
         unit="ratio",
-        minimum=1,
-        maximum=2,
+        within=(1, 2),
         source="assumed for a limit of .8; 600 instead of 700 W cost an H100 5 to 8 % at "
         "memory-bound inference (factryze.ai, power capping)",
     )

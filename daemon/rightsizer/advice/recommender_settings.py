@@ -29,16 +29,14 @@ class RecommenderSettings:
         600.0,
         help="Time between two runs.",
         unit="seconds",
-        minimum=10.0,
-        maximum=86400.0,
+        within=(10.0, 86400.0),
         source="the shortest span that a rule looks at",
     )
     jitter: float = setting(
         30.0,
         help="How far a run may be shifted, so that a fleet's agents do not run together.",
         unit="seconds",
-        minimum=0.0,
-        maximum=3600.0,
+        within=(0.0, 3600.0),
     )
     rules: RuleTree = field(default_factory=RuleTree)
     market: MarketSettings = field(default_factory=MarketSettings)

@@ -31,26 +31,18 @@ class ReplicaSettings:
     busy_ratio: float = setting(
         0.01,
         help="Busy share of five minutes from which on a replica was used.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: busy from 1 % on",
     )
     light_ratio: float = setting(
         0.25,
         help="Busy share up to which replicas that share their requests hardly queue them.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=0.9,
+        within=(0.01, 0.9),
         source="M/M/1: a third of a service time of waiting at a quarter of load",
     )
     apart_ratio: float = setting(
         0.05,
         help="Part of the busy time in which only some of the GPUs must be busy, for each to be "
         "a replica; parts of one model are busy together.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="one five minutes in twenty; ranks of one model have none",
     )
 

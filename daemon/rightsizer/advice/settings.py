@@ -16,20 +16,13 @@ class TrackRecordSettings:
     least_precision_ratio: float = setting(
         0.7,
         help="Part of the answered advice that must have been right.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, conduct",
     )
     least_answers: int = setting(
-        20, help="Answers without which nothing is concluded.", minimum=1, maximum=100_000
+        20, help="Answers without which nothing is concluded.", within=(1, 100_000)
     )
     highest_floor_ratio: float = setting(
-        0.95,
-        help="Confidence that is asked for at most, so that a reason may win back trust.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
+        0.95, help="Confidence that is asked for at most, so that a reason may win back trust."
     )
 
 
@@ -40,38 +33,29 @@ class VerificationSettings:
     span_seconds: float = setting(
         7 * 86400.0,
         help="Time that is compared before and after, at most.",
-        unit="seconds",
-        minimum=600,
+        within=(600, None),
         source="a week holds every day of it",
     )
     long_spans: float = setting(
         12.0,
         help="The same for rules that look at short spans, in spans of the rule.",
-        minimum=1,
-        maximum=1000,
+        within=(1, 1000),
         source="a day for what is seen within two hours",
     )
     least_savings_ratio: float = setting(
         0.5,
         help="Part of the lower estimate that must have been saved.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, conduct",
     )
     tolerated_harm_ratio: float = setting(
         0.1,
         help="How much worse a signal of harm may be, of what it was.",
-        unit="ratio",
-        minimum=0,
+        within=(0, None),
         source="docs/definitions.md, conduct",
     )
     noticeable_harm_ratio: float = setting(
         0.01,
         help="Share of time below which a rise of a signal of harm is no harm.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="a minute in a hundred",
     )
 
@@ -87,50 +71,31 @@ class LedgerSettings:
     gone_after_seconds: float = setting(
         3600.0,
         help="How long a workload may be away before its advice expires.",
-        unit="seconds",
-        minimum=0,
         source="a restart or a reschedule is no end",
     )
     dismissed_seconds: float = setting(
-        30 * 86400.0,
-        help="How long a dismissal lasts.",
-        unit="seconds",
-        minimum=0,
-        source="docs/definitions.md, conduct",
+        30 * 86400.0, help="How long a dismissal lasts.", source="docs/definitions.md, conduct"
     )
     snoozed_seconds: float = setting(
-        7 * 86400.0,
-        help="How long advice stays snoozed.",
-        unit="seconds",
-        minimum=0,
-        source="a week's planning",
+        7 * 86400.0, help="How long advice stays snoozed.", source="a week's planning"
     )
     rested_seconds: float = setting(
         7 * 86400.0,
         help="How long claimed advice is not repeated that was verified while it still held.",
-        unit="seconds",
-        minimum=0,
         source="a week's planning",
     )
     regressed_within_seconds: float = setting(
         30 * 86400.0,
         help="How long after a success the same trouble counts as its return.",
-        unit="seconds",
-        minimum=0,
         source="as long as the history",
     )
     closed_kept_seconds: float = setting(
-        30 * 86400.0,
-        help="How long closed advice is remembered.",
-        unit="seconds",
-        minimum=0,
-        source="as long as the history",
+        30 * 86400.0, help="How long closed advice is remembered.", source="as long as the history"
     )
     most_records: int = setting(
         2000,
         help="Pieces of advice that are kept at most; the longest closed give way.",
-        minimum=10,
-        maximum=100_000,
+        within=(10, 100_000),
         source="eight GPUs with a dozen pieces of advice a day for a month, at most 10 MB",
     )
     verification: VerificationSettings = field(default_factory=VerificationSettings)

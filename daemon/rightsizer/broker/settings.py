@@ -23,40 +23,27 @@ class FreeSettings:
         512 * 1024.0**2,
         help="Memory in use below which a GPU without a known state and without a known holder is "
         "taken for empty.",
-        unit="bytes",
-        minimum=0,
         source="docs/definitions.md, idle_empty",
     )
     empty_memory_ratio: float = setting(
         0.01,
         help="The same as a part of the GPU's memory; the larger of the two counts.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, idle_empty",
     )
     shared_memory_reserve_bytes: float = setting(
         1024.0**3,
         help="Memory of a shared GPU that is given to nobody.",
-        unit="bytes",
-        minimum=0,
         source="assumed: a further context of CUDA and its libraries takes some 500 MiB, and "
         "allocators fragment",
     )
     shared_compute_ratio: float = setting(
         0.5,
         help="Measured demand for compute up to which a GPU takes further work.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="advice/rules/sharing: half a GPU is what another workload can use",
     )
     shared_bandwidth_ratio: float = setting(
         0.5,
         help="Measured demand for memory bandwidth up to which a GPU takes further work.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="advice/rules/sharing: half a GPU is what another workload can use",
     )
 
@@ -70,14 +57,14 @@ class ScoringSettings:
         25.0,
         help="Differences in power headroom below this do not matter.",
         unit="watts",
-        minimum=1,
+        within=(1, None),
         source="assumed: boards of one kind draw some 20 W more or less at rest",
     )
     temperature_step_celsius: float = setting(
         5.0,
         help="Differences in thermal headroom below this do not matter.",
         unit="celsius",
-        minimum=1,
+        within=(1, None),
         source="assumed: places in a chassis differ by some degrees at rest",
     )
 
@@ -90,22 +77,19 @@ class SearchSettings:
         12_870,
         help="Different sets of free seats up to which all are looked at; where there are more, "
         "only those that grow out of the best beginnings.",
-        minimum=1,
-        maximum=1_000_000,
+        within=(1, 1_000_000),
         source="the sets of eight of sixteen GPUs; of sixteen there are no more of any size",
     )
     beginnings: int = setting(
         64,
         help="How many beginnings of sets are followed where there are too many sets.",
-        minimum=1,
-        maximum=4096,
+        within=(1, 4096),
         source="assumed; more are slower and find more",
     )
     rejected_maximum: int = setting(
         10,
         help="How many sets that were nearly as good are told of.",
-        minimum=0,
-        maximum=100,
+        within=(0, 100),
         source="what fits on a screen",
     )
 
@@ -129,85 +113,70 @@ class BrokerSettings:
     maximum_tickets: int = setting(
         1000,
         help="Tickets that may wait at the same time; beyond it whoever asks is refused.",
-        minimum=1,
-        maximum=100_000,
+        within=(1, 100_000),
         source="Slurm's MaxJobCount is 10,000, for a cluster",
     )
     maximum_tickets_per_user: int = setting(
         200,
         help="Tickets of one user that may wait at the same time.",
-        minimum=1,
-        maximum=100_000,
+        within=(1, 100_000),
         source="a starting point: a fifth of the queue",
     )
     maximum_leases_per_user: int = setting(
         64,
         help="Leases that one user may hold at the same time; further tickets wait, and nobody "
         "waits for them.",
-        minimum=1,
-        maximum=4096,
+        within=(1, 4096),
         source="a starting point: eight shared GPUs, eight leases on each",
     )
     default_limit_seconds: float = setting(
         _DAY,
         help="How long a lease lasts at most where nobody said so; then its holder is told.",
-        unit="seconds",
-        minimum=60.0,
-        maximum=366 * _DAY,
+        within=(60.0, 366 * _DAY),
         source="Slurm's DefaultTime, which sites set; a day and a night",
     )
     longest_limit_seconds: float = setting(
         7 * _DAY,
         help="The longest time that a lease may be asked for.",
-        unit="seconds",
-        minimum=60.0,
-        maximum=366 * _DAY,
+        within=(60.0, 366 * _DAY),
         source="Slurm's MaxTime, which sites set; a week",
     )
     fair_share_half_life_seconds: float = setting(
         7 * _DAY,
         help="Time after which GPU time that somebody used counts half as much against him.",
-        unit="seconds",
-        minimum=60.0,
-        maximum=366 * _DAY,
+        within=(60.0, 366 * _DAY),
         source="Slurm's PriorityDecayHalfLife, 7-0 by default",
     )
     fair_share_weight: float = setting(
         1.0,
         help="What having used nothing is worth in the queue, against having used everything, "
         "in steps of priority.",
-        minimum=0.0,
-        maximum=1.0,
+        within=(0.0, 1.0),
         source="no more than one step: priority goes before fair share",
     )
     aging_seconds: float = setting(
         _DAY / 4,
         help="Waiting for so long is worth one step of priority, so that nobody waits for ever.",
-        unit="seconds",
-        minimum=60.0,
-        maximum=366 * _DAY,
+        within=(60.0, 366 * _DAY),
         source="docs/benchmarks.md, the node broker: against a day it halves the wait for eight "
         "GPUs, at no cost to others; less gains no more",
     )
     lowest_priority: int = setting(
         -10,
         help="The lowest priority that may be asked for.",
-        minimum=-1000,
-        maximum=0,
+        within=(-1000, 0),
         source="a starting point: the half of nice(1)'s range below",
     )
     highest_priority: int = setting(
         0,
         help="The highest priority that everybody may ask for.",
-        minimum=0,
-        maximum=1000,
+        within=(0, 1000),
         source="nice(1): only the superuser goes before others",
     )
     operator_priority: int = setting(
         10,
         help="The highest priority that operators may ask for.",
-        minimum=0,
-        maximum=1000,
+        within=(0, 1000),
         source="a starting point: the half of nice(1)'s range above",
     )
     operators: tuple[str, ...] = setting(
@@ -229,17 +198,14 @@ class BrokerSettings:
     backfill_depth: int = setting(
         100,
         help="How many tickets are looked at behind the first that must wait.",
-        minimum=1,
-        maximum=100_000,
+        within=(1, 100_000),
         source="Slurm's bf_max_job_test is 500, for a cluster",
     )
     unknown_patience_seconds: float = setting(
         3600.0,
         help="By how much the first that waits may be delayed where nobody knows the end of what "
         "is in its way, so that its GPUs do not lie idle meanwhile; 0: by nothing.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=30 * _DAY,
+        within=(0.0, 30 * _DAY),
         source="a starting point: what a person who waits for a process without a limit would "
         "hardly notice",
     )
@@ -247,58 +213,45 @@ class BrokerSettings:
         600.0,
         help="Time that a shared lease must have been on a GPU before another joins it there, so "
         "that what it needs was measured.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=7 * _DAY,
+        within=(0.0, 7 * _DAY),
         source="docs/definitions.md: demand is not told under 600 s of work",
     )
     start_grace_seconds: float = setting(
         60.0,
         help="Time from a grant to the first sign of life; a lease without one ends then.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
         source="a starting point: a process that waits starts at once, but for a slow home folder",
     )
     idle_grace_seconds: float = setting(
         3600.0,
         help="Time without work on its GPUs after which a holder is told.",
-        unit="seconds",
-        minimum=60.0,
-        maximum=30 * _DAY,
+        within=(60.0, 30 * _DAY),
         source="a starting point: the hour that notebooks get of reapers",
     )
     over_memory_grace_seconds: float = setting(
         300.0,
         help="Time within its memory after which a holder that was told of using more may be told "
         "again.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=_DAY,
+        within=(0.0, _DAY),
         source="a starting point: a training step or an evaluation that takes memory and gives it "
         "back comes round within minutes",
     )
     maximum_reservations_per_user: int = setting(
         0,
         help="Reservations that one user may have at the same time; 0 leaves them to operators.",
-        minimum=0,
-        maximum=1000,
+        within=(0, 1000),
         source="Slurm's reservations, which operators alone make; 2 are one that runs and the next",
     )
     longest_reservation_seconds: float = setting(
         2 * _DAY,
         help="The longest time that may be reserved in one piece; operators may take more.",
-        unit="seconds",
-        minimum=60.0,
-        maximum=366 * _DAY,
+        within=(60.0, 366 * _DAY),
         source="a starting point: a weekend",
     )
     furthest_reservation_seconds: float = setting(
         14 * _DAY,
         help="How far ahead a reservation may begin.",
-        unit="seconds",
-        minimum=60.0,
-        maximum=366 * _DAY,
+        within=(60.0, 366 * _DAY),
         source="a starting point: twice the longest lease, so that all of them can end before",
     )
 
@@ -343,8 +296,7 @@ class LeaseManagerSettings:
         1000,
         help="Processes of one lease, and new ones of the node, that are looked at in one look; "
         "while more are left to look at, a lease counts as alive.",
-        minimum=10,
-        maximum=100_000,
+        within=(10, 100_000),
         source="about 15 ms of processor time at 15 us for a file of procfs",
     )
 

@@ -41,8 +41,7 @@ class MetricsSettings:
         500,
         help="Pieces of open advice that are exported one by one, those that save most first; "
         "all of them are counted.",
-        minimum=0,
-        maximum=10_000,
+        within=(0, 10_000),
         source="six series each; a node has a few, and one that has hundreds is the trouble",
     )
     details: bool = setting(
@@ -55,8 +54,7 @@ class MetricsSettings:
     gzip_level: int = setting(
         3,
         help="How hard a scrape is compressed, 1 fast to 9 small.",
-        minimum=1,
-        maximum=9,
+        within=(1, 9),
         source="measured: level 3 is within a tenth of level 6 in a third of its time",
     )
     dcgm: bool = setting(

@@ -28,32 +28,25 @@ class AgentSourceSettings:
     clock_skew_seconds: float = setting(
         60.0,
         help="How far a node's clock may be from the store's before it is told.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
         source="one scrape at the longest usual interval",
     )
     stale_seconds: float = setting(
         300.0,
         help="How old a device's last reading may be before it is told.",
-        unit="seconds",
-        minimum=10.0,
-        maximum=86400.0,
+        within=(10.0, 86400.0),
         source="docs/alerts.md: RightsizerDeviceDown fires after 5 min",
     )
     sizing_days: float = setting(
         7.0,
         help="Days of samples under which it is told that sizing must wait.",
-        minimum=1.0,
-        maximum=90.0,
+        within=(1.0, 90.0),
         source="docs/definitions.md, conduct: a week has one of each day",
     )
     fine_resolution_seconds: float = setting(
         120.0,
         help="Time between two samples up to which a day is worth reading by five minutes.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=300.0,
+        within=(1.0, 300.0),
         source="increase needs two samples in a range of five minutes, and one may be missing",
     )
 
@@ -66,9 +59,7 @@ class DemandSettings:
         0.1,
         help="Part of a stretch's active time that is taken to be spent at its peak, where no "
         "distribution is exported.",
-        unit="ratio",
-        minimum=0.001,
-        maximum=1,
+        within=(0.001, 1),
         source="its P99 is then the P90 of the peaks; a single spike is no demand",
     )
 
@@ -98,47 +89,36 @@ class StoreSettings:
     timeout_seconds: float = setting(
         60.0,
         help="How long one query may take; told to the store too.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=600.0,
+        within=(1.0, 600.0),
         source="half of Prometheus's --query.timeout of 2 min",
     )
     concurrency: int = setting(
         4,
         help="Queries that run at the same time.",
-        minimum=1,
-        maximum=64,
+        within=(1, 64),
         source="a fifth of Prometheus's --query.max-concurrency of 20",
     )
     series_maximum: int = setting(
         2000,
         help="Series that one query should bring at most.",
-        minimum=50,
-        maximum=100_000,
+        within=(50, 100_000),
         source="2000 series of 288 samples are a tenth of Prometheus's --query.max-samples",
     )
     response_maximum_bytes: int = setting(
         64 * 2**20,
         help="The largest answer that is read; beyond it less is asked for.",
-        unit="bytes",
-        minimum=2**20,
+        within=(2**20, None),
     )
     tries: int = setting(
-        4, help="How often a query is sent before the run gives up.", minimum=1, maximum=20
+        4, help="How often a query is sent before the run gives up.", within=(1, 20)
     )
     backoff_seconds: float = setting(
         1.0,
         help="The wait before the second try; it doubles with each further one.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=60.0,
+        within=(0.0, 60.0),
     )
     retry_after_maximum_seconds: float = setting(
-        60.0,
-        help="The longest wait before a try that the store may ask for.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=600.0,
+        60.0, help="The longest wait before a try that the store may ask for.", within=(0.0, 600.0)
     )
 
 
@@ -163,9 +143,7 @@ class FleetSettings:
     lookback_seconds: float = setting(
         14 * _DAY_SECONDS,
         help="How far back is looked.",
-        unit="seconds",
-        minimum=_DAY_SECONDS,
-        maximum=90 * _DAY_SECONDS,
+        within=(_DAY_SECONDS, 90 * _DAY_SECONDS),
         source="docs/definitions.md, conduct: sizing rests on 14 days",
     )
     matchers: str = setting(
@@ -201,16 +179,14 @@ class FleetSettings:
         help="Samples a first run may ask for, as far as it can choose: within that, days are "
         "read by five minutes from the newest on. All others are read by the hour, whatever "
         "that comes to.",
-        minimum=100_000,
+        within=(100_000, None),
         source="a fortnight of 150 GPUs by five minutes; half a gigabyte of answers",
     )
     fine_seconds: float = setting(
         6 * 3600.0,
         help="How far back days are read by five minutes whatever that comes to, so that what "
         "lasts for minutes is seen while it lasts; a UTC day is read by one step.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=_DAY_SECONDS,
+        within=(0.0, _DAY_SECONDS),
         source="docs/definitions.md, conduct: bottlenecks are looked for in six hours",
     )
     agents: AgentSourceSettings = field(default_factory=AgentSourceSettings)
@@ -219,24 +195,17 @@ class FleetSettings:
     late_seconds: float = setting(
         900.0,
         help="How long after its end a day is asked for once more, for samples that come late.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=_DAY_SECONDS,
+        within=(0.0, _DAY_SECONDS),
         source="a receiver that was away, and recording rules that lag",
     )
     absent_seconds: float = setting(
         3600.0,
         help="How long a device may be silent before it is taken to be gone.",
-        unit="seconds",
-        minimum=300.0,
-        maximum=_DAY_SECONDS,
+        within=(300.0, _DAY_SECONDS),
         source="a node that restarts is no node less",
     )
     workers: int = setting(
-        0,
-        help="Processes that read and judge; 0 for one a core, at most 8.",
-        minimum=0,
-        maximum=64,
+        0, help="Processes that read and judge; 0 for one a core, at most 8.", within=(0, 64)
     )
     path: str = setting(
         "",
@@ -252,16 +221,11 @@ class FleetSettings:
     exported_maximum: int = setting(
         200,
         help="Pools, and teams, of which `/metrics` tells at most, the largest first.",
-        minimum=1,
-        maximum=10_000,
+        within=(1, 10_000),
         source="2,000 series for both; a team is whatever a label of a workload says",
     )
     interval_seconds: float = setting(
-        3600.0,
-        help="How often `rightsizer fleet --serve` looks anew.",
-        unit="seconds",
-        minimum=60.0,
-        maximum=_DAY_SECONDS,
+        3600.0, help="How often `rightsizer fleet --serve` looks anew.", within=(60.0, _DAY_SECONDS)
     )
 
 

@@ -13,56 +13,43 @@ class HostSettings:
         0.2,
         help="Looks closer together than this share one answer, so that eight GPUs of one owner "
         "do not divide its second into eight.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=60.0,
+        within=(0.0, 60.0),
     )
     recheck_interval_seconds: float = setting(
         10.0,
         help="How often things that seldom change are looked up again: control group, CPUs and "
         "network namespace of a process, quotas, disks, interfaces, the state of fabric ports "
         "and their error counters.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=3600.0,
+        within=(0.0, 3600.0),
     )
     forget_after_seconds: float = setting(
         60.0,
         help="How long a process or control group is remembered that nobody asks for.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
     )
     memory_placement_interval_seconds: float = setting(
         60.0,
         help="How often the NUMA nodes of host memory are looked up.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=86400.0,
+        within=(1.0, 86400.0),
         source="Pages that have been placed are seldom moved.",
     )
     numa_maps_processes_maximum: int = setting(
         2,
         help="For how many processes a second numa_maps is read, where control groups cannot "
         "tell whose memory is where; 0 never reads it.",
-        minimum=0,
-        maximum=1000,
+        within=(0, 1000),
         source="proc_pid_numa_maps(5): the kernel walks all page tables of the process.",
     )
     numa_maps_deadline_seconds: float = setting(
         0.01,
         help="How long numa_maps of one process is read before it is given up.",
-        unit="seconds",
-        minimum=0.001,
-        maximum=10.0,
+        within=(0.001, 10.0),
     )
     numa_maps_resident_maximum_bytes: int = setting(
         32 * 2**30,
         help="Processes with more resident memory have no numa_maps read: one mapping of that "
         "size may hold them up.",
-        unit="bytes",
-        minimum=0,
-        maximum=2**50,
+        within=(0, 2**50),
         source="About 10 ns a page; 32 GiB in small pages are 0.1 s in which it cannot map memory.",
     )
 

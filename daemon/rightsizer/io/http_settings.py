@@ -15,35 +15,25 @@ class HttpSettings:
     timeout_seconds: float = setting(
         5.0,
         help="How long a peer may take to accept a connection, and to answer.",
-        unit="seconds",
-        minimum=0.1,
-        maximum=60.0,
+        within=(0.1, 60.0),
     )
     tries: int = setting(
         3,
         help="How often a request is sent at most, where sending it again does no harm.",
-        minimum=1,
-        maximum=10,
+        within=(1, 10),
     )
     backoff_seconds: float = setting(
         0.5,
         help="The wait before the second try; it doubles with each further one.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=30.0,
+        within=(0.0, 30.0),
     )
     retry_after_maximum_seconds: float = setting(
         10.0,
         help="The longest wait that a peer may ask for; beyond it the request fails at once.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=300.0,
+        within=(0.0, 300.0),
     )
     response_maximum_bytes: int = setting(
-        8 * 2**20,
-        help="The largest answer that is read.",
-        unit="bytes",
-        minimum=1024,
+        8 * 2**20, help="The largest answer that is read.", within=(1024, None)
     )
     ca_file: str = setting(
         "",

@@ -38,8 +38,7 @@ class LogSettings:
         300.0,
         help="How often a fault that goes on is logged; the others are counted in `suppressed`.",
         unit="seconds",
-        minimum=0,
-        maximum=86400,
+        within=(0, 86400),
         source="the shortest interval at which a person would act on it again",
         is_live=True,
     )

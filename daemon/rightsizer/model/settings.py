@@ -11,6 +11,10 @@ from typing import Any, Final, cast
 
 _BOUNDS: Final = "bounds"
 _IS_LIVE: Final = "is_live"
+_ANY: Final = (None, None)
+_WITHIN: Final[Mapping[str, tuple[float | None, float | None]]] = MappingProxyType(
+    {"ratio": (0, 1), "seconds": (0, None), "bytes": (0, None)}
+)
 LIVE: Final[Mapping[str, Any]] = MappingProxyType({_IS_LIVE: True})
 """The metadata of a group of settings that a reload puts in force, without a restart."""
 
@@ -26,13 +30,22 @@ class Bounds:
     source: str
 
 
+@dataclass(frozen=True, slots=True)
+class _Declaration:
+    """What is declared, before the name of the field is known."""
+
+    help: str
+    unit: str | None
+    within: tuple[float | None, float | None] | None
+    source: str
+
+
 def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must tell.
     default: Any,
     *,
     help: str,  # noqa: A002 - argparse uses the same word.
-    unit: str = "",
-    minimum: float | None = None,
-    maximum: float | None = None,
+    unit: str | None = None,
+    within: tuple[float | None, float | None] | None = None,
     source: str = "",
     is_live: bool | None = None,
 ) -> Any:
@@ -41,15 +54,16 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must t
     Args:
         default: The value where the operator says nothing.
         help: One sentence that says what the setting does.
-        unit: `ratio`, `seconds`, `bytes`, `watts`; empty for text and switches. A field in
-            seconds is a float and is written as a duration (`10m`) in the configuration, one
-            in bytes as a size (`512MiB`), both without the unit at the end of their names.
-        minimum: The smallest value allowed, inclusive.
-        maximum: The largest value allowed, inclusive.
+        unit: `ratio`, `seconds`, `bytes`, `watts`; empty for text and switches; by default what
+            the field's name ends with. A field in seconds is a float and is written as a
+            duration (`10m`) in the configuration, one in bytes as a size (`512MiB`), both
+            without the unit at the end of their names.
+        within: The smallest and the largest value allowed, `None` where there is no end; by
+            default a ratio is from 0 to 1, and seconds and bytes are not negative.
         source: Where the default comes from: a paper, a document, a data file.
         is_live: Whether a reload puts it in force; as the group says that it stands in without.
     """
-    bounds = Bounds(help, unit, minimum, maximum, source)
+    bounds = _Declaration(help, unit, within, source)
     if isinstance(default, (list, dict, set)):
         raise TypeError("a setting's default must be immutable")
     if isinstance(default, MappingProxyType):
@@ -60,7 +74,13 @@ def setting(  # noqa: PLR0913 - one keyword for each thing that a setting must t
 
 def bounds_of(declared: "Field[Any]") -> Bounds | None:
     """The bounds of a dataclass field, `None` for a field that groups other settings."""
-    return cast(Bounds | None, declared.metadata.get(_BOUNDS))
+    told = cast(_Declaration | None, declared.metadata.get(_BOUNDS))
+    if told is None:
+        return None
+    of_name = next((each for each in _WITHIN if declared.name.endswith(f"_{each}")), "")
+    unit = of_name if told.unit is None else told.unit
+    minimum, maximum = told.within or _WITHIN.get(unit, _ANY)
+    return Bounds(told.help, unit, minimum, maximum, told.source)
 
 
 def is_live(declared: "Field[Any]") -> bool | None:
@@ -68,5 +88,5 @@ def is_live(declared: "Field[Any]") -> bool | None:
     return cast(bool | None, declared.metadata.get(_IS_LIVE))
 
 
-def _metadata(bounds: Bounds, is_live: bool | None) -> dict[str, Any]:  # noqa: FBT001 - a value to keep.
+def _metadata(bounds: _Declaration, is_live: bool | None) -> dict[str, Any]:  # noqa: FBT001 - a value to keep.
     return {_BOUNDS: bounds} if is_live is None else {_BOUNDS: bounds, _IS_LIVE: is_live}

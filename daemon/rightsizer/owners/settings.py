@@ -44,61 +44,46 @@ class OwnerSettings:
     interval_seconds: float = setting(
         30.0,
         help="How often kubelet and container engine are asked.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
         source="the kubelet allows 100 calls a second, all callers together",
     )
     floor_seconds: float = setting(
         5.0,
         help="How soon they are asked again for a pod or container that they did not know, and"
         " how often Slurm's allocations are read.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
     )
     hold_seconds: float = setting(
         600.0,
         help="For how long the last answer stands without another, as while a kubelet restarts.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=86400.0,
+        within=(1.0, 86400.0),
     )
     timeout_seconds: float = setting(
         3.0,
         help="How long an answer may take, on a thread where nobody waits for it.",
-        unit="seconds",
-        minimum=0.1,
-        maximum=60.0,
+        within=(0.1, 60.0),
     )
     first_wait_seconds: float = setting(
         0.5,
         help="How long the first look waits for an answer, so that the first names are the right"
         " ones; later looks never wait.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=10.0,
+        within=(0.0, 10.0),
     )
     answer_maximum_bytes: int = setting(
         16 * 2**20,
         help="A longer answer is refused.",
-        unit="bytes",
-        minimum=65536,
-        maximum=2**28,
+        within=(65536, 2**28),
         source="four times what gRPC takes by default",
     )
     time_to_live_seconds: float = setting(
         30.0,
         help="For how long it is remembered whose a process is, or that nobody knows.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
     )
     workloads_maximum: int = setting(
         200,
         help="How many workloads are named at once; the others are summed up as one, `other`.",
-        minimum=1.0,
-        maximum=10000.0,
+        within=(1.0, 10000.0),
         source="64 devices with three holders each",
     )
 

@@ -20,22 +20,17 @@ class ProfileSteadySettings:
     kernels_minimum: int = setting(
         50,
         help="Kernels of a device, fewer of which say nothing of a steady phase.",
-        minimum=1,
+        within=(1, None),
         source="one pass of a small network launches some hundred",
     )
     launch_maximum_seconds: float = setting(
         0.001,
         help="Mean time of a launch, beyond which kernels are still being loaded: start-up.",
-        unit="seconds",
-        minimum=0.0,
         source="HolisticTraceAnalysis: a launch takes 5 to 20 µs; loading a module, milliseconds",
     )
     matched_minimum_ratio: float = setting(
         0.5,
         help="Kernels whose launch must be known, to tell why a device was idle.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="the greater part",
     )
 
@@ -47,24 +42,16 @@ class ProfileLaunchBoundSettings:
     on_ratio: float = setting(
         0.3,
         help="Share of a device's span in which it waits for the host, from which on it counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="SageMaker: a GPU is held up by its host below 70 % of use",
     )
     kernel_maximum_seconds: float = setting(
         20e-6,
         help="Mean time of a kernel up to which its launch is what counts.",
-        unit="seconds",
-        minimum=0.0,
         source="HolisticTraceAnalysis: a launch takes 5 to 20 µs",
     )
     removed_low_ratio: float = setting(
         0.5,
         help="Part of the wait that CUDA graphs remove at least, where steps can be captured.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="a cautious half: inputs still are copied, and graphs launched",
     )
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
@@ -77,32 +64,21 @@ class ProfileHostBoundSettings:
     loader_on_ratio: float = setting(
         0.2,
         help="Share of a device's span that it may wait for the loader, from which on it counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="ResNet-50 on a V100: 0.35 with a loader in the training process, 0.01 with four",
     )
     on_ratio: float = setting(
         0.3,
         help="Share of a device's span that it waits for the host, whatever that does.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="SageMaker: a GPU is held up by its host below 70 % of use",
     )
     kernel_maximum_seconds: float = setting(
         20e-6,
         help="Mean time of a kernel up to which launches are what it waits for, not the host.",
-        unit="seconds",
-        minimum=0.0,
         source="HolisticTraceAnalysis: a launch takes 5 to 20 µs",
     )
     removed_low_ratio: float = setting(
         0.5,
         help="Part of the wait for a loader that more workers remove at least.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="ResNet-50 on a V100: 0.7 of it went with four workers",
     )
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
@@ -115,17 +91,11 @@ class ProfilePcieBoundSettings:
     on_ratio: float = setting(
         0.1,
         help="Share of a device's span with a copy over PCIe and no kernel that counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="a tenth of the time; what is copied beside kernels costs nothing",
     )
     removed_low_ratio: float = setting(
         0.3,
         help="Part of it that goes at least, once memory is pinned and copies overlap.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="pageable copies reach about half of the link or more (NVIDIA, CUDA best practices)",
     )
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
@@ -138,17 +108,11 @@ class ProfileStorageBoundSettings:
     on_ratio: float = setting(
         0.05,
         help="Share of a device's span that may be spent idle beside a checkpoint that counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="training at scale aims at less than 5 % for checkpoints",
     )
     removed_low_ratio: float = setting(
         0.5,
         help="Part of it that goes at least, once checkpoints are written beside the training.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="a cautious half: the copy off the GPU stays",
     )
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
@@ -161,23 +125,20 @@ class ProfileTensorCoresUnusedSettings:
     on_ratio: float = setting(
         0.1,
         help="Share of a device's span in products of matrices without tensor cores that counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="less than a tenth of the time is not worth a change of precision",
     )
     speedup_low_ratio: float = setting(
         1.5,
         help="How many times as fast such a kernel gets at least.",
-        minimum=1.0,
-        maximum=100.0,
+        unit="",
+        within=(1.0, 100.0),
         source="products of small matrices are limited by memory, not by arithmetic",
     )
     speedup_high_ratio: float = setting(
         8.0,
         help="How many times as fast such a kernel gets at most.",
-        minimum=1.0,
-        maximum=100.0,
+        unit="",
+        within=(1.0, 100.0),
         source="A100 and V100 datasheets: 156 of 19.5 TFLOP/s (TF32), 125 of 15.7 (FP16)",
     )
     steady: ProfileSteadySettings = field(default_factory=ProfileSteadySettings)
@@ -190,17 +151,11 @@ class ProfileRankImbalanceSettings:
     on_ratio: float = setting(
         0.05,
         help="Mean part of a step by which a rank is behind the first one that counts.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="half of what ByteDance calls a straggling job",
     )
     same_rank_ratio: float = setting(
         0.5,
         help="Steps in which the same rank must be the latest; else it is the load that varies.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="the greater part",
     )
 
@@ -223,41 +178,28 @@ class ProfileComparisonSettings:
     difference_minimum_ratio: float = setting(
         0.3,
         help="By how much two shares of the same time must differ to contradict each other.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1.0,
+        within=(0.01, 1.0),
         source="as much as a wait for the host must take to be called a limit",
     )
     tensor_maximum_ratio: float = setting(
         0.01,
         help="Share of the time of kernels up to which tensor cores count as unused.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="the part of a collective's own arithmetic",
     )
     memory_tolerance_ratio: float = setting(
         0.1,
         help="By how much a profile's peak of memory may be above what telemetry saw.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="memory is read once a second, and its shares are kept in steps of 1 %",
     )
     tick_seconds: float = setting(
         2.0,
         help="Work that may fall between two readings of an idle GPU.",
-        unit="seconds",
-        minimum=0.0,
         source="two readings at the default interval",
     )
     contradicted_ratio: float = setting(
         0.75,
         help="Part that is left of a finding's confidence where telemetry measured the same thing "
         "and contradicts it.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="a profile is the closer look, but may be of another time or GPU",
     )
 
@@ -284,15 +226,13 @@ class ProfileSettings:
         14 * 86400.0,
         help="How long what a profile shows is held against a workload that stays the same.",
         unit="seconds",
-        minimum=3600.0,
-        maximum=366 * 86400.0,
+        within=(3600.0, 366 * 86400.0),
         source="two weeks of releases; older code is other code",
     )
     kept_maximum: int = setting(
         64,
         help="Profiles of which the verdict is kept; the oldest give way.",
-        minimum=1,
-        maximum=10_000,
+        within=(1, 10_000),
         source="8 KiB each: half a MiB of memory and of the history",
     )
     drop_folder: DropFolderSettings = field(

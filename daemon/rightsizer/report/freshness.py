@@ -16,16 +16,13 @@ class FreshnessSettings:
     stale_intervals: float = setting(
         3.0,
         help="Sampling intervals after which a reading is stale.",
-        minimum=1.0,
-        maximum=1000.0,
+        within=(1.0, 1000.0),
         source="the same as for the state `unknown`",
     )
     stale_minimum_seconds: float = setting(
         5.0,
         help="Age below which no reading is stale, however short the interval.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=3600.0,
+        within=(0.0, 3600.0),
         source="the same as for the state `unknown`",
     )
 

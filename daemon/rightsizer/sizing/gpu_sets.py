@@ -20,43 +20,37 @@ class LinkScores:
     nvlink: int = setting(
         100,
         help="Each NVLink between two GPUs, or to the switch that joins them.",
-        minimum=1,
-        maximum=1000,
+        within=(1, 1000),
         source=_GO_GPUALLOCATOR,
     )
     one_bridge: int = setting(
         50,
         help="At most one PCIe bridge between them (PIX).",
-        minimum=0,
-        maximum=1000,
+        within=(0, 1000),
         source=_GO_GPUALLOCATOR,
     )
     several_bridges: int = setting(
         40,
         help="Several PCIe bridges, not the host bridge (PXB).",
-        minimum=0,
-        maximum=1000,
+        within=(0, 1000),
         source=_GO_GPUALLOCATOR,
     )
     host_bridge: int = setting(
         30,
         help="The PCIe host bridge between them (PHB).",
-        minimum=0,
-        maximum=1000,
+        within=(0, 1000),
         source=_GO_GPUALLOCATOR,
     )
     numa_node: int = setting(
         20,
         help="Host bridges of one NUMA node between them (NODE).",
-        minimum=0,
-        maximum=1000,
+        within=(0, 1000),
         source=_GO_GPUALLOCATOR,
     )
     system: int = setting(
         10,
         help="The link between NUMA nodes between them (SYS).",
-        minimum=0,
-        maximum=1000,
+        within=(0, 1000),
         source=_GO_GPUALLOCATOR,
     )
 

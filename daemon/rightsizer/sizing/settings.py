@@ -16,93 +16,70 @@ class MemorySettings:
     context_bytes: float = setting(
         307.0 * _MIB,
         help="What a process takes on a GPU before it does anything: context, kernels, handles.",
-        unit="bytes",
-        minimum=0,
         source="0.25-0.6 GiB; the lower end since kernels are loaded when first used (CUDA 11.7)",
     )
     driver_reserved_bytes: float = setting(
         410.0 * _MIB,
         help="What of the memory that NVML reports no process can have.",
-        unit="bytes",
-        minimum=0,
         source="H100 79.2, A100-80 79.15, L40S 44.4 GiB visible: 0.4-0.6 GiB less than reported",
     )
     communication_pair_bytes: float = setting(
         342.0 * _MIB,
         help="NCCL's buffers on each GPU of a group of two.",
-        unit="bytes",
-        minimum=0,
         source="aiconfigurator's system files (Apache-2.0)",
     )
     communication_group_bytes: float = setting(
         392.0 * _MIB,
         help="NCCL's buffers on each GPU of a larger group.",
-        unit="bytes",
-        minimum=0,
         source="aiconfigurator's system files (Apache-2.0)",
     )
     graph_bytes: float = setting(
         154.0 * _KIB,
         help="What a CUDA graph of one batch size takes for one layer.",
-        unit="bytes",
-        minimum=0,
         source="0.3 GiB for 32 layers and 1.3 GiB for 126, each with 67 batch sizes; assumed",
     )
     graph_batch_maximum: int = setting(
         512,
         help="The largest batch that a serving engine captures a graph of.",
-        minimum=0,
+        within=(0, None),
         source="vLLM's default",
     )
     batched_tokens: int = setting(
         8192,
         help="Tokens that a serving engine runs through a model at a time.",
-        minimum=1,
+        within=(1, None),
         source="vLLM's max_num_batched_tokens on data center GPUs",
     )
     sampled_rows: int = setting(
         256,
         help="Requests that a serving engine chooses a token for at a time.",
-        minimum=1,
+        within=(1, None),
         source="vLLM's max_num_seqs",
     )
     fragmentation_ratio: float = setting(
         0.05,
         help="What training's allocator holds beyond activations and gradients, of these.",
-        unit="ratio",
-        minimum=0,
-        maximum=1.0,
         source="reserved by allocated is 1.03-1.10 in PyTorch's steady state",
     )
     convolution_workspace_bytes: float = setting(
         1.0 * _GIB,
         help="The most that cuDNN takes for one convolution.",
-        unit="bytes",
-        minimum=0,
         source="PyTorch's default limit on cuDNN's workspace",
     )
     inference_headroom_ratio: float = setting(
         0.1,
         help="What of a GPU's memory serving should leave free.",
-        unit="ratio",
-        minimum=0,
-        maximum=0.9,
+        within=(0, 0.9),
         source="vLLM's gpu_memory_utilization is 0.90",
     )
     training_headroom_ratio: float = setting(
         0.05,
         help="What of a GPU's memory training should leave free.",
-        unit="ratio",
-        minimum=0,
-        maximum=0.9,
+        within=(0, 0.9),
         source="assumed; never less than headroom_minimum",
     )
     headroom_minimum_bytes: float = setting(
-        1.0 * _GIB,
-        help="The least that training should leave free.",
-        unit="bytes",
-        minimum=0,
-        source="assumed",
+        1.0 * _GIB, help="The least that training should leave free.", source="assumed"
     )
 
 
@@ -113,43 +90,36 @@ class ServingModelSettings:
     layer_seconds: float = setting(
         40e-6,
         help="What one layer takes of every pass beyond its reads and products: starting kernels.",
-        unit="seconds",
-        minimum=0.0,
         source="fitted on measured TPOT (vLLM, Hopper)",
     )
     request_layer_seconds: float = setting(
         0.25e-6,
         help="What each request in flight adds to each layer of a step: scheduling, attention's "
         "tiles, cache writes.",
-        unit="seconds",
-        minimum=0.0,
         source="between 0.6 us, fitted on vLLM on several GPUs, and 0, which fits MLPerf's best",
     )
     attention_compute_ratio: float = setting(
         0.65,
         help="What attention over a prompt reaches of the speed of large matrix products.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1.0,
+        within=(0.01, 1.0),
         source="half of the dense peak, FlashAttention 2 and 3 (arXiv:2307.08691, 2407.08608)",
     )
     bunching_ratio: float = setting(
         0.85,
         help="How far prompts arrive together: 0 for alone, 1 for the root of those in flight.",
-        unit="ratio",
-        minimum=0.0,
+        within=(0.0, None),
         source="measured TTFT (vLLM, Hopper), where single models fit 0.45 to 1.05",
     )
     chunk_tokens: int = setting(
         8192,
         help="Tokens of prompts that an engine runs through a model at a time.",
-        minimum=1,
+        within=(1, None),
         source="vLLM's max_num_batched_tokens on data center GPUs",
     )
     requests_maximum: int = setting(
         256,
         help="Requests that one replica of an engine runs at a time, at most.",
-        minimum=1,
+        within=(1, None),
         source="vLLM's max_num_seqs",
     )
 
@@ -164,130 +134,106 @@ class TrainingSettings:
     linear_ratio: float = setting(
         0.87,
         help="What a layer's products reach of the speed of large matrix products.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1.0,
+        within=(0.01, 1.0),
         source=_FITTED,
     )
     hopper_ratio: float = setting(
         0.82,
         help="What long runs on Hopper hold of short products: its clocks fall at the power limit.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1.0,
+        within=(0.01, 1.0),
         source="published median MFU of FSDP in bf16: 0.41 on H100 SXM, 0.565 on A100 80 GB",
     )
     attention_ratio: float = setting(
         0.56,
         help="The same of attention, counted as if nothing were masked.",
-        unit="ratio",
-        minimum=0.01,
+        within=(0.01, None),
         source=_FITTED,
     )
     element_traffic: float = setting(
         280.0,
         help="Bytes moved for each element of a layer's width and each token: norms, activations, "
         "residuals, casts, forward and backward.",
-        minimum=0.0,
+        within=(0.0, None),
         source=_FITTED,
     )
     fused_traffic_ratio: float = setting(
         0.25,
         help="What is left of that traffic where kernels are fused, as in Megatron.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="published MFU of Megatron runs in fp8, half again as much as that of FSDP",
     )
     recompute_ratio: float = setting(
         0.18,
         help="What full recomputation adds to a step; less than the third of a forward pass, as it "
         "leaves room for larger micro batches.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source=_FITTED,
     )
     fused_recompute_ratio: float = setting(
         0.33,
         help="The same where kernels are fused: the forward pass once more.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="counted; 29 to 32 % over selective recomputation in arXiv:2205.05198, table 5",
     )
     selective_ratio: float = setting(
         0.04,
         help="The same of selective recomputation.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="arXiv:2205.05198, table 4: 4 % over no recomputation",
     )
     score_traffic: float = setting(
         32.0,
         help="Bytes moved for each score of attention that is written out, forward and backward: "
         "without flash attention.",
-        minimum=0.0,
+        within=(0.0, None),
         source="counted: products, softmax and dropout each read and write 16 bits",
     )
     chunk_layers: float = setting(
         2.0,
         help="Layers of a chunk of a pipeline whose stages take turns (interleaved); as many as "
         "there are for one that is not.",
-        minimum=1.0,
+        within=(1.0, None),
         source="1 to 4 in arXiv:2104.04473, 2205.05198 and 2407.21783",
     )
     exposed_ratio: float = setting(
         0.53,
         help="The part of what replicas tell each other that does not hide behind computation.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source=_FITTED,
     )
-    node_gpus: int = setting(8, help="GPUs of a usual server, which its own links join.", minimum=1)
+    node_gpus: int = setting(
+        8, help="GPUs of a usual server, which its own links join.", within=(1, None)
+    )
     network_ratio: float = setting(
         0.5,
         help="Bandwidth of sums beyond a server, of those within.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1.0,
+        within=(0.01, 1.0),
         source="eight adapters of 200 Gbit/s beside NVLink 3; assumed of others",
     )
     expert_ratio: float = setting(
         0.45,
         help="What products with experts reach of plain ones: each sees few tokens.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1.0,
+        within=(0.01, 1.0),
         source="published MFU of mixtures of experts and of dense models in fp8, alike GPUs",
     )
     layer_seconds: float = setting(
         4e-4,
         help="The least that one layer takes forward and backward: starting its kernels.",
-        unit="seconds",
-        minimum=0.0,
         source="about a hundred kernels of 4 us; assumed",
     )
     unpacking_traffic: float = setting(
         8.0,
         help="Bytes moved for each weight of 4 bits to unpack it, in each pass (QLoRA); to read it "
         "and write it once would be 2.5.",
-        minimum=0.0,
+        within=(0.0, None),
         source="Llama 2 7B on an A100: 2.79 h with QLoRA, 1.85 h with LoRA, over 50,000 micro "
         "batches (S. Raschka, Practical Tips for Finetuning LLMs Using LoRA)",
     )
     known_error_factor: float = setting(
         1.17,
         help="How far off runs like the fitted ones are either way, with a probability of 90 %.",
-        minimum=1.0,
+        within=(1.0, None),
         source="rows of other models and of the other GPU left out of the fit",
     )
     error_factor: float = setting(
         1.5,
         help="How far off all others are either way, with a probability of 90 %.",
-        minimum=1.0,
+        within=(1.0, None),
         source="published MFU by GPU and format, whose medians are within a fifth",
     )
 
@@ -300,37 +246,29 @@ class CostSettings:
         None,
         help="Carbon dioxide equivalents of a kilowatt-hour where the GPUs stand; without it "
         "nothing is said of carbon.",
-        minimum=0.0,
-        maximum=3000.0,
+        within=(0.0, 3000.0),
     )
     serving_power_ratio: float = setting(
         0.6,
         help="What serving draws above idle, of the limit above idle.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="decoding waits for memory and stays below the limit, prompts reach it; assumed",
     )
     training_power_ratio: float = setting(
         0.85,
         help="The same of training.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="large products run at the limit, steps end in communication; assumed",
     )
     power_error_factor: float = setting(
         1.3,
         help="How far off that draw may be either way, with a probability of 90 %; never above "
         "the limit.",
-        minimum=1.0,
+        within=(1.0, None),
         source="assumed",
     )
     hours_per_month: float = setting(
         730.0,
         help="Hours of a month, in which GPUs that are rented or owned stand ready.",
-        minimum=1.0,
-        maximum=744.0,
+        within=(1.0, 744.0),
     )
 
 
@@ -341,30 +279,25 @@ class PlanSettings:
     gpu_maximum: int = setting(
         512,
         help="The most GPUs of a candidate that a search proposes; a layout given may have more.",
-        minimum=1,
+        within=(1, None),
     )
     layouts_per_gpu: int = setting(
-        3,
-        help="Of the layouts that fit on a kind of GPU, how many are compared.",
-        minimum=1,
+        3, help="Of the layouts that fit on a kind of GPU, how many are compared.", within=(1, None)
     )
     alternatives: int = setting(
         3,
         help="For how many of the best candidates other formats and slices are looked at.",
-        minimum=0,
+        within=(0, None),
     )
     growth_candidates: int = setting(
         5,
         help="How many of the best candidates are looked at again for each month of growth.",
-        minimum=1,
+        within=(1, None),
     )
     switch_saving_ratio: float = setting(
         0.1,
         help="What another kind of GPU has to save of the rest of the growth, that changing over "
         "to it is advised.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="assumed: what moving a service takes",
     )
 

@@ -18,8 +18,7 @@ class SamplingSettings:
         1.0,
         help="Time between two readings of a device.",
         unit="seconds",
-        minimum=0.1,
-        maximum=100.0,
+        within=(0.1, 100.0),
         source="docs/definitions.md, sources: shares of time need 1 Hz in the node",
     )
 

@@ -16,40 +16,30 @@ class PasswordSettings:
     share_ratio: float = setting(
         0.1,
         help="The most of one core that wrong passwords may take; the rest of the time they wait.",
-        unit="ratio",
-        minimum=0.001,
-        maximum=1.0,
+        within=(0.001, 1.0),
         source="half of the unit's CPUQuota=20%",
     )
     pause_maximum_seconds: float = setting(
-        2.0,
-        help="The longest rest after a wrong password.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=10.0,
+        2.0, help="The longest rest after a wrong password.", within=(0.0, 10.0)
     )
     wait_seconds: float = setting(
         5.0,
         help="How long a password waits for its check before it is answered 429.",
-        unit="seconds",
-        minimum=0.1,
-        maximum=60.0,
+        within=(0.1, 60.0),
         source="half of Prometheus's default scrape timeout",
     )
     waiting_maximum: int = setting(
-        8, help="Passwords that wait for their check at once.", minimum=1, maximum=1000
+        8, help="Passwords that wait for their check at once.", within=(1, 1000)
     )
     waiting_per_client: int = setting(
         2,
         help="Those of them from one address, so that one client never keeps others waiting.",
-        minimum=1,
-        maximum=1000,
+        within=(1, 1000),
     )
     remembered_maximum: int = setting(
         100,
         help="Checked passwords that are remembered, right ones and wrong ones each.",
-        minimum=1,
-        maximum=10000,
+        within=(1, 10000),
         source="what the exporter toolkit remembers",
     )
 
@@ -113,25 +103,17 @@ class FitSettings:
     tight_need_ratio: float = setting(
         0.85,
         help="Need of a resource from which on its fit is shown as tight.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="less is left than the margin that need already holds",
     )
     headroom_need_ratio: float = setting(
         0.5,
         help="Need of a resource below which it is shown to have headroom.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="half a device would do",
     )
     short_ratio: float = setting(
         0.05,
         help="Share of the time under pressure from which on a fit is shown as too small.",
-        unit="ratio",
-        minimum=0.001,
-        maximum=1.0,
+        within=(0.001, 1.0),
         source="the accounting's own threshold for an under-provisioned device",
     )
 
@@ -143,54 +125,39 @@ class WebSettings:
     connections_maximum: int = setting(
         24,
         help="Connections held at once, a thread each; the one that idles longest gives way.",
-        minimum=2,
-        maximum=1024,
+        within=(2, 1024),
         source="within the unit's TasksMax=64",
     )
     request_timeout_seconds: float = setting(
         10.0,
         help="How long a client may take over a request, or over reading its answer.",
-        unit="seconds",
-        minimum=0.1,
-        maximum=300.0,
+        within=(0.1, 300.0),
         source="Prometheus's default scrape timeout",
     )
     keep_alive_seconds: float = setting(
         90.0,
         help="How long a connection is kept between two requests.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
         source="above Prometheus's default scrape interval of 60 s",
     )
     body_limit_bytes: int = setting(
-        65536,
-        help="The largest request body that is read.",
-        unit="bytes",
-        minimum=0,
-        maximum=1_048_576,
+        65536, help="The largest request body that is read.", within=(0, 1_048_576)
     )
     head_limit_bytes: int = setting(
         65536,
         help="The longest head of a request that is read, with all its headers.",
-        unit="bytes",
-        minimum=16384,
-        maximum=1_048_576,
+        within=(16384, 1_048_576),
         source="far above what browsers and proxies send",
     )
     page_refresh_seconds: float = setting(
         60.0,
         help="How often the page renews itself where scripts do not run; 0 for never, in any way.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=3600.0,
+        within=(0.0, 3600.0),
     )
     page_poll_seconds: float = setting(
         5.0,
         help="How often the page's script asks for new figures, at most once a sample.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
     )
     fit: FitSettings = field(default_factory=FitSettings)
     passwords: PasswordSettings = field(default_factory=PasswordSettings)

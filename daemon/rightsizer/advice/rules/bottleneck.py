@@ -37,7 +37,7 @@ def minimum_active() -> float:
         600.0,
         help="Active time of a GPU under which the rule says nothing of it.",
         unit="seconds",
-        minimum=0,
+        within=(0, None),
         source="docs/definitions.md, provisioning; jobs below ten minutes are start-up",
     )
     return result
@@ -49,8 +49,7 @@ def lost_ratio() -> float:
         0.1,
         help="Part of all time that must be lost to it, idle time included.",
         unit="ratio",
-        minimum=0,
-        maximum=1,
+        within=(0, 1),
         source="a tenth of a GPU is less than the work of mending it is worth",
     )
     return result

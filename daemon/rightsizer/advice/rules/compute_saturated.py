@@ -49,9 +49,6 @@ class ComputeSaturatedSettings:
     saturated_ratio: float = setting(
         0.5,
         help="Share of the span at the limit from which on it matters whether users wait.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, conduct: as for the other limits",
     )
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)

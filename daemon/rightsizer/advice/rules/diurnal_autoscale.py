@@ -45,56 +45,42 @@ class DiurnalAutoscaleSettings:
     on_ratio: float = setting(
         0.15,
         help="Part of the GPU time that following the load must save.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="half of what the serving fleet of docs/definitions.md, sources, would have saved",
     )
     minimum_known_seconds: float = setting(
         72000.0,
         help="Known time under which the rule abstains.",
-        unit="seconds",
-        minimum=3600,
+        within=(3600, None),
         source="most of a day: 20 h",
     )
     most_short_ratio: float = setting(
         0.02,
         help="Part of the time in which a replica would have been missing, beyond which the load "
         "is too irregular.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: 0.1-0.8 % on the serving fleet",
     )
     quiet_ratio: float = setting(
         0.5,
         help="Need, over the largest, up to which a time is quiet.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="half of the group can go home",
     )
     quiet_seconds: float = setting(
         14400.0,
         help="How long the quiet part of a history of less than two days must be.",
-        unit="seconds",
-        minimum=3600,
+        within=(3600, None),
         source="half a night; a lunch break is no cycle",
     )
     seen_once_ratio: float = setting(
         0.6,
         help="How far a cycle that was seen only once is believed.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="a night is usual, a quiet day is not excluded",
     )
     minimum_days: float = setting(
         2.0,
         help="Days of history from which on the load must repeat itself.",
         unit="days",
-        minimum=1,
-        maximum=30,
+        within=(1, 30),
         source="a cycle is seen from its second time on",
     )
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)

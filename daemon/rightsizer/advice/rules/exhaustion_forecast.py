@@ -43,32 +43,26 @@ class ExhaustionForecastSettings:
     on_ratio: float = setting(
         1.0,
         help="What the line must reach within the horizon, of all there is.",
-        unit="ratio",
-        minimum=0.3,
-        maximum=1,
+        within=(0.3, 1),
         source="full is full",
     )
     minimum_known_seconds: float = setting(
         7 * 86400.0,
         help="Known time under which the rule abstains.",
-        unit="seconds",
-        minimum=86400,
+        within=(86400, None),
         source="a week of days makes a line",
     )
     horizon_days: float = setting(
         30.0,
         help="How far ahead the end must lie at most.",
         unit="days",
-        minimum=1,
-        maximum=365,
+        within=(1, 365),
         source="as long as the past that it is told from",
     )
     most_busy_ratio: float = setting(
         0.7,
         help="Busy share of the GPUs in the busiest hour from which on requests queue.",
-        unit="ratio",
-        minimum=0.1,
-        maximum=1,
+        within=(0.1, 1),
         source="M/G/1: beyond it requests wait for longer than they are served",
     )
     conduct: OpeningPolicy = field(

@@ -42,47 +42,36 @@ class GpuCountSettings:
     on_ratio: float = setting(
         0.05,
         help="Part of a workload's GPUs that must be too many.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="one of sixteen GPUs is worth a word",
     )
     minimum_known_seconds: float = setting(
         _DAY_SECONDS,
         help="Known time of each GPU under which the rule abstains.",
-        unit="seconds",
-        minimum=3600,
+        within=(3600, None),
         source="docs/definitions.md, sources: never busy for 24 h",
     )
     unused_ratio: float = setting(
         0.01,
         help="Busy share that an unused GPU never exceeds.",
-        unit="ratio",
-        minimum=0,
-        maximum=0.5,
+        within=(0, 0.5),
         source="docs/definitions.md, sources: never above 1 %",
     )
     context_bytes: float = setting(
         2.0**30,
         help="Memory that a GPU may hold and still be unused: that of a context.",
-        unit="bytes",
-        minimum=0,
         source="a CUDA context takes 0.3 to 0.6 GiB; the buffers of a collective more than 1 GiB",
     )
     minimum_days: float = setting(
         2.0,
         help="Days of history under which nothing is said of the number of replicas.",
         unit="days",
-        minimum=1,
-        maximum=30,
+        within=(1, 30),
         source="docs/definitions.md, conduct: not before the history covers the load's cycle",
     )
     uncovered_ratio: float = setting(
         0.7,
         help="How far the number of replicas is believed before every hour of a week was seen.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="most loads repeat by the day; a weekend is not excluded",
     )
     replicas: ReplicaSettings = field(default_factory=ReplicaSettings)

@@ -37,17 +37,11 @@ class HiddenStallSettings:
     on_ratio: float = setting(
         0.3,
         help="Share of the span that a GPU must spin.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="docs/definitions.md, conduct",
     )
     minimum_known_seconds: float = setting(
-        60.0,
-        help="Known time under which the rule abstains.",
-        unit="seconds",
-        minimum=0,
-        source="one learned idle draw",
+        60.0, help="Known time under which the rule abstains.", source="one learned idle draw"
     )
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 

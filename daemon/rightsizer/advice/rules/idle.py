@@ -121,7 +121,7 @@ def _patience(default: float, who: str, source: str) -> float:
         default,
         help=f"How long {who} may be idle before anybody says so.",
         unit="seconds",
-        minimum=600,
+        within=(600, None),
         source=source,
     )
     return result
@@ -134,26 +134,18 @@ class IdleSettings:
     on_ratio: float = setting(
         0.99,
         help="Share of the span that must be idle.",
-        unit="ratio",
-        minimum=0.5,
-        maximum=1,
+        within=(0.5, 1),
         source="a production fleet: of spans of two hours that were idle for 90 %, half were "
         "followed by work within 30 min; of those idle for 99 %, an eighth (docs/benchmarks.md)",
     )
     certain_ratio: float = setting(
         0.9,
         help="Idle share that the confidence is about; a few active seconds are no use.",
-        unit="ratio",
-        minimum=0.1,
-        maximum=0.99,
+        within=(0.1, 0.99),
         source="a GPU that works for a tenth of the time has a user",
     )
     minimum_known_seconds: float = setting(
-        60.0,
-        help="Known time under which the rule abstains.",
-        unit="seconds",
-        minimum=0,
-        source="one learned idle draw",
+        60.0, help="Known time under which the rule abstains.", source="one learned idle draw"
     )
     notebook_seconds: float = _patience(3600.0, "a notebook", "docs/definitions.md, conduct")
     batch_seconds: float = _patience(1800.0, "a batch job", "docs/definitions.md, conduct")
@@ -167,32 +159,24 @@ class IdleSettings:
         0.25,
         help="Load of an hour, over that of the busiest hour of a usual day, up to which a "
         "service is expected to sleep through it.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: nights of the serving fleet lie below a tenth",
     )
     minimum_days: float = setting(
         2.0,
         help="Days of a service's past under which no hour is called usual.",
         unit="days",
-        minimum=1,
-        maximum=30,
+        within=(1, 30),
         source="what was seen once is no habit",
     )
     busy_ratio: float = setting(
         0.01,
         help="Busy share of five minutes from which on a workload has resumed.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: busy from 1 % on",
     )
     resume_seconds: float = setting(
         1800.0,
         help="Time within which work that resumes makes giving back a mistake.",
-        unit="seconds",
-        minimum=300,
+        within=(300, None),
         source="docs/definitions.md, sources: P(resume within 30 min)",
     )
 

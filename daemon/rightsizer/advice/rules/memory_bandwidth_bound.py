@@ -50,17 +50,11 @@ class MemoryBandwidthBoundSettings:
     compute_ratio: float = setting(
         0.5,
         help="Median of the compute used above which a larger batch finds no room.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, states: a pipe at .5 is a limit of its own",
     )
     pressed_ratio: float = setting(
         0.05,
         help="Share of the span with users waiting from which on it is under-provisioned.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, provisioning",
     )
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)

@@ -30,34 +30,26 @@ class MemoryOverprovisionedSettings:
     on_ratio: float = setting(
         0.5,
         help="Part of the memory that even the largest need, with its margin, leaves free.",
-        unit="ratio",
-        minimum=0.05,
-        maximum=1,
+        within=(0.05, 1),
         source="boards of one speed differ by half of their memory and more",
     )
     minimum_known_seconds: float = setting(
         600.0,
         help="Active time under which the rule abstains.",
-        unit="seconds",
-        minimum=0,
         source="docs/definitions.md, provisioning",
     )
     unused_ratio: float = setting(
         0.5,
         help="Part of the whole GPU that is free from which on it is not the memory alone that is "
         "too large; a batch job is never called too large as a whole.",
-        unit="ratio",
-        minimum=0.05,
-        maximum=1,
+        within=(0.05, 1),
         source="from here on the rule overprovisioned speaks",
     )
     slowest_ratio: float = setting(
         1.1,
         help="Time of the same work on a board with less memory, over that on the present one, at "
         "most.",
-        unit="ratio",
-        minimum=1,
-        maximum=2,
+        within=(1, 2),
         source="a starting point: less than a projection can tell apart",
     )
     conduct: OpeningPolicy = field(

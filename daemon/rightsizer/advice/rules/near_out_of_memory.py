@@ -54,17 +54,11 @@ class NearOutOfMemorySettings:
     on_ratio: float = setting(
         0.05,
         help="Share of the span during which the memory must be nearly full.",
-        unit="ratio",
-        minimum=0.001,
-        maximum=1,
+        within=(0.001, 1),
         source="docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
     )
     minimum_known_seconds: float = setting(
-        60.0,
-        help="Known time under which the rule abstains.",
-        unit="seconds",
-        minimum=0,
-        source="a minute of readings",
+        60.0, help="Known time under which the rule abstains.", source="a minute of readings"
     )
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 

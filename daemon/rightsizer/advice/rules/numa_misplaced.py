@@ -39,9 +39,6 @@ class NumaMisplacedSettings:
     lost_ratio: float = setting(
         0.1,
         help="Part of a GPU that such a way is taken to cost, for the finding's severity.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="assumed; copies over the link between sockets are slower, kernels are not",
     )
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)

@@ -153,25 +153,17 @@ class NvlinkAbsentSettings:
     gain_ratio: float = setting(
         0.5,
         help="How much the sum of the pairs' scores must grow where the weakest stays as weak.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=100,
+        within=(0.01, 100),
         source="assumed; a move restarts the workload",
     )
     attribution_ratio: float = setting(
         0.8,
         help="Confidence that PCIe traffic of a job of several GPUs is traffic between them.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="assumed; some of it feeds the GPUs",
     )
     class_only_ratio: float = setting(
         0.65,
         help="Confidence that GPUs of one batch job exchange data where nobody measures it.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="assumed; most jobs of several GPUs train one model",
     )
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)

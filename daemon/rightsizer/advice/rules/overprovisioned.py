@@ -63,16 +63,12 @@ class OverprovisionedSettings:
     on_ratio: float = setting(
         0.5,
         help="Part of the GPU that even the largest need, with its margin, leaves free.",
-        unit="ratio",
-        minimum=0.05,
-        maximum=1,
+        within=(0.05, 1),
         source="half a GPU is the coarsest step down that MIG or another board offers",
     )
     minimum_known_seconds: float = setting(
         600.0,
         help="Active time under which the rule abstains.",
-        unit="seconds",
-        minimum=0,
         source="docs/definitions.md, provisioning",
     )
     conduct: OpeningPolicy = field(

@@ -42,9 +42,6 @@ class PcieBoundSettings:
     degraded_ratio: float = setting(
         0.1,
         help="Share of the active time at a lower link from which on the link is named too.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="as for throttling: a tenth of the time is no accident",
     )
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)

@@ -162,8 +162,7 @@ class PcieLinkDegradedSettings:
     minimum_active_seconds: float = setting(
         60.0,
         help="Time at work within the span under which the link is not judged.",
-        unit="seconds",
-        minimum=1,
+        within=(1, None),
         source="docs/definitions.md, conditions: a generation is believed after a minute",
     )
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)

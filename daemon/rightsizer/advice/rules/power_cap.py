@@ -61,17 +61,11 @@ class PowerCapSettings:
     low_pipe_ratio: float = setting(
         0.3,
         help="SM use up to which productive time does not follow the clock.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, states: pipes below .3 count as low",
     )
     minimum_saving_ratio: float = setting(
         0.03,
         help="Power saved for certain, of the default limit, under which nothing is said.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="assumed; 21 of 700 W, about what a sensor's error comes to",
     )
     saving: PowerSavingSettings = field(default_factory=PowerSavingSettings)

@@ -53,33 +53,23 @@ class PowerThrottledSettings:
     minimum_active_seconds: float = setting(
         300.0,
         help="Time at work within the span under which a lowered limit is not judged.",
-        unit="seconds",
-        minimum=0,
         source="a block of five minutes; at rest no limit holds anything down",
     )
     capped_ratio: float = setting(
         0.98,
         help="Enforced limit, of the board's default, below which somebody has lowered it.",
-        unit="ratio",
-        minimum=0.1,
-        maximum=1,
+        within=(0.1, 1),
         source="limits are set in whole watts; 2 % is 14 of 700 W",
     )
     clock_free_maximum_ratio: float = setting(
         0.5,
         help="Share of the active time that goes as fast at lower clocks, from which on a lowered "
         "limit is left alone.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="assumed; well below the share from which on power_cap advises a lower limit",
     )
     low_pipe_ratio: float = setting(
         0.3,
         help="SM use up to which productive time does not follow the clock.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, states: pipes below .3 count as low",
     )
     # A limit stays until somebody sets it, while the load above it comes and goes.

@@ -39,17 +39,13 @@ class RankImbalanceSettings:
     stalled_ratio: float = setting(
         0.2,
         help="Share of the span from which on a GPU counts as one that spins for the others.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="two thirds of what is a hidden stall by itself",
     )
     spread_ratio: float = setting(
         0.1,
         help="Difference of the shares at work, over the span, that names who differs.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="the spread .25 of docs/definitions.md for a bit less than half of the span",
     )
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)

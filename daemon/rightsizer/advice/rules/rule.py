@@ -17,46 +17,32 @@ class OpeningPolicy:
     long_seconds: float = setting(
         3600.0,
         help="Span over which the finding must hold.",
-        unit="seconds",
-        minimum=600,
+        within=(600, None),
         source="docs/definitions.md, conduct",
     )
     short_seconds: float = setting(
         600.0,
         help="Span at its end over which it must hold too, so that what is over opens nothing.",
-        unit="seconds",
-        minimum=300,
+        within=(300, None),
         source="docs/definitions.md, conduct",
     )
     minimum_known_seconds: float = setting(
         3000.0,
         help="Known time within the long span without which nothing is opened.",
-        unit="seconds",
-        minimum=0,
         source="most of the long span",
     )
     minimum_confidence_ratio: float = setting(
         0.5,
         help="Confidence without which nothing is opened.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, conduct",
     )
     close_ratio: float = setting(
         0.6,
         help="Part of the opening threshold that the short span must fall below to close.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, conduct",
     )
     close_after_seconds: float = setting(
-        1800.0,
-        help="Time for which it must stay below.",
-        unit="seconds",
-        minimum=0,
-        source="docs/definitions.md, conduct",
+        1800.0, help="Time for which it must stay below.", source="docs/definitions.md, conduct"
     )
 
 

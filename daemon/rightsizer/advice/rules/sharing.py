@@ -50,20 +50,16 @@ class SharingSettings:
     on_ratio: float = setting(
         0.5,
         help="Part of the GPU that even the largest need, with its margin, leaves free.",
-        unit="ratio",
-        minimum=0.05,
-        maximum=1,
+        within=(0.05, 1),
         source="half a GPU is what another workload can use",
     )
     minimum_known_seconds: float = setting(
         600.0,
         help="Active time under which the rule abstains.",
-        unit="seconds",
-        minimum=0,
         source="docs/definitions.md, provisioning",
     )
     most_partners: int = setting(
-        3, help="How many workloads of the node are named as partners.", minimum=1, maximum=20
+        3, help="How many workloads of the node are named as partners.", within=(1, 20)
     )
     colocation: ColocationSettings = field(default_factory=ColocationSettings)
     conduct: OpeningPolicy = field(

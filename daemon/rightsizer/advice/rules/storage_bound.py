@@ -44,9 +44,6 @@ class StorageBoundSettings:
     working_ratio: float = setting(
         0.7,
         help="Mean busy share of five minutes from which on they were spent at work.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, states: above it nothing waits for storage",
     )
     bursts_ratio: float = setting(
@@ -55,9 +52,7 @@ class StorageBoundSettings:
             "Part of the five minutes at work, and at least as many that wait, from which on the "
             "waits are bursts, as checkpoints are."
         ),
-        unit="ratio",
-        minimum=0,
-        maximum=0.5,
+        within=(0, 0.5),
         source="a loader that is too slow is so all the time",
     )
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)

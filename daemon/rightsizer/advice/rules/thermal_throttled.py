@@ -53,8 +53,7 @@ class ThermalThrottledSettings:
         help="Degrees by which a GPU must be hotter than its neighbors for the trouble to be its "
         "own and not the room's.",
         unit="celsius",
-        minimum=0,
-        maximum=60,
+        within=(0, 60),
         source="assumed; GPUs at the rear of a chassis are a few degrees hotter than others",
     )
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)

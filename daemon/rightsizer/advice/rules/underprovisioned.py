@@ -49,24 +49,16 @@ class UnderprovisionedSettings:
     on_ratio: float = setting(
         0.05,
         help="Share of the time that a resource other than memory must be short.",
-        unit="ratio",
-        minimum=0.001,
-        maximum=1,
+        within=(0.001, 1),
         source="docs/definitions.md, provisioning: under-provisioned from 0.05 of the time on",
     )
     minimum_known_seconds: float = setting(
-        600.0,
-        help="Known time under which the rule abstains.",
-        unit="seconds",
-        minimum=0,
-        source="two blocks of five minutes",
+        600.0, help="Known time under which the rule abstains.", source="two blocks of five minutes"
     )
     more_ratio: float = setting(
         0.25,
         help="Replicas beyond those that are short, of these; at least one.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=4,
+        within=(0.01, 4),
         source="a step that shows, and no more before it was looked at again",
     )
     conduct: OpeningPolicy = field(

@@ -80,9 +80,7 @@ class SpareSettings:
     margin_ratio: float = setting(
         0.1,
         help="GPUs to keep beyond the most that were ever held at once, of these.",
-        unit="ratio",
-        minimum=0,
-        maximum=2,
+        within=(0, 2),
         source="a node that fails in a pool of ten",
     )
 
@@ -151,16 +149,12 @@ class GrowthSettings:
         30.0,
         help="How far ahead the end must lie at most.",
         unit="days",
-        minimum=1,
-        maximum=365,
+        within=(1, 365),
         source="as long as it takes to have more, and twice the past that it is told from",
     )
     least_growth_ratio: float = setting(
         0.05,
         help="Part of the pool by which the line must have grown over the days seen.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="assumed; less is what a week's end does to a line",
     )
     trend: TrendSettings = field(default_factory=TrendSettings)

@@ -29,24 +29,19 @@ class PackingLimits:
     compute_ratio: float = setting(
         0.9,
         help="Compute that workloads on one GPU may need at the same hour, at most.",
-        unit="ratio",
-        minimum=0.1,
-        maximum=1,
+        within=(0.1, 1),
         source="a tenth beyond the worst hour that was seen",
     )
     memory_ratio: float = setting(
         0.9,
         help="Memory that workloads on one GPU may hold at the same hour, at most.",
-        unit="ratio",
-        minimum=0.1,
-        maximum=1,
+        within=(0.1, 1),
         source="a context each, and growth of a tenth",
     )
     most_together: int = setting(
         4,
         help="Workloads on one GPU, at most; a fault of one may end them all.",
-        minimum=2,
-        maximum=48,
+        within=(2, 48),
         source="assumed; MPS serves 48 clients",
     )
 

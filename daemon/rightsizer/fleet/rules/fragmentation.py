@@ -65,25 +65,20 @@ class FragmentationSettings:
     on_ratio: float = setting(
         0.3,
         help="Part of the hours in which a job would have found GPUs enough and no node.",
-        unit="ratio",
-        minimum=0.05,
-        maximum=1,
+        within=(0.05, 1),
         source="assumed; a night in which no job starts",
     )
     minimum_known_seconds: float = setting(
         3 * _HOUR_SECONDS,
         help="Known time of the nodes under which the rule abstains.",
-        unit="seconds",
-        minimum=_HOUR_SECONDS,
+        within=(_HOUR_SECONDS, None),
         source="half of the short span",
     )
     spare_ratio: float = setting(
         0.1,
         help="Part of a pool's GPUs that nobody ever needed, from which on nobody misses what is "
         "scattered, unless work waits.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="as for a pool that is too large",
     )
     spare: SpareSettings = field(default_factory=SpareSettings)

@@ -51,9 +51,7 @@ class IdlePoolSettings:
     on_ratio: float = setting(
         0.1,
         help="Part of a pool's GPUs that must be spare.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="a node in ten; less is what a pool keeps for a busy day",
     )
     minimum_known_seconds: float = covered()

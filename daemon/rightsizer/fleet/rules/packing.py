@@ -63,9 +63,7 @@ class PackingSettings:
     on_ratio: float = setting(
         0.25,
         help="Part of the GPUs of all small workloads of a pool that must become free.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="assumed; less does not pay for moving them",
     )
     minimum_known_seconds: float = covered()
@@ -73,17 +71,11 @@ class PackingSettings:
     busy_ratio: float = setting(
         0.01,
         help="Busy share of an hour from which on a workload was at work.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="docs/definitions.md, sources: busy from 1 % on",
     )
     alternating_ratio: float = setting(
         0.02,
         help="Part of the hours in which two may be at work, for workloads to take turns.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="as for two workloads of a node",
     )
     limits: PackingLimits = field(default_factory=PackingLimits)

@@ -112,9 +112,7 @@ class PoolAutoscaleSettings:
     on_ratio: float = setting(
         0.15,
         help="Part of the nodes' time that a schedule made of the other days must save.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="as for a service's replicas",
     )
     minimum_known_seconds: float = covered()
@@ -123,9 +121,6 @@ class PoolAutoscaleSettings:
         0.02,
         help="Part of the time in which a node would have been missing, beyond which the load is "
         "too irregular.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="as for a service's replicas",
     )
     scaling: ScalingSettings = field(default_factory=_scaling)

@@ -47,16 +47,13 @@ class PoolExhaustionSettings:
     on_ratio: float = setting(
         1.0,
         help="What the line must reach within the horizon, of the pool's GPUs.",
-        unit="ratio",
-        minimum=0.3,
-        maximum=1,
+        within=(0.3, 1),
         source="full is full",
     )
     minimum_known_seconds: float = setting(
         6 * _DAY_SECONDS,
         help="Known time under which the rule abstains.",
-        unit="seconds",
-        minimum=_DAY_SECONDS,
+        within=(_DAY_SECONDS, None),
         source="a week of days makes a line; a day of it may be missing",
     )
     growth: GrowthSettings = field(default_factory=GrowthSettings)

@@ -127,9 +127,7 @@ class ReplicaConsolidationSettings:
     on_ratio: float = setting(
         0.25,
         help="Part of the GPUs of a pool's services with replicas that must become free.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="assumed; less does not pay for moving them",
     )
     minimum_known_seconds: float = covered()

@@ -70,7 +70,7 @@ def covered() -> float:
         6 * _DAY_SECONDS,
         help="Known time under which the rule abstains; every hour of a week must be seen too.",
         unit="seconds",
-        minimum=_DAY_SECONDS,
+        within=(_DAY_SECONDS, None),
         source="docs/definitions.md, conduct: not before the history covers the load's cycle",
     )
     return result
@@ -82,8 +82,7 @@ def mostly_covered() -> float:
         0.8,
         help="Part of the span that must be known; what was not seen may have been a peak.",
         unit="ratio",
-        minimum=0.1,
-        maximum=1,
+        within=(0.1, 1),
         source="assumed; a day a week may be missing",
     )
     return result

@@ -40,18 +40,13 @@ class ScatteredPlacementSettings:
     on_ratio: float = setting(
         0.3,
         help="Part of a job's nodes that it would do without.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1,
+        within=(0.01, 1),
         source="assumed; one node of three",
     )
     minimum_known_seconds: float = minimum_known()
     exchange_ratio: float = setting(
         0.65,
         help="Confidence that GPUs of one batch job exchange data where nobody measures it.",
-        unit="ratio",
-        minimum=0,
-        maximum=1,
         source="as for GPUs of one node that talk over the host",
     )
     conduct: OpeningPolicy = field(

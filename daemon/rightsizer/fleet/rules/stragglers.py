@@ -45,8 +45,7 @@ class StragglersSettings:
     minimum_jobs: int = setting(
         2,
         help="Jobs in which the node must be the odd one.",
-        minimum=2,
-        maximum=100,
+        within=(2, 100),
         source="one job's odd rank is that job's affair",
     )
     conduct: OpeningPolicy = field(

@@ -48,9 +48,7 @@ class WrongGpuTypeSettings:
     on_ratio: float = setting(
         0.5,
         help="Part of the GPU that even the largest need, with its margin, leaves free.",
-        unit="ratio",
-        minimum=0.05,
-        maximum=1,
+        within=(0.05, 1),
         source="as for a GPU that is too large",
     )
     minimum_known_seconds: float = covered()

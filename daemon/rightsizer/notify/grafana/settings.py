@@ -31,36 +31,28 @@ class GrafanaSettings:
     annotations_per_run: int = setting(
         20,
         help="How many changes of advice a run annotates; one more annotation sums up the rest.",
-        minimum=1,
-        maximum=500,
+        within=(1, 500),
         source="grafana/grafana#22170: the annotation store is meant for some hundreds a day",
     )
     annotations_per_day: int = setting(
         500,
         help="How many new annotations a day brings at most, after a first run's worth; what is "
         "beyond waits and is summed up.",
-        minimum=1,
-        maximum=100_000,
+        within=(1, 100_000),
         source="grafana/grafana#22170: the annotation store is meant for some hundreds a day",
     )
     failures_before_pause: int = setting(
         3,
         help="After how many failed runs in a row Grafana is left alone for a while.",
-        minimum=1,
-        maximum=100,
+        within=(1, 100),
     )
     pause_seconds: float = setting(
-        1800.0,
-        help="How long Grafana is left alone.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=DAY_SECONDS,
+        1800.0, help="How long Grafana is left alone.", within=(1.0, DAY_SECONDS)
     )
     outbox_maximum: int = setting(
         1000,
         help="How many changes wait for a Grafana that is away; the oldest give way.",
-        minimum=1,
-        maximum=100_000,
+        within=(1, 100_000),
     )
     http: HttpSettings = field(default_factory=HttpSettings)
 

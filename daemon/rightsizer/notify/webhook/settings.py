@@ -67,23 +67,18 @@ class WebhookSettings:
         60.0,
         help="How often an Alertmanager is told that an alert still fires; it ends by itself when "
         "four of them are missed.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
         source="Prometheus: rules.alert.resend-delay, and alerts that end four of them later",
     )
     outbox_maximum: int = setting(
         1000,
         help="How many changes wait for a receiver that is away; the oldest give way.",
-        minimum=1,
-        maximum=100_000,
+        within=(1, 100_000),
     )
     pause_seconds: float = setting(
         1800.0,
         help="The longest that a receiver which fails is left alone; the first pause is a minute.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=DAY_SECONDS,
+        within=(1.0, DAY_SECONDS),
     )
     http: HttpSettings = field(default_factory=HttpSettings)
 

@@ -26,69 +26,46 @@ class CaptureTimingSettings:
     minimum_confidence_ratio: float = setting(
         0.5,
         help="Confidence of a finding below which no workload is disturbed for it.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="docs/definitions.md, conduct: the least confidence of advice",
     )
     maximum_confidence_ratio: float = setting(
         1.0,
         help="Confidence above which nothing is left to settle; 1 for never, since telemetry that "
         "is sure that a GPU waits does not know for which line.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
     )
     minimum_age_seconds: float = setting(
         600.0,
         help="How long its processes must have been there, and have been at work: past start-up, "
         "compilation and warming up.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=86400.0,
+        within=(0.0, 86400.0),
         source="compilation and autotuning of large models take minutes",
     )
     steady_seconds: float = setting(
         300.0,
         help="Time at the end of which a workload must have been steady and at work.",
-        unit="seconds",
-        minimum=60.0,
-        maximum=3600.0,
+        within=(60.0, 3600.0),
         source="one block of the accounts",
     )
     unsteadiness_maximum_ratio: float = setting(
         0.25,
         help="By how much the shares of states may differ from one look to the next, as total "
         "variation: a checkpoint, a validation or a restart differs by more.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
     )
     minimum_active_ratio: float = setting(
-        0.5,
-        help="Part of that time that it must have been at work.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
+        0.5, help="Part of that time that it must have been at work."
     )
     cool_down_seconds: float = setting(
         86400.0,
         help="How long a workload is left alone after a profile of it was taken.",
-        unit="seconds",
-        minimum=600.0,
-        maximum=366 * 86400.0,
+        within=(600.0, 366 * 86400.0),
         source="a profile holds until the code changes, daily at the soonest",
     )
     retry_after_seconds: float = setting(
         3600.0,
         help="How long it is left alone where no profile came of it.",
-        unit="seconds",
-        minimum=600.0,
-        maximum=366 * 86400.0,
+        within=(600.0, 366 * 86400.0),
     )
-    maximum_a_day: int = setting(
-        4, help="Captures on this node in any 24 hours.", minimum=1, maximum=1000
-    )
+    maximum_a_day: int = setting(4, help="Captures on this node in any 24 hours.", within=(1, 1000))
 
     def __post_init__(self) -> None:
         """Refuse bounds that leave no room between them."""
@@ -129,8 +106,7 @@ class DynologSettings:
     port: int = setting(
         1778,
         help="Where its daemon listens on this node.",
-        minimum=1,
-        maximum=65535,
+        within=(1, 65535),
         source="dynolog: DYNO_PORT",
     )
     arguments: tuple[str, ...] = setting(
@@ -164,24 +140,18 @@ class CaptureStorageSettings:
         4 * 2**30,
         help="What they may take together; the oldest go first, and none is taken while those "
         "that are still to be read take as much.",
-        unit="bytes",
-        minimum=2**20,
+        within=(2**20, None),
         source="four profiles of some 300 MB a day, of eight GPUs each a few",
     )
     kept_for: float = setting(
         30 * 86400.0,
         help="How long they are kept.",
         unit="seconds",
-        minimum=3600.0,
-        maximum=366 * 86400.0,
+        within=(3600.0, 366 * 86400.0),
         source="as long as the history",
     )
     minimum_free_ratio: float = setting(
-        0.1,
-        help="Part of the file system that must be free, or none is taken.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
+        0.1, help="Part of the file system that must be free, or none is taken."
     )
 
 
@@ -200,16 +170,14 @@ class CaptureSettings:
         5.0,
         help="How long a profile records.",
         unit="seconds",
-        minimum=0.1,
-        maximum=600.0,
+        within=(0.1, 600.0),
         source="some ten steps of training; a rule over profiles asks for 50 kernels",
     )
     timeout: float = setting(
         120.0,
         help="How long the call may take beyond that, before it is ended with all it started.",
         unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
         source="writing a trace takes longer than recording it",
     )
     margin: float = setting(
@@ -217,16 +185,14 @@ class CaptureSettings:
         help="How long the profiling counters stay released beyond a recording that is only asked "
         "for: programs take a while to hear of it.",
         unit="seconds",
-        minimum=0.0,
-        maximum=600.0,
+        within=(0.0, 600.0),
         source="a program under Kineto hears of it when it next asks the daemon",
     )
     landing: float = setting(
         900.0,
         help="How long a profile may take to land before the capture is said to have left none.",
         unit="seconds",
-        minimum=60.0,
-        maximum=86400.0,
+        within=(60.0, 86400.0),
     )
     timing: CaptureTimingSettings = field(default_factory=CaptureTimingSettings)
     command: tuple[str, ...] = setting(
@@ -272,28 +238,22 @@ class DropFolderSettings:
         60.0,
         help="Time between two looks; a file that both found the same is read.",
         unit="seconds",
-        minimum=5.0,
-        maximum=3600.0,
+        within=(5.0, 3600.0),
     )
     files_maximum: int = setting(
-        1000,
-        help="Files that are looked at; of more, the newest.",
-        minimum=1,
-        maximum=100_000,
+        1000, help="Files that are looked at; of more, the newest.", within=(1, 100_000)
     )
     read_timeout: float = setting(
         120.0,
         help="How long reading one file may take, in a process of its own.",
         unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
         source="docs/benchmarks.md: a trace of 300 MB, on the fifth of a core that the unit allows",
     )
     read_memory_bytes: int = setting(
         512 * 2**20,
         help="What that process may take of memory.",
-        unit="bytes",
-        minimum=128 * 2**20,
+        within=(128 * 2**20, None),
         source="7 million kernels of 40 bytes each, and the program itself",
     )
 

@@ -26,41 +26,32 @@ class DcgmSettings:
     interval_seconds: float = setting(
         15.0,
         help="Time between two looks at the page; values are held for at most two of these.",
-        unit="seconds",
-        minimum=0.1,
-        maximum=600.0,
+        within=(0.1, 600.0),
         source="dcgm-exporter collects every 30 s unless told otherwise: twice as often loses "
         "no collection, and more often would tell nothing new",
     )
     timeout_seconds: float = setting(
         5.0,
         help="How long the exporter may take to accept a connection, and to answer.",
-        unit="seconds",
-        minimum=0.1,
-        maximum=60.0,
+        within=(0.1, 60.0),
     )
     longest_age_seconds: float = setting(
         60.0,
         help="How old a value with a time of its own may be, and how long a GPU's energy counter "
         "may stand still before all its values are stale; more where the exporter collects "
         "less often than every 30 s.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
         source="two collections of a dcgm-exporter, which collects every 30 s",
     )
     lost_retention_seconds: float = setting(
         86400.0,
         help="How long a GPU that only the exporter knew stays listed as down.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=2592000.0,
+        within=(0.0, 2592000.0),
     )
     response_maximum_bytes: int = setting(
         8 * 2**20,
         help="The largest page that is read.",
-        unit="bytes",
-        minimum=1024,
+        within=(1024, None),
         source="64 MIG instances with 60 metrics each, and room for long labels",
     )
     token_file: str = setting(

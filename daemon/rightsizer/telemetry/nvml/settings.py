@@ -13,18 +13,14 @@ class LiveSettings:
         0.8,
         help="How long a tick waits for its devices before it goes on without the slow ones; what "
         "does not fit into half of it is asked less often, unless it is essential.",
-        unit="seconds",
-        minimum=0.01,
-        maximum=60.0,
+        within=(0.01, 60.0),
         source="Leaves a fifth of the default interval for everything else.",
     )
     hung_after_seconds: float = setting(
         3.0,
         help="How long a single driver call may take before its device is down; until then the "
         "device is slow, and its readings count when they come.",
-        unit="seconds",
-        minimum=0.01,
-        maximum=3600.0,
+        within=(0.01, 3600.0),
         source="Three default intervals: before the age at which a reading is stale "
         "(docs/definitions.md, states), so that none is shown as if it were of now.",
     )
@@ -32,91 +28,66 @@ class LiveSettings:
         10.0,
         help="How often that is read which changes slowly: errors, limits, links, fans. It holds "
         "for twice as long.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=3600.0,
+        within=(1.0, 3600.0),
         source="dcgm-exporter reads all its fields every 30 s by default",
     )
     enumeration_interval_seconds: float = setting(
         60.0,
         help="How often devices are looked for, so that hotplug and MIG changes are seen.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=86400.0,
+        within=(1.0, 86400.0),
     )
     retry_first_seconds: float = setting(
         1.0,
         help="The wait before the driver is first tried again; it doubles with each failure.",
-        unit="seconds",
-        minimum=0.1,
-        maximum=3600.0,
+        within=(0.1, 3600.0),
     )
     retry_longest_seconds: float = setting(
-        60.0,
-        help="The longest wait before the driver is tried again.",
-        unit="seconds",
-        minimum=0.1,
-        maximum=86400.0,
+        60.0, help="The longest wait before the driver is tried again.", within=(0.1, 86400.0)
     )
     unknown_errors_before_reopening: int = setting(
         3,
         help="Ticks in a row in which a device gives nothing but unknown errors before NVML "
         "is shut down and opened again.",
-        minimum=1,
-        maximum=1000,
+        within=(1, 1000),
     )
     abandon_after_seconds: float = setting(
         30.0,
         help="How long a hung call is waited for before a fresh thread tries the device.",
-        unit="seconds",
-        minimum=0.01,
-        maximum=86400.0,
+        within=(0.01, 86400.0),
     )
     abandoned_threads_maximum: int = setting(
         2,
         help="Hung threads that are left behind for each device; then it stays down until one "
         "comes back.",
-        minimum=0,
-        maximum=100,
+        within=(0, 100),
     )
     lost_retention_seconds: float = setting(
         86400.0,
         help="How long a GPU that the driver no longer offers stays listed as down.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=2592000.0,
+        within=(0.0, 2592000.0),
     )
     settling_seconds: float = setting(
         3.0,
         help="How long utilization and power are not believed after NVML was opened on a GPU "
         "without persistence mode: waking it up reads as load.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=600.0,
+        within=(0.0, 600.0),
         source="nvidia-smi on an L40S without persistence: 100 % and 145 W with no process.",
     )
     gpm_shortest_seconds: float = setting(
         0.1,
         help="The shortest time between two GPM samples; a MIG instance needs 0.1 s.",
-        unit="seconds",
-        minimum=0.0,
-        maximum=60.0,
+        within=(0.0, 60.0),
         source="NVML API reference, nvmlGpmMigSampleGet: samples more than 100 ms apart.",
     )
     gpm_overshoot_ratio: float = setting(
         0.05,
         help="How far above 1 a GPM ratio is taken for 1; beyond it is invalid.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="DCGM issue 152: SM activity slightly above 100 % on MIG.",
     )
     suspect_busy_ratio: float = setting(
         0.5,
         help="Busy share from which on a GPM that says 0 is not believed.",
-        unit="ratio",
-        minimum=0.01,
-        maximum=1.0,
+        within=(0.01, 1.0),
         source="dcgm-exporter#662: profiling values silently 0 while utilization is not",
     )
     disabled_collectors: tuple[str, ...] = setting(

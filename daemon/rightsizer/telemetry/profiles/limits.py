@@ -12,16 +12,13 @@ class TimeSettings:
     adjacent_maximum_nanoseconds: int = setting(
         30,
         help="Kernels no further apart than this follow each other directly.",
-        minimum=0,
+        within=(0, None),
         source="HolisticTraceAnalysis, consecutive_kernel_delay",
     )
     long_collective_minimum_ratio: float = setting(
         0.01,
         help="Part of its step that a collective takes at least, for its start to tell a "
         "straggler.",
-        unit="ratio",
-        minimum=0.0,
-        maximum=1.0,
         source="HolisticTraceAnalysis, straggler analysis",
     )
 
@@ -33,66 +30,62 @@ class FileLimits:
     unpacked_maximum_bytes: int = setting(
         16 * 2**30,
         help="Size of a file once it is unpacked, beyond which it is refused.",
-        unit="bytes",
-        minimum=2**20,
+        within=(2**20, None),
         source="the longest traces that people open are a few GB",
     )
     expansion_maximum_ratio: float = setting(
         1000.0,
         help="By how much a packed file may grow as it is unpacked.",
-        minimum=1.0,
+        unit="",
+        within=(1.0, None),
         source="JSON of traces packs 10 to 60 times; deflate's limit is 1032",
     )
     event_maximum_bytes: int = setting(
         4 * 2**20,
         help="Size of a single event or line, beyond which it is passed over and counted.",
-        unit="bytes",
-        minimum=2**10,
+        within=(2**10, None),
     )
     events_maximum: int = setting(
         50_000_000,
         help="Events beyond which a file is refused.",
-        minimum=1000,
+        within=(1000, None),
         source="a kernel takes 40 bytes here; 300 MB hold 7 million of them",
     )
     faulty_events_maximum: int = setting(
         1000,
         help="Events that cannot be understood at all, beyond which no more of a file is read.",
-        minimum=0,
+        within=(0, None),
         source="each may take a millisecond to find the end of",
     )
     kernel_names_maximum: int = setting(
         20_000,
         help="Different kernels that are told apart; the rest are counted as one.",
-        minimum=100,
+        within=(100, None),
     )
     name_maximum_characters: int = setting(
         2000,
         help="Length of a kernel's or span's name, beyond which it is cut.",
-        minimum=64,
+        within=(64, None),
         source="the longest names of C++ templates in real traces have some 2,000",
     )
     files_maximum: int = setting(
         2000,
         help="Files of a folder, beyond which it is refused.",
-        minimum=1,
+        within=(1, None),
         source="a rank or a host writes one file each",
     )
     devices_maximum: int = setting(
-        1024,
-        help="Devices that are told apart; the rest are shown as one.",
-        minimum=1,
+        1024, help="Devices that are told apart; the rest are shown as one.", within=(1, None)
     )
     steps_maximum: int = setting(
         100_000,
         help="Steps that are told apart; the rest are counted as not read.",
-        minimum=1,
+        within=(1, None),
     )
     export_maximum_seconds: float = setting(
         600.0,
         help="How long a vendor's program may take to turn its own report into a readable file.",
-        unit="seconds",
-        minimum=1.0,
+        within=(1.0, None),
         source="`nsys export` wrote two minutes of training of two GPUs in 20 seconds",
     )
 

@@ -94,30 +94,22 @@ class ServingTelemetrySettings:
     interval_seconds: float = setting(
         5.0,
         help="Time between two looks at an engine.",
-        unit="seconds",
-        minimum=1.0,
-        maximum=300.0,
+        within=(1.0, 300.0),
         source="twenty histograms and their gauges, a page of vLLM's size, take 3 ms to read",
     )
     timeout_seconds: float = setting(
-        2.0,
-        help="How long an engine may take to answer.",
-        unit="seconds",
-        minimum=0.1,
-        maximum=60.0,
+        2.0, help="How long an engine may take to answer.", within=(0.1, 60.0)
     )
     hold_intervals: float = setting(
         2.0,
         help="How many intervals a page stands for the present when no newer one comes.",
-        minimum=1.0,
-        maximum=10.0,
+        within=(1.0, 10.0),
         source="docs/definitions.md, states: slower signals hold for two of their own intervals",
     )
     page_maximum_bytes: int = setting(
         8 * 2**20,
         help="The largest page that is read.",
-        unit="bytes",
-        minimum=1024,
+        within=(1024, None),
         source="twenty histograms of sixteen data-parallel engines are 0.9 MB",
     )
 
