@@ -19,13 +19,14 @@ from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.rules import RULES
+from rightsizer.advice.storage import Storage
 from rightsizer.advice.verification import measure_all
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of
-from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 from rightsizer.simulator.scenario import SimulatedScenario, SimulatedTask
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource
@@ -65,7 +66,7 @@ class Wall:
     unknown: int = 0
     """Changes and ends of regions that never began."""
 
-    def take(self, outbox: MemoryAnnotationOutbox) -> None:
+    def take(self, outbox: AnnotationOutbox) -> None:
         """Deliver all that waits."""
         for letter in outbox.pending():
             note = letter.body
@@ -157,7 +158,7 @@ def live_a_month(
         tick_seconds: Simulated time between two readings.
         run_every_seconds: Simulated time between two runs of the rules.
     """
-    month, accounts, outbox = Month(), NodeAccounts(), MemoryAnnotationOutbox()
+    month, accounts, outbox = Month(), NodeAccounts(), AnnotationOutbox(Storage("").database)
     closed: dict[str, Nanoseconds] = {}
     every = nanoseconds(run_every_seconds)
     due = DEFAULT_START + every
@@ -183,7 +184,7 @@ def _run(accounts: NodeAccounts, ledger: Ledger, now: Nanoseconds) -> list[Advic
     return ledger.update(judgements, now, cache(lambda span: measure_all(cases(span))))
 
 
-def _tell(month: Month, events: list[AdviceEvent], outbox: MemoryAnnotationOutbox) -> None:
+def _tell(month: Month, events: list[AdviceEvent], outbox: AnnotationOutbox) -> None:
     month.events += events
     outbox.put(map(body_of, events))
     month.wall.take(outbox)

@@ -5,9 +5,10 @@ from typing import Final
 import pytest
 
 from evaluation.long_run import Month, Wall, live_a_month
+from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.notify.grafana.annotation_body import AnnotationBody
-from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 
 pytestmark = pytest.mark.timeout(240)
 
@@ -64,7 +65,7 @@ def test_it_neither_nags_nor_flaps(month: Month) -> None:
 
 def test_the_wall_sees_what_is_told_twice_or_ends_without_a_beginning() -> None:
     """Else the counts above could not fail."""
-    wall, outbox = Wall(), MemoryAnnotationOutbox()
+    wall, outbox = Wall(), AnnotationOutbox(Storage("").database)
     tags = ("rightsizer", "advice:x", "event:opened")
     opened = AnnotationBody("x", "opened", 1, 1, tags, "")
     closed = AnnotationBody("x", "closed", 2, 3, tags, "")

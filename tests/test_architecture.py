@@ -44,6 +44,7 @@ IMPORTERS: Final = {
     "bcrypt": "web/passwords",
     "h2": "io/grpc_client",
     "jinja2": "report/ web/",
+    "msgspec": "io/codec",
     "prometheus_client": "exposition/ web/ telemetry/dcgm telemetry/serving",
     "pynvml": "telemetry/nvml",
     "structlog": (

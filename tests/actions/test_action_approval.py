@@ -29,15 +29,15 @@ def test_who_may_not_approve_claims_and_approves_nothing(
     """Whatever name he gives; the reason says so, and an approver's claim is awaited."""
     file = tmp_path / "notes"
     with action_node() as node:
-        desk = node.desk(action(mode=ActionMode.APPROVE, command=noting(file, "{id}")))
+        controller = node.controller(action(mode=ActionMode.APPROVE, command=noting(file, "{id}")))
         node.advise()
-        node.look(desk)
+        node.look(controller)
         node.become("advice-0", AdviceState.CLAIMED, "root (uid 0)", peer=peer, identity=identity)
-        node.look(desk)
-        (waits,) = desk.proposals
+        node.look(controller)
+        (waits,) = controller.proposals
         assert not file.exists()
         node.become("advice-0", AdviceState.CLAIMED, "ana")
-        node.look(desk)
+        node.look(controller)
     known_as = identity or "unknown" if peer is None else f"uid {NAMELESS}"
     assert waits.verdict is ActionVerdict.NOT_APPROVED
     assert f"root (uid 0) ({known_as}) claimed it, who may not approve" in waits.why
@@ -58,11 +58,11 @@ def test_who_is_named_approves(
     file = tmp_path / "notes"
     with action_node() as node:
         settings = action(mode=ActionMode.APPROVE, command=noting(file, "{id}"))
-        desk = node.desk(settings, approvers=(str(NAMELESS), "user:ana"))
+        controller = node.controller(settings, approvers=(str(NAMELESS), "user:ana"))
         node.advise()
-        node.look(desk)
+        node.look(controller)
         node.become("advice-0", AdviceState.CLAIMED, "ana", peer=peer, identity=identity)
-        node.look(desk)
+        node.look(controller)
     assert (node.records[-1].outcome, node.records[-1].actor) == (ActionOutcome.DONE, actor)
 
 
@@ -92,13 +92,13 @@ def test_an_approval_survives_a_restart_and_nothing_else_does(
     one = action(mode=ActionMode.APPROVE, command=noting(file, "{id}"), at_most_per_day=2)
     limits = ActionLimits(pause_seconds=3600.0)
     with action_node(holders=2) as node:
-        desk = node.desk(one, limits=limits)
+        controller = node.controller(one, limits=limits)
         node.advise(0)
         node.advise(1)
-        node.look(desk)
+        node.look(controller)
         node.become("advice-0", AdviceState.CLAIMED)
         node.become("advice-1", AdviceState.CLAIMED, peer=peer)
-        node.look(desk)
-        node.look(node.desk(one, limits=limits), 7200.0)
+        node.look(controller)
+        node.look(node.controller(one, limits=limits), 7200.0)
     done = [each.advice for each in node.records if each.outcome is ActionOutcome.DONE]
     assert done == (["advice-0", "advice-1"] if peer is ROOT else ["advice-0"])

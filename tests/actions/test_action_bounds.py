@@ -8,7 +8,7 @@ from typing import Final
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from action_node import ActionNode, KeptBook, action
+from action_node import ActionNode, DurableRepository, action
 from readings import workload
 from rightsizer.actions.controller import ActionController
 from rightsizer.actions.order import ActionOrder, ActionResult
@@ -71,13 +71,13 @@ class AtOnce:
 
 def lived(steps: list[tuple[str, int, int]]) -> list[Done]:
     """What is done on a node over its life."""
-    node = ActionNode(KeptBook(), [workload(f"job-{number}") for number in range(HOLDERS)])
-    performer = AtOnce(node)
+    node = ActionNode(DurableRepository(), [workload(f"job-{number}") for number in range(HOLDERS)])
+    runner = AtOnce(node)
 
     def started() -> ActionController:
-        return node.desk(*ACTIONS, limits=LIMITS, performer=performer)
+        return node.controller(*ACTIONS, limits=LIMITS, runner=runner)
 
-    desk = started()
+    controller = started()
     for index in range(HOLDERS):
         node.advise(index)
     for kind, index, amount in steps:
@@ -88,11 +88,11 @@ def lived(steps: list[tuple[str, int, int]]) -> list[Done]:
         elif kind == "set":
             node.clock.ahead += nanoseconds(amount * DAY / 4)
         elif kind == "restart":
-            desk = started()
+            controller = started()
         else:
             node.clock.pass_seconds(abs(amount) * 450.0)
-        desk.look()
-    return performer.done
+        controller.look()
+    return runner.done
 
 
 @settings(max_examples=40, deadline=None)

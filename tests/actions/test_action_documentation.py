@@ -11,8 +11,9 @@ import rightsizer
 from action_node import ActionNode
 from rightsizer.actions.feature import actions_here
 from rightsizer.actions.proposals import ActionVerdict
-from rightsizer.actions.repository import ActionOutcome, InMemoryActionRepository
+from rightsizer.actions.repository import ActionOutcome, ActionRepository
 from rightsizer.actions.settings import ActionSettings
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import load
 from rightsizer.model.finding import Risk
@@ -52,12 +53,12 @@ def test_the_example_would_release_the_idle_notebook() -> None:
     """Nothing speaks against it but that it is a dry run; its words can be filled in."""
     sure, risk = _advised()
     assert f"namespace: {NOTEBOOK.namespace}\n" in SCENARIO.read_text("utf-8")
-    node = ActionNode(InMemoryActionRepository(), [NOTEBOOK])
-    desk = node.desk(_example())
+    node = ActionNode(ActionRepository(Storage("").database), [NOTEBOOK])
+    controller = node.controller(_example())
     node.advise(confidence=sure, risk=risk)
-    node.look(desk)
+    node.look(controller)
 
-    assert [each.verdict for each in desk.proposals] == [ActionVerdict.DRY_RUN]
+    assert [each.verdict for each in controller.proposals] == [ActionVerdict.DRY_RUN]
     assert node.outcomes == [ActionOutcome.DRY_RUN]
 
 
@@ -65,12 +66,12 @@ def test_the_example_would_release_the_idle_notebook() -> None:
 def test_without_its_risk_the_example_would_be_refused(less: Risk) -> None:
     """As the page says of the default."""
     sure, risk = _advised()
-    node = ActionNode(InMemoryActionRepository(), [NOTEBOOK])
-    desk = node.desk(replace(_example(), maximum_risk=less))
+    node = ActionNode(ActionRepository(Storage("").database), [NOTEBOOK])
+    controller = node.controller(replace(_example(), maximum_risk=less))
     node.advise(confidence=sure, risk=risk)
-    node.look(desk)
+    node.look(controller)
 
-    assert [each.verdict for each in desk.proposals] == [ActionVerdict.RISK]
+    assert [each.verdict for each in controller.proposals] == [ActionVerdict.RISK]
     assert ActionSettings(name="x", reasons=_example().reasons, command=("true",)).maximum_risk is (
         Risk.LOW
     )

@@ -8,7 +8,7 @@ from typing import Final
 
 from action_node import action, action_node, noting
 from agent_process import eventually
-from rightsizer.actions.repository import ActionOutcome, ActionRecord, action_repository
+from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionRepository
 from rightsizer.advice.storage import Storage
 
 NODE: Final = Path(__file__).parents[1] / "support" / "acted_node.py"
@@ -22,7 +22,7 @@ def under_way(path: Path) -> list[ActionRecord]:
     try:
         return [
             each
-            for each in action_repository(storage.database).records()
+            for each in ActionRepository(storage.database).records()
             if each.process is not None
         ]
     finally:
@@ -40,12 +40,12 @@ def test_a_kill_leaves_an_unknown_outcome_and_no_second_try(tmp_path: Path) -> N
     assert begun.process is not None
     os.kill(begun.process, 0)  # It outlived whoever started it.
     storage = Storage(str(path))
-    with action_node(action_repository(storage.database)) as node:
+    with action_node(ActionRepository(storage.database)) as node:
         (advice,) = [node.advise()]
         assert advice.opened == begun.opened
-        desk = node.desk(action(command=noting(file)))
+        controller = node.controller(action(command=noting(file)))
         for _ in range(3):
-            node.look(desk)
+            node.look(controller)
         (left,) = node.records
         counts = node.audit.counts
     storage.close()

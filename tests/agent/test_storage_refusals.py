@@ -10,7 +10,7 @@ import pytest
 
 from agent_process import run_rightsizer
 from rightsizer.advice.storage import MIGRATIONS, Storage
-from rightsizer.notify.grafana.outbox import annotation_outbox
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 
 SIMULATED: Final = ("--simulated.scenario", "t4-pair", "--web.listen-address")
 
@@ -67,7 +67,7 @@ def test_a_port_in_use_leaves_no_empty_history(tmp_path: Path, is_there: bool) -
     if is_there:
         earlier = Storage(str(path))
         earlier.save_windows([], [], [])
-        annotation_outbox(earlier.database).remember("aaaaaaaaaaaa", 1)
+        AnnotationOutbox(earlier.database).remember("aaaaaaaaaaaa", 1)
         earlier.close()
     with closing(socket.socket()) as other:
         other.bind(("127.0.0.1", 0))
@@ -77,7 +77,7 @@ def test_a_port_in_use_leaves_no_empty_history(tmp_path: Path, is_there: bool) -
     assert "the port is in use" in line
     if is_there:
         again = Storage(str(path))
-        assert annotation_outbox(again.database).annotation_id("aaaaaaaaaaaa") == 1
+        assert AnnotationOutbox(again.database).annotation_id("aaaaaaaaaaaa") == 1
         again.close()
     else:
         assert list(tmp_path.iterdir()) == []

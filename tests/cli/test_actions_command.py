@@ -12,7 +12,7 @@ from readings import workload
 from rightsizer.actions.controller import ActionController
 from rightsizer.actions.encoder import ActionState
 from rightsizer.actions.feature import ActionsApi
-from rightsizer.actions.repository import InMemoryActionRepository, action_repository
+from rightsizer.actions.repository import ActionRepository
 from rightsizer.actions.settings import ActionMode, ActionSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.cli.main import main
@@ -27,11 +27,11 @@ DRY: ActionSettings = action(mode=ActionMode.DRY_RUN)
 
 @contextmanager
 def served(
-    folder: Path, desk: ActionController, actions: Sequence[ActionSettings]
+    folder: Path, controller: ActionController, actions: Sequence[ActionSettings]
 ) -> Iterator[Path]:
-    """What a desk has to tell, at the socket that is returned."""
+    """What a controller has to tell, at the socket that is returned."""
     path = folder / "api.sock"
-    state = ActionsApi(lambda: ActionState(actions=actions, proposals=desk.proposals))
+    state = ActionsApi(lambda: ActionState(actions=actions, proposals=controller.proposals))
     server = WebServer(
         ["127.0.0.1:0"],
         latest=node_report,
@@ -62,13 +62,13 @@ def test_people_see_why_nothing_is_done(
     advised: tuple[Reason, ...], told: str, tmp_path: Path, capsys: Captured
 ) -> None:
     """Each in one sentence, below the actions."""
-    node = ActionNode(InMemoryActionRepository(), [workload("llama")])
-    desk = node.desk(DRY)
+    node = ActionNode(ActionRepository(Storage("").database), [workload("llama")])
+    controller = node.controller(DRY)
     if advised:
         node.advise(reasons=advised)
-    node.look(desk)
+    node.look(controller)
     capsys.readouterr()
-    with served(tmp_path, desk, [DRY]) as path:
+    with served(tmp_path, controller, [DRY]) as path:
         assert main(["actions", "--path.api-socket", str(path)]) == 0
 
     lines = capsys.readouterr().out
@@ -80,9 +80,9 @@ def test_people_see_why_nothing_is_done(
 def test_without_an_agent_only_what_was_done_is_known(tmp_path: Path, capsys: Captured) -> None:
     """It is said, and not taken for nothing to do."""
     storage = Storage(str(tmp_path / "history.db"))
-    node = ActionNode(action_repository(storage.database), [workload("llama")])
+    node = ActionNode(ActionRepository(storage.database), [workload("llama")])
     node.advise()
-    node.look(node.desk(DRY))
+    node.look(node.controller(DRY))
     storage.close()
     capsys.readouterr()
     file = tmp_path / "settings.yaml"

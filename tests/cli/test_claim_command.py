@@ -18,7 +18,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.cli.main import main
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
-from rightsizer.notify.grafana.outbox import annotation_outbox
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.server import WebServer
 
@@ -102,7 +102,7 @@ def test_a_dismissal_without_an_agent_ends_its_annotation_later(config: Path) ->
         assert run(config, "dismiss", id_) == 0
         asked = list(grafana.requests)
     storage = Storage(str(history), read_only=True)
-    waiting = [letter.body.event for letter in annotation_outbox(storage.database).pending()]
+    waiting = [letter.body.event for letter in AnnotationOutbox(storage.database).pending()]
     storage.close()
 
     assert asked == []

@@ -10,12 +10,12 @@ from typing import Any
 
 import pytest
 
-from rightsizer.actions.repository import action_repository
+from rightsizer.actions.repository import ActionRepository
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.broker.repository import BrokerRepository
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.profiler.capture.repository import capture_repository
+from rightsizer.profiler.capture.repository import CaptureRepository
 
 DATA = Path(__file__).parent / "data"
 
@@ -65,12 +65,12 @@ def test_a_former_history_opens_with_its_ledger(tmp_path: Path, *, read_only: bo
     assert len(ledger.track_record.tallies) == was["tallies"]
     assert [
         [each.id, str(each.outcome), each.detail]
-        for each in capture_repository(storage.database).captures()
+        for each in CaptureRepository(storage.database).records()
     ] == was["captures"]
-    assert sorted(capture_repository(storage.database).files()) == was["files"]
+    assert sorted(CaptureRepository(storage.database).files()) == was["files"]
     assert [
         [each.id, each.action, str(each.outcome), each.summary]
-        for each in action_repository(storage.database).records()
+        for each in ActionRepository(storage.database).records()
     ] == was["actions"]
     assert storage.profiles() == was["profiles"]
     storage.close()

@@ -14,7 +14,7 @@ from grafana_server import TOKEN, Grafana, grafana_server
 from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.notify.grafana.annotation_body import body_of
-from rightsizer.notify.grafana.outbox import annotation_outbox
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 
 ANNOTATOR: Final = Path(__file__).parents[1] / "support" / "annotator.py"
 LATER: Final = NOW + 3600 * SECOND
@@ -25,7 +25,7 @@ DEATHS: Final = ("GET death", "POST death", "POST late-death", "PATCH death", "P
 def offer(history: Path, *events: AdviceEvent) -> None:
     """Put notes into the outbox, as the recommender does."""
     storage = Storage(str(history))
-    annotation_outbox(storage.database).put([body_of(each) for each in events])
+    AnnotationOutbox(storage.database).put([body_of(each) for each in events])
     storage.close()
 
 

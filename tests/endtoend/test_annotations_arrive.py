@@ -17,7 +17,7 @@ from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.report import JobReport
-from rightsizer.notify.grafana.outbox import annotation_outbox
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library
@@ -113,7 +113,7 @@ def test_stopping_waits_for_no_retry(tmp_path: Path) -> None:
         eventually(lambda: annotating(agent).runs > under_way.runs)
         asked = len(grafana.requests)
     kept = Storage(str(tmp_path / "history.db"), read_only=True)
-    waiting = annotation_outbox(kept.database).pending()
+    waiting = AnnotationOutbox(kept.database).pending()
     kept.close()
 
     assert under_way.failures == 0

@@ -9,9 +9,10 @@ import pytest
 from advice_events import NOW, SECOND, event
 from grafana_desk import Desk
 from grafana_server import TOKEN, Grafana, grafana_server
+from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import AdviceEventKind, AdviceState
-from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 from rightsizer.notify.grafana.service import grafana_annotations
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 
@@ -207,7 +208,7 @@ def test_fault_delays_and_loses_nothing(grafana: Grafana, fault: str, trouble: s
 
 def test_grafana_that_is_away_is_delivered_to_later() -> None:
     """Events offered while nobody listens reach the next Grafana, even by another process."""
-    outbox = MemoryAnnotationOutbox()
+    outbox = AnnotationOutbox(Storage("").database)
     away = Desk("http://127.0.0.1:9", outbox)
     away.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
     assert away.sink.deliver().pending == 2
@@ -346,7 +347,9 @@ def test_unreadable_token_is_trouble_with_a_remedy(tmp_path: Path) -> None:
     """A token file that is not there delays annotations; it does not raise."""
     settings = GrafanaSettings(url="http://127.0.0.1:9", token_file=str(tmp_path / "none"))
     told: list[str] = []
-    sink = grafana_annotations(settings, MemoryAnnotationOutbox(), FastClock(NOW), told.append)
+    sink = grafana_annotations(
+        settings, AnnotationOutbox(Storage("").database), FastClock(NOW), told.append
+    )
     sink.offer([event(OPENED)])
     assert sink.deliver().pending == 1
     assert str(tmp_path / "none") in told[0]
@@ -357,7 +360,7 @@ def test_whole_sink_from_settings(grafana: Grafana, tmp_path: Path) -> None:
     """The sink that the settings describe posts with the token of the file."""
     (tmp_path / "token").write_text(TOKEN)
     settings = GrafanaSettings(url=grafana.url, token_file=str(tmp_path / "token"))
-    sink = grafana_annotations(settings, MemoryAnnotationOutbox())
+    sink = grafana_annotations(settings, AnnotationOutbox(Storage("").database))
     sink.offer([event(OPENED)])
     assert sink.deliver().posted == 1
 

@@ -8,11 +8,12 @@ import pytest
 from advice_events import NOW, SECOND, event
 from grafana_desk import Desk
 from grafana_server import TOKEN, Grafana, grafana_server
+from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import AdviceEventKind
-from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 from rightsizer.notify.grafana.service import GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
@@ -63,7 +64,7 @@ def test_a_day_away_costs_few_attempts_and_no_advice() -> None:
     def refuse(seconds: float) -> None:
         tried.append(seconds)
 
-    outbox, clock = MemoryAnnotationOutbox(), FastClock(NOW)
+    outbox, clock = AnnotationOutbox(Storage("").database), FastClock(NOW)
     settings = GrafanaSettings(url="http://127.0.0.1:9", http=HttpSettings(tries=2))
     http = HttpClient(settings.url, settings.http, token=lambda: TOKEN, sleep=refuse)
     sink = GrafanaAnnotations(http, settings, outbox, clock, lambda _: None)

@@ -9,15 +9,11 @@ from pathlib import Path
 import pytest
 
 from advice_events import event
-from rightsizer.advice.storage import ANNOTATION_OUTBOX_SCHEMA
+from rightsizer.advice.storage import ANNOTATION_OUTBOX_SCHEMA, Storage
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEventKind
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of
-from rightsizer.notify.grafana.outbox import (
-    AnnotationOutbox,
-    MemoryAnnotationOutbox,
-    SqliteAnnotationOutbox,
-)
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 
 
 def note(id_: str) -> AnnotationBody:
@@ -29,10 +25,10 @@ def note(id_: str) -> AnnotationBody:
 def outbox(request: pytest.FixtureRequest, tmp_path: Path) -> Iterator[AnnotationOutbox]:
     """Each kind of outbox."""
     if request.param == "memory":
-        yield MemoryAnnotationOutbox()
+        yield AnnotationOutbox(Storage("").database)
         return
     with Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA]) as database:
-        yield SqliteAnnotationOutbox(database)
+        yield AnnotationOutbox(database)
 
 
 def test_order_is_kept(outbox: AnnotationOutbox) -> None:
@@ -69,12 +65,12 @@ def test_sqlite_survives_a_restart(tmp_path: Path) -> None:
     """What waits and what is remembered is there for the next process."""
     path = tmp_path / "history.db"
     with Database(path, [ANNOTATION_OUTBOX_SCHEMA]) as database:
-        outbox = SqliteAnnotationOutbox(database)
+        outbox = AnnotationOutbox(database)
         outbox.put([note("a"), body_of(event(AdviceEventKind.DECIDED, id="b"))])
         outbox.remember("a", 7)
         left = outbox.pending()
     with Database(path, [ANNOTATION_OUTBOX_SCHEMA]) as database:
-        again = SqliteAnnotationOutbox(database)
+        again = AnnotationOutbox(database)
         assert again.pending() == left
         assert again.annotation_id("a") == 7
 
@@ -85,7 +81,7 @@ def test_a_row_that_cannot_be_understood_is_passed_over(tmp_path: Path, text: st
     with Database(tmp_path / "history.db", [ANNOTATION_OUTBOX_SCHEMA]) as database:
         with database.transaction() as connection:
             connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (text,))
-        outbox = SqliteAnnotationOutbox(database)
+        outbox = AnnotationOutbox(database)
         outbox.put([note("a")])
         assert [letter.body for letter in outbox.pending()] == [note("a")]
 
@@ -97,7 +93,7 @@ def test_what_a_former_program_left_waiting_is_delivered(tmp_path: Path) -> None
         del form["data"]
         with database.transaction() as connection:
             connection.execute("INSERT INTO grafana_outbox (note) VALUES (?)", (json.dumps(form),))
-        assert [letter.body for letter in SqliteAnnotationOutbox(database).pending()] == [note("a")]
+        assert [letter.body for letter in AnnotationOutbox(database).pending()] == [note("a")]
 
 
 def test_threads_share_an_outbox(outbox: AnnotationOutbox) -> None:

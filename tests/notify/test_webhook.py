@@ -14,7 +14,7 @@ from rightsizer.model.advice import AdviceEventKind
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Reason, Severity
 from rightsizer.model.settings import setting
-from rightsizer.notify.outbox import SqliteOutbox
+from rightsizer.notify.outbox import Outbox
 from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 from webhook_desk import QUICK, Desk, severe, to
@@ -143,13 +143,13 @@ def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
     with Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA]) as database:
         with webhook_server() as inbox:
             settings = to(inbox.url)
-        Desk(settings, outbox=SqliteOutbox(database, WEBHOOK_OUTBOX)).send(event(OPENED))
+        Desk(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send(event(OPENED))
     port = int(settings.url.rpartition(":")[2])
     with (
         Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA]) as database,
         webhook_server(port=port) as inbox,
     ):
-        report = Desk(settings, outbox=SqliteOutbox(database, WEBHOOK_OUTBOX)).send()
+        report = Desk(settings, outbox=Outbox(database, WEBHOOK_OUTBOX)).send()
 
     assert [body["advice"]["id"] for body in inbox.bodies] == ["a1b2c3"]
     assert report.pending == 0
@@ -158,7 +158,7 @@ def test_what_waits_survives_a_restart(tmp_path: Path) -> None:
 def test_what_waits_for_nobody_any_more_is_dropped(tmp_path: Path) -> None:
     """A webhook that left the configuration leaves the database."""
     with Database(tmp_path / "history.db", [WEBHOOK_OUTBOX_SCHEMA]) as database:
-        outbox = SqliteOutbox(database, WEBHOOK_OUTBOX)
+        outbox = Outbox(database, WEBHOOK_OUTBOX)
         Desk(to("http://127.0.0.1:9"), outbox=outbox).send(event(OPENED))
         Desk(to("http://127.0.0.1:9/other"), outbox=outbox)
         with database.transaction() as connection:

@@ -10,12 +10,13 @@ from pathlib import Path
 import pytest
 from structlog.testing import capture_logs
 
-from capture_books import book_at
 from capture_recorder import trace_of
+from capture_repositories import repository_at
+from rightsizer.advice.storage import Storage
 from rightsizer.model.errors import HistoryError, ProfileError
 from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.profiler.capture.drop_folder import DropFolderWatcher, open_dropped, scan_folder
-from rightsizer.profiler.capture.repository import CaptureRepository, InMemoryCaptureRepository
+from rightsizer.profiler.capture.repository import CaptureRepository
 from rightsizer.profiler.capture.settings import DropFolderSettings
 from rightsizer.telemetry.profiles.limits import ReadLimits
 
@@ -51,15 +52,19 @@ def read_here(descriptor: int, name: str, *_: object) -> Profile:
 
 def intake(
     folder: Path,
-    desk: Desk,
-    book: CaptureRepository | None = None,
+    controller: Desk,
+    repository: CaptureRepository | None = None,
     read: Callable[..., Profile] | None = read_here,
     files_maximum: int = 1000,
 ) -> DropFolderWatcher:
     """Looks at the folder when it is told to."""
     settings = DropFolderSettings(str(folder), files_maximum=files_maximum)
     return DropFolderWatcher(
-        settings, ReadLimits, book or InMemoryCaptureRepository(), desk, read=read
+        settings,
+        ReadLimits,
+        repository or CaptureRepository(Storage("").database),
+        controller,
+        read=read,
     )
 
 
@@ -70,73 +75,73 @@ def refusals(folder: Path) -> dict[str, str]:
 
 def test_a_file_is_read_once_it_no_longer_changes(folder: Path) -> None:
     """Two looks have to agree; a third reads nothing again."""
-    desk = Desk()
-    place = intake(folder, desk)
+    controller = Desk()
+    place = intake(folder, controller)
     path = folder / "a.json"
     path.write_text("half")
     place.look()
     path.write_text("half and more")
     place.look()
-    assert desk.taken == []
+    assert controller.taken == []
     place.look()
     place.look()
-    assert desk.taken == [["a.json"]]
+    assert controller.taken == [["a.json"]]
 
 
 def test_a_file_that_was_read_and_changes_is_read_again(folder: Path) -> None:
     """It is another profile under the same name."""
-    desk = Desk()
-    place = intake(folder, desk)
+    controller = Desk()
+    place = intake(folder, controller)
     for text in ("one", "another"):
         (folder / "a.json").write_text(text)
         place.look()
         place.look()
-    assert desk.taken == [["a.json"], ["a.json"]]
+    assert controller.taken == [["a.json"], ["a.json"]]
 
 
 def test_ranks_beside_each_other_are_taken_together(folder: Path) -> None:
     """Those of one folder, apart from those of another."""
-    desk = Desk()
+    controller = Desk()
     for name in ("run/r1.json", "run/r0.json", "other/r0.json", "alone.json", ".hidden/r2.json"):
         (folder / name).parent.mkdir(exist_ok=True)
         (folder / name).write_text("x")
     (folder / ".partial.json").write_text("x")
-    place = intake(folder, desk)
+    place = intake(folder, controller)
     place.look()
     place.look()
-    assert sorted(desk.taken) == [["alone.json"], ["r0.json"], ["r0.json", "r1.json"]]
+    assert sorted(controller.taken) == [["alone.json"], ["r0.json"], ["r0.json", "r1.json"]]
 
 
 def test_what_was_read_is_not_read_after_a_restart(folder: Path, tmp_path: Path) -> None:
     """Nor is what is broken told of again."""
-    desk = Desk()
+    controller = Desk()
     (folder / "a.json").write_text("good")
     (folder / "b.json").write_text("broken")
     told = []
     for _ in range(2):
-        with book_at(tmp_path / "history.db") as book, capture_logs() as log:
-            place = intake(folder, desk, book)
+        with repository_at(tmp_path / "history.db") as repository, capture_logs() as log:
+            place = intake(folder, controller, repository)
             place.look()
             place.look()
-            known = {each.path: each.fault for each in book.files().values()}
+            known = {each.path: each.fault for each in repository.files().values()}
         told.append([each["reason"] for each in log if each["event"] == "profile_not_read"])
         assert known == {"a.json": "", "b.json": "b.json: is broken"}
     assert told == [["b.json: is broken"], []]
-    assert desk.taken == [["a.json"]]
+    assert controller.taken == [["a.json"]]
     assert sorted(each.name for each in folder.iterdir()) == ["a.json", "b.json"]
 
 
 def test_files_that_went_away_are_forgotten(folder: Path) -> None:
     """The memory is no larger than the folder."""
-    book, path = InMemoryCaptureRepository(), folder / "a.json"
-    place = intake(folder, Desk(), book)
+    repository, path = CaptureRepository(Storage("").database), folder / "a.json"
+    place = intake(folder, Desk(), repository)
     path.write_text("x")
     place.look()
     place.look()
-    assert set(book.files()) == {"a.json"}
+    assert set(repository.files()) == {"a.json"}
     path.unlink()
     place.look()
-    assert book.files() == {}
+    assert repository.files() == {}
 
 
 def test_only_files_themselves_are_opened(folder: Path, tmp_path: Path) -> None:
@@ -154,13 +159,13 @@ def test_only_files_themselves_are_opened(folder: Path, tmp_path: Path) -> None:
         "pipe.json": "is a pipe; put the file itself there",
         "socket.json": "is a socket; put the file itself there",
     } | {path: why for path, why in found.items() if path == "folder"}
-    desk = Desk()
-    place = intake(folder, desk)
+    controller = Desk()
+    place = intake(folder, controller)
     with capture_logs() as log:
         for _ in range(3):
             place.look()
     told = [each["file"] for each in log if each["event"] == "profile_not_read"]
-    assert desk.taken == []
+    assert controller.taken == []
     assert sorted(told) == ["link.json", "pipe.json", "socket.json"]
 
 
@@ -204,8 +209,8 @@ def test_a_file_that_was_swapped_is_not_opened(folder: Path) -> None:
 
 def test_of_too_many_the_newest_are_looked_at(folder: Path) -> None:
     """And it is said once that there are more."""
-    desk = Desk()
-    place = intake(folder, desk, files_maximum=2)
+    controller = Desk()
+    place = intake(folder, controller, files_maximum=2)
     for number in range(4):
         path = folder / f"{number}.json"
         path.write_text("x")
@@ -213,14 +218,14 @@ def test_of_too_many_the_newest_are_looked_at(folder: Path) -> None:
     with capture_logs() as log:
         for _ in range(3):
             place.look()
-    assert desk.taken == [["2.json", "3.json"]]
+    assert controller.taken == [["2.json", "3.json"]]
     assert [each["left_out"] for each in log if each["event"] == "drop_folder_crowded"] == [2]
 
 
 def test_a_folder_that_is_not_there_is_said_once(folder: Path) -> None:
     """And read once it is."""
-    desk = Desk()
-    place = intake(folder / "later", desk)
+    controller = Desk()
+    place = intake(folder / "later", controller)
     with capture_logs() as log:
         place.look()
         place.look()
@@ -229,47 +234,47 @@ def test_a_folder_that_is_not_there_is_said_once(folder: Path) -> None:
     (folder / "later" / "a.json").write_text("x")
     place.look()
     place.look()
-    assert desk.taken == [["a.json"]]
+    assert controller.taken == [["a.json"]]
 
 
 def test_a_profile_that_breaks_its_judge_is_not_read_for_ever(folder: Path) -> None:
     """A full disk, on the other hand, is tried again."""
-    desk, book = (
+    controller, repository = (
         Desk(faults=[HistoryError("full"), ZeroDivisionError("odd")]),
-        InMemoryCaptureRepository(),
+        CaptureRepository(Storage("").database),
     )
-    place = intake(folder, desk, book)
+    place = intake(folder, controller, repository)
     (folder / "a.json").write_text("x")
     place.look()
     with pytest.raises(HistoryError):
         place.look()
-    assert book.files() == {}
+    assert repository.files() == {}
     with capture_logs():
         place.look()
-    assert "odd" in book.files()["a.json"].fault
+    assert "odd" in repository.files()["a.json"].fault
     place.look()
-    assert desk.taken == []
+    assert controller.taken == []
 
 
 def test_who_stops_reads_no_more(folder: Path) -> None:
     """What was not read is read after the next start."""
-    desk, book = Desk(), InMemoryCaptureRepository()
-    place = intake(folder, desk, book)
+    controller, repository = Desk(), CaptureRepository(Storage("").database)
+    place = intake(folder, controller, repository)
     (folder / "a.json").write_text("x")
     place.look()
     place.stop()
     place.look()
-    assert (desk.taken, book.files()) == ([], {})
+    assert (controller.taken, repository.files()) == ([], {})
 
 
 def test_a_real_profile_is_read_in_a_process_of_its_own(folder: Path) -> None:
-    """From the folder to the desk, and a pipe beside it keeps nobody waiting."""
-    desk = Desk()
-    place = intake(folder, desk, read=None)
+    """From the folder to the controller, and a pipe beside it keeps nobody waiting."""
+    controller = Desk()
+    place = intake(folder, controller, read=None)
     trace_of().write(folder)
     os.mkfifo(folder / "pipe")
     before = threading.active_count()
     place.look()
     place.look()
-    assert desk.taken == [["rank0.pt.trace.json"]]
+    assert controller.taken == [["rank0.pt.trace.json"]]
     assert threading.active_count() == before

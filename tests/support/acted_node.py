@@ -1,19 +1,19 @@
-"""A program: a desk that does one thing, which never ends; its argument is a history."""
+"""A program: a controller that does one thing, which never ends; its argument is a history."""
 
 import sys
 import time
 
 from action_node import ActionNode, action
 from readings import workload
-from rightsizer.actions.repository import action_repository
+from rightsizer.actions.repository import ActionRepository
 from rightsizer.advice.storage import Storage
 
 
 def main(path: str) -> None:
     """Until somebody kills it."""
-    node = ActionNode(action_repository(Storage(path).database), [workload("llama")])
+    node = ActionNode(ActionRepository(Storage(path).database), [workload("llama")])
     node.advise()
-    node.desk(action(command=("sleep", "600"))).look()
+    node.controller(action(command=("sleep", "600"))).look()
     time.sleep(600.0)
 
 

@@ -1,4 +1,4 @@
-"""A node with idle workloads, their advice, and a desk that may act on it."""
+"""A node with idle workloads, their advice, and a controller that may act on it."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -16,14 +16,10 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.actions.audit_log import AuditFile, AuditLog
 from rightsizer.actions.controller import ActionController, ActionRunner
 from rightsizer.actions.order import ActionContext
-from rightsizer.actions.repository import (
-    ActionOutcome,
-    ActionRecord,
-    ActionRepository,
-    InMemoryActionRepository,
-)
+from rightsizer.actions.repository import ActionOutcome, ActionRecord, ActionRepository
 from rightsizer.actions.service import ThreadedActionRunner
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionSettings, ActionsSettings
+from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Reason
 from rightsizer.model.report import AgentReport
@@ -31,7 +27,16 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.web.message import SocketPeer
 
-__all__ = ["FREE", "LLAMA", "ROOT", "ActionNode", "KeptBook", "action", "action_node", "noting"]
+__all__ = [
+    "FREE",
+    "LLAMA",
+    "ROOT",
+    "ActionNode",
+    "DurableRepository",
+    "action",
+    "action_node",
+    "noting",
+]
 
 LLAMA: Final = workload("llama")
 ROOT: Final = SocketPeer(1, 0, 0)
@@ -40,10 +45,13 @@ _AGENT: Final = AgentReport("0", "test", EPOCH, 60.0)
 _NOTES: Final = "import sys; open(sys.argv[1], 'a').write(repr(sys.argv[2:]) + chr(10))"
 
 
-class KeptBook(InMemoryActionRepository):
-    """A book that is said to outlast a kill."""
+class DurableRepository(ActionRepository):
+    """A repository in memory that is said to outlast a kill."""
 
     is_kept = True
+
+    def __init__(self) -> None:
+        super().__init__(Storage("").database)
 
 
 def noting(file: Path, *words: str) -> tuple[str, ...]:
@@ -66,13 +74,13 @@ def action(**facts: Any) -> ActionSettings:
 class ActionNode:
     """The node: GPUs, one each for its holders."""
 
-    def __init__(self, book: ActionRepository, holders: Sequence[Workload]) -> None:
+    def __init__(self, repository: ActionRepository, holders: Sequence[Workload]) -> None:
         self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings())
         self.clock.pass_seconds(1000.0)
-        self.book, self.holders = book, holders
+        self.repository, self.holders = repository, holders
         self.advice: list[Advice] = []
         self.claims: dict[str, Nanoseconds] = {}
-        self.desks: list[ActionController] = []
+        self.controllers: list[ActionController] = []
         self.hold()
 
     def hold(self) -> None:
@@ -127,29 +135,31 @@ class ActionNode:
         ]
         if state is AdviceState.CLAIMED:
             (claimed,) = (each for each in self.advice if each.id == advice_id)
-            for desk in self.desks:
-                desk.note_claim(claimed, actor, peer, identity)
+            for controller in self.controllers:
+                controller.note_claim(claimed, actor, peer, identity)
 
-    def desk(
+    def controller(
         self,
         *actions: ActionSettings,
         limits: ActionLimits = FREE,
         boot: str = "boot",
         journal: Path | None = None,
-        performer: ActionRunner | None = None,
+        runner: ActionRunner | None = None,
         approvers: tuple[str, ...] = (),
     ) -> ActionController:
-        """A desk as an agent makes it when it starts."""
-        witness = ActionContext(
+        """A controller as an agent makes it when it starts."""
+        context = ActionContext(
             self.accountant.latest, lambda: self.advice, lambda: self.claims, self._claim
         )
-        self.audit = AuditLog(self.book, AuditFile(journal), self.clock, boot)
+        self.audit = AuditLog(self.repository, AuditFile(journal), self.clock, boot)
         acting = ActionsSettings(approvers=approvers, limits=limits)
-        performer = performer or ThreadedActionRunner()
-        desk = ActionController(actions, acting, witness, performer, self.audit, clock=self.clock)
-        desk.start()
-        self.desks.append(desk)
-        return desk
+        runner = runner or ThreadedActionRunner()
+        controller = ActionController(
+            actions, acting, context, runner, self.audit, clock=self.clock
+        )
+        controller.start()
+        self.controllers.append(controller)
+        return controller
 
     def _claim(self, advice_id: str, actor: str, why: str) -> None:
         self.become(advice_id, AdviceState.CLAIMED, actor, why, peer=None)
@@ -157,28 +167,30 @@ class ActionNode:
     @property
     def records(self) -> Sequence[ActionRecord]:
         """All entries, oldest first."""
-        return self.book.records()
+        return self.repository.records()
 
     @property
     def outcomes(self) -> list[ActionOutcome]:
         """What became of each."""
         return [each.outcome for each in self.records]
 
-    def look(self, desk: ActionController, passed_seconds: float = 60.0) -> None:
-        """Let a desk look once, a while later, and what it does come to its end."""
+    def look(self, controller: ActionController, passed_seconds: float = 60.0) -> None:
+        """Let a controller look once, a while later, and what it does come to its end."""
         self.clock.pass_seconds(passed_seconds)
         self.hold()
-        desk.look()
+        controller.look()
         eventually(lambda: ActionOutcome.STARTED not in self.outcomes)
 
 
 @contextmanager
-def action_node(book: ActionRepository | None = None, holders: int = 1) -> Iterator[ActionNode]:
-    """The node, whose desks are stopped in the end."""
+def action_node(
+    repository: ActionRepository | None = None, holders: int = 1
+) -> Iterator[ActionNode]:
+    """The node, whose controllers are stopped in the end."""
     names = ["llama", *(f"job-{number}" for number in range(1, holders))]
-    node = ActionNode(book or KeptBook(), [workload(each) for each in names])
+    node = ActionNode(repository or DurableRepository(), [workload(each) for each in names])
     try:
         yield node
     finally:
-        for desk in node.desks:
-            desk.stop()
+        for controller in node.controllers:
+            controller.stop()

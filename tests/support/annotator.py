@@ -8,7 +8,7 @@ from pathlib import Path
 
 from rightsizer.advice.storage import Storage
 from rightsizer.io.http_settings import HttpSettings
-from rightsizer.notify.grafana.outbox import annotation_outbox
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 from rightsizer.notify.grafana.service import grafana_annotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
@@ -18,7 +18,7 @@ def main(history: Path, url: str, token_file: str) -> int:
     storage = Storage(str(history))
     http = HttpSettings(timeout_seconds=5.0, tries=1)
     settings = GrafanaSettings(url=url, token_file=token_file, http=http)
-    report = grafana_annotations(settings, annotation_outbox(storage.database)).deliver()
+    report = grafana_annotations(settings, AnnotationOutbox(storage.database)).deliver()
     storage.close()
     return 0 if report.pending == 0 else 1
 

@@ -1,4 +1,4 @@
-"""A node whose training job is starved, minute by minute, with a station that has it profiled."""
+"""A node whose training job is starved, minute by minute, with a service that has it profiled."""
 
 import sys
 from collections.abc import Iterator, Sequence
@@ -13,6 +13,7 @@ from readings import EPOCH, TRAINING, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import FindingKind, Reason
@@ -22,18 +23,14 @@ from rightsizer.model.report import AgentReport
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding
 from rightsizer.profiler.capture.encoder import CaptureState
-from rightsizer.profiler.capture.repository import (
-    CaptureRecord,
-    CaptureRepository,
-    InMemoryCaptureRepository,
-)
+from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
 from rightsizer.profiler.capture.request import CaptureContext, CaptureOutcome
 from rightsizer.profiler.capture.service import CaptureService
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.source import ReleasableResource, ReleaseController, ReleaseRequest
 
-__all__ = ["LLAMA", "CaptureNode", "KeptBook", "capture_node", "host_bound", "recorder"]
+__all__ = ["LLAMA", "CaptureNode", "DurableRepository", "capture_node", "host_bound", "recorder"]
 
 LLAMA: Final = workload("llama")
 _RECORDER: Final = Path(__file__).parent / "capture_recorder.py"
@@ -72,16 +69,21 @@ class SetClock(FastClock):
         self._now += nanoseconds(passed)
 
 
-class KeptBook(InMemoryCaptureRepository):
-    """A book that is said to outlast a kill."""
+class DurableRepository(CaptureRepository):
+    """A repository in memory that is said to outlast a kill."""
 
     is_kept = True
 
+    def __init__(self) -> None:
+        super().__init__(Storage("").database)
+
 
 class CaptureNode:
-    """The node, its station, and what it made of profiles."""
+    """The node, its service, and what it made of profiles."""
 
-    def __init__(self, folder: Path, book: CaptureRepository, settings: CaptureSettings) -> None:
+    def __init__(
+        self, folder: Path, repository: CaptureRepository, settings: CaptureSettings
+    ) -> None:
         self.clock, self.accountant = SetClock(), AccountingService(AccountingSettings())
         self.controls = ReleaseController(self.clock)
         self.judgements: Sequence[Judgement] = (host_bound(),)
@@ -91,34 +93,34 @@ class CaptureNode:
         self.still_held: str | None = None
         self.taken: list[str] = []
         self.uuids: set[str] = set()
-        self.folder, self.book = folder, book
-        self.station = self.new_station(settings)
+        self.folder, self.repository = folder, repository
+        self.service = self.new_service(settings)
 
-    def new_station(self, settings: CaptureSettings) -> CaptureService:
-        """A station as an agent makes it when it starts."""
-        station = CaptureService(
+    def new_service(self, settings: CaptureSettings) -> CaptureService:
+        """A service as an agent makes it when it starts."""
+        service = CaptureService(
             DropFolderSettings(str(self.folder), read_timeout=30.0),
             settings,
             CaptureContext(self.accountant.latest, lambda: self.judgements, lambda: self.advice),
-            self.book,
+            self.repository,
             self,
             limits=ReadLimits,
             controls=self.controls,
             still_held=lambda _: self.still_held,
             clock=self.clock,
         )
-        station.start()
-        return station
+        service.start()
+        return service
 
     def take(self, profiles: Sequence[Profile]) -> None:
-        """Note the names of profiles, as the desk of profiles takes them."""
+        """Note the names of profiles, as the controller of profiles takes them."""
         self.taken.extend(each.source for each in profiles)
         self.uuids |= {each.device.uuid for found in profiles for each in found.devices}
 
     @property
     def state(self) -> CaptureState:
         """What the API tells."""
-        return self.station.state()
+        return self.service.state()
 
     @property
     def captures(self) -> Sequence[CaptureRecord]:
@@ -143,7 +145,7 @@ class CaptureNode:
 
     def run(self, name: str) -> None:
         """Let a job run once."""
-        (job,) = (each for each in self.station.jobs if each.name == name)
+        (job,) = (each for each in self.service.jobs if each.name == name)
         job.run()
 
     def pass_minutes(self, count: int) -> None:
@@ -181,7 +183,7 @@ class CaptureNode:
 
 @contextmanager
 def capture_node(
-    folder: Path, book: CaptureRepository | None = None, **settings: Any
+    folder: Path, repository: CaptureRepository | None = None, **settings: Any
 ) -> Iterator[CaptureNode]:
     """The node, with a folder where profiles land; by a command that records unless told else."""
     drop = folder / "drop"
@@ -193,8 +195,8 @@ def capture_node(
         "timeout": 30.0,
         "margin": 0.0,
     }
-    node = CaptureNode(drop, book or KeptBook(), CaptureSettings(**usual | settings))
+    node = CaptureNode(drop, repository or DurableRepository(), CaptureSettings(**usual | settings))
     try:
         yield node
     finally:
-        node.station.stop()
+        node.service.stop()

@@ -4,10 +4,11 @@ import threading
 
 from advice_events import NOW, SECOND
 from grafana_server import TOKEN
+from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_settings import HttpSettings
-from rightsizer.notify.grafana.outbox import MemoryAnnotationOutbox
+from rightsizer.notify.grafana.outbox import AnnotationOutbox
 from rightsizer.notify.grafana.service import GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
@@ -17,10 +18,8 @@ __all__ = ["Desk"]
 class Desk:
     """A sink, its outbox and its clock, and what it complained of."""
 
-    def __init__(
-        self, url: str, outbox: MemoryAnnotationOutbox | None = None, **settings: int
-    ) -> None:
-        self.outbox = outbox or MemoryAnnotationOutbox()
+    def __init__(self, url: str, outbox: AnnotationOutbox | None = None, **settings: int) -> None:
+        self.outbox = outbox or AnnotationOutbox(Storage("").database)
         self.clock = FastClock(NOW)
         self.told: list[str] = []
         patience = HttpSettings(timeout_seconds=0.3)

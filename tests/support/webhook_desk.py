@@ -5,12 +5,13 @@ from dataclasses import replace
 from typing import Any
 
 from advice_events import NOW, SECOND
+from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.finding import Severity
-from rightsizer.notify.outbox import MemoryOutbox, Outbox
-from rightsizer.notify.webhook.service import WebhookService
+from rightsizer.notify.outbox import Outbox
+from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, WebhookService
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 
 __all__ = ["MINUTE", "QUICK", "Desk", "alerts_to", "severe", "to"]
@@ -28,7 +29,7 @@ class Desk:
         self.clock = FastClock(start)
         self.advice: list[Advice] = []
         self.told: list[str] = []
-        self.outbox = outbox or MemoryOutbox[str]()
+        self.outbox = outbox or Outbox(Storage("").database, WEBHOOK_OUTBOX)
         self.webhooks = WebhookService(
             settings,
             self.outbox,

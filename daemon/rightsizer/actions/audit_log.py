@@ -113,16 +113,18 @@ _MOST_UNDONE: Final = 2000
 class AuditLog:
     """Writes down what happens, and counts it; safe for threads."""
 
-    def __init__(self, book: ActionRepository, journal: AuditFile, clock: Clock, boot: str) -> None:
+    def __init__(
+        self, repository: ActionRepository, file: AuditFile, clock: Clock, boot: str
+    ) -> None:
         """A log that has written nothing yet.
 
         Args:
-            book: Keeps entries over a restart.
-            journal: Gains a line for each thing that happened.
+            repository: Keeps entries over a restart.
+            file: Gains a line for each thing that happened.
             clock: The agent's.
             boot: Names this run of the machine, from which the steady clock counts.
         """
-        self._memory, self._journal = ActionCache(book, clock, boot), journal
+        self._cache, self._file = ActionCache(repository, clock, boot), file
         self._clock, self._boot = clock, boot
         self._counting = threading.Lock()
         self._counts: Counter[tuple[str, str]] = Counter()
@@ -131,7 +133,7 @@ class AuditLog:
     @property
     def is_kept(self) -> bool:
         """Whether an entry outlasts a kill."""
-        return self._memory.is_kept
+        return self._cache.is_kept
 
     @property
     def counts(self) -> Mapping[tuple[str, str], int]:
@@ -145,19 +147,19 @@ class AuditLog:
         Raises:
             HistoryError: they cannot be read.
         """
-        return self._memory.records()
+        return self._cache.records()
 
     def mended(self) -> Sequence[ActionRecord]:
-        """All entries, oldest first; those that the book has lost are written anew.
+        """All entries, oldest first; those that the repository has lost are written anew.
 
         Raises:
             HistoryError: they cannot be read or written.
         """
-        return self._memory.mended()
+        return self._cache.mended()
 
     def deeds(self, records: Sequence[ActionRecord]) -> list[PastAction]:
         """Those entries that were begun, with their ages."""
-        return self._memory.deeds(records)
+        return self._cache.deeds(records)
 
     def intend(self, entry: AuditEntry) -> ActionRecord:
         """Write down what is to be done; on the disk when this returns.
@@ -166,11 +168,11 @@ class AuditLog:
             RightsizerError: it cannot be written down, and must not be done.
         """
         record = self._recorded(entry)
-        self._memory.begin(record)
+        self._cache.begin(record)
         try:
-            self._journal.write(record_form(record))
+            self._file.write(record_form(record))
         except RightsizerError:
-            self._memory.forget([record.id])
+            self._cache.forget([record.id])
             raise
         self._tell("action_started", record)
         return record
@@ -192,7 +194,7 @@ class AuditLog:
             HistoryError: it cannot be written; nobody is told.
         """
         record = self._recorded(entry)
-        self._memory.begin(record)
+        self._cache.begin(record)
         self._write(record)
         self._count(record)
 
@@ -202,7 +204,7 @@ class AuditLog:
         Raises:
             HistoryError: it cannot be written; it is, with the next look.
         """
-        self._memory.keep(record)
+        self._cache.keep(record)
         self._write(record)
         self._log.info(
             "action_result",
@@ -219,7 +221,7 @@ class AuditLog:
         Raises:
             HistoryError: it cannot be written; it is, with the next look.
         """
-        self._memory.keep(record)
+        self._cache.keep(record)
 
     def tidied(self, records: Sequence[ActionRecord]) -> Sequence[ActionRecord]:
         """The entries without those that nobody asks for any more, which are dropped.
@@ -232,9 +234,9 @@ class AuditLog:
         beyond |= {
             each.id
             for each in records
-            if each.outcome.is_deed and self._memory.ago_seconds(each) > _KEPT_SECONDS
+            if each.outcome.is_deed and self._cache.ago_seconds(each) > _KEPT_SECONDS
         }
-        self._memory.forget(beyond)
+        self._cache.forget(beyond)
         return [each for each in records if each.id not in beyond]
 
     def _recorded(self, entry: AuditEntry) -> ActionRecord:
@@ -248,13 +250,13 @@ class AuditLog:
 
     def _keep(self, record: ActionRecord) -> None:
         try:
-            self._memory.keep(record)
+            self._cache.keep(record)
         except RightsizerError as error:
             self._log.error("action_not_kept", id=record.id, error=str(error))
 
     def _write(self, record: ActionRecord) -> None:
         try:
-            self._journal.write(record_form(record))
+            self._file.write(record_form(record))
         except RightsizerError as error:
             self._log.error("action_not_written", id=record.id, error=str(error))
 

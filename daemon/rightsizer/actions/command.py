@@ -11,7 +11,7 @@ from typing import Final
 from rightsizer.accounting.settings import HistorySettings
 from rightsizer.actions.encoder import ActionState, state_form
 from rightsizer.actions.feature import ACTIONS_PATH, actions_here
-from rightsizer.actions.repository import action_repository
+from rightsizer.actions.repository import ActionRepository
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.advice.policy import NodeSettings
 from rightsizer.advice.storage import Storage
@@ -87,7 +87,7 @@ def _asked(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> F
 def _offline(arguments: argparse.Namespace, settings: _ActionCommandSettings) -> Form:
     storage = Storage(str(history_path(arguments, settings)), read_only=True)
     try:
-        records = action_repository(storage.database).records()
+        records = ActionRepository(storage.database).records()
     finally:
         storage.close()
     return state_form(

@@ -182,24 +182,24 @@ class ActionController:
         self,
         actions: Sequence[ActionSettings],
         acting: ActionsSettings,
-        witness: ActionContext,
-        performer: ActionRunner,
+        context: ActionContext,
+        runner: ActionRunner,
         audit: AuditLog,
         *,
         clock: Clock,
     ) -> None:
-        """A desk that has not looked yet.
+        """A controller that has not looked yet.
 
         Args:
             actions: What may be done on this machine, see `actions_here`.
             acting: What they share.
-            witness: Tells how things stand.
-            performer: Does it.
+            context: Tells how things stand.
+            runner: Does it.
             audit: Writes it down, and remembers it.
             clock: The agent's.
         """
         self._actions, self._acting = {each.name: each for each in actions}, acting
-        self._witness, self._performer = witness, performer
+        self._context, self._runner = context, runner
         self._audit, self._clock = audit, clock
         self._approvals = Approvals(acting.approvers)
         self._approved: frozenset[_Key] = frozenset()
@@ -221,7 +221,7 @@ class ActionController:
 
     def stop(self) -> None:
         """End what is under way."""
-        self._performer.stop()
+        self._runner.stop()
 
     def note_claim(
         self, advice: Advice, actor: str, peer: SocketPeer | None, identity: str | None
@@ -236,9 +236,9 @@ class ActionController:
             RightsizerError: it cannot be written down, and so is not done.
         """
         records = self._audit.tidied(self._settled(self._audit.mended()))
-        standing = self._approvals.standing(self._witness.claims, records)
+        standing = self._approvals.standing(self._context.claims, records)
         records = self._approved_of(records, standing)
-        report, advice = self._witness.report(), self._witness.advice()
+        report, advice = self._context.report(), self._context.advice()
         here = holders(report)
         fitting = {each.id: self._fitting(each, here) for each in advice if each.is_open}
         scene = ActionConditions(
@@ -258,7 +258,7 @@ class ActionController:
         self._tell_withdrawals(found, scene, records)
         self._tell(found, records)
         due = next((each for each in found if each.verdict is ActionVerdict.DUE), None)
-        if due is not None and not self._performer.is_busy:
+        if due is not None and not self._runner.is_busy:
             self._do(due, here, standing)
 
     def _approved_of(
@@ -280,7 +280,7 @@ class ActionController:
 
     def _settled(self, records: Sequence[ActionRecord]) -> list[ActionRecord]:
         """The entries, each with what became of its advice since."""
-        advice = {each.id: each for each in self._witness.advice()}
+        advice = {each.id: each for each in self._context.advice()}
         found = []
         for record in records:
             linked = result_of(record, advice.get(record.advice), self._clock.wall_time())
@@ -318,9 +318,7 @@ class ActionController:
             self._done(noted[0], ended, settings)
 
         workload = here.get(advice.finding.workload or "")
-        self._performer.start(
-            ActionOrder(noted[0].id, settings, advice, workload, actor), note, done
-        )
+        self._runner.start(ActionOrder(noted[0].id, settings, advice, workload, actor), note, done)
 
     def _done(self, record: ActionRecord, ended: ActionResult, settings: ActionSettings) -> None:
         """Write down how it ended; from the thread that did it."""
@@ -337,7 +335,7 @@ class ActionController:
         if settings.mode is ActionMode.AUTOMATIC and ended.outcome is ActionOutcome.DONE:
             try:
                 # So that before and after are compared, as after a person's claim.
-                self._witness.claim(record.advice, record.actor, f"done as {record.id}")
+                self._context.claim(record.advice, record.actor, f"done as {record.id}")
             except RightsizerError as error:
                 self._log.warning("action_not_claimed", id=record.id, error=str(error))
 

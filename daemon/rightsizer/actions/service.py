@@ -123,45 +123,45 @@ def _result_of(run: Run) -> ActionResult:
 
 
 class ActionService:
-    """The desk, and whoever does what it decides."""
+    """The controller, and whoever does what it decides."""
 
     def __init__(  # noqa: PLR0913 - what it brings together.
         self,
         actions: Sequence[ActionSettings],
         acting: ActionsSettings,
-        witness: ActionContext,
-        book: ActionRepository,
+        context: ActionContext,
+        repository: ActionRepository,
         *,
         clock: Clock,
         boot: str,
     ) -> None:
         """A station that does nothing yet; its arguments are those of its parts."""
         self._actions, self._interval = tuple(actions), acting.interval
-        journal = AuditFile(Path(acting.audit_file) if acting.audit_file else None)
-        self._audit = AuditLog(book, journal, clock, boot)
-        self._desk = ActionController(
-            actions, acting, witness, ThreadedActionRunner(), self._audit, clock=clock
+        file = AuditFile(Path(acting.audit_file) if acting.audit_file else None)
+        self._audit = AuditLog(repository, file, clock, boot)
+        self._controller = ActionController(
+            actions, acting, context, ThreadedActionRunner(), self._audit, clock=clock
         )
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         """What runs at intervals."""
-        return (Job("actions", self._desk.look, self._interval),)
+        return (Job("actions", self._controller.look, self._interval),)
 
     def start(self) -> None:
         """See to what the last agent left."""
         with contextlib.suppress(RightsizerError):  # Whoever looks next is told.
-            self._desk.start()
+            self._controller.start()
 
     def stop(self) -> None:
         """End what is under way, before the history closes."""
-        self._desk.stop()
+        self._controller.stop()
 
     def note_claim(
         self, advice: Advice, actor: str, peer: SocketPeer | None, identity: str | None
     ) -> None:
         """Take note of a claim, which may approve an action; from any thread."""
-        self._desk.note_claim(advice, actor, peer, identity)
+        self._controller.note_claim(advice, actor, peer, identity)
 
     def counters(self) -> dict[str, float]:
         """What was done and was not, by the names of metrics."""
@@ -172,5 +172,7 @@ class ActionService:
 
     def state(self) -> ActionState:
         """What the API tells."""
-        desk = self._desk
-        return ActionState(self._actions, desk.suspended, desk.proposals, self._audit.records())
+        controller = self._controller
+        return ActionState(
+            self._actions, controller.suspended, controller.proposals, self._audit.records()
+        )

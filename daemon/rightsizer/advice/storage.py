@@ -123,7 +123,7 @@ class Storage:
         """Open the database.
 
         Args:
-            path: The file; empty for none.
+            path: The file; empty for memory.
             read_only: Look only, beside whoever writes it.
             is_durable: Whether a power loss may undo nothing that was saved.
             maximum_bytes: What the history may take; beyond it the oldest windows go. `None` for
@@ -133,36 +133,29 @@ class Storage:
         Raises:
             HistoryError: it is held by another process, of a newer program, or out of reach.
         """
-        self._database = (
-            Database(
-                Path(path), MIGRATIONS, read_only=read_only, is_durable=is_durable, called=called
-            )
-            if path
-            else None
+        file = Path(path) if path else None
+        self.database = Database(
+            file, MIGRATIONS, read_only=read_only, is_durable=is_durable, called=called
         )
-        self._ledger = LedgerRepository(self._database) if self._database else None
-        self._profiles = ProfileRepository(self._database) if self._database else None
+        """For what other packages keep in it."""
+        self._ledger = LedgerRepository(self.database) if path else None
+        self._profiles = ProfileRepository(self.database) if path else None
         self._pending: list[PackedWindow] = []
         self._records: tuple[AdviceRecord, ...] = ()
         self._tallies: tuple[OutcomeCounts, ...] = ()
         self._pending_events: tuple[AdviceEvent, ...] = ()
         self._told_breaks = self.breaks
-        self.history = HistoryRepository(self._database, maximum_bytes) if self._database else None
-
-    @property
-    def database(self) -> Database | None:
-        """The database, for what other packages keep in it; `None` without a file."""
-        return self._database
+        self.history = HistoryRepository(self.database, maximum_bytes) if path else None
 
     @property
     def set_aside(self) -> Path | None:
         """Where the last broken database was moved to, `None` where there was none."""
-        return self._database.set_aside if self._database else None
+        return self.database.set_aside
 
     @property
     def breaks(self) -> int:
         """How many databases were found broken."""
-        return self._database.breaks if self._database else 0
+        return self.database.breaks
 
     def ledger(self, settings: LedgerSettings) -> Ledger:
         """The ledger as it was left."""
@@ -244,8 +237,7 @@ class Storage:
 
     def close(self) -> None:
         """Give the database back."""
-        if self._database:
-            self._database.close()
+        self.database.close()
 
     def _save_records(self) -> None:
         if self._ledger:

@@ -5,13 +5,13 @@ from __future__ import annotations
 import threading
 from collections.abc import Callable, Sequence
 from functools import partial
-from typing import TYPE_CHECKING, Any, Final
+from typing import TYPE_CHECKING, Any, Final, Protocol
 
 import structlog
 
 from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService, PastBook
-from rightsizer.actions.feature import ActionsFeature
+from rightsizer.actions.feature import ActionsApi, action_service, action_state
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.recommender import Recommender, configured_rules, recommender_gauges
 from rightsizer.advice.rules.rule import Rule
@@ -36,7 +36,7 @@ from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import nanoseconds
 from rightsizer.notify.service import NotificationService
-from rightsizer.profiler.capture.feature import CaptureFeature
+from rightsizer.profiler.capture.feature import CapturesApi, capture_service, capture_state
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.service import ProfilesApi, ProfileService
 from rightsizer.report.freshness import FreshnessSettings
@@ -49,7 +49,7 @@ from rightsizer.web.server import WebServer
 
 if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot
-    from rightsizer.profiler.capture.repository import CaptureRepository
+    from rightsizer.profiler.capture.service import CaptureService
 
 
 def schedule(
@@ -70,6 +70,23 @@ def schedule(
         Job("label", labels.write, settings.labels.interval),
         *further,
     )
+
+
+class Feature(Protocol):
+    """A capability that an agent has only where its settings ask for it."""
+
+    @property
+    def jobs(self) -> tuple[Job, ...]:
+        """What runs at intervals."""
+
+    def start(self) -> None:
+        """See to what the last agent left."""
+
+    def stop(self) -> None:
+        """End what is under way, before the history closes."""
+
+    def counters(self) -> dict[str, float]:
+        """What it counts, by the names of metrics."""
 
 
 _RESTORED: Final = 30 * 86400.0
@@ -119,10 +136,11 @@ class Agent:
         )
         kept = settings.history.retention, settings.history.fine_retention
         self.history_writer = HistoryWriter(self.accountant, storage, clock, *kept)
-        self._capturing = self._capturing_by(controls or ReleaseController(clock), still_held)
-        self._acting = ActionsFeature(
+        self._captures = self._capture_service(controls or ReleaseController(clock), still_held)
+        self._actions = action_service(
             settings, self.advice_service, self.accountant.latest, storage.database, clock
         )
+        self._features: tuple[Feature, ...] = tuple(filter(None, (self._captures, self._actions)))
         self._broking = self._broking_by(settings)
         self._labels = LabelWriter(
             lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
@@ -131,9 +149,8 @@ class Agent:
         door = door or configured_access(settings.web, clock.wall_time)
         self.reloader = self._reloader((*self._parts(reread), *door.parts))
         self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
-        self._advice_routes = AdviceApi(
-            self.advice_service, settings.rule_trees, self._acting.claimed
-        )
+        note_claim = self._actions.note_claim if self._actions else None
+        self._advice_routes = AdviceApi(self.advice_service, settings.rule_trees, note_claim)
         self._exposition = self._new_exposition(settings)
         self.server = self._server(door, local_routes)
         self._source_log = SourceLog(self._log)
@@ -159,14 +176,16 @@ class Agent:
             profiles=self.profiles,
         )
 
-    def _capturing_by(self, controls: ReleaseController, still_held: StillHeld) -> CaptureFeature:
+    def _capture_service(
+        self, controls: ReleaseController, still_held: StillHeld
+    ) -> CaptureService | None:
         advice, recommender = self.advice_service, self.recommender
-        return CaptureFeature(
+        return capture_service(
             self.settings.profiles,
             CaptureContext(
                 self.accountant.latest, lambda: recommender.judgements, lambda: advice.advice
             ),
-            self._captures_repository,
+            self._storage.database,
             self.profiles,
             limits=lambda: self.settings.profiles.read_limits,
             controls=controls,
@@ -174,18 +193,12 @@ class Agent:
             clock=self._clock,
         )
 
-    def _captures_repository(self) -> CaptureRepository:
-        # Most agents have no drop folder, and load nothing for it.
-        from rightsizer.profiler.capture.repository import capture_repository  # noqa: PLC0415
-
-        return capture_repository(self._storage.database)
-
     def _broking_by(self, settings: Settings) -> BrokerFeature:
         latest, notify = self.accountant.latest, self._sinks.notify
         return BrokerFeature(settings, latest, self._freshness(), self._clock, notify)
 
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
-        further = (*self._capturing.jobs, *self._acting.jobs)
+        further = tuple(job for feature in self._features for job in feature.jobs)
         return schedule(self.advice_service, self.history_writer, self._labels, settings, further)
 
     def _seats_of(self, report: Report) -> tuple[LeaseSlot, ...]:
@@ -254,8 +267,8 @@ class Agent:
                 *local_routes,
                 *self._advice_routes.routes,
                 *ProfilesApi(self.profiles.profiles).routes,
-                *self._capturing.routes,
-                *self._acting.routes,
+                *CapturesApi(partial(capture_state, self._captures)).routes,
+                *ActionsApi(partial(action_state, self._actions, self._storage.database)).routes,
                 *FlushRoute(self.history_writer.flush).routes,
                 *PlaceApi(lambda: self.settings, self._broking.given).routes,
                 *self._broking.routes,
@@ -274,8 +287,8 @@ class Agent:
             RightsizerError: an address cannot be bound.
         """
         self._restore()
-        self._capturing.start()
-        self._acting.start()
+        for feature in self._features:
+            feature.start()
         self._broking.start()
         self.server.start()
         self.reloader.start()
@@ -300,8 +313,8 @@ class Agent:
         self._stopping.set()
         self.reloader.stop()
         self.jobs.stop()
-        self._capturing.stop()
-        self._acting.stop()
+        for feature in self._features:
+            feature.stop()
         self.jobs.run("flush")
         self.server.stop()
         self._broking.stop()
@@ -364,8 +377,9 @@ class Agent:
             counters[key] = count
         for level, count in self._log_counter.by_level().items():
             counters[series_key("rightsizer_log_messages_total", level=level)] = count
-        for part in (self._capturing, self._acting, self._broking, self._sinks):
-            counters |= part.counters()
+        for feature in self._features:
+            counters |= feature.counters()
+        counters |= self._broking.counters() | self._sinks.counters()
         return counters
 
     def _gauges(self, snapshot: Snapshot) -> dict[str, float]:

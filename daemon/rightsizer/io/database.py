@@ -56,7 +56,7 @@ class Database:
 
     def __init__(  # noqa: PLR0913 - what an operator may choose, and how he calls it.
         self,
-        path: Path,
+        path: Path | None,
         migrations: Sequence[str],
         *,
         read_only: bool = False,
@@ -67,7 +67,7 @@ class Database:
         """Open, check and migrate the file; create it where it does not exist.
 
         Args:
-            path: The file; its folder is created.
+            path: The file; its folder is created. `None` for memory.
             migrations: SQL scripts, the n-th of which leads from version n-1 to n.
             read_only: Look only: no lock, no new file, and what is old is migrated in memory.
             is_durable: Whether a change is on the disk itself when it is made; without it, a
@@ -79,8 +79,10 @@ class Database:
             HistoryError: another process writes it, a newer program wrote it, or the place
                 cannot be read or written.
         """
-        self.path, self._called = path, called
-        self._name = f"{called.what} '{path}'"
+        self.is_kept = path is not None
+        """Whether what is written outlasts the process."""
+        self.path, self._called = path or Path(), called
+        self._name = f"{called.what} '{path}'" if path else f"{called.what} in memory"
         self.set_aside: Path | None = None
         """Where the last file went that was broken."""
         self.breaks = 0
@@ -94,7 +96,10 @@ class Database:
         self._connection: sqlite3.Connection | None = None
         self._unused_changes: int | None = None
         """Changes that a file made here has seen before its first row, `None` for other files."""
-        if read_only:
+        if path is None:
+            self._connection = sqlite3.connect(":memory:", check_same_thread=False)
+            self._migrate(self._connection)
+        elif read_only:
             self._connection = self._open_read_only()
         else:
             self._connection = self._open_owned()
@@ -277,6 +282,8 @@ class Database:
         return copy
 
     def _measure(self) -> None:
+        if not self.is_kept:
+            return
         files = (self.path, Path(f"{self.path}-wal"))
         with contextlib.suppress(OSError):
             self.size_bytes = sum(file.stat().st_size for file in files if file.exists())

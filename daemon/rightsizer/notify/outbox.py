@@ -1,9 +1,8 @@
-"""What waits for delivery, oldest first: in memory, or in a table of the history's database."""
+"""What waits for delivery, oldest first, in a table of the history's database."""
 
-import threading
 from collections.abc import Callable, Iterable, Sequence
 from dataclasses import dataclass
-from typing import Generic, Protocol, TypeVar
+from typing import Generic, TypeVar
 
 from rightsizer.io.database import Database
 
@@ -16,56 +15,6 @@ class OutboxEntry(Generic[_Body]):
 
     number: int
     body: _Body
-
-
-class Outbox(Protocol[_Body]):
-    """Keeps bodies by destination, in their order, until they are delivered; safe for threads."""
-
-    def pending(self, destination: str = "") -> Sequence[OutboxEntry[_Body]]:
-        """All that waits for a destination, oldest first."""
-
-    def put(self, bodies: Iterable[_Body], destination: str = "") -> None:
-        """Add bodies, in this order."""
-
-    def done(self, numbers: Iterable[int]) -> None:
-        """Drop what was delivered, or never can be; an unknown number does no harm."""
-
-    def keep_only(self, destinations: Iterable[str]) -> None:
-        """Drop what waits for other destinations."""
-
-
-class MemoryOutbox(Generic[_Body]):
-    """An outbox that lasts as long as its process."""
-
-    def __init__(self) -> None:
-        self._lock = threading.Lock()
-        self._bodies: dict[int, tuple[str, _Body]] = {}
-        self._number = 0
-
-    def pending(self, destination: str = "") -> Sequence[OutboxEntry[_Body]]:
-        """All that waits for a destination, oldest first."""
-        with self._lock:
-            items = self._bodies.items()
-            return [OutboxEntry(number, body) for number, (to, body) in items if to == destination]
-
-    def put(self, bodies: Iterable[_Body], destination: str = "") -> None:
-        """Add bodies, in this order."""
-        with self._lock:
-            for body in bodies:
-                self._number += 1
-                self._bodies[self._number] = (destination, body)
-
-    def done(self, numbers: Iterable[int]) -> None:
-        """Drop what was delivered."""
-        with self._lock:
-            for number in numbers:
-                self._bodies.pop(number, None)
-
-    def keep_only(self, destinations: Iterable[str]) -> None:
-        """Drop what waits for other destinations."""
-        kept = frozenset(destinations)
-        with self._lock:
-            self._bodies = {n: found for n, found in self._bodies.items() if found[0] in kept}
 
 
 @dataclass(frozen=True, slots=True)
@@ -82,14 +31,14 @@ class OutboxTable(Generic[_Body]):
     """The column of the destination; of a table without it, the only destination, quoted."""
 
 
-class SqliteOutbox(Generic[_Body]):
-    """An outbox that survives a restart."""
+class Outbox(Generic[_Body]):
+    """Bodies by destination, in their order, until they are delivered; safe for threads."""
 
     def __init__(self, database: Database, table: OutboxTable[_Body]) -> None:
         self._database, self._table = database, table
 
     def pending(self, destination: str = "") -> Sequence[OutboxEntry[_Body]]:
-        """All that waits, oldest first; a row that cannot be understood is passed over."""
+        """All that waits for a destination, oldest first; an unreadable row is passed over."""
         table = self._table
         query = (
             f"SELECT number, {table.body} FROM {table.name} "  # noqa: S608 - names of our own.
@@ -111,7 +60,7 @@ class SqliteOutbox(Generic[_Body]):
         self._run(f"INSERT INTO {table.name} ({columns}) VALUES ({places})", rows)  # noqa: S608
 
     def done(self, numbers: Iterable[int]) -> None:
-        """Drop what was delivered."""
+        """Drop what was delivered, or never can be; an unknown number does no harm."""
         rows = [(number,) for number in numbers]
         self._run(f"DELETE FROM {self._table.name} WHERE number = ?", rows)  # noqa: S608
 

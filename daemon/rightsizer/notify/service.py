@@ -58,7 +58,7 @@ class NotificationService:
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         settings: NotificationSettings,
-        database: Database | None,
+        database: Database,
         advice: Callable[[], Sequence[Advice]],
         *,
         clock: Clock,
@@ -69,7 +69,7 @@ class NotificationService:
 
         Args:
             settings: Addresses, limits, credentials' places.
-            database: Keeps what could not be delivered; `None` for memory.
+            database: Keeps what could not be delivered.
             advice: Gives all advice as the ledger has it.
             clock: The agent's.
             tell: Is told of each trouble once.
@@ -84,15 +84,16 @@ class NotificationService:
 
     @cached_property
     def _annotation_outbox(self) -> AnnotationOutbox:
-        from rightsizer.notify.grafana.outbox import annotation_outbox  # noqa: PLC0415
+        from rightsizer.notify.grafana.outbox import AnnotationOutbox  # noqa: PLC0415
 
-        return annotation_outbox(self._database)
+        return AnnotationOutbox(self._database)
 
     @cached_property
     def _webhook_outbox(self) -> Outbox[str]:
-        from rightsizer.notify.webhook.service import webhook_outbox  # noqa: PLC0415
+        from rightsizer.notify.outbox import Outbox  # noqa: PLC0415
+        from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX  # noqa: PLC0415
 
-        return webhook_outbox(self._database)
+        return Outbox(self._database, WEBHOOK_OUTBOX)
 
     def change(self, settings: NotificationSettings) -> None:
         """Rebuild the sinks whose settings differ; what waits for them stays in the outboxes.

@@ -11,12 +11,11 @@ from typing import Final
 from urllib.parse import urlsplit
 
 from rightsizer.io.clock import Clock, SystemClock
-from rightsizer.io.database import Database
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.notify.outbox import MemoryOutbox, Outbox, OutboxTable, SqliteOutbox
+from rightsizer.notify.outbox import Outbox, OutboxTable
 from rightsizer.notify.webhook.client import Receiver, ReceiverBackOff
 from rightsizer.notify.webhook.encoder import alert_of, change_of, is_firing, needs_delivery
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
@@ -26,11 +25,6 @@ WEBHOOK_OUTBOX: Final[OutboxTable[str]] = OutboxTable(
     "webhook_outbox", "body", encode=str, decode=str, destination="destination"
 )
 """The table that `WEBHOOK_OUTBOX_SCHEMA` makes."""
-
-
-def webhook_outbox(database: Database | None) -> Outbox[str]:
-    """What webhooks were not told yet: in a history's database, or in memory."""
-    return SqliteOutbox(database, WEBHOOK_OUTBOX) if database else MemoryOutbox()
 
 
 @dataclass(frozen=True, slots=True)

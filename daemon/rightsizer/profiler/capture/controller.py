@@ -129,28 +129,28 @@ class CaptureController:
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
         settings: CaptureSettings,
-        witness: CaptureContext,
-        caller: CaptureRunner,
-        book: CaptureRepository,
+        context: CaptureContext,
+        runner: CaptureRunner,
+        repository: CaptureRepository,
         *,
         folder: Path,
         clock: Clock,
     ) -> None:
-        """A desk that has not looked yet.
+        """A controller that has not looked yet.
 
         Args:
             settings: When to capture, and what that may cost.
-            witness: Tells what goes on.
-            caller: Carries captures out.
-            book: Remembers them.
+            context: Tells what goes on.
+            runner: Carries captures out.
+            repository: Remembers them.
             folder: Where profiles land.
             clock: The agent's.
         """
-        self._settings, self._witness, self._caller = settings, witness, caller
-        self._book, self._clock = book, clock
+        self._settings, self._context, self._runner = settings, context, runner
+        self._repository, self._clock = repository, clock
         self._room = CaptureStorage(folder, settings.room)
         self._courses: Mapping[str, WorkloadCourse] = {}
-        self._memory = CaptureCache(book, clock)
+        self._cache = CaptureCache(repository, clock)
         self._told: Mapping[str, str | None] = {}
         self._ahead = self._wall_ahead()
         # A clock that was wrong before the start cannot be told either.
@@ -169,17 +169,17 @@ class CaptureController:
         Raises:
             HistoryError: what is remembered cannot be read.
         """
-        for record in self._memory.mended():
+        for record in self._cache.mended():
             if record.outcome is CaptureOutcome.RUNNING:
                 self._bury(record)
 
     def stop(self) -> None:
         """End what is under way."""
-        self._caller.stop()
+        self._runner.stop()
 
     def records(self) -> Sequence[CaptureRecord]:
         """All captures that are remembered, oldest first."""
-        return self._memory.records()
+        return self._cache.records()
 
     def look(self) -> None:
         """Look at everybody, settle what has landed, and call where it is the moment.
@@ -189,7 +189,7 @@ class CaptureController:
         """
         here = self._here()
         self._settle()
-        records = self._tidied(self._memory.mended())
+        records = self._tidied(self._cache.mended())
         found = self._candidates(here, records)
         self.candidates = found
         self._tell(found)
@@ -198,7 +198,7 @@ class CaptureController:
             self._begin(chosen, here[chosen.key])
 
     def _here(self) -> Mapping[str, ActiveWorkload]:
-        report, now = self._witness.report(), self._clock.time()
+        report, now = self._context.report(), self._clock.time()
         here = {} if report is None else active_workloads(report, now)
         span = self._settings.timing.steady_seconds
         self._courses = {
@@ -210,15 +210,15 @@ class CaptureController:
         self, here: Mapping[str, ActiveWorkload], records: Sequence[CaptureRecord]
     ) -> tuple[CaptureCandidate, ...]:
         found = capture_candidates(
-            self._witness.judgements(),
+            self._context.judgements(),
             self._courses,
             [
-                PastCapture(each.workload, self._memory.ago_seconds(each), each.outcome.is_fruitful)
+                PastCapture(each.workload, self._cache.ago_seconds(each), each.outcome.is_fruitful)
                 for each in records
             ],
             self._settings.timing,
             now=self._clock.wall_time(),
-            quiet={each.id for each in self._witness.advice() if each.state in _QUIET},
+            quiet={each.id for each in self._context.advice() if each.state in _QUIET},
         )
         if all(each.why_not is not None for each in found):
             return found
@@ -232,9 +232,9 @@ class CaptureController:
 
     def _obstacle(self, records: Sequence[CaptureRecord]) -> str | None:
         """What keeps every capture from being made."""
-        if not self._book.is_kept:
+        if not self._repository.is_kept:
             return "no history is kept, and a restart would forget its limits; set history.path"
-        if self._caller.is_busy:
+        if self._runner.is_busy:
             return "another capture is under way"
         return self._room.why_none(records)
 
@@ -270,7 +270,7 @@ class CaptureController:
         )
         # On disk before anybody is called: an agent that is killed meanwhile does not call again.
         try:
-            self._memory.begin(record)
+            self._cache.begin(record)
         except RightsizerError:
             request.folder.rmdir()
             raise
@@ -282,20 +282,20 @@ class CaptureController:
             finding=record.finding,
             kind=str(self._settings.kind),
         )
-        self._caller.start(request, record, self._done)
+        self._runner.start(request, record, self._done)
 
     def _done(self, record: CaptureRecord) -> None:
         """Take note of how a call went; from the thread that made it."""
         try:
-            self._memory.keep(record)
+            self._cache.keep(record)
         except RightsizerError as error:
             self._log.error("capture_not_kept", id=record.id, error=str(error))
         self._note(record)
 
     def _settle(self) -> None:
         """See what became of those that were called."""
-        files = self._book.files().values()
-        for record in self._memory.mended():
+        files = self._repository.files().values()
+        for record in self._cache.mended():
             if record.outcome not in (CaptureOutcome.CALLED, CaptureOutcome.EMPTY):
                 continue
             own = [each for each in files if each.path.startswith(f"{record.id}/")]
@@ -303,13 +303,13 @@ class CaptureController:
                 self._finish(replace(record, outcome=CaptureOutcome.LANDED), was=record.outcome)
             elif (
                 record.outcome is CaptureOutcome.CALLED
-                and self._memory.ago_seconds(record) > self._settings.landing
+                and self._cache.ago_seconds(record) > self._settings.landing
             ):
                 detail = own[0].fault if own else "no profile landed in its folder"
                 self._finish(replace(record, outcome=CaptureOutcome.EMPTY, detail=detail))
 
     def _finish(self, record: CaptureRecord, was: CaptureOutcome = CaptureOutcome.RUNNING) -> None:
-        self._memory.keep(record)
+        self._cache.keep(record)
         self._note(record, was)
 
     def _note(self, record: CaptureRecord, was: CaptureOutcome = CaptureOutcome.RUNNING) -> None:
@@ -343,7 +343,7 @@ class CaptureController:
                 or (by_age and seconds(now - each.started) > _RECORDS_KEPT_SECONDS)
             )
         ]
-        self._memory.forget(beyond)
+        self._cache.forget(beyond)
         return [each for each in records if each.id not in beyond]
 
     def _is_clock_trusted(self) -> bool:

@@ -188,8 +188,8 @@ class DropFolderWatcher:
         self,
         settings: DropFolderSettings,
         limits: Callable[[], ReadLimits],
-        book: CaptureRepository,
-        taker: ProfileConsumer,
+        repository: CaptureRepository,
+        consumer: ProfileConsumer,
         *,
         read: _Read | None = None,
     ) -> None:
@@ -198,12 +198,12 @@ class DropFolderWatcher:
         Args:
             settings: Which folder, and what a file may cost.
             limits: What a file may ask of its reader, as it is configured now.
-            book: Remembers what was read.
-            taker: Gets what was read.
+            repository: Remembers what was read.
+            consumer: Gets what was read.
             read: Reads one file; in a process of its own unless told otherwise.
         """
         self._settings, self._limits = settings, limits
-        self._book, self._taker = book, taker
+        self._repository, self._consumer = repository, consumer
         self._read_with = read
         self._before: Mapping[str, DroppedFile] = {}
         self._stop = threading.Event()
@@ -229,8 +229,8 @@ class DropFolderWatcher:
         found = self._found()
         if found is None:
             return
-        known = self._book.files()
-        self._book.forget_files(known.keys() - {each.path for each in found})
+        known = self._repository.files()
+        self._repository.forget_files(known.keys() - {each.path for each in found})
         settled = [each for each in found if each.is_as(self._before.get(each.path))]
         self._before = {each.path: each for each in found}
         fresh = [each for each in settled if not _is_known(each, known.get(each.path))]
@@ -268,7 +268,7 @@ class DropFolderWatcher:
         self._trouble = trouble
 
     def _take(self, group: Iterable[DroppedFile]) -> None:
-        asked_for = {each.id: each.devices for each in self._book.captures()}
+        asked_for = {each.id: each.devices for each in self._repository.records()}
         profiles: list[Profile] = []
         read: list[ReadFile] = []
         for each in group:
@@ -280,7 +280,7 @@ class DropFolderWatcher:
                 read.append(_noted(each))
             else:
                 self._log.warning("profile_not_read", file=each.path, reason=outcome)
-                self._book.put_files([_noted(each, outcome)])
+                self._repository.put_files([_noted(each, outcome)])
         if profiles:
             self._hand_over(profiles, read)
 
@@ -308,17 +308,17 @@ class DropFolderWatcher:
     def _hand_over(self, profiles: Sequence[Profile], read: Sequence[ReadFile]) -> None:
         names = ",".join(each.path for each in read)
         try:
-            self._taker.take(profiles)
+            self._consumer.take(profiles)
         except RightsizerError:
             raise  # Of the disk, most likely: they are read again.
         except Exception as error:  # noqa: BLE001 - who breaks its judge must not do so each minute.
             self._log.exception("profile_not_judged", files=names)
             fault = f"broke whoever judges it: {error!r:.200}"
-            self._book.put_files(
+            self._repository.put_files(
                 [ReadFile(each.path, each.size_bytes, each.modified, fault) for each in read]
             )
             return
-        self._book.put_files(read)
+        self._repository.put_files(read)
         self._log.info("profiles_read", files=names, profiles=len(profiles))
 
 

@@ -137,7 +137,7 @@ class ThreadedCaptureRunner:
         self,
         settings: CaptureSettings,
         room: CaptureStorage,
-        book: CaptureRepository,
+        repository: CaptureRepository,
         *,
         controls: ReleaseController,
         still_held: StillHeld,
@@ -148,12 +148,12 @@ class ThreadedCaptureRunner:
         Args:
             settings: Whom to call.
             room: What a capture may fill.
-            book: Is told of the process that a command is.
+            repository: Is told of the process that a command is.
             controls: Where the counters are let go.
             still_held: Why they are not yet, `None` once they are.
             clock: The agent's, which releases go by.
         """
-        self._settings, self._room, self._book = settings, room, book
+        self._settings, self._room, self._repository = settings, room, repository
         self._controls, self._still_held, self._clock = controls, still_held, clock
         self._stop = threading.Event()
         self._thread: threading.Thread | None = None
@@ -249,7 +249,7 @@ class ThreadedCaptureRunner:
         def note(pid: int) -> None:
             # For the next agent, should this one be killed.
             with suppress(RightsizerError):
-                self._book.put(replace(record, process=pid, process_started=started_of(pid)))
+                self._repository.put(replace(record, process=pid, process_started=started_of(pid)))
 
         limits = Limits(
             self._settings.seconds + self._settings.timeout,

@@ -25,15 +25,15 @@ _LOOK_SECONDS: Final = 60.0
 
 
 class CaptureService:
-    """The drop folder, and the desk that has profiles taken if there is one."""
+    """The drop folder, and the controller that has profiles taken if there is one."""
 
     def __init__(  # noqa: PLR0913 - what it brings together.
         self,
         drop_folder: DropFolderSettings,
         capture: CaptureSettings,
-        witness: CaptureContext,
-        book: CaptureRepository,
-        taker: ProfileConsumer,
+        context: CaptureContext,
+        repository: CaptureRepository,
+        consumer: ProfileConsumer,
         *,
         limits: Callable[[], ReadLimits],
         controls: ReleaseController,
@@ -41,55 +41,55 @@ class CaptureService:
         clock: Clock,
     ) -> None:
         """A station that does nothing yet; its arguments are those of its parts."""
-        self._kind, self._book = capture.kind, book
+        self._kind, self._repository = capture.kind, repository
         self._interval = drop_folder.interval
         folder = Path(drop_folder.path)
-        self._intake = DropFolderWatcher(drop_folder, limits, book, taker)
-        self._desk: CaptureController | None = None
+        self._watcher = DropFolderWatcher(drop_folder, limits, repository, consumer)
+        self._controller: CaptureController | None = None
         if capture.kind is not CaptureKind.NONE:
             room = CaptureStorage(folder, capture.room)
-            caller = ThreadedCaptureRunner(
-                capture, room, book, controls=controls, still_held=still_held, clock=clock
+            runner = ThreadedCaptureRunner(
+                capture, room, repository, controls=controls, still_held=still_held, clock=clock
             )
-            self._desk = CaptureController(
-                capture, witness, caller, book, folder=folder, clock=clock
+            self._controller = CaptureController(
+                capture, context, runner, repository, folder=folder, clock=clock
             )
 
     @property
     def jobs(self) -> tuple[Job, ...]:
         """What runs at intervals."""
-        reading = Job("profiles", self._intake.look, self._interval)
-        if self._desk is None:
+        reading = Job("profiles", self._watcher.look, self._interval)
+        if self._controller is None:
             return (reading,)
-        return (reading, Job("capture", self._desk.look, _LOOK_SECONDS))
+        return (reading, Job("capture", self._controller.look, _LOOK_SECONDS))
 
     def start(self) -> None:
         """See to what the last agent left."""
-        if self._desk is not None:
+        if self._controller is not None:
             with contextlib.suppress(HistoryError):  # Whoever looks next is told.
-                self._desk.start()
+                self._controller.start()
 
     def stop(self) -> None:
         """End what is under way, before the history closes."""
-        self._intake.stop()
-        if self._desk is not None:
-            self._desk.stop()
+        self._watcher.stop()
+        if self._controller is not None:
+            self._controller.stop()
 
     def counters(self) -> dict[str, float]:
         """How captures ended, by the names of metrics."""
-        if self._desk is None:
+        if self._controller is None:
             return {}
         return {
             series_key("rightsizer_captures_total", outcome=outcome): float(count)
-            for outcome, count in self._desk.counts.items()
+            for outcome, count in self._controller.counts.items()
         }
 
     def state(self) -> CaptureState:
         """What the API tells."""
-        desk = self._desk
+        controller = self._controller
         return CaptureState(
             str(self._kind),
-            () if desk is None else desk.records(),
-            () if desk is None else desk.candidates,
-            sorted(self._book.files().values(), key=lambda each: each.path),
+            () if controller is None else controller.records(),
+            () if controller is None else controller.candidates,
+            sorted(self._repository.files().values(), key=lambda each: each.path),
         )

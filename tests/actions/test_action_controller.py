@@ -1,4 +1,4 @@
-"""A desk with real programs and a real receiver: what is done, once, and what is written down."""
+"""A controller with real programs and a real receiver: what is done, once, and written down."""
 
 import json
 from collections.abc import Iterator
@@ -11,12 +11,7 @@ import pytest
 from action_node import action, action_node, noting
 from agent_process import eventually
 from rightsizer.actions.proposals import ActionVerdict
-from rightsizer.actions.repository import (
-    ActionOutcome,
-    ActionRepository,
-    InMemoryActionRepository,
-    action_repository,
-)
+from rightsizer.actions.repository import ActionOutcome, ActionRepository
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionWebhookSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.model.advice import AdviceState
@@ -27,10 +22,10 @@ from webhook_server import webhook_server
 
 @contextmanager
 def kept(folder: Path) -> Iterator[ActionRepository]:
-    """A book in a history, as long as an agent runs."""
+    """A repository in a history, as long as an agent runs."""
     storage = Storage(str(folder / "history.db"))
     try:
-        yield action_repository(storage.database)
+        yield ActionRepository(storage.database)
     finally:
         storage.close()
 
@@ -40,13 +35,13 @@ def test_a_dry_run_does_nothing_and_says_what_it_would_do(tmp_path: Path) -> Non
     file = tmp_path / "notes"
     with webhook_server() as inbox, action_node() as node:
         hook = ActionWebhookSettings(f"{inbox.url}/act")
-        desk = node.desk(
+        controller = node.controller(
             action(mode=ActionMode.DRY_RUN, command=noting(file)),
             action(name="tell", mode=ActionMode.DRY_RUN, command=(), webhook=hook),
         )
         node.advise()
         for _ in range(3):
-            node.look(desk)
+            node.look(controller)
         assert inbox.paths == []
     assert not file.exists()
     assert node.outcomes == [ActionOutcome.DRY_RUN] * 2
@@ -60,12 +55,12 @@ def test_a_program_is_given_its_words_once(tmp_path: Path) -> None:
     file, audit = tmp_path / "notes", tmp_path / "audit.jsonl"
     words = ("{id}", "{reason}={workload}", "{devices}", "{action}", "a b; $(c)")
     with action_node() as node:
-        desk = node.desk(action(command=noting(file, *words)), journal=audit)
+        controller = node.controller(action(command=noting(file, *words)), journal=audit)
         node.advise()
         for _ in range(3):
-            node.look(desk)
+            node.look(controller)
         (done,) = node.records
-        told = {each.advice.id: each.verdict for each in desk.proposals}
+        told = {each.advice.id: each.verdict for each in controller.proposals}
     given = "['advice-0', 'IdleHeld=llama', 'GPU-0', 'release', 'a b; $(c)']\n"
     assert file.read_text() == given
     assert (done.outcome, done.status, done.actor) == (ActionOutcome.DONE, 0, "action:release")
@@ -81,13 +76,13 @@ def test_a_claim_approves_and_is_the_actor(tmp_path: Path) -> None:
     """What waits is told; nothing is done before, and once after."""
     file = tmp_path / "notes"
     with action_node() as node:
-        desk = node.desk(action(mode=ActionMode.APPROVE, command=noting(file, "{id}")))
+        controller = node.controller(action(mode=ActionMode.APPROVE, command=noting(file, "{id}")))
         node.advise()
-        node.look(desk)
+        node.look(controller)
         assert not file.exists()
         node.become("advice-0", AdviceState.CLAIMED, "ben")
-        node.look(desk)
-        node.look(desk)
+        node.look(controller)
+        node.look(controller)
         waited, done = node.records
     assert (waited.outcome, waited.verdict) == (ActionOutcome.REFUSED, ActionVerdict.NOT_APPROVED)
     assert (done.outcome, done.actor) == (ActionOutcome.DONE, "ben (uid 0)")
@@ -98,19 +93,19 @@ def test_an_approval_that_is_taken_back_in_time_is_withdrawn(tmp_path: Path) -> 
     """While another bound holds it up; and that is written down."""
     file = tmp_path / "notes"
     with action_node(holders=2) as node:
-        desk = node.desk(
+        controller = node.controller(
             action(mode=ActionMode.APPROVE, command=noting(file, "{id}"), at_most_per_day=2),
             limits=ActionLimits(pause_seconds=3600.0),
         )
         node.advise(0)
         node.advise(1)
-        node.look(desk)
+        node.look(controller)
         node.become("advice-0", AdviceState.CLAIMED)
         node.become("advice-1", AdviceState.CLAIMED)
-        node.look(desk)
-        node.look(desk)
+        node.look(controller)
+        node.look(controller)
         node.become("advice-1", AdviceState.SNOOZED)
-        node.look(desk, 7200.0)
+        node.look(controller, 7200.0)
     assert file.read_text() == "['advice-0']\n"
     last = [(each.advice, each.outcome) for each in node.records][-2:]
     assert ("advice-1", ActionOutcome.WITHDRAWN) in last
@@ -131,10 +126,10 @@ def test_what_goes_wrong_is_told_and_not_repeated(
 ) -> None:
     """It counts against the limits as what went well does, and claims nothing."""
     with action_node() as node:
-        desk = node.desk(action(command=words, timeout=1.0))
+        controller = node.controller(action(command=words, timeout=1.0))
         node.advise()
-        node.look(desk)
-        node.look(desk)
+        node.look(controller)
+        node.look(controller)
         (done,) = node.records
     assert (done.outcome, done.status) == (outcome, status)
     assert done.why
@@ -147,10 +142,10 @@ def test_a_receiver_is_sent_the_facts_once(tmp_path: Path) -> None:
     token.write_text("s3cret\n")
     with webhook_server() as inbox, action_node() as node:
         hook = ActionWebhookSettings(f"{inbox.url}/act", str(token))
-        desk = node.desk(action(command=(), webhook=hook))
+        controller = node.controller(action(command=(), webhook=hook))
         node.advise()
-        node.look(desk)
-        node.look(desk)
+        node.look(controller)
+        node.look(controller)
         (done,) = node.records
         (body,) = inbox.bodies
     assert (done.outcome, done.status) == (ActionOutcome.DONE, 200)
@@ -169,10 +164,12 @@ def test_a_receiver_that_may_have_had_it_is_not_sent_it_again(
     """Nobody knows what became of a message whose answer is lost."""
     with webhook_server() as inbox, action_node() as node:
         inbox.faults = [fault]
-        desk = node.desk(action(command=(), webhook=ActionWebhookSettings(f"{inbox.url}/act")))
+        controller = node.controller(
+            action(command=(), webhook=ActionWebhookSettings(f"{inbox.url}/act"))
+        )
         node.advise()
-        node.look(desk)
-        node.look(desk)
+        node.look(controller)
+        node.look(controller)
         (done,) = node.records
         assert len(inbox.paths) == 1
     assert (done.outcome, done.status) == (outcome, status)
@@ -206,9 +203,9 @@ def test_a_hostile_name_is_refused_before_anything_is_begun(tmp_path: Path, name
     file, job = tmp_path / "notes", Workload("slurm/x", WorkloadKind.SLURM, name)
     with action_node() as node:
         node.holders = [job]
-        desk = node.desk(action(command=noting(file, "{workload}")))
+        controller = node.controller(action(command=noting(file, "{workload}")))
         node.advise()
-        node.look(desk)
+        node.look(controller)
         (told,) = node.records
     assert not file.exists()
     assert (told.outcome, told.verdict) == (ActionOutcome.REFUSED, ActionVerdict.UNFIT)
@@ -220,23 +217,23 @@ def test_a_tame_name_is_one_word(tmp_path: Path) -> None:
     file, name = tmp_path / "notes", "-team/llama-2@x:1,2+3._"
     with action_node() as node:
         node.holders = [Workload("slurm/x", WorkloadKind.SLURM, name)]
-        desk = node.desk(action(command=noting(file, "--job={workload}")))
+        controller = node.controller(action(command=noting(file, "--job={workload}")))
         node.advise()
-        node.look(desk)
+        node.look(controller)
     assert file.read_text() == f"{[f'--job={name}']!r}\n"
 
 
 def test_who_only_asks_writes_nothing() -> None:
     """What the history has lost is told all the same, and written anew by the next look."""
     with action_node() as node:
-        desk = node.desk(action())
+        controller = node.controller(action())
         node.advise()
-        node.look(desk)
+        node.look(controller)
         (done,) = node.records
-        node.book.forget([done.id])
+        node.repository.forget([done.id])
         assert list(node.audit.records()) == [done]
         assert list(node.records) == []
-        node.look(desk)
+        node.look(controller)
         assert list(node.records) == [done]
 
 
@@ -246,16 +243,16 @@ def test_who_only_asks_writes_nothing() -> None:
 def test_what_verification_found_is_linked_to_the_action(state: AdviceState, why: str) -> None:
     """And until then nothing else is done on the workload."""
     with action_node() as node:
-        desk = node.desk(action(cool_down_seconds=60.0, at_most_per_day=9))
+        controller = node.controller(action(cool_down_seconds=60.0, at_most_per_day=9))
         node.advise()
-        node.look(desk)
+        node.look(controller)
         node.advice.append(node.advise(0, id="another"))
-        node.look(desk, 2 * 86400.0)
-        waiting = {each.advice.id: each.verdict for each in desk.proposals}
+        node.look(controller, 2 * 86400.0)
+        waiting = {each.advice.id: each.verdict for each in controller.proposals}
         node.become("advice-0", state, why=why)
         node.advice = [each for each in node.advice if each.id == "advice-0"]
         node.become("advice-0", state, why=why)
-        node.look(desk)
+        node.look(controller)
         done = next(each for each in node.records if each.advice == "advice-0")
     assert waiting["another"] is ActionVerdict.UNVERIFIED
     assert (done.result, done.result_why) == (state, why)
@@ -263,16 +260,16 @@ def test_what_verification_found_is_linked_to_the_action(state: AdviceState, why
 
 def test_what_came_back_after_a_success_is_a_failure(tmp_path: Path) -> None:
     """The entry says so, over a restart too."""
-    with kept(tmp_path) as book, action_node(book) as node:
-        desk = node.desk(action())
+    with kept(tmp_path) as repository, action_node(repository) as node:
+        controller = node.controller(action())
         node.advise()
-        node.look(desk)
+        node.look(controller)
         node.become("advice-0", AdviceState.SUCCEEDED)
-        node.look(desk)
+        node.look(controller)
         node.clock.pass_seconds(86400.0)
         node.advise()
         node.become("advice-0", AdviceState.REGRESSED)
-        node.look(node.desk(action()))
+        node.look(node.controller(action()))
         done = node.records[0]
     assert done.result is AdviceState.REGRESSED
 
@@ -280,23 +277,23 @@ def test_what_came_back_after_a_success_is_a_failure(tmp_path: Path) -> None:
 def test_an_action_that_fails_too_often_is_suspended_and_told() -> None:
     """The third is not done any more."""
     with action_node(holders=3) as node:
-        desk = node.desk(action(command=("false",), at_most_per_day=9))
+        controller = node.controller(action(command=("false",), at_most_per_day=9))
         for index in range(3):
             node.advise(index)
-            node.look(desk)
-        (last,) = (each for each in desk.proposals if each.advice.id == "advice-2")
+            node.look(controller)
+        (last,) = (each for each in controller.proposals if each.advice.id == "advice-2")
     assert node.outcomes.count(ActionOutcome.FAILED) == 2
     assert last.verdict is ActionVerdict.SUSPENDED
-    assert desk.suspended == {"release"}
+    assert controller.suspended == {"release"}
 
 
 def test_without_a_history_nothing_is_done(tmp_path: Path) -> None:
     """A kill would make it happen twice."""
     file = tmp_path / "notes"
-    with action_node(InMemoryActionRepository()) as node:
-        desk = node.desk(action(command=noting(file)))
+    with action_node(ActionRepository(Storage("").database)) as node:
+        controller = node.controller(action(command=noting(file)))
         node.advise()
-        node.look(desk)
+        node.look(controller)
         (told,) = node.records
     assert not file.exists()
     assert told.verdict is ActionVerdict.NOT_KEPT
@@ -306,38 +303,38 @@ def test_what_cannot_be_written_down_is_not_done(tmp_path: Path) -> None:
     """The file of the audit log cannot be written: that is told, and mended it is done."""
     file, audit = tmp_path / "notes", tmp_path / "missing" / "audit.jsonl"
     with action_node() as node:
-        desk = node.desk(action(command=noting(file, "once")), journal=audit)
+        controller = node.controller(action(command=noting(file, "once")), journal=audit)
         node.advise()
         with pytest.raises(RightsizerError, match=r"acting\.audit_file .* cannot be written"):
-            node.look(desk)
+            node.look(controller)
         assert not file.exists()
         assert node.records == []
         audit.parent.mkdir()
-        node.look(desk)
+        node.look(controller)
     assert file.read_text() == "['once']\n"
 
 
 def test_an_agent_that_ends_ends_what_it_does(tmp_path: Path) -> None:
     """And writes down that nobody waited for its end."""
-    with kept(tmp_path) as book, action_node(book) as node:
-        desk = node.desk(action(command=("sleep", "60")))
+    with kept(tmp_path) as repository, action_node(repository) as node:
+        controller = node.controller(action(command=("sleep", "60")))
         node.advise()
         node.clock.pass_seconds(60.0)
-        desk.look()
+        controller.look()
         eventually(lambda: node.records[0].process)
-        desk.stop()
+        controller.stop()
         (ended,) = node.records
     assert ended.outcome is ActionOutcome.INTERRUPTED
 
 
 def test_entries_survive_a_restart_as_they_were(tmp_path: Path) -> None:
     """In the history's database; a row of a newer program is passed over."""
-    with kept(tmp_path) as book, action_node(book) as node:
+    with kept(tmp_path) as repository, action_node(repository) as node:
         node.advise()
-        node.look(node.desk(action()))
-        before = list(book.records())
+        node.look(node.controller(action()))
+        before = list(repository.records())
         storage = Storage(str(tmp_path / "history.db"), read_only=True)
-        after = list(action_repository(storage.database).records())
+        after = list(ActionRepository(storage.database).records())
         storage.close()
     assert [each.outcome for each in before] == [ActionOutcome.DONE]
     assert after == before
@@ -347,11 +344,11 @@ def test_a_history_that_breaks_forgets_nothing_that_was_begun() -> None:
     """Nor what an earlier agent began: it is written into the new one, and counts."""
     with action_node() as node:
         node.advise()
-        node.look(node.desk(action()))
-        desk = node.desk(action())
-        node.look(desk)
+        node.look(node.controller(action()))
+        controller = node.controller(action())
+        node.look(controller)
         before = list(node.records)
-        node.book.forget([each.id for each in before])
-        node.look(desk)
+        node.repository.forget([each.id for each in before])
+        node.look(controller)
         assert list(node.records) == before
-        assert [each.verdict for each in desk.proposals] == [ActionVerdict.DONE_BEFORE]
+        assert [each.verdict for each in controller.proposals] == [ActionVerdict.DONE_BEFORE]

@@ -10,14 +10,15 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent_process import eventually
-from capture_books import book_at, record
-from capture_node import LLAMA, CaptureNode, KeptBook, capture_node, host_bound, recorder
+from capture_node import LLAMA, CaptureNode, DurableRepository, capture_node, host_bound, recorder
+from capture_repositories import record, repository_at
 from cases import NOW
 from readings import DAY, EPOCH, HOUR, workload
+from rightsizer.advice.storage import Storage
 from rightsizer.host.process_table import started_of
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.workload import Holding
-from rightsizer.profiler.capture.repository import InMemoryCaptureRepository, ReadFile
+from rightsizer.profiler.capture.repository import CaptureRepository, ReadFile
 from rightsizer.profiler.capture.request import CaptureOutcome
 from rightsizer.profiler.capture.settings import CaptureStorageSettings
 from rightsizer.telemetry.source import ReleasableResource
@@ -57,8 +58,8 @@ def test_a_starved_job_is_profiled_once_and_the_profile_read(node: CaptureNode) 
     node.pass_minutes(60)
     assert len(node.captures) == 1
     assert node.waits == "it was profiled 1 h 1 min ago, and rests for 1 d"
-    assert node.station.counters()['rightsizer_captures_total{outcome="landed"}'] == 1.0
-    assert sum(node.station.counters().values()) == 1.0
+    assert node.service.counters()['rightsizer_captures_total{outcome="landed"}'] == 1.0
+    assert sum(node.service.counters().values()) == 1.0
 
 
 def test_the_counters_are_released_while_it_records(tmp_path: Path) -> None:
@@ -70,7 +71,7 @@ def test_the_counters_are_released_while_it_records(tmp_path: Path) -> None:
         assert release.until is not None
         assert release.until - release.since == pytest.approx(40.1e9)
         eventually((node.folder / ".started").exists)
-        node.station.stop()
+        node.service.stop()
         assert node.released is None
         assert node.outcomes == [CaptureOutcome.INTERRUPTED]
 
@@ -140,9 +141,9 @@ def test_no_capture_is_made_where_there_is_no_room(tmp_path: Path) -> None:
         node.pass_minutes(PAST_ITS_START)
         assert node.waits is not None
         assert node.waits.startswith("the file system of the drop folder is nearly full: ")
-    book = KeptBook()
-    book.put(record(1, CaptureOutcome.CALLED, workload="slurm/other", started=EPOCH))
-    with capture_node(tmp_path, book, room=CaptureStorageSettings(quota_bytes=2**20)) as node:
+    repository = DurableRepository()
+    repository.put(record(1, CaptureOutcome.CALLED, workload="slurm/other", started=EPOCH))
+    with capture_node(tmp_path, repository, room=CaptureStorageSettings(quota_bytes=2**20)) as node:
         (node.folder / "capture-001").mkdir()
         (node.folder / "capture-001" / "unread").write_bytes(bytes(2**20))
         node.pass_minutes(PAST_ITS_START)
@@ -153,9 +154,9 @@ def test_no_capture_is_made_where_there_is_no_room(tmp_path: Path) -> None:
 
 def test_old_captures_are_deleted_and_nothing_else(tmp_path: Path) -> None:
     """Oldest first beyond the quota, all beyond their age; never a link, nor what is unknown."""
-    book = KeptBook()
+    repository = DurableRepository()
     room = CaptureStorageSettings(quota_bytes=2**20, kept_for=6 * 3600.0)
-    with capture_node(tmp_path, book, room=room) as node:
+    with capture_node(tmp_path, repository, room=room) as node:
         node.judgements = ()
         for number in range(5):
             folder = node.folder / f"capture-{number:03}"
@@ -163,7 +164,7 @@ def test_old_captures_are_deleted_and_nothing_else(tmp_path: Path) -> None:
                 folder.mkdir()
                 (folder / "trace.json").write_bytes(bytes(400 * 2**10))
             if number != 4:
-                book.put(record(number))
+                repository.put(record(number))
         elsewhere = tmp_path / "elsewhere"
         elsewhere.mkdir()
         (elsewhere / "precious").write_text("x")
@@ -193,9 +194,9 @@ def test_a_clock_that_is_set_deletes_nothing_and_repeats_nothing(node: CaptureNo
 def test_a_clock_that_was_wrong_before_the_start_is_not_rested_for(tmp_path: Path) -> None:
     """A capture of next year says nothing of today; one of an hour ahead may."""
     for ahead, count in ((400 * DAY, 2), (HOUR, 1)):
-        book = KeptBook()
-        book.put(record(1, workload=LLAMA.key, started=EPOCH + ahead))
-        with capture_node(tmp_path, book) as node:
+        repository = DurableRepository()
+        repository.put(record(1, workload=LLAMA.key, started=EPOCH + ahead))
+        with capture_node(tmp_path, repository) as node:
             node.pass_minutes(PAST_ITS_START)
             assert len(node.captures) == count
 
@@ -203,12 +204,12 @@ def test_a_clock_that_was_wrong_before_the_start_is_not_rested_for(tmp_path: Pat
 def test_after_a_kill_nothing_is_repeated_at_once(tmp_path: Path) -> None:
     """The capture that was under way ends as interrupted, and its program with it."""
     with (
-        book_at(tmp_path / "history.db") as book,
+        repository_at(tmp_path / "history.db") as repository,
         subprocess.Popen(["sleep", "600"], start_new_session=True) as left,
     ):
         running = record(0, CaptureOutcome.RUNNING, workload=LLAMA.key, started=EPOCH - HOUR // 2)
-        book.put(replace(running, process=left.pid, process_started=started_of(left.pid)))
-        with capture_node(tmp_path, book) as node:
+        repository.put(replace(running, process=left.pid, process_started=started_of(left.pid)))
+        with capture_node(tmp_path, repository) as node:
             assert left.wait(10.0) == -signal.SIGKILL
             (made,) = node.captures
             assert made.outcome is CaptureOutcome.INTERRUPTED
@@ -243,10 +244,10 @@ def test_a_profile_that_lands_late_is_a_profile(tmp_path: Path) -> None:
         node.pass_minutes(PAST_ITS_START)
         node.settle()
         node.pass_minutes(17)
-        node.book.put_files([ReadFile(f"{node.captures[0].id}/late.json", 1, 1)])
+        node.repository.put_files([ReadFile(f"{node.captures[0].id}/late.json", 1, 1)])
         node.pass_minutes(1)
         assert node.outcomes == [CaptureOutcome.LANDED]
-        assert sum(node.station.counters().values()) == 1.0
+        assert sum(node.service.counters().values()) == 1.0
 
 
 def test_nobody_is_called_for_processes_that_nobody_knows(node: CaptureNode) -> None:
@@ -295,7 +296,7 @@ def test_a_folder_that_cannot_be_written_is_told_with_its_setting(tmp_path: Path
 
 def test_without_a_history_nobody_is_called(tmp_path: Path) -> None:
     """A restart would forget how often; the reason names the setting."""
-    with capture_node(tmp_path, InMemoryCaptureRepository()) as node:
+    with capture_node(tmp_path, CaptureRepository(Storage("").database)) as node:
         node.pass_minutes(PAST_ITS_START)
         assert node.captures == ()
         assert str(node.waits).startswith("no history is kept")
@@ -308,24 +309,24 @@ def test_who_only_asks_writes_nothing(tmp_path: Path) -> None:
         node.pass_its_start()
         node.settle()
         (made,) = node.captures
-        node.book.forget([made.id])
+        node.repository.forget([made.id])
         assert node.captures == (made,)
-        assert list(node.book.captures()) == []
+        assert list(node.repository.records()) == []
         node.pass_minutes(1)
-        assert [each.id for each in node.book.captures()] == [made.id]
+        assert [each.id for each in node.repository.records()] == [made.id]
 
 
 def test_a_history_that_breaks_makes_no_capture_be_repeated(tmp_path: Path) -> None:
-    """What this agent did it knows without the book, and writes it down again."""
-    book = KeptBook()
-    with capture_node(tmp_path, book) as node:
+    """What this agent did it knows without the repository, and writes it down again."""
+    repository = DurableRepository()
+    with capture_node(tmp_path, repository) as node:
         node.pass_its_start()
         node.settle()
         (made,) = node.captures
-        book.forget([made.id])
+        repository.forget([made.id])
         node.pass_minutes(20)
         assert [each.id for each in node.captures] == [made.id]
-        assert [each.id for each in book.captures()] == [made.id]
+        assert [each.id for each in repository.records()] == [made.id]
 
 
 def test_what_a_program_says_is_for_the_log_alone(tmp_path: Path) -> None:

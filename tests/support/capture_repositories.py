@@ -6,22 +6,18 @@ from pathlib import Path
 
 from readings import EPOCH
 from rightsizer.advice.storage import Storage
-from rightsizer.profiler.capture.repository import (
-    CaptureRecord,
-    CaptureRepository,
-    capture_repository,
-)
+from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
 from rightsizer.profiler.capture.request import CaptureOutcome
 
-__all__ = ["book_at", "record"]
+__all__ = ["record", "repository_at"]
 
 
 @contextmanager
-def book_at(path: Path) -> Iterator[CaptureRepository]:
-    """A book in the history at a path, as long as an agent runs."""
+def repository_at(path: Path) -> Iterator[CaptureRepository]:
+    """A repository in the history at a path, as long as an agent runs."""
     storage = Storage(str(path))
     try:
-        yield capture_repository(storage.database)
+        yield CaptureRepository(storage.database)
     finally:
         storage.close()
 
