@@ -128,7 +128,7 @@ def test_tls_with_everything_in_the_file(authority: Authority) -> None:
         ("rate_limit:\n  brust: 1", "web.yml:2:3: rate_limit.brust: unknown key; did you mean"),
         ("rate_limit: {interval: often}", "web.yml:1:14: rate_limit.interval: is not a duration"),
         ("rate_limit: {interval: 1s}", "web.yml:1:1: rate_limit.burst: must be 1 or more"),
-        ("rate_limit: {burst: -1}", "web.yml:1:14: rate_limit.burst: must be a whole number"),
+        ("rate_limit: {burst: -1}", "web.yml:1:14: rate_limit.burst: must be from 0"),
         ("basic_auth_users:\n  alice: secret", "web.yml:2:3: basic_auth_users.alice: is no bcrypt"),
         ("basic_auth_users:\n  1: x", "web.yml:2:3: basic_auth_users.1: a key must be text"),
         (

@@ -18,7 +18,7 @@ from rightsizer.catalogue.board import (
     OriginKind,
     Precision,
 )
-from rightsizer.catalogue.row import Row, shown
+from rightsizer.config.row import Row, shown
 
 KINDS: Final = ("gemm", "weight_read", "decode_attention")
 """The parts of an efficiency."""

@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rightsizer.catalogue.board import Board, FactOrigin, OriginKind
 from rightsizer.catalogue.board_parser import Assumptions, BoardSources, read_board
-from rightsizer.catalogue.row import Faults, Row
+from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document
 
 

@@ -9,7 +9,7 @@ from typing import Any, Final
 from rightsizer.catalogue.boards_file import merged
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.prices import Assumption, OnDemand, OnPremises, Price, Prices, Purchase
-from rightsizer.catalogue.row import Faults, Row
+from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document, load_yaml
 
 CLOUD_PRICES: Final = ("on_demand", "spot", "reserved")

@@ -89,14 +89,6 @@ def explain(fault: Fault, root: Group) -> str:
     return fault.message
 
 
-def spell_path(path: Iterable[str | int]) -> str:
-    """A path as the program's documentation writes it: `policies[0].match.owner`."""
-    text = ""
-    for step in path:
-        text += f"[{step}]" if isinstance(step, int) else f".{step}"
-    return text.removeprefix(".")
-
-
 def _shape_at(root: Shape, path: Iterable[str | int]) -> Shape:
     shape = _value_of(root)
     for step in path:

@@ -5,7 +5,8 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
-from rightsizer.config.fault import explain, spell_path
+from rightsizer.config.fault import explain
+from rightsizer.config.row import printable, spell_path
 from rightsizer.config.shape import Group, Nullable, Scalar, Shape, ShapeEntry, shape_of
 from rightsizer.config.validator import Fault, validate
 from rightsizer.io.near import near_words
@@ -145,7 +146,7 @@ def load(
     """
     shape = shape_of(root)
     said, told = overrides(shape, environ, others)
-    faults = [_printable(fault) for fault in told]
+    faults = [printable(fault) for fault in told]
     try:
         document = load_yaml(text, name)
     except YamlError as error:
@@ -154,7 +155,7 @@ def load(
         found = answer if isinstance(answer, list) else []
         theirs = [fault for fault in found if _variable(fault, said) is not None]
         faults.extend(_lines(theirs, Document(name, None, {}), said, shape))
-        faults.append(_printable(" ".join(str(error).split())))
+        faults.append(printable(" ".join(str(error).split())))
         raise ConfigurationError("\n".join(faults)) from None
     data = overridden(_without(document.data, others), said)
     if data is None and not faults and isinstance(defaults := shape.default(), root):
@@ -226,19 +227,12 @@ def _lines(
             where, key = document.where(fault.path), spell_path(fault.path)
         else:
             where, key = variable.variable, spell_path(fault.path[len(variable.path) :])
-        yield _printable(": ".join(filter(None, (where, key, explain(fault, shape)))))
+        yield printable(": ".join(filter(None, (where, key, explain(fault, shape)))))
 
 
 def _variable(fault: Fault, said: Iterable[Override]) -> Override | None:
     """The variable that says what is wrong; `None` where the file does."""
     return next((each for each in said if fault.path[: len(each.path)] == each.path), None)
-
-
-def _printable(line: str) -> str:
-    return "".join(
-        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-        for letter in line
-    )
 
 
 _NAMES: Final = (

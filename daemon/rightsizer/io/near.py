@@ -18,7 +18,14 @@ def near_words(
         most: How many are told.
         likeness: How alike they must be, from 0 to 1.
     """
-    # Whoever spells well, as an agent that runs for months does, never loads it.
+    # An agent that runs for months has no misspelled words, and never loads it.
     import difflib  # noqa: PLC0415
 
     return difflib.get_close_matches(word, list(known), most, likeness)
+
+
+def hint(word: str, known: Iterable[str]) -> str:
+    """What to write in place of a word that is not known."""
+    words = list(known)
+    near = near_words(word, words)
+    return f"did you mean '{near[0]}'?" if near else f"known: {', '.join(words)}"

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.catalogue.row import Faults, Row
+from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import ConfigurationError, RequirementError
 from rightsizer.planner.plan_model import read_choice, read_fields, read_model_row

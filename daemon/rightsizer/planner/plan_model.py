@@ -7,7 +7,7 @@ from functools import cache
 from pathlib import Path
 from typing import Any, Final, TypeVar, get_args, get_type_hints
 
-from rightsizer.catalogue.row import Row, shown
+from rightsizer.config.row import Row, shown
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.transformer_shape import (

@@ -6,7 +6,7 @@ from functools import partial
 from typing import Any, Final, TypeAlias
 
 from rightsizer.catalogue.catalogue import Catalogue
-from rightsizer.catalogue.row import Row
+from rightsizer.config.row import Row
 from rightsizer.console.text import counted, wrapped
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
 from rightsizer.planner.question_file import FileQuestion

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.catalogue.row import Faults, Row
+from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document, YamlError, load_yaml_documents
 from rightsizer.model.errors import ConfigurationError, RequirementError
 

@@ -10,11 +10,12 @@ from typing import Final
 
 import structlog
 
+from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.units import Nanoseconds, nanoseconds, parse_duration
-from rightsizer.web.config_section import TLS_KEYS, ConfigFaults, ConfigSection, tls_policy
 from rightsizer.web.tls import ServerContext, TlsError, server_context
+from rightsizer.web.tls_policy import TLS_KEYS, tls_policy
 
 _SECTIONS: Final = ("tls_server_config", "http_server_config", "basic_auth_users", "rate_limit")
 _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
@@ -25,6 +26,7 @@ _HEADERS: Final[Mapping[str, tuple[str, ...]]] = {
     "X-XSS-Protection": (),
 }
 """The headers that may be set, and the values that they may have; any where there are none."""
+_MOST_REQUESTS: Final = 10**9
 _BCRYPT: Final = re.compile(r"\$2[aby]\$(?:0[4-9]|[12][0-9]|3[01])\$[./A-Za-z0-9]{53}")
 
 _Version = tuple[int, int, int, int] | None
@@ -96,26 +98,27 @@ class WebConfigReader:
                 f"{self.path}: {error.strerror}; mend --web.config.file, or leave it out for "
                 "plain HTTP without users"
             ) from None
-        faults = ConfigFaults(document)
-        config = self._config(ConfigSection(document.data, (), _SECTIONS, faults))
-        if faults:
-            raise faults.error()
+        faults = Faults(document, quotes_values=False)
+        root = Row(document.data, (), faults)
+        root.refuse_unknown(_SECTIONS)
+        config = self._config(root)
+        faults.refuse()
         return config
 
-    def _config(self, root: ConfigSection) -> WebConfig:
+    def _config(self, root: Row) -> WebConfig:
         tls = self._tls(root)
-        http = root.section("http_server_config", ("http2", "headers"))
+        http = root.row("http_server_config", ("http2", "headers"))
         is_http2_wanted = http.flag("http2", default=True)
         return WebConfig(
             tls=tls,
             offers_http2="http2" in http and is_http2_wanted,
-            headers=_headers(http.section("headers", tuple(_HEADERS))),
-            users=_users(root.section("basic_auth_users")),
-            rate_limit=_rate_limit(root.section("rate_limit", ("interval", "burst"))),
+            headers=_headers(http.row("headers", tuple(_HEADERS))),
+            users=_users(root.row("basic_auth_users")),
+            rate_limit=_rate_limit(root.row("rate_limit", ("interval", "burst"))),
         )
 
-    def _tls(self, root: ConfigSection) -> ServerContext | None:
-        section = root.section("tls_server_config", TLS_KEYS)
+    def _tls(self, root: Row) -> ServerContext | None:
+        section = root.row("tls_server_config", TLS_KEYS)
         policy = tls_policy(section, self.path.parent)
         if policy is None:
             return None
@@ -129,8 +132,8 @@ class WebConfigReader:
             return None
 
 
-def _users(section: ConfigSection) -> dict[str, bytes]:
-    users = section.texts()
+def _users(section: Row) -> dict[str, bytes]:
+    users = section.text_by_key()
     for name, hashed in users.items():
         if ":" in name:
             section.fault(name, "a name with a colon cannot be sent; leave the colon out")
@@ -147,8 +150,8 @@ def _version(file: Path) -> _Version:
     return found.st_mtime_ns, found.st_ctime_ns, found.st_ino, found.st_size
 
 
-def _headers(section: ConfigSection) -> dict[str, str]:
-    headers = {name: section.text(name) for name in _HEADERS if section.text(name)}
+def _headers(section: Row) -> dict[str, str]:
+    headers = {name: text for name in _HEADERS if (text := section.text(name))}
     for name, value in headers.items():
         if _HEADERS[name] and value not in _HEADERS[name]:
             section.fault(name, f"must be {' or '.join(_HEADERS[name])}")
@@ -157,14 +160,14 @@ def _headers(section: ConfigSection) -> dict[str, str]:
     return headers
 
 
-def _rate_limit(section: ConfigSection) -> RateLimit | None:
+def _rate_limit(section: Row) -> RateLimit | None:
     try:
-        interval = section.text("interval")
+        interval = section.text("interval") or ""
         interval_seconds = parse_duration(interval) if interval not in {"", "0"} else 0.0
     except ValueError:
         section.fault("interval", "is not a duration; write it like '100ms'")
         return None
-    burst = section.whole("burst", 0)
+    burst = section.count("burst", 0, _MOST_REQUESTS) or 0
     if interval_seconds <= 0:
         return None
     if burst == 0:

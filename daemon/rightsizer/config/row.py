@@ -1,9 +1,12 @@
-"""A mapping of a YAML file, read value by value; everything wrong with it is found at once."""
+"""Mappings of YAML files, read value by value; everything wrong with a file is found at once.
 
-from collections.abc import Collection, Mapping
+For files that are no tree of settings: catalogues, plans, the web configuration, scenarios.
+"""
+
+from collections.abc import Collection, Iterable, Mapping
 from typing import Any, Final
 
-from rightsizer.io.near import near_words
+from rightsizer.io.near import hint
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import ConfigurationError
 
@@ -14,8 +17,14 @@ _SHOWN: Final = 40
 class Faults:
     """What is wrong with a file."""
 
-    def __init__(self, document: Document) -> None:
-        self._document = document
+    def __init__(self, document: Document, *, quotes_values: bool = True) -> None:
+        """Nothing yet.
+
+        Args:
+            document: The file.
+            quotes_values: Whether a message quotes what is wrong; not where it may be a secret.
+        """
+        self._document, self._quotes_values = document, quotes_values
         self._found: list[tuple[_Path, str]] = []
 
     def add(self, path: _Path, message: str) -> None:
@@ -24,8 +33,12 @@ class Faults:
             self._found.append((path, message))
 
     def unread(self) -> "Faults":
-        """Faults of the same file that nobody reads."""
-        return Faults(self._document)
+        """Faults of the same file that are dropped."""
+        return Faults(self._document, quotes_values=self._quotes_values)
+
+    def got(self, value: Any) -> str:
+        """What stands there, for the end of a message."""
+        return f" (got {shown(value)})" if self._quotes_values else ""
 
     def refuse(self) -> None:
         """Raise everything that was found, in the order of its places.
@@ -39,12 +52,8 @@ class Faults:
             raise ConfigurationError("\n".join(self._line(*found) for found in ordered))
 
     def _line(self, path: _Path, message: str) -> str:
-        parts = (self._document.where(path), ".".join(map(str, path)), message)
-        line = ": ".join(filter(None, parts))
-        return "".join(
-            letter if letter.isprintable() else letter.encode("unicode_escape").decode()
-            for letter in line
-        )
+        parts = (self._document.where(path), spell_path(path), message)
+        return printable(": ".join(filter(None, parts)))
 
 
 class Row:
@@ -57,11 +66,8 @@ class Row:
             # A key whose values are all commented out.
             values = {}
         if not isinstance(values, Mapping):
-            faults.add(
-                path,
-                f"must be a mapping of keys to values (got {shown(values)});"
-                " write it like {key: value}",
-            )
+            remedy = "; write it like {key: value}"
+            faults.add(path, f"must be a mapping of keys to values{faults.got(values)}{remedy}")
             values = {}
             # What is missing in it is told by what it is.
             self._faults = faults.unread()
@@ -75,13 +81,38 @@ class Row:
         """Every key must be known."""
         for key in self.values:
             if str(key) not in known:
-                near = near_words(str(key), known)
-                hint = f"did you mean '{near[0]}'?" if near else f"known: {', '.join(known)}"
-                self.fault(str(key), f"unknown key; {hint}")
+                self.fault(str(key), f"unknown key; {hint(str(key), known)}")
 
-    def row(self, key: str) -> "Row":
-        """The mapping under a key; an empty one where it is absent."""
-        return Row(self.values.get(key, {}), (*self.path, key), self._faults)
+    def __contains__(self, key: str) -> bool:
+        return self.values.get(key) is not None
+
+    def row(self, key: str, known: Collection[str] = ()) -> "Row":
+        """The mapping under a key; an empty one where it is absent.
+
+        Args:
+            key: Where it stands.
+            known: The keys that it may have; any where there are none.
+        """
+        row = Row(self.values.get(key, {}), (*self.path, key), self._faults)
+        if known:
+            row.refuse_unknown(known)
+        return row
+
+    def choice(self, key: str, choices: Collection[str], default: str) -> str:
+        """One of a few words."""
+        value = self.text(key) or default
+        if value in choices:
+            return value
+        self.fault(key, f"must be one of {', '.join(choices)} (got {shown(value)})")
+        return default
+
+    def flag(self, key: str, *, default: bool) -> bool:
+        """True or false."""
+        value = self.values.get(key)
+        if value is None or isinstance(value, bool):
+            return default if value is None else value
+        self.fault(key, f"must be true or false{self._faults.got(value)}")
+        return default
 
     def number(self, key: str, least: float, most: float) -> float | None:
         """A number within bounds, `None` where it is absent."""
@@ -98,7 +129,7 @@ class Row:
         """A whole number within bounds, `None` where it is absent."""
         value = self.values.get(key)
         if isinstance(value, float) and not value.is_integer():
-            self.fault(key, f"must be a whole number (got {shown(value)})")
+            self.fault(key, f"must be a whole number{self._faults.got(value)}")
             return None
         number = self.checked_number(key, value, least, most)
         return None if number is None else int(number)
@@ -115,7 +146,7 @@ class Row:
         value = self.values.get(key)
         if value is None or isinstance(value, str):
             return value
-        self.fault(key, f"must be text (got {shown(value)}); put it in quotes")
+        self.fault(key, f"must be text{self._faults.got(value)}; put it in quotes")
         return None
 
     def needed_text(self, key: str) -> str:
@@ -125,6 +156,13 @@ class Row:
             self.fault(key, "is required: a text")
         return value or ""
 
+    def text_by_key(self) -> dict[str, str]:
+        """All of its keys with their texts."""
+        for key in self.values:
+            if not isinstance(key, str):
+                self.fault(str(key), "a key must be text; put it in quotes")
+        return {key: self.text(key) or "" for key in self.values if isinstance(key, str)}
+
     def texts(self, key: str) -> tuple[str, ...]:
         """A list of texts, empty where it is absent."""
         value = self.values.get(key)
@@ -132,8 +170,8 @@ class Row:
             return ()
         if isinstance(value, list) and all(isinstance(each, str) for each in value):
             return tuple(value)
-        remedy = f"; write it like [{shown(value)}]" if isinstance(value, str) else ""
-        self.fault(key, f"must be a list of texts (got {shown(value)}){remedy}")
+        remedy = "; write it like [one, two]" if isinstance(value, str) else ""
+        self.fault(key, f"must be a list of texts{self._faults.got(value)}{remedy}")
         return ()
 
     def items(self, key: str) -> list[Any]:
@@ -143,7 +181,7 @@ class Row:
             return []
         if isinstance(value, list):
             return value
-        self.fault(key, f"must be a list (got {shown(value)})")
+        self.fault(key, f"must be a list{self._faults.got(value)}")
         return []
 
     def rows(self, key: str) -> list["Row"]:
@@ -158,10 +196,12 @@ class Row:
             return None
         if isinstance(value, bool) or not isinstance(value, int | float):
             remedy = "; write it in digits without quotes" if isinstance(value, str) else ""
-            self.fault(key, f"must be a number (got {shown(value)}){remedy}")
+            self.fault(key, f"must be a number{self._faults.got(value)}{remedy}")
             return None
         if not least <= value <= most:
-            self.fault(key, f"must be from {_plain(least)} to {_plain(most)} (got {shown(value)})")
+            self.fault(
+                key, f"must be from {_plain(least)} to {_plain(most)}{self._faults.got(value)}"
+            )
             return None
         return float(value)
 
@@ -170,6 +210,20 @@ def shown(value: Any) -> str:
     """A value in a message, cut where it is long."""
     text = repr(value)
     return text if len(text) <= _SHOWN else f"{text[:_SHOWN]}..."
+
+
+def spell_path(path: Iterable[str | int]) -> str:
+    """A path as the program's documentation writes it: `policies[0].match.owner`."""
+    text = "".join(f"[{step}]" if isinstance(step, int) else f".{step}" for step in path)
+    return text.removeprefix(".")
+
+
+def printable(line: str) -> str:
+    """A line of a message, whose control characters no terminal obeys."""
+    return "".join(
+        letter if letter.isprintable() else letter.encode("unicode_escape").decode()
+        for letter in line
+    )
 
 
 def _plain(number: float) -> str:
