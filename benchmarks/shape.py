@@ -57,7 +57,10 @@ _RECORDING: Final = "timestamp,device,gpu_busy,power\n" + "".join(
 _REPORT: Final = """
 import atexit, json, os, resource, sys
 def tell():
-    own = sum(name.partition(".")[0] == "rightsizer" for name in sys.modules)
+    own = sum(
+        name.partition(".")[0] == "rightsizer" and not name.startswith("rightsizer.simulator")
+        for name in sys.modules
+    )
     used = resource.getrusage(resource.RUSAGE_SELF)
     with open(os.environ["SHAPE_FILE"], "w") as file:
         json.dump({"own": own, "all": len(sys.modules), "cpu": used.ru_utime + used.ru_stime}, file)
@@ -69,7 +72,7 @@ sys.exit(main(sys.argv[1:]))
 
 @dataclass(frozen=True, slots=True)
 class Loaded:
-    """What a command has loaded when it ends."""
+    """What a command has loaded when it ends, the simulator left out."""
 
     own: int
     cpu_seconds: float
@@ -120,6 +123,7 @@ def _commands() -> Iterator[tuple[str, Loaded, float | None, float | None]]:
             encoding="utf-8",
         )
         arguments = ("agent", "--config.file", config, "--web.listen-address", "127.0.0.1:0")
+        # No node with a GPU loads the simulator, which stands in for the driver here.
         yield "agent, for five seconds", _loaded(*arguments, seconds=5.0), 330, None
         store = ("fleet", "--prometheus.url", "http://127.0.0.1:9", "--dry-run")
         yield "fleet, with no store at hand", _loaded(*store), None, None
