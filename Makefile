@@ -18,11 +18,11 @@ demo: $(INSTALLED) ## A day of a simulated node with eight GPUs, in two minutes
 	$(BIN)/rightsizer demo
 
 test: lint ## Everything that must hold: lint, types and tests
-	@# A file's tests stay together, for they share what is slow to start. Three workers, for many
-	@# tests wait for a process: with two, two cores stood idle for a fifth of the time.
+	@# A file's tests stay together, for they share what is slow to start; the slowest files come
+	@# first. Five workers on two cores, for many tests wait for a process.
 	@# What fails is tried once more, alone and one at a time: real servers are started and killed,
 	@# and a machine with other work may not get to them in time. What fails twice has failed.
-	@$(BIN)/pytest --numprocesses 3 --dist loadfile || { \
+	@$(BIN)/pytest --numprocesses 5 --dist loadfile --no-loadscope-reorder || { \
 		[ $$? -eq 1 ] || exit 2; \
 		printf '\nThe tests above failed beside others; the same again, each alone:\n\n'; \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none; }

@@ -4,6 +4,7 @@ import logging
 import signal
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Final
 
 import hypothesis
 import pytest
@@ -24,9 +25,11 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 
 def pytest_configure() -> None:
-    """Let processes of tests be interrupted, though a shell ignores that in its background."""
+    """Let processes of tests be ended, though a shell's background or `nohup` ignores signals."""
     if signal.getsignal(signal.SIGINT) is signal.SIG_IGN:
         signal.signal(signal.SIGINT, signal.default_int_handler)
+    if signal.getsignal(signal.SIGHUP) is signal.SIG_IGN:
+        signal.signal(signal.SIGHUP, signal.SIG_DFL)
 
 
 @pytest.hookimpl(trylast=True)
@@ -35,9 +38,15 @@ def pytest_collection_modifyitems(items: list[pytest.Item]) -> None:
     items.sort(key=_patience_seconds, reverse=True)
 
 
+_PROCESSES: Final = frozenset({"endtoend", "deploy", "evaluation"})
+"""Folders whose tests mostly wait for processes."""
+
+
 def _patience_seconds(item: pytest.Item) -> float:
     marker = item.get_closest_marker("timeout")
-    return 0.0 if marker is None else float(marker.args[0])
+    if marker is not None:
+        return float(marker.args[0])
+    return 120.0 if item.path.parent.name in _PROCESSES else 0.0
 
 
 @pytest.fixture(autouse=True)
