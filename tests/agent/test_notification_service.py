@@ -2,6 +2,7 @@
 
 import pytest
 
+from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.errors import HistoryError
@@ -27,7 +28,7 @@ def test_raising_grafana_sink_does_not_starve_webhooks(monkeypatch: pytest.Monke
     )
     service = NotificationService(
         settings,
-        None,
+        Storage("").database,
         tuple,
         clock=SystemClock(),
         tell=lambda *_: None,
