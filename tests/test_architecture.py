@@ -247,6 +247,45 @@ def test_an_allowed_import_is_not(path: str, source: str) -> None:
     assert violations(path, source) == []
 
 
+def comparisons_of_kinds(source: str) -> list[int]:
+    """Lines that compare with a kind of workload, or list kinds to look one up."""
+    compared = (ast.Compare, ast.Set, ast.Tuple, ast.List, ast.Dict, ast.MatchValue)
+    return [
+        node.lineno
+        for node in ast.walk(ast.parse(source))
+        if isinstance(node, compared)
+        for part in ast.iter_child_nodes(node)
+        if ast.unparse(part).startswith("WorkloadKind.")
+    ]
+
+
+def test_only_owners_compare_kinds_of_workloads() -> None:
+    """What differs by the kind of owner is a method of its class; see `owner_of`."""
+    found = [
+        f"{file.relative_to(PACKAGE)}:{line}"
+        for file in _files()
+        if file.relative_to(PACKAGE).parts[0] != "owners"
+        for line in comparisons_of_kinds(file.read_text(encoding="utf-8"))
+    ]
+
+    assert found == []
+
+
+@pytest.mark.parametrize(
+    "source",
+    [
+        "kind is WorkloadKind.SLURM",
+        "kind in (WorkloadKind.SLURM, WorkloadKind.USER)",
+        "x = {WorkloadKind.SLURM: 1}",
+        "match kind:\n    case WorkloadKind.SLURM:\n        pass",
+    ],
+)
+def test_a_comparison_of_kinds_is_caught(source: str) -> None:
+    """The check itself works, and lets a workload be made of a kind."""
+    assert comparisons_of_kinds(source)
+    assert not comparisons_of_kinds("Workload(key, WorkloadKind.SLURM, name)")
+
+
 @pytest.mark.parametrize("document", ["docs/architecture.md", "CONTRIBUTING.md"])
 def test_the_map_names_what_is_there(document: str) -> None:
     """A path of the package in a document exists; NAME and FEATURE stand for what one writes."""

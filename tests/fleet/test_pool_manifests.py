@@ -3,16 +3,17 @@
 import pytest
 
 from printed_manifests import homeless
-from rightsizer.fleet.pools.reclaim import pack_tightly, sharing_fragments
+from rightsizer.fleet.pools.reclaim import sharing_fragments
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.workload import WorkloadKind
+from rightsizer.owners.registry import scheduler_of
 
 
 @pytest.mark.parametrize(
     "instructions",
     [
-        pack_tightly(WorkloadKind.KUBERNETES),
+        scheduler_of(WorkloadKind.KUBERNETES).pack_tightly(),
         sharing_fragments(Action.SHARE_MPS, 4, (), WorkloadKind.KUBERNETES),
         sharing_fragments(Action.SHARE_TIMESLICE, 2, (), WorkloadKind.KUBERNETES),
     ],

@@ -4,9 +4,9 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.owners.containers import ContainerGroup, container_in
-from rightsizer.owners.kubernetes import PodGroup, pod_in
-from rightsizer.owners.slurm import JobGroup, job_in
+from rightsizer.owners.containers import container_in
+from rightsizer.owners.kubernetes import pod_in
+from rightsizer.owners.slurm import job_in
 from rightsizer.owners.systemd import unit_in
 
 UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
@@ -71,12 +71,12 @@ ID, OTHER = "ab12" * 16, "cd34" * 16
 )
 def test_pods(path: str, uid: str, container: str) -> None:
     """Both drivers, all runtimes, nested or not."""
-    assert pod_in([path]) == PodGroup(uid, container)
+    assert pod_in([path]) == (uid, container)
 
 
 def test_pod_is_found_in_any_hierarchy() -> None:
     """With version 1, the memory controller may know what systemd's hierarchy does not."""
-    assert pod_in(["/", "/init.scope", f"/kubepods/pod{UID}/{ID}"]) == PodGroup(UID, ID)
+    assert pod_in(["/", "/init.scope", f"/kubepods/pod{UID}/{ID}"]) == (UID, ID)
 
 
 @pytest.mark.parametrize(
@@ -98,18 +98,17 @@ def test_what_is_no_pod(path: str) -> None:
 
 
 @pytest.mark.parametrize(
-    ("path", "engine", "container"),
+    ("path", "container"),
     [
-        (f"/docker/{ID}", "docker", ID),
-        (f"/system.slice/docker-{ID}.scope", "docker", ID),
-        (f"/docker/{ID}/init", "docker", ID),
-        (f"/system.slice/nerdctl-{ID}.scope", "nerdctl", ID),
-        (f"/default/{ID}", "default", ID),
-        (f"/machine.slice/libpod-{ID}.scope", "libpod", ID),
-        (f"/machine.slice/libpod-{ID}.scope/container", "libpod", ID),
+        (f"/docker/{ID}", ID),
+        (f"/system.slice/docker-{ID}.scope", ID),
+        (f"/docker/{ID}/init", ID),
+        (f"/system.slice/nerdctl-{ID}.scope", ID),
+        (f"/default/{ID}", ID),
+        (f"/machine.slice/libpod-{ID}.scope", ID),
+        (f"/machine.slice/libpod-{ID}.scope/container", ID),
         (
             f"/user.slice/user-1000.slice/user@1000.service/user.slice/libpod-{ID}.scope/container",
-            "libpod",
             ID,
         ),
         (
@@ -117,18 +116,17 @@ def test_what_is_no_pod(path: str) -> None:
                 "/user.slice/user-1000.slice/user@1000.service/user.slice/user-libpod_pod_"
                 f"{OTHER}.slice/libpod-{ID}.scope"
             ),
-            "libpod",
             ID,
         ),
-        (f"/system.slice/cri-containerd-{ID}.scope", "cri-containerd", ID),
+        (f"/system.slice/cri-containerd-{ID}.scope", ID),
         # The host's engine knows the outer one.
-        (f"/system.slice/docker-{ID}.scope/docker/{OTHER}", "docker", ID),
-        (f"/{ID}", "", ID),
+        (f"/system.slice/docker-{ID}.scope/docker/{OTHER}", ID),
+        (f"/{ID}", ID),
     ],
 )
-def test_containers(path: str, engine: str, container: str) -> None:
+def test_containers(path: str, container: str) -> None:
     """Docker, containerd and Podman, with root or without."""
-    assert container_in([path]) == ContainerGroup(container, engine)
+    assert container_in([path]) == container
 
 
 @pytest.mark.parametrize(
@@ -161,7 +159,7 @@ def test_what_is_no_container(path: str) -> None:
 )
 def test_jobs(path: str, job: str, step: str) -> None:
     """Both versions, one daemon on a node or several."""
-    assert job_in(["/", path]) == JobGroup(job, step)
+    assert job_in(["/", path]) == (job, step)
 
 
 @pytest.mark.parametrize(

@@ -15,11 +15,11 @@ from rightsizer.owners.resolver import (
     OTHER_WORKLOADS,
     OWNER_COLLECTORS,
     OwnerResolver,
-    UserCollector,
     WorkloadNameLimiter,
 )
 from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
 from rightsizer.owners.systemd import SystemdCollector
+from rightsizer.owners.users import UserCollector
 
 UID = "0f1c2d3e-aaaa-bbbb-cccc-0123456789ab"
 ID = "ab12" * 16

@@ -18,7 +18,7 @@ from hypothesis import strategies as st
 
 from kubelet_server import Response, answer, kubelet, pod
 from rightsizer.io.grpc_client import GrpcCallError
-from rightsizer.owners.kubernetes import ClaimedDevice, ContainerDevices, list_pods, parse_pods
+from rightsizer.owners.pod_resources import ClaimedDevice, ContainerDevices, list_pods, parse_pods
 
 UUID = "GPU-8ba15a3a-9c15-45e7-ad2f-0b1c6b14b9e0"
 

@@ -17,12 +17,12 @@ from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass
+from rightsizer.owners.registry import owner_of
 
 _PARTS: Final = 10
 _HALF: Final = _PARTS // 2
 _JUDGED: Final = (Signal.GPU_BUSY, Signal.POWER)
-_SEVERAL_JOBS: Final = frozenset({WorkloadKind.USER, WorkloadKind.OTHER})
 _NO_RANKS: Final = frozenset({WorkloadClass.NOTEBOOK, WorkloadClass.STANDBY})
 
 
@@ -35,7 +35,8 @@ def job_of(device: Device, holdings: Sequence[Holding]) -> str | None:
     if device.mig is not None or len(holdings) != 1 or not holdings[0].has_process:
         return None
     workload = holdings[0].workload
-    if workload.kind in _SEVERAL_JOBS or workload.workload_class in _NO_RANKS:
+    is_job = owner_of(workload.kind).has_single_jobs
+    if not is_job or workload.workload_class in _NO_RANKS:
         return None
     return _key(workload)
 

@@ -4,7 +4,7 @@ And as a KEDA ScaledObject or a table.
 """
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from itertools import groupby
 from operator import gt
@@ -15,7 +15,8 @@ from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Instruction
 from rightsizer.model.settings import setting
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.workload import Workload
+from rightsizer.owners.registry import owner_of
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _DAY_HOURS: Final = 24
@@ -207,47 +208,29 @@ def spans_of(schedule: ReplicaSchedule) -> tuple[tuple[int, int, int], ...]:
 
 
 def schedule_instructions(workload: Workload, schedule: ReplicaSchedule) -> tuple[Instruction, ...]:
-    """How to scale by the hour; in words where no scheduler of the owner's is known."""
-    if workload.kind is WorkloadKind.KUBERNETES:
-        text = _by_the_hour(workload, schedule)
-        return (Instruction("Scale by the hour with KEDA", text, "yaml"),)
-    lines = [
+    """How to scale by the hour; in words where the owner has no autoscaler."""
+    found = owner_of(workload.kind).scale_by_hour(workload, _keda_spec(schedule), _notes(schedule))
+    lines = hours_of(schedule)
+    text = "\n".join(["Replicas on this node:", *lines])
+    return found or (Instruction("Scale by the hour", text, "text"),)
+
+
+def hours_of(schedule: ReplicaSchedule) -> list[str]:
+    """Each span of equal replicas as a line."""
+    return [
         f"{_clock(start, schedule)}-{_clock(end, schedule)} UTC: {replicas}"
         for start, end, replicas in spans_of(schedule)
     ]
-    text = "\n".join(["Replicas on this node:", *lines])
-    return (Instruction("Scale by the hour", text, "text"),)
 
 
-def scaled_object(workload: Workload, spec: Sequence[str], notes: Sequence[str] = ()) -> str:
-    """A manifest of KEDA's that scales the Deployment of a workload's name.
-
-    Args:
-        workload: What is scaled.
-        spec: Further lines of its `spec`, as they stand there without indent.
-        notes: What comes before it, a comment a line.
-    """
-    namespace = [f"  namespace: {workload.namespace}"] if workload.namespace else []
-    lines = [
-        *(f"# {each}" for each in notes),
-        "apiVersion: keda.sh/v1alpha1",
-        "kind: ScaledObject",
-        "metadata:",
-        f"  name: {workload.name}",
-        *namespace,
-        "spec:",
-        "  scaleTargetRef:",
-        "    kind: Deployment",
-        f"    name: {workload.name}",
-        *(f"  {each}" for each in spec),
-    ]
-    return "\n".join(lines) + "\n"
-
-
-def _by_the_hour(workload: Workload, schedule: ReplicaSchedule) -> str:
-    least, most = min(schedule.replicas), max(schedule.replicas)
+def _notes(schedule: ReplicaSchedule) -> list[str]:
     note = "Nothing answers outside these hours: add a trigger on requests to wake it."
-    notes = ["Counts are of the replicas on this node; hours are UTC."]
+    least = [note] if min(schedule.replicas) == 0 else []
+    return [*least, "Counts are of the replicas on this node; hours are UTC."]
+
+
+def _keda_spec(schedule: ReplicaSchedule) -> list[str]:
+    least, most = min(schedule.replicas), max(schedule.replicas)
     lines = [f"minReplicaCount: {least}", f"maxReplicaCount: {most}", "triggers:"]
     lead = math.ceil(schedule.lead_seconds / _MINUTE_SECONDS)
     for start, end, replicas in spans_of(schedule):
@@ -260,7 +243,7 @@ def _by_the_hour(workload: Workload, schedule: ReplicaSchedule) -> str:
                 f'      end: "{_cron(end, schedule)}"',
                 f'      desiredReplicas: "{replicas}"',
             ]
-    return scaled_object(workload, lines, [note, *notes] if least == 0 else notes)
+    return lines
 
 
 def _cron(hour: int, schedule: ReplicaSchedule, lead_minutes: int = 0) -> str:

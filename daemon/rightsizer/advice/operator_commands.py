@@ -1,14 +1,14 @@
 """Commands an operator types: by the kind of owner, and to look closer at a workload."""
 
-import shlex
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.advice.board_status import board_uuid
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Instruction
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass, WorkloadKind
+from rightsizer.owners.owner import NumaHome, shell
+from rightsizer.owners.registry import owner_of, schedulers_of
 
 
 def cpu_list(cpus: Iterable[int]) -> str:
@@ -22,91 +22,29 @@ def cpu_list(cpus: Iterable[int]) -> str:
     return ",".join(str(low) if low == high else f"{low}-{high}" for low, high in ranges)
 
 
-_HERE: Final = "$(hostname -s)"
-
-
 def drain_instructions(case: Case, why: str) -> tuple[Instruction, ...]:
-    """The commands of whoever schedules the workload; of both schedulers where nobody says.
+    """How the scheduler drains the node; all schedulers where the workload has none.
 
     Args:
-        case: Whose GPUs are in trouble.
-        why: The reason that is left behind for others, without quotation marks.
+        case: The devices that are at fault.
+        why: The reason that is stored, without quotation marks.
     """
-    kind = case.workload.kind if case.workload else None
-    if kind is WorkloadKind.KUBERNETES:
-        return _drain_kubernetes()
-    if kind is WorkloadKind.SLURM:
-        return _drain_slurm(why)
-    return (*_drain_kubernetes(), *_drain_slurm(why))
-
-
-def _drain_kubernetes() -> tuple[Instruction, ...]:
-    return (
-        Instruction(
-            "Kubernetes: let nothing new start on the node, then move what runs",
-            "# On another machine, put the node's name in the place of the host name.\n"
-            f'kubectl cordon "{_HERE}"\n'
-            f'kubectl drain "{_HERE}" --ignore-daemonsets --delete-emptydir-data',
-            "sh",
-        ),
-        Instruction(
-            "Kubernetes: use the node again, when it is repaired",
-            f'kubectl uncordon "{_HERE}"',
-            "sh",
-        ),
-    )
-
-
-def _drain_slurm(why: str) -> tuple[Instruction, ...]:
-    return (
-        Instruction(
-            "Slurm: let jobs end and start none on the node",
-            f'scontrol update NodeName="{_HERE}" State=DRAIN Reason="rightsizer: {why}"',
-            "sh",
-        ),
-        Instruction(
-            "Slurm: use the node again, when it is repaired",
-            f'scontrol update NodeName="{_HERE}" State=RESUME',
-            "sh",
-        ),
-    )
+    return tuple(each for owner in schedulers_of(kind_of(case)) for each in owner.drain(why))
 
 
 _MOST_PROCESSES: Final = 8
-"""A command that nobody reads to its end is not reviewed."""
+"""A longer command is not reviewed to its end."""
 
 
 def release_instructions(case: Case) -> tuple[Instruction, ...]:
     """The command that ends the workload, or scales it to nothing, for a person to review.
 
-    Nothing where nobody holds the GPUs: whoever hands them out has them already.
+    None for GPUs without a workload.
     """
     workload = case.workload
     if workload is None:
         return ()
-    if workload.kind is WorkloadKind.KUBERNETES:
-        return (_release_kubernetes(workload),)
-    if workload.kind is WorkloadKind.SLURM:
-        return (Instruction("End the Slurm job", f"scancel {_job(workload.name)}", "sh"),)
-    if workload.kind is WorkloadKind.CONTAINER:
-        container = workload.container or workload.name
-        return (Instruction("Stop the container", f"docker stop {_word(container)}", "sh"),)
-    if workload.kind is WorkloadKind.SYSTEMD:
-        return (Instruction("Stop the unit", f"systemctl stop {_word(workload.name)}", "sh"),)
-    return _processes(case)
-
-
-def _release_kubernetes(workload: Workload) -> Instruction:
-    namespace = f" -n {_word(workload.namespace)}" if workload.namespace else ""
-    if workload.workload_class is WorkloadClass.SERVING:
-        target = _word(f"deployment/{workload.name}")  # A pod's name tells no other owner.
-        command = f"kubectl{namespace} scale {target} --replicas=0"
-        return Instruction("Scale to nothing until it is needed", command, "sh")
-    if workload.workload_class is WorkloadClass.BATCH:
-        command = f"kubectl{namespace} delete job {_word(workload.name)}"
-        return Instruction("Delete the job", command, "sh")
-    command = f"kubectl{namespace} delete pod {_word(workload.pod or workload.name)}"
-    return Instruction("Delete the pod, after saving what is open in it", command, "sh")
+    return owner_of(workload.kind).release(workload) or _processes(case)
 
 
 def _processes(case: Case) -> tuple[Instruction, ...]:
@@ -121,39 +59,7 @@ def _processes(case: Case) -> tuple[Instruction, ...]:
     if not found or len(found) > _MOST_PROCESSES:
         return ()
     command = " ".join(["kill", *map(str, sorted(found))])
-    return (Instruction("End the processes on these GPUs, after asking their user", command, "sh"),)
-
-
-def _job(name: str) -> str:
-    """A job's number, or its name where that is all that is known."""
-    is_number = name.replace("_", "").isdecimal()
-    return name if is_number else f"--name={_word(name)}"
-
-
-def _word(text: str) -> str:
-    return shlex.quote(text)
-
-
-_KUBELET: Final = """\
-# The kubelet's configuration; drain the node and remove cpu_manager_state and
-# memory_manager_state from the kubelet's folder before it starts anew.
-cpuManagerPolicy: static
-memoryManagerPolicy: Static        # needs reservedMemory
-topologyManagerPolicy: single-numa-node
-topologyManagerScope: pod
-# Only pods of the Guaranteed class with whole CPUs are bound: requests equal to limits."""
-
-
-@dataclass(frozen=True, slots=True)
-class NumaHome:
-    """The NUMA node of a GPU's slot, with its CPUs and who should be there."""
-
-    device: Device
-    numa_node: int
-    """Of the slot: never the node that a GPU's own memory is on some platforms."""
-    cpus: str
-    """Empty where nobody knows them."""
-    pids: tuple[int, ...]
+    return shell("End the processes on these GPUs, after asking their user", command)
 
 
 def home_of(case: Case, device: Device) -> NumaHome | None:
@@ -175,27 +81,13 @@ def home_of(case: Case, device: Device) -> NumaHome | None:
 
 
 def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruction, ...]:
-    """What is running first, then how its owner starts it right the next time."""
-    kind = case.workload.kind if case.workload else None
+    """What is running first, then how its owner binds the next start."""
     running = "\n".join(line for home in homes for line in _running(home))
-    found = []
-    if running:
-        found.append(Instruction("Move what is running, until it starts anew", running, "sh"))
-    if kind is WorkloadKind.KUBERNETES:
-        found.append(Instruction("Kubernetes: keep pods on one NUMA node", _KUBELET, "yaml"))
-    elif kind is WorkloadKind.SLURM:
-        found.append(
-            Instruction(
-                "Slurm: give each task the GPU that is nearest to its CPUs",
-                "srun --gpus-per-task=1 --gpu-bind=closest --cpu-bind=cores --mem-bind=local ...",
-                "sh",
-            )
-        )
-    elif kind is WorkloadKind.SYSTEMD:
-        found += [_systemd(home) for home in homes]
-    elif kind is WorkloadKind.CONTAINER:
-        found += [_container(home) for home in homes if home.cpus]
-    return (*found, *(_numactl(home) for home in homes))
+    return (
+        *(shell("Move what is running, until it starts anew", running) if running else ()),
+        *owner_of(kind_of(case)).bind(homes),
+        *(each for home in homes for each in _numactl(home)),
+    )
 
 
 def _running(home: NumaHome) -> Iterator[str]:
@@ -205,28 +97,11 @@ def _running(home: NumaHome) -> Iterator[str]:
         yield f"migratepages {pid} all {home.numa_node}"
 
 
-def _numactl(home: NumaHome) -> Instruction:
-    return Instruction(
+def _numactl(home: NumaHome) -> tuple[Instruction, ...]:
+    return shell(
         f"By hand: start what feeds GPU {home.device.index} on its node",
         f"CUDA_VISIBLE_DEVICES={home.device.uuid} "
         f"numactl --cpunodebind={home.numa_node} --membind={home.numa_node} COMMAND",
-        "sh",
-    )
-
-
-def _systemd(home: NumaHome) -> Instruction:
-    cpus = f"CPUAffinity={home.cpus}\n" if home.cpus else ""
-    return Instruction(
-        f"systemd: bind the unit that feeds GPU {home.device.index} (systemctl edit)",
-        f"[Service]\n{cpus}NUMAPolicy=bind\nNUMAMask={home.numa_node}",
-    )
-
-
-def _container(home: NumaHome) -> Instruction:
-    return Instruction(
-        f"Containers: bind the one that feeds GPU {home.device.index}",
-        f"docker run --cpuset-cpus={home.cpus} --cpuset-mems={home.numa_node} ...",
-        "sh",
     )
 
 

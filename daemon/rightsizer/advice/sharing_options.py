@@ -12,7 +12,8 @@ from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Instruction, Option
 from rightsizer.model.state import Resource
-from rightsizer.model.workload import WorkloadKind
+from rightsizer.owners.owner import shell
+from rightsizer.owners.registry import owner_of
 from rightsizer.sizing.mig import SliceNeed, fitting_slices
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.projection import SharedPlacement, Sharing, project, shared_placement
@@ -118,63 +119,38 @@ def _together(case: Case, market: Market, pairing: WorkloadPair) -> SharedPlacem
     return shared_placement(own, beside, way)
 
 
-_PLUGIN_KEYS: Final = {Action.SHARE_MPS: "mps", Action.SHARE_TIMESLICE: "timeSlicing"}
 _GIBIBYTE: Final = 2.0**30
 
 
 def sharing_commands(case: Case, option: Option) -> tuple[Instruction, ...]:
     """How to do what an option of sharing means, on the workload's only GPU."""
     workload, (device,) = case.workload, case.devices
-    is_kubernetes = workload is not None and workload.kind is WorkloadKind.KUBERNETES
+    owner = owner_of(workload.kind if workload else None)
     if option.action is Action.SHARE_MIG:
-        ask = (_slice_limit(option.target),) if is_kubernetes else ()
-        return (_cut(device, option.target), *ask)
-    if option.action not in _PLUGIN_KEYS:
+        return (*_cut(device, option.target), *owner.request_slice(option.target))
+    if option.action not in (Action.SHARE_MPS, Action.SHARE_TIMESLICE):
         return ()
-    if is_kubernetes:
-        return (_device_plugin(option.action),)
-    return _by_hand(device, option)
+    return owner.share_device(option.action) or _by_hand(device, option)
 
 
-def _cut(device: Device, profile: str) -> Instruction:
+def _cut(device: Device, profile: str) -> tuple[Instruction, ...]:
     text = (
         f"# The GPU must be empty; its workload moves into the slice.\n"
         f"nvidia-smi -i {device.uuid} -mig 1\n"
         f"nvidia-smi mig -i {device.uuid} -cgi {profile} -C\n"
     )
-    return Instruction(f"Cut a {profile} slice off GPU {device.index}", text, "sh")
-
-
-def _slice_limit(profile: str) -> Instruction:
-    text = (
-        "# Of the container, in the pod's template.\n"
-        f"resources:\n  limits:\n    nvidia.com/mig-{profile.replace('+', '.')}: 1\n"
-    )
-    return Instruction("Ask for the slice instead of a GPU (strategy mixed)", text, "yaml")
-
-
-def _device_plugin(action: Action) -> Instruction:
-    text = (
-        "# The configuration file of the NVIDIA device plugin.\n"
-        "version: v1\n"
-        "sharing:\n"
-        f"  {_PLUGIN_KEYS[action]}:\n"
-        "    resources:\n"
-        "      - name: nvidia.com/gpu\n"
-        "        replicas: 2\n"
-    )
-    return Instruction("Let the NVIDIA device plugin give out each GPU twice", text, "yaml")
+    return shell(f"Cut a {profile} slice off GPU {device.index}", text)
 
 
 def _by_hand(device: Device, option: Option) -> tuple[Instruction, ...]:
     partner = option.target
     together = f"export CUDA_VISIBLE_DEVICES={device.uuid}  # in both, {partner} too\n"
     if option.action is Action.SHARE_TIMESLICE:
-        return (Instruction("Start both on the same GPU", together, "sh"),)
+        return shell("Start both on the same GPU", together)
     limit = (device.memory_total_bytes or 0.0) / 2 / _GIBIBYTE
     text = (
         f"CUDA_VISIBLE_DEVICES={device.uuid} nvidia-cuda-mps-control -d\n"
         + together
         + (f"export CUDA_MPS_PINNED_DEVICE_MEM_LIMIT=0={limit:.0f}G\n" if limit else "")
     )
-    return (Instruction("Start both under one MPS daemon, half of the memory each", text, "sh"),)
+    return shell("Start both under one MPS daemon, half of the memory each", text)

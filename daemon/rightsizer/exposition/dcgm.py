@@ -17,7 +17,8 @@ from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.model.workload import Holding, Workload
+from rightsizer.owners.registry import owner_of
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 
 Labels = dict[str, str]
@@ -73,8 +74,8 @@ class DcgmLabelEncoder:
         return {"err_code": str(code), "err_msg": meaning}
 
     def _holder(self, workload: Workload) -> Labels:
-        if workload.kind is WorkloadKind.SLURM:
-            return {"hpc_job": workload.name}
+        if job := owner_of(workload.kind).job_of(workload):
+            return {"hpc_job": job}
         if not workload.pod:
             return {}
         is_former = self.generation is DcgmLabels.FORMER

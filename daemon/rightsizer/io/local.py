@@ -72,7 +72,7 @@ class LocalClient:
         return self._ask("DELETE", target, None)
 
     def _ask(self, method: str, target: str, body: bytes | None) -> Any:
-        connection = _Connection(self._path, self._timeout_seconds)
+        connection = UnixConnection(self._path, self._timeout_seconds)
         headers = {"Accept": "application/json", "Content-Type": "application/json"}
         try:
             connection.request(method, target, body, headers)
@@ -133,8 +133,8 @@ class LocalClient:
         return f"the agent at {path} broke off: {error.strerror or error}"
 
 
-class _Connection(http.client.HTTPConnection):
-    """One connection to a path instead of a host and a port."""
+class UnixConnection(http.client.HTTPConnection):
+    """HTTP connection to a Unix socket."""
 
     def __init__(self, path: Path, timeout_seconds: float) -> None:
         super().__init__("localhost", timeout=timeout_seconds)

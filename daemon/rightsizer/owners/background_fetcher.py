@@ -4,8 +4,6 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-import structlog
-
 from rightsizer.io.polling import FetchResult, PollingThread
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.owners.settings import OwnerSettings
@@ -57,7 +55,6 @@ class BackgroundFetcher(Generic[T]):
         self._has_tried = False
         self._last: FetchResult[T] | None = None
         self._hurried: float | None = None
-        self._log = structlog.get_logger(component="owners")
         self.generation = 0
         """Grows whenever there is another answer."""
 
@@ -105,7 +102,12 @@ class BackgroundFetcher(Generic[T]):
 
     def _tell(self, before: str | None, error: str | None) -> None:
         """A line when it begins to fail and one when it is over, not one a second."""
-        if error is not None and before is None:
-            self._log.warning("owners_source_failing", source=self.name, error=error)
-        elif error is None and before is not None:
-            self._log.info("owners_source_recovered", source=self.name)
+        if (error is None) == (before is None):
+            return
+        import structlog  # noqa: PLC0415 - rules know owners by their commands, and log nothing.
+
+        log = structlog.get_logger(component="owners")
+        if error is not None:
+            log.warning("owners_source_failing", source=self.name, error=error)
+        else:
+            log.info("owners_source_recovered", source=self.name)

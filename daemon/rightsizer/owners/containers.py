@@ -2,11 +2,9 @@
 
 import json
 import re
-import socket
+import shlex
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
-from http.client import HTTPConnection, HTTPException
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,7 +12,14 @@ from rightsizer.host.process_files import ProcessFiles
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
-from rightsizer.owners.owner import HEX_DIGIT, Allocations
+from rightsizer.owners.owner import (
+    HEX_DIGIT,
+    Allocations,
+    Instructions,
+    NumaHome,
+    Owner,
+    shell,
+)
 from rightsizer.owners.settings import OwnerSettings
 
 _OK: Final = 200
@@ -37,7 +42,11 @@ def container_names(path: Path, *, timeout_seconds: float, maximum_bytes: int) -
     Raises:
         EngineError: there is no answer that can be read.
     """
-    connection = _UnixConnection(path, timeout_seconds)
+    from http.client import HTTPException  # noqa: PLC0415 - most nodes have no such socket.
+
+    from rightsizer.io.local import UnixConnection  # noqa: PLC0415 - as above.
+
+    connection = UnixConnection(path, timeout_seconds)
     try:
         connection.request("GET", "/containers/json")
         answer = connection.getresponse()
@@ -86,63 +95,55 @@ def _is_name(value: object) -> bool:
     return isinstance(value, str) and 0 < len(value) <= _NAME_LENGTH and value.isprintable()
 
 
-class _UnixConnection(HTTPConnection):
-    """HTTP over a Unix socket."""
-
-    def __init__(self, path: Path, timeout_seconds: float) -> None:
-        super().__init__("localhost", timeout=timeout_seconds)
-        self._path = path
-        self._timeout_seconds = timeout_seconds
-
-    def connect(self) -> None:
-        self.sock = socket.socket(socket.AF_UNIX, socket.SOCK_STREAM)
-        self.sock.settimeout(self._timeout_seconds)
-        self.sock.connect(str(self._path))
-
-
 _CONTAINER: Final = re.compile(
     rf"(?:^|/)(?:(?P<engine>[a-z][a-z-]*)-)?(?P<id>{HEX_DIGIT}{{64}})(?:\.scope)?(?=/|$)"
 )
 _MONITOR: Final = "conmon"
 
 
-@dataclass(frozen=True, slots=True)
-class ContainerGroup:
-    """A container that is in no pod."""
-
-    id: str
-    engine: str
-    """What the path says of who started it: `docker`, `libpod`; empty where it is silent."""
-
-
-def container_in(paths: Sequence[str]) -> ContainerGroup | None:
-    """The outermost container, which the host's engine knows by name."""
+def container_in(paths: Sequence[str]) -> str | None:
+    """The id of the outermost container, which the host's engine knows by name."""
     for path in paths:
         for found in _CONTAINER.finditer(path):
-            engine = found["engine"] or _folder_before(path, found.start())
-            if not engine.endswith(_MONITOR):
-                return ContainerGroup(found["id"], engine)
+            folder = path[: found.start()].rpartition("/")[2]
+            if not (found["engine"] or folder).endswith(_MONITOR):
+                return found["id"]
     return None
-
-
-def _folder_before(path: str, end: int) -> str:
-    return path[:end].rpartition("/")[2]
 
 
 _SHORT_LENGTH: Final = 12
 """As `docker ps` shows them."""
 
 
-class ContainerCollector:
-    """Containers by the name that their engine tells if the operator lets it be asked.
+class ContainerOwner(Owner):
+    """Containers, by Docker's command."""
 
-    Without, they go by their short identifier.
-    """
+    kinds = (WorkloadKind.CONTAINER,)
+
+    def release(self, workload: Workload) -> Instructions:
+        """Stops the container."""
+        name = shlex.quote(workload.container or workload.name)
+        return shell("Stop the container", f"docker stop {name}")
+
+    def bind(self, homes: Sequence[NumaHome]) -> Instructions:
+        """Flags of the next start, for each GPU whose CPUs are known."""
+        return tuple(
+            instruction
+            for home in homes
+            if home.cpus
+            for instruction in shell(
+                f"Containers: bind the one that feeds GPU {home.device.index}",
+                f"docker run --cpuset-cpus={home.cpus} --cpuset-mems={home.numa_node} ...",
+            )
+        )
+
+
+class ContainerCollector:
+    """Containers by the name that their engine gives, or by their short identifier."""
 
     def __init__(
         self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Asks and reads nothing yet."""
         self._files = ProcessFiles(procfs)
         self._settings = settings
         self._engine = (
@@ -160,12 +161,12 @@ class ContainerCollector:
 
     def workload_of(self, pid: int) -> Workload | None:
         """The container that a process runs in."""
-        group = container_in(self._files.groups(pid))
-        if group is None:
+        container = container_in(self._files.groups(pid))
+        if container is None:
             return None
-        short = group.id[:_SHORT_LENGTH]
+        short = container[:_SHORT_LENGTH]
         names = self._engine.latest() if self._engine else None
-        name = names.get(group.id) if names else None
+        name = names.get(container) if names else None
         if name is None:
             if self._engine:
                 self._engine.refresh_soon()
@@ -173,7 +174,7 @@ class ContainerCollector:
         return Workload(f"container:{name}", WorkloadKind.CONTAINER, name, container=short)
 
     def allocations(self) -> Allocations:
-        """Container engines keep no account of devices."""
+        """None: engines have no record of devices."""
         return {}
 
     def outcomes(self) -> Mapping[str, CollectorOutcome]:

@@ -7,9 +7,10 @@ from typing import Final
 
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Process
-from rightsizer.model.workload import Holding, Workload, WorkloadKind
+from rightsizer.model.workload import Holding, Workload
 from rightsizer.owners.device_keys import keys_of
 from rightsizer.owners.owner import Allocations, OwnerCollector
+from rightsizer.owners.registry import owner_of
 
 
 def match_allocations(
@@ -41,11 +42,7 @@ def may_match(running: Workload, given: Workload) -> bool:
     """Whether a running workload, by its looks, is one that a scheduler names otherwise."""
     if running.kind is not given.kind or running.key == given.key:
         return False
-    if given.kind is WorkloadKind.KUBERNETES:
-        return bool(given.pod) and not running.pod
-    # `12_3` of an array, `12+1` of a heterogeneous job: its own number is told nowhere.
-    is_job = given.kind is WorkloadKind.SLURM
-    return is_job and running.name.isdecimal() and not given.name.isdecimal()
+    return owner_of(given.kind).may_match(running, given)
 
 
 def _with_allocation(workload: Workload | None, ties: dict[str, Workload]) -> Workload | None:

@@ -2,21 +2,32 @@
 
 import os
 import re
+import shlex
 import time
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rightsizer.host.device_files import MinorNumbers
 from rightsizer.host.process_files import ProcessFiles
-from rightsizer.io.grpc_client import GrpcCallError, unary_call
-from rightsizer.io.protobuf_reader import ProtobufError, ProtobufFields
+from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.snapshot import CollectorOutcome
-from rightsizer.model.workload import Workload, WorkloadKind, owner_of_pod
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, owner_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf, dra_device_key, kubelet_device_key
-from rightsizer.owners.owner import HEX_DIGIT, Allocations
+from rightsizer.owners.owner import (
+    HEX_DIGIT,
+    THIS_NODE,
+    Allocations,
+    Instructions,
+    NumaHome,
+    Owner,
+    Scheduler,
+    manifest,
+    shell,
+)
+from rightsizer.owners.pod_resources import ContainerDevices, list_pods
 from rightsizer.owners.settings import OwnerSettings
 
 _CONTAINER_LOG: Final = re.compile(
@@ -48,7 +59,6 @@ class PodNames:
     def __init__(
         self, folder: Path, floor_seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Lists the folders not more often than the floor."""
         self._folder = folder
         self._floor_seconds = floor_seconds
         self._now = now
@@ -85,134 +95,249 @@ def _entries(folder: Path) -> list[str]:
         return []
 
 
-POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
-"""Newest first; a kubelet before 1.20 has the last alone."""
-
-_FIELDS_MAXIMUM: Final = 500_000
-_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
-
-_POD_RESOURCES: Final = 1
-_POD_NAME, _POD_NAMESPACE, _POD_CONTAINERS = 1, 2, 3
-_CONTAINER_NAME, _CONTAINER_DEVICES, _CONTAINER_CLAIMS = 1, 2, 5
-_DEVICE_IDS: Final = 2
-_CLAIM_RESOURCES: Final = 4
-_CLAIM_DRIVER, _CLAIM_DEVICE = 2, 4
-
-
-@dataclass(frozen=True, slots=True)
-class ClaimedDevice:
-    """A device that a resource claim allocates."""
-
-    driver: str
-    device: str
-
-
-@dataclass(frozen=True, slots=True)
-class ContainerDevices:
-    """A container of a pod, with all that it was given, in its giver's spelling."""
-
-    namespace: str
-    pod: str
-    container: str
-    devices: tuple[str, ...] = ()
-    claimed: tuple[ClaimedDevice, ...] = ()
-
-
-def list_pods(
-    path: Path, *, timeout_seconds: float, maximum_bytes: int
-) -> tuple[ContainerDevices, ...]:
-    """Ask the kubelet, in the newest version that it knows.
-
-    Raises:
-        GrpcCallError: it gives no answer that can be read.
-    """
-    for version in POD_RESOURCES_VERSIONS:
-        try:
-            answer = unary_call(
-                path,
-                f"/{version}.PodResourcesLister/List",
-                timeout_seconds=timeout_seconds,
-                maximum_bytes=maximum_bytes,
-            )
-        except GrpcCallError as error:
-            if error.is_unimplemented:
-                continue
-            raise
-        return parse_pods(answer)
-    raise GrpcCallError(
-        f"{path} knows no version of the pod-resources interface; is it the kubelet's?"
-    )
-
-
-def parse_pods(answer: bytes) -> tuple[ContainerDevices, ...]:
-    """The containers of an answer to `List`; those that hold no device are left out.
-
-    Raises:
-        GrpcCallError: the answer is no such message.
-    """
-    try:
-        containers = tuple(_containers(ProtobufFields(_FIELDS_MAXIMUM), memoryview(answer)))
-    except ProtobufError as error:
-        raise GrpcCallError(f"the kubelet's answer cannot be read: {error}") from None
-    return tuple(found for found in containers if found.devices or found.claimed)
-
-
-def _containers(fields: ProtobufFields, answer: memoryview) -> Iterator[ContainerDevices]:
-    for pod in fields.messages(answer, _POD_RESOURCES):
-        namespace, name = fields.text(pod, _POD_NAMESPACE), fields.text(pod, _POD_NAME)
-        # Whatever these are, they end up as labels and keys.
-        if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
-            continue
-        for container in fields.messages(pod, _POD_CONTAINERS):
-            yield ContainerDevices(
-                namespace=namespace,
-                pod=name,
-                container=fields.text(container, _CONTAINER_NAME),
-                devices=tuple(_device_ids(fields, container)),
-                claimed=tuple(_claimed(fields, container)),
-            )
-
-
-def _device_ids(fields: ProtobufFields, container: memoryview) -> Iterator[str]:
-    for devices in fields.messages(container, _CONTAINER_DEVICES):
-        for device_id in fields.messages(devices, _DEVICE_IDS):
-            yield str(device_id, "utf-8", "replace")
-
-
-def _claimed(fields: ProtobufFields, container: memoryview) -> Iterator[ClaimedDevice]:
-    for claim in fields.messages(container, _CONTAINER_CLAIMS):
-        for resource in fields.messages(claim, _CLAIM_RESOURCES):
-            driver, device = (
-                fields.text(resource, _CLAIM_DRIVER),
-                fields.text(resource, _CLAIM_DEVICE),
-            )
-            yield ClaimedDevice(driver, device)
-
-
 _UUID: Final = f"{HEX_DIGIT}{{8}}(?:[-_]{HEX_DIGIT}{{4}}){{3}}[-_]{HEX_DIGIT}{{12}}"
 # A mirror of a static pod goes by the hash of its manifest in place of a uuid.
 _POD: Final = re.compile(rf"(?:^|[/-])pod({_UUID}|{HEX_DIGIT}{{32}})(?:\.slice)?(?=[/:]|$)")
 _CONTAINER_ID: Final = re.compile(rf"(?<!{HEX_DIGIT}){HEX_DIGIT}{{64}}(?!{HEX_DIGIT})")
 
 
-@dataclass(frozen=True, slots=True)
-class PodGroup:
-    """A container of a pod."""
-
-    uid: str
-    container: str
-    """The container's id, empty where the path ends before it."""
-
-
-def pod_in(paths: Sequence[str]) -> PodGroup | None:
-    """The innermost pod: a node of kind is itself a container, and may be in a pod."""
+def pod_in(paths: Sequence[str]) -> tuple[str, str] | None:
+    """Uid and container's id (or empty) of the innermost pod: a node of kind may be in a pod."""
     for path in paths:
-        found = list(_POD.finditer(path))
-        if found:
-            # What a container starts inside of itself is still that container's.
+        if found := list(_POD.finditer(path)):
+            # Processes that a container starts in groups of their own still belong to it.
             inside = _CONTAINER_ID.search(path, found[-1].end())
-            return PodGroup(found[-1][1].replace("_", "-"), inside[0] if inside else "")
+            return found[-1][1].replace("_", "-"), inside[0] if inside else ""
     return None
+
+
+_POD_TEMPLATE: Final = "# Of the container, in the pod's template"
+_LIMITS: Final = "resources:\n  limits:\n    nvidia.com/"
+_KUBELET: Final = """\
+# The kubelet's configuration; drain the node and remove cpu_manager_state and
+# memory_manager_state from the kubelet's folder before it starts anew.
+cpuManagerPolicy: static
+memoryManagerPolicy: Static        # needs reservedMemory
+topologyManagerPolicy: single-numa-node
+topologyManagerScope: pod
+# Only pods of the Guaranteed class with whole CPUs are bound: requests equal to limits."""
+_AUTOSCALER: Final = """\
+# Arguments of the cluster autoscaler; the pool's own bounds are {minimum} to {maximum} nodes.
+--scale-down-unneeded-time=30m
+--scale-down-gpu-utilization-threshold=0.5
+--expander=least-waste
+"""
+_KUBE_SCHEDULER: Final = """\
+# The configuration file of kube-scheduler, named by its --config.
+apiVersion: kubescheduler.config.k8s.io/v1
+kind: KubeSchedulerConfiguration
+profiles:
+  - pluginConfig:
+      - name: NodeResourcesFit
+        args:
+          scoringStrategy:
+            type: MostAllocated
+            resources:
+              - name: nvidia.com/gpu
+                weight: 10
+"""
+_QUEUE_SPEC: Final = """\
+minReplicaCount: 1
+triggers:
+  - type: prometheus
+    metadata:
+      serverAddress: http://prometheus:9090
+      query: sum(vllm:num_requests_waiting{where})
+      threshold: "4"
+      ignoreNullValues: "false"
+"""
+"""KEDA's own minimum is 0, to which it would go as soon as no request waits."""
+
+
+class KubernetesOwner(Scheduler):
+    """Pods: commands of kubectl, fragments of manifests and of the cluster's configuration."""
+
+    kinds = (WorkloadKind.KUBERNETES,)
+    has_pods = True
+
+    def workload_by_key(self, key: str, kind: WorkloadKind, name: str) -> Workload:
+        """A workload by its namespace and name."""
+        namespace, slash, rest = name.partition("/")
+        if not slash:
+            return Workload(key, kind, name)
+        return Workload(key, kind, rest, namespace=namespace)
+
+    def may_match(self, running: Workload, given: Workload) -> bool:
+        """The kernel knows a pod by its uid, the kubelet by its name."""
+        return bool(given.pod) and not running.pod
+
+    def release(self, workload: Workload) -> Instructions:
+        """Scales a service to nothing, and deletes another's job or pod."""
+        if workload.workload_class is WorkloadClass.SERVING:
+            return shell("Scale to nothing until it is needed", _scale(workload, "0"))
+        kubectl = _kubectl(workload)
+        if workload.workload_class is WorkloadClass.BATCH:
+            return shell("Delete the job", f"{kubectl} delete job {shlex.quote(workload.name)}")
+        pod = shlex.quote(workload.pod or workload.name)
+        return shell(
+            "Delete the pod, after saving what is open in it", f"{kubectl} delete pod {pod}"
+        )
+
+    def bind(self, homes: Sequence[NumaHome]) -> Instructions:
+        """The kubelet's configuration."""
+        del homes
+        return manifest("Kubernetes: keep pods on one NUMA node", _KUBELET)
+
+    def request_cpus(self, title: str, per_gpu: int, gpus: int) -> Instructions:
+        """Resources of the container."""
+        cpus = f'{{cpu: "{per_gpu * gpus}"}}'
+        text = f"{_POD_TEMPLATE}.\nresources:\n  requests: {cpus}\n  limits: {cpus}"
+        return manifest(title, text)
+
+    def request_gpus(self, workload: Workload, count: int) -> Instructions:
+        """Replicas of a service, a limit of another's container."""
+        if workload.workload_class is WorkloadClass.SERVING:
+            text = f"# Of the Deployment.\nspec:\n  replicas: {count}  # of those on this node\n"
+            return manifest("Run fewer replicas", text)
+        return manifest("Ask for fewer GPUs", f"{_POD_TEMPLATE}.\n{_LIMITS}gpu: {count}\n")
+
+    def request_slice(self, profile: str) -> Instructions:
+        """A limit of the container."""
+        text = f"{_POD_TEMPLATE}.\n{_LIMITS}mig-{profile.replace('+', '.')}: 1\n"
+        return manifest("Ask for the slice instead of a GPU (strategy mixed)", text)
+
+    def share_device(self, action: Action) -> Instructions:
+        """The device plugin's configuration."""
+        title = "Let the NVIDIA device plugin give out each GPU twice"
+        return manifest(title, _device_plugin(action, 2))
+
+    def prefer_neighbors(self) -> Instructions:
+        """The kubelet's configuration."""
+        return manifest(
+            "Kubernetes: let the device plugin choose neighbors (the kubelet's configuration)",
+            "# Of the kubelet's configuration: the plugin prefers sets joined by NVLink once\n"
+            "# the kubelet asks it. Delete the pod while the better GPUs are free.\n"
+            "topologyManagerPolicy: best-effort",
+        )
+
+    def add_replicas(self, workload: Workload, count: str) -> Instructions:
+        """Scales the Deployment."""
+        return shell("Add replicas to those on this node", _scale(workload, count))
+
+    def scale_by_hour(
+        self, workload: Workload, spec: Sequence[str], notes: Sequence[str]
+    ) -> Instructions:
+        """A ScaledObject of KEDA."""
+        return manifest("Scale by the hour with KEDA", _scaled_object(workload, spec, notes))
+
+    def scale_by_queue(self, workload: Workload) -> Instructions:
+        """A ScaledObject of KEDA."""
+        return _scale_by_queue(workload)
+
+    def drain(self, why: str) -> Instructions:
+        """Cordons and drains the node."""
+        del why
+        return (
+            *shell(
+                "Kubernetes: let nothing new start on the node, then move what runs",
+                "# On another machine, put the node's name in the place of the host name.\n"
+                f'kubectl cordon "{THIS_NODE}"\n'
+                f'kubectl drain "{THIS_NODE}" --ignore-daemonsets --delete-emptydir-data',
+            ),
+            *shell(
+                "Kubernetes: use the node again, when it is repaired",
+                f'kubectl uncordon "{THIS_NODE}"',
+            ),
+        )
+
+    def drain_node(self, node: str) -> str:
+        """Drains the node."""
+        return f"kubectl drain {shlex.quote(node)} --ignore-daemonsets --delete-emptydir-data"
+
+    def scale_nodes(self, minimum: int, maximum: int, lead_seconds: float) -> Instruction:
+        """Arguments of the cluster autoscaler."""
+        del lead_seconds
+        title = "Kubernetes: let the cluster autoscaler follow it"
+        return Instruction(title, _AUTOSCALER.format(minimum=minimum, maximum=maximum))
+
+    def pack_tightly(self) -> Instructions:
+        """The configuration of kube-scheduler."""
+        return manifest("Kubernetes: fill nodes one after the other", _KUBE_SCHEDULER)
+
+    def share_gpus(self, action: Action, most_together: int) -> Instructions:
+        """The device plugin's configuration."""
+        title = "Let the NVIDIA device plugin give out each GPU of the sharing nodes several times"
+        return manifest(title, _device_plugin(action, most_together))
+
+    def request_pool(self, pool: str, product: str) -> Instructions:
+        """A node selector."""
+        return manifest(
+            "Start it on the other pool",
+            "# Of the pod's template.\n"
+            f"# A node of the pool {pool}; its label may be another one here.\n"
+            f"nodeSelector:\n  nvidia.com/gpu.product: {product}\n",
+        )
+
+    def request_nodes(self, gpus: int, nodes: int) -> Instructions:
+        """A limit of the container."""
+        text = (
+            f"{_POD_TEMPLATE}; fewer pods with more GPUs each.\n{_LIMITS}gpu: {-(-gpus // nodes)}\n"
+        )
+        return manifest("Ask for more GPUs a pod", text)
+
+
+class SimulatedOwner(Owner):
+    """Simulated workloads, whose services have replicas as pods have."""
+
+    kinds = (WorkloadKind.SIMULATED,)
+
+    def scale_by_queue(self, workload: Workload) -> Instructions:
+        """A ScaledObject of KEDA."""
+        return _scale_by_queue(workload)
+
+
+def _kubectl(workload: Workload) -> str:
+    return f"kubectl -n {shlex.quote(workload.namespace)}" if workload.namespace else "kubectl"
+
+
+def _scale(workload: Workload, replicas: str) -> str:
+    # A pod's name gives no other owner than a Deployment.
+    target = shlex.quote(f"deployment/{workload.name}")
+    return f"{_kubectl(workload)} scale {target} --replicas={replicas}"
+
+
+def _device_plugin(action: Action, replicas: int) -> str:
+    key = "mps" if action is Action.SHARE_MPS else "timeSlicing"
+    return (
+        "# The configuration file of the NVIDIA device plugin.\n"
+        f"version: v1\nsharing:\n  {key}:\n    resources:\n"
+        f"      - name: nvidia.com/gpu\n        replicas: {replicas}\n"
+    )
+
+
+def _scaled_object(workload: Workload, spec: Sequence[str], notes: Sequence[str]) -> str:
+    """A manifest of KEDA that scales the Deployment of a workload's name."""
+    lines = [
+        *(f"# {each}" for each in notes),
+        "apiVersion: keda.sh/v1alpha1",
+        "kind: ScaledObject",
+        "metadata:",
+        f"  name: {workload.name}",
+        *([f"  namespace: {workload.namespace}"] if workload.namespace else []),
+        "spec:",
+        "  scaleTargetRef:",
+        "    kind: Deployment",
+        f"    name: {workload.name}",
+        *(f"  {each}" for each in spec),
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _scale_by_queue(workload: Workload) -> Instructions:
+    where = f'{{namespace="{workload.namespace}"}}' if workload.namespace else ""
+    spec = _QUEUE_SPEC.format(where=where).splitlines()
+    notes = ("Put the address of your Prometheus into serverAddress.",)
+    return manifest("Scale by the requests that wait", _scaled_object(workload, spec, notes))
 
 
 _PODS_MAXIMUM: Final = 1000
@@ -230,7 +355,6 @@ class KubernetesCollector:
     def __init__(
         self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Asks and reads nothing yet."""
         self._files = ProcessFiles(procfs)
         self._minors = MinorNumbers(procfs)
         self._settings = settings
@@ -249,19 +373,16 @@ class KubernetesCollector:
 
     def workload_of(self, pid: int) -> Workload | None:
         """The pod that a process runs in."""
-        group = pod_in(self._files.groups(pid))
-        if group is None:
+        found = pod_in(self._files.groups(pid))
+        if found is None:
             return None
-        self._greet(group)
-        name = self._names.of(group.uid, group.container) if self._names else None
+        uid, container = found
+        self._note(uid)
+        name = self._names.of(uid, container) if self._names else None
         if name is not None:
             return workload_of_pod(name)
-        return Workload(
-            f"kubernetes:{group.uid}",
-            WorkloadKind.KUBERNETES,
-            group.uid,
-            container=group.container[:_SHORT_LENGTH],
-        )
+        kind, short = WorkloadKind.KUBERNETES, container[:_SHORT_LENGTH]
+        return Workload(f"kubernetes:{uid}", kind, uid, container=short)
 
     def allocations(self) -> Allocations:
         """The devices that the kubelet has given away."""
@@ -277,13 +398,13 @@ class KubernetesCollector:
         if self._kubelet:
             self._kubelet.close()
 
-    def _greet(self, group: PodGroup) -> None:
-        """A pod seen for the first time was probably given its devices just now."""
-        if self._kubelet is None or group.uid in self._seen:
+    def _note(self, uid: str) -> None:
+        """Ask the kubelet for a new pod, which was probably allocated its devices just now."""
+        if self._kubelet is None or uid in self._seen:
             return
         if len(self._seen) >= _PODS_MAXIMUM:
-            self._seen.clear()  # Whoever is forgotten is greeted again, which costs one call.
-        self._seen.add(group.uid)
+            self._seen.clear()  # Each of them costs one more call.
+        self._seen.add(uid)
         self._kubelet.refresh_soon()
 
     def _ask(self) -> Allocations:

@@ -1,6 +1,5 @@
 """Resolver of owners: which workload a process belongs to, by each owner's collector."""
 
-import pwd
 import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
@@ -17,38 +16,8 @@ from rightsizer.owners.kubernetes import KubernetesCollector
 from rightsizer.owners.owner import Allocations, OwnerCollector
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.owners.slurm import SlurmCollector
-from rightsizer.owners.systemd import SystemdCollector, unit_in
-
-
-def _name_of(user: int) -> str | None:
-    try:
-        return pwd.getpwuid(user).pw_name
-    except KeyError:
-        return None
-
-
-class UserCollector:
-    """Processes of login sessions by the name of their user, or by its number without one."""
-
-    def __init__(self, procfs: Path, name_of: Callable[[int], str | None] = _name_of) -> None:
-        """Reads a process's control group and user."""
-        self._files = ProcessFiles(procfs)
-        self._name_of = name_of
-
-    def workload_of(self, pid: int) -> Workload | None:
-        """The user that a process runs as, unless a systemd unit says what it is."""
-        if unit_in(self._files.naming_groups(pid)) is not None:
-            return None
-        user = self._files.user(pid)
-        if user is None:
-            return None
-        name = self._name_of(user) or str(user)
-        return Workload(f"user:{name}", WorkloadKind.USER, name)
-
-    def allocations(self) -> Allocations:
-        """Users are given no devices."""
-        return {}
-
+from rightsizer.owners.systemd import SystemdCollector
+from rightsizer.owners.users import UserCollector
 
 OTHER_WORKLOADS: Final = Workload("other", WorkloadKind.OTHER, "other")
 """All that are beyond the bound, in one."""

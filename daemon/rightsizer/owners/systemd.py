@@ -1,16 +1,18 @@
 """Systemd units, else login sessions."""
 
 import re
+import shlex
 from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
 from rightsizer.host.process_files import ProcessFiles
+from rightsizer.model.finding import Instruction
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.owner import Allocations
+from rightsizer.owners.owner import Allocations, Instructions, NumaHome, Owner, shell
 
 _UNIT: Final = re.compile(r"[^/]+\.(?:service|scope)")
-# These hold whatever somebody logged in for, not one piece of work.
+# These hold all that a user logged in for, not one workload.
 _LOGIN: Final = re.compile(r"(?:session-[^/]*\.scope|user@[^/]*\.service|init\.scope)")
 
 
@@ -24,11 +26,31 @@ def unit_in(paths: Sequence[str]) -> str | None:
     return None
 
 
+class SystemdOwner(Owner):
+    """Units, by systemctl."""
+
+    kinds = (WorkloadKind.SYSTEMD,)
+
+    def release(self, workload: Workload) -> Instructions:
+        """Stops the unit."""
+        return shell("Stop the unit", f"systemctl stop {shlex.quote(workload.name)}")
+
+    def bind(self, homes: Sequence[NumaHome]) -> Instructions:
+        """A drop-in of the unit for each GPU."""
+        return tuple(
+            Instruction(
+                f"systemd: bind the unit that feeds GPU {home.device.index} (systemctl edit)",
+                f"[Service]\n{f'CPUAffinity={home.cpus}{chr(10)}' if home.cpus else ''}"
+                f"NUMAPolicy=bind\nNUMAMask={home.numa_node}",
+            )
+            for home in homes
+        )
+
+
 class SystemdCollector:
     """Systemd units by name; other processes by their session and the start of its leader."""
 
     def __init__(self, procfs: Path) -> None:
-        """Reads a process's control group and session."""
         self._files = ProcessFiles(procfs)
 
     def workload_of(self, pid: int) -> Workload | None:
@@ -46,5 +68,5 @@ class SystemdCollector:
         return Workload(f"session:{session}{started}", WorkloadKind.SESSION, f"session {session}")
 
     def allocations(self) -> Allocations:
-        """Nobody gives devices away on such a node."""
+        """None: systemd allocates no devices."""
         return {}

@@ -6,11 +6,10 @@ A saturated batch job is well used; a saturated service is, too, until somebody 
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.autoscale_schedule import scaled_object
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
-from rightsizer.advice.operator_commands import class_of, kind_of
+from rightsizer.advice.operator_commands import class_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
 from rightsizer.model.finding import (
@@ -27,7 +26,8 @@ from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, Tier
 from rightsizer.model.window import Window
-from rightsizer.model.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.registry import owner_of
 
 NAME: Final = "compute_saturated"
 _COSTS_MORE: Final = Savings(reason="a GPU that is too small saves nothing")
@@ -76,14 +76,16 @@ def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Fin
         if seen.abstained is not None or most < settings.saturated_ratio:
             return seen
         return _well_used(case, seen, most)
-    action = Action.AUTOSCALE if _has_replicas(case) else Action.CHANGE_GPU_TYPE
+    # A pod's owner can run more of it, a session or service of a host cannot.
+    scaling = owner_of(case.workload.kind).scale_by_queue(case.workload) if case.workload else ()
+    more = "another replica behind the same balancer, or one of the options below"
     return complain(
         NAME,
         case,
         Complaint(
             kind=FindingKind.UNDERPROVISIONED,
             reasons=(Reason.COMPUTE_SATURATED,),
-            action=action,
+            action=Action.AUTOSCALE if scaling else Action.CHANGE_GPU_TYPE,
             summary=f"{seen.summary}.",
             factors=seen.factors,
             risk=Risk.VERY_LOW,
@@ -91,7 +93,7 @@ def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Fin
             options=faster_boards(case, market),
             savings=_COSTS_MORE,
             minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=_instructions(case, action),
+            instructions=scaling or (Instruction("Give it more compute", more),),
             affected_gpus=seen.gpus,
         ),
     )
@@ -121,35 +123,6 @@ def _is_application_read(case: Case) -> bool:
     readings = case.node.readings if case.node else {}
     own = [readings[device.uuid] for device in case.devices if device.uuid in readings]
     return any(signal in each.values for each in own for signal in _APPLICATION)
-
-
-def _has_replicas(case: Case) -> bool:
-    """Whether somebody can run more of it: a pod's owner, but no session or service of a host."""
-    return kind_of(case) in (WorkloadKind.KUBERNETES, WorkloadKind.SIMULATED)
-
-
-def _instructions(case: Case, action: Action) -> tuple[Instruction, ...]:
-    workload = case.workload
-    if action is not Action.AUTOSCALE or workload is None:
-        text = "another replica behind the same balancer, or one of the options below"
-        return (Instruction("Give it more compute", text),)
-    where = f'{{namespace="{workload.namespace}"}}' if workload.namespace else ""
-    text = scaled_object(
-        workload,
-        (
-            # KEDA's own least is 0, to which it would go as soon as nobody waits.
-            "minReplicaCount: 1",
-            "triggers:",
-            "  - type: prometheus",
-            "    metadata:",
-            "      serverAddress: http://prometheus:9090",
-            f"      query: sum(vllm:num_requests_waiting{where})",
-            '      threshold: "4"',
-            '      ignoreNullValues: "false"',
-        ),
-        ("Put the address of your Prometheus into serverAddress.",),
-    )
-    return (Instruction("Scale by the requests that wait", text, "yaml"),)
 
 
 RULE: Final = Rule(NAME, ComputeSaturatedSettings(), judge)

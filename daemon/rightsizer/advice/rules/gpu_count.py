@@ -22,12 +22,13 @@ from rightsizer.advice.savings import released
 from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Option, Reason
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration
 from rightsizer.model.window import Window
-from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.registry import owner_of
 
 NAME: Final = "gpu_count"
 _DAY_SECONDS: Final = 86400.0
@@ -158,7 +159,7 @@ def _without(
         target=str(left),
         savings=savings,
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=_ask_for(workload, left),
+        instructions=owner_of(workload.kind).request_gpus(workload, left) if workload else (),
         affected_gpus=sum(device.capacity_ratio for device in unused),
     )
 
@@ -263,27 +264,9 @@ def _fewer(
         target=str(enough),
         savings=savings,
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=_ask_for(workload, enough),
+        instructions=owner_of(workload.kind).request_gpus(workload, enough) if workload else (),
         affected_gpus=(1.0 - part) * sum(device.capacity_ratio for device in case.devices),
     )
-
-
-def _ask_for(workload: Workload | None, count: int) -> tuple[Instruction, ...]:
-    if workload is None:
-        return ()
-    if workload.kind is WorkloadKind.SLURM:
-        return (Instruction("Ask for fewer GPUs", f"#SBATCH --gpus={count}", "sh"),)
-    if workload.kind is not WorkloadKind.KUBERNETES:
-        text = f"Give it {count} GPUs, by CUDA_VISIBLE_DEVICES or --gpus."
-        return (Instruction("Give it fewer GPUs", text, "text"),)
-    if workload.workload_class is WorkloadClass.SERVING:
-        text = f"# Of the Deployment.\nspec:\n  replicas: {count}  # of those on this node\n"
-        return (Instruction("Run fewer replicas", text, "yaml"),)
-    text = (
-        "# Of the container, in the pod's template.\n"
-        f"resources:\n  limits:\n    nvidia.com/gpu: {count}\n"
-    )
-    return (Instruction("Ask for fewer GPUs", text, "yaml"),)
 
 
 RULE: Final = Rule(NAME, GpuCountSettings(), judge)

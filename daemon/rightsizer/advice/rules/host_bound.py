@@ -21,7 +21,8 @@ from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
-from rightsizer.model.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.registry import owner_of
 
 NAME: Final = "host_bound"
 _HOST: Final = Bottleneck(NAME, State.HOST_BOUND, "held up by the host's CPUs")
@@ -64,20 +65,11 @@ def _instructions(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction,
 
 def _quota(case: Case, device: Device) -> tuple[Instruction, ...]:
     """More CPUs, in the words of who hands them out; nothing where the node is not known."""
-    count, kind = cpus_for_gpu(case, device), kind_of(case)
+    count = cpus_for_gpu(case, device)
     if count is None:
         return ()
     title = f"Give it the CPUs that are near its GPU: {cpu_list(cpus_near(case, device))}"
-    if kind is WorkloadKind.KUBERNETES:
-        number = str(count * len(case.devices))
-        text = (
-            "# Of the container, in the pod's template.\n"
-            f'resources:\n  requests: {{cpu: "{number}"}}\n  limits: {{cpu: "{number}"}}'
-        )
-        return (Instruction(title, text, "yaml"),)
-    if kind is WorkloadKind.SLURM:
-        return (Instruction(title, f"#SBATCH --cpus-per-gpu={count}", "sh"),)
-    return (Instruction(title, f"{count} CPUs for each GPU; a quota below that holds it back"),)
+    return owner_of(kind_of(case)).request_cpus(title, count, len(case.devices))
 
 
 def _loader(case: Case, device: Device) -> Instruction:

@@ -13,7 +13,7 @@ from rightsizer.advice.observation import (
     observe,
     on_ratio,
 )
-from rightsizer.advice.operator_commands import NumaHome, binding_instructions, home_of
+from rightsizer.advice.operator_commands import binding_instructions, home_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import Complaint, abstain, complain
 from rightsizer.model.device import Device
@@ -21,6 +21,7 @@ from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason,
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
+from rightsizer.owners.owner import NumaHome
 
 NAME: Final = "numa_misplaced"
 _NEEDED: Final = (Signal.CPU_AFFINITY_LOCAL, Signal.HOST_MEMORY_LOCAL)

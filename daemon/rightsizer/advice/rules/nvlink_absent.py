@@ -35,7 +35,9 @@ from rightsizer.model.node import Node
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
-from rightsizer.model.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.owner import shell
+from rightsizer.owners.registry import owner_of
 from rightsizer.sizing.gpu_sets import MOST_CANDIDATES, SetScore, best_set, pair_score, score_of
 
 
@@ -298,31 +300,11 @@ def _instructions(case: Case, better: BetterGpus) -> tuple[Instruction, ...]:
         f"# {name} moves first: CUDA_VISIBLE_DEVICES={uuid}" for name, uuid in better.swaps.items()
     )
     start = f"CUDA_VISIBLE_DEVICES={uuids} COMMAND"
-    found = [
-        Instruction("See how the GPUs are joined", "nvidia-smi topo -m", "sh"),
-        Instruction(
-            "By hand: start it on the better set", f"{swaps}\n{start}" if swaps else start, "sh"
-        ),
-    ]
-    kind = case.workload.kind if case.workload else None
-    if kind is WorkloadKind.SLURM:
-        found.append(
-            Instruction(
-                "Slurm: let it know the links, so that it chooses neighbors (gres.conf)",
-                "AutoDetect=nvml",
-            )
-        )
-    elif kind is WorkloadKind.KUBERNETES:
-        found.append(
-            Instruction(
-                "Kubernetes: let the device plugin choose neighbors (the kubelet's configuration)",
-                "# Of the kubelet's configuration: the plugin prefers sets joined by NVLink once\n"
-                "# the kubelet asks it. Delete the pod while the better GPUs are free.\n"
-                "topologyManagerPolicy: best-effort",
-                "yaml",
-            )
-        )
-    return tuple(found)
+    return (
+        *shell("See how the GPUs are joined", "nvidia-smi topo -m"),
+        *shell("By hand: start it on the better set", f"{swaps}\n{start}" if swaps else start),
+        *owner_of(case.workload.kind if case.workload else None).prefer_neighbors(),
+    )
 
 
 RULE: Final = Rule(NAME, NvlinkAbsentSettings(), judge)

@@ -36,7 +36,8 @@ from rightsizer.model.finding import (
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration
-from rightsizer.model.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.registry import owner_of
 
 NAME: Final = "underprovisioned"
 _NO_SAVINGS: Final = Savings(reason="a GPU that is too small saves nothing")
@@ -165,11 +166,9 @@ def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> 
 def _instructions(case: Case, options: tuple[Option, ...]) -> tuple[Instruction, ...]:
     workload = case.workload
     more = next((each for each in options if each.action is Action.AUTOSCALE), None)
-    if workload is None or more is None or workload.kind is not WorkloadKind.KUBERNETES:
+    if workload is None or more is None:
         return ()
-    namespace = f" -n {workload.namespace}" if workload.namespace else ""
-    command = f"kubectl{namespace} scale deployment/{workload.name} --replicas={more.target}"
-    return (Instruction("Add replicas to those on this node", command, "sh"),)
+    return owner_of(workload.kind).add_replicas(workload, more.target)
 
 
 RULE: Final = Rule(NAME, UnderprovisionedSettings(), judge)

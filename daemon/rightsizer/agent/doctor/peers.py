@@ -9,7 +9,7 @@ from rightsizer.io.grpc_client import GrpcCallError
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.notify.grafana.settings import read_token
-from rightsizer.owners.kubernetes import list_pods
+from rightsizer.owners.pod_resources import list_pods
 
 _UNAUTHORIZED: Final = (401, 403)
 _NOTHING_ASKED: Final = (

@@ -16,10 +16,10 @@ from rightsizer.model.state import State
 from rightsizer.model.units import format_duration
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadKind
+from rightsizer.owners.registry import SCHEDULER_KINDS
 
 _MOST_NAMED: Final = 64
 """Advice that names more devices than a row holds is read by nobody."""
-_SCHEDULERS: Final = frozenset({WorkloadKind.KUBERNETES, WorkloadKind.SLURM})
 _HOUR_SECONDS: Final = 3600.0
 _DAY_HOURS: Final = 24.0
 _HISTORY_DAYS: Final = 3.0
@@ -122,9 +122,9 @@ def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
     By what most of its work is, and where nobody works by what schedulers tell of its nodes.
     """
     kinds = [each.case.workload.kind for each in workloads_in(view, pool) if each.case.workload]
-    if _SCHEDULERS.isdisjoint(kinds):
+    if set(SCHEDULER_KINDS).isdisjoint(kinds):
         kinds = [each.scheduler for each in pool.devices if each.scheduler]
-    known = [kind for kind in (WorkloadKind.KUBERNETES, WorkloadKind.SLURM) if kind in kinds]
+    known = [kind for kind in SCHEDULER_KINDS if kind in kinds]
     return max(known, key=kinds.count, default=None)
 
 

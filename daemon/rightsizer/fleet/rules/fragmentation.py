@@ -27,7 +27,6 @@ from rightsizer.fleet.pools.reclaim import (
     Defragmentation,
     MovableResident,
     is_fragmented,
-    pack_tightly,
     room_for,
 )
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
@@ -43,6 +42,7 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.registry import scheduler_of
 
 NAME: Final = "fragmentation"
 _MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
@@ -221,7 +221,7 @@ def _complaint(
         target=found.node if found else "",
         savings=Savings(reason="what is free already saves nothing; it becomes usable"),
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=(*_steps(found), *pack_tightly(kind_of(view, pool))),
+        instructions=(*_steps(found), *scheduler_of(kind_of(view, pool)).pack_tightly()),
         affected_gpus=float(scatter.wanted if scatter.is_waited_for else 0),
     )
 

@@ -14,7 +14,6 @@ from rightsizer.advice.observation import minimum_known
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import Complaint, abstain, abstain_early, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
-from rightsizer.fleet.pools.reclaim import pack_tightly
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import (
     Action,
@@ -28,7 +27,8 @@ from rightsizer.model.finding import (
     Savings,
 )
 from rightsizer.model.settings import setting
-from rightsizer.model.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.registry import scheduler_of
 
 NAME: Final = "scattered_placement"
 
@@ -159,16 +159,8 @@ def _complaint(
 
 
 def _instructions(case: Case, gpus: int, then: tuple[str, ...]) -> tuple[Instruction, ...]:
-    kind = case.workload.kind if case.workload else None
-    if kind is WorkloadKind.SLURM:
-        text = f"#SBATCH --nodes={len(then)}\n#SBATCH --gpus={gpus}\n"
-        return (Instruction("Ask for fewer nodes", text, "sh"), *pack_tightly(kind))
-    each = -(-gpus // len(then))
-    text = (
-        "# Of the container, in the pod's template; fewer pods with more GPUs each.\n"
-        f"resources:\n  limits:\n    nvidia.com/gpu: {each}\n"
-    )
-    return (Instruction("Ask for more GPUs a pod", text, "yaml"), *pack_tightly(kind))
+    owner = scheduler_of(case.workload.kind if case.workload else None)
+    return (*owner.request_nodes(gpus, len(then)), *owner.pack_tightly())
 
 
 RULE: Final = FleetRule(NAME, ScatteredPlacementSettings(), judge)

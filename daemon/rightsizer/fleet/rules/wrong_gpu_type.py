@@ -34,7 +34,8 @@ from rightsizer.model.finding import (
     Savings,
 )
 from rightsizer.model.settings import setting
-from rightsizer.model.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.registry import scheduler_of
 
 NAME: Final = "wrong_gpu_type"
 _RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
@@ -200,19 +201,10 @@ def _complaint(
 
 
 def _instructions(case: Case, room: _Room, market: Market) -> tuple[Instruction, ...]:
-    workload = case.workload
-    if workload is not None and workload.kind is WorkloadKind.SLURM:
-        text = f"#SBATCH --partition={room.pool}\n"
-        return (Instruction("Ask for the other partition", text, "sh"),)
     board = market.board(room.board)
     product = (board.usual_name if board else room.board).replace(" ", "-")
-    text = (
-        "# Of the pod's template.\n"
-        f"# A node of the pool {room.pool}; its label may be another one here.\n"
-        "nodeSelector:\n"
-        f"  nvidia.com/gpu.product: {product}\n"
-    )
-    return (Instruction("Start it on the other pool", text, "yaml"),)
+    owner = scheduler_of(case.workload.kind if case.workload else None)
+    return owner.request_pool(room.pool, product)
 
 
 RULE: Final = FleetRule(NAME, WrongGpuTypeSettings(), judge)

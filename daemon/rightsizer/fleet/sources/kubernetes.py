@@ -11,6 +11,7 @@ from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import first_label, one_of, selector
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.workload import PodOwner, Workload, WorkloadClass, WorkloadKind, owner_of_pod
+from rightsizer.owners.registry import owner_of
 
 POD_LABELS: Final = ("exported_pod", "pod")
 """Without honorLabels, `pod` is that of kube-state-metrics itself."""
@@ -365,7 +366,7 @@ class KubernetesState:
         self, store: MetricStore, workloads: Iterable[Workload], now: Nanoseconds
     ) -> Mapping[str, str]:
         """By workload: what its pod says, else its namespace; else the namespace's name."""
-        mine = [each for each in workloads if each.kind is WorkloadKind.KUBERNETES]
+        mine = [each for each in workloads if owner_of(each.kind).has_pods]
         if not mine:
             return {}
         labels, span = self._settings.team_labels, LookbackSpan(now, _SPAN)

@@ -12,7 +12,8 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding
 from rightsizer.model.report import Report
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.workload import Workload
+from rightsizer.owners.registry import owner_of
 from rightsizer.report.json_encoder import Form, workload_form
 
 
@@ -57,8 +58,8 @@ class CaptureRequest:
     @property
     def slurm_job(self) -> str | None:
         """The number of its Slurm job, `None` where it is none."""
-        is_job = self.workload.kind is WorkloadKind.SLURM and self.workload.name.isdecimal()
-        return self.workload.name if is_job else None
+        job = owner_of(self.workload.kind).job_of(self.workload)
+        return job if job.isdecimal() else None
 
     @property
     def placeholders(self) -> dict[str, str]:

@@ -16,6 +16,7 @@ from rightsizer.fleet.sources.series import first_label, node_of, word_of
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
+from rightsizer.owners.registry import owner_of
 
 DEVICE_LABELS: Final = (
     *("uuid", "gpu", "pci_bus_id", "model", "architecture"),
@@ -156,15 +157,7 @@ def workload_by_key(key: str) -> Workload:
     parts = _KEY.fullmatch(key)
     kind = (parts and word_of(WorkloadKind, parts[1])) or WorkloadKind.OTHER
     rest = parts[2] if parts else key
-    namespace, slash, name = rest.partition("/")
-    has_namespace = kind is WorkloadKind.KUBERNETES and bool(slash)
-    return Workload(
-        key=key,
-        kind=kind,
-        name=name if has_namespace else rest,
-        workload_class=_BATCH if kind is WorkloadKind.SLURM else WorkloadClass.UNKNOWN,
-        namespace=namespace if has_namespace else "",
-    )
+    return owner_of(kind).workload_by_key(key, kind, rest)
 
 
 def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:

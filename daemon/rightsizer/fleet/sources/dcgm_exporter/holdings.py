@@ -17,7 +17,8 @@ from rightsizer.fleet.sources.series import placed
 from rightsizer.fleet.sources.slurm import workload_of_job
 from rightsizer.model.dcgm_exporter import holder_of
 from rightsizer.model.units import seconds
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.workload import Workload
+from rightsizer.owners.registry import owner_of
 
 _OWN: Final = ("pod", "namespace", "container")
 
@@ -52,8 +53,8 @@ class HolderNames:
         found = holder_of(labels)
         if found is None:
             return None
-        if found.kind is WorkloadKind.SLURM:
-            return DeviceHolder(job=found.name)
+        if job := owner_of(found.kind).job_of(found):
+            return DeviceHolder(job=job)
         return DeviceHolder(found.namespace, found.pod, found.container)
 
 

@@ -1,0 +1,111 @@
+"""Client of the kubelet's pod-resources API: the devices of each container."""
+
+import re
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Final
+
+from rightsizer.io.grpc_client import GrpcCallError, unary_call
+from rightsizer.io.protobuf_reader import ProtobufError, ProtobufFields
+
+POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
+"""Newest first; a kubelet before 1.20 has the last alone."""
+
+_FIELDS_MAXIMUM: Final = 500_000
+_NAME: Final = re.compile(r"[a-z0-9][a-z0-9.-]{0,252}")
+
+_POD_RESOURCES: Final = 1
+_POD_NAME, _POD_NAMESPACE, _POD_CONTAINERS = 1, 2, 3
+_CONTAINER_NAME, _CONTAINER_DEVICES, _CONTAINER_CLAIMS = 1, 2, 5
+_DEVICE_IDS: Final = 2
+_CLAIM_RESOURCES: Final = 4
+_CLAIM_DRIVER, _CLAIM_DEVICE = 2, 4
+
+
+@dataclass(frozen=True, slots=True)
+class ClaimedDevice:
+    """A device that a resource claim allocates."""
+
+    driver: str
+    device: str
+
+
+@dataclass(frozen=True, slots=True)
+class ContainerDevices:
+    """A container of a pod and its devices, as the device plugin spells them."""
+
+    namespace: str
+    pod: str
+    container: str
+    devices: tuple[str, ...] = ()
+    claimed: tuple[ClaimedDevice, ...] = ()
+
+
+def list_pods(
+    path: Path, *, timeout_seconds: float, maximum_bytes: int
+) -> tuple[ContainerDevices, ...]:
+    """Ask the kubelet, in the newest version that it knows.
+
+    Raises:
+        GrpcCallError: it gives no answer that can be read.
+    """
+    for version in POD_RESOURCES_VERSIONS:
+        try:
+            answer = unary_call(
+                path,
+                f"/{version}.PodResourcesLister/List",
+                timeout_seconds=timeout_seconds,
+                maximum_bytes=maximum_bytes,
+            )
+        except GrpcCallError as error:
+            if error.is_unimplemented:
+                continue
+            raise
+        return parse_pods(answer)
+    raise GrpcCallError(
+        f"{path} knows no version of the pod-resources interface; is it the kubelet's?"
+    )
+
+
+def parse_pods(answer: bytes) -> tuple[ContainerDevices, ...]:
+    """The containers of an answer to `List`; those that hold no device are left out.
+
+    Raises:
+        GrpcCallError: the answer is no such message.
+    """
+    try:
+        containers = tuple(_containers(ProtobufFields(_FIELDS_MAXIMUM), memoryview(answer)))
+    except ProtobufError as error:
+        raise GrpcCallError(f"the kubelet's answer cannot be read: {error}") from None
+    return tuple(found for found in containers if found.devices or found.claimed)
+
+
+def _containers(fields: ProtobufFields, answer: memoryview) -> Iterator[ContainerDevices]:
+    for pod in fields.messages(answer, _POD_RESOURCES):
+        namespace, name = fields.text(pod, _POD_NAMESPACE), fields.text(pod, _POD_NAME)
+        # Whatever these are, they end up as labels and keys.
+        if not (_NAME.fullmatch(namespace) and _NAME.fullmatch(name)):
+            continue
+        for container in fields.messages(pod, _POD_CONTAINERS):
+            yield ContainerDevices(
+                namespace=namespace,
+                pod=name,
+                container=fields.text(container, _CONTAINER_NAME),
+                devices=tuple(_device_ids(fields, container)),
+                claimed=tuple(_claimed(fields, container)),
+            )
+
+
+def _device_ids(fields: ProtobufFields, container: memoryview) -> Iterator[str]:
+    for devices in fields.messages(container, _CONTAINER_DEVICES):
+        for device_id in fields.messages(devices, _DEVICE_IDS):
+            yield str(device_id, "utf-8", "replace")
+
+
+def _claimed(fields: ProtobufFields, container: memoryview) -> Iterator[ClaimedDevice]:
+    for claim in fields.messages(container, _CONTAINER_CLAIMS):
+        for resource in fields.messages(claim, _CLAIM_RESOURCES):
+            yield ClaimedDevice(
+                fields.text(resource, _CLAIM_DRIVER), fields.text(resource, _CLAIM_DEVICE)
+            )

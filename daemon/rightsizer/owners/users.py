@@ -1,0 +1,46 @@
+"""Users: processes of login sessions by the name of their user."""
+
+import pwd
+from collections.abc import Callable
+from pathlib import Path
+
+from rightsizer.host.process_files import ProcessFiles
+from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.owner import Allocations, Owner
+from rightsizer.owners.systemd import unit_in
+
+
+class UserOwner(Owner):
+    """Users, and the sum of the workloads that are too many to be named."""
+
+    kinds = (WorkloadKind.USER, WorkloadKind.OTHER)
+    has_single_jobs = False
+
+
+def _name_of(user: int) -> str | None:
+    try:
+        return pwd.getpwuid(user).pw_name
+    except KeyError:
+        return None
+
+
+class UserCollector:
+    """Processes of login sessions by the name of their user, or by its number without one."""
+
+    def __init__(self, procfs: Path, name_of: Callable[[int], str | None] = _name_of) -> None:
+        self._files = ProcessFiles(procfs)
+        self._name_of = name_of
+
+    def workload_of(self, pid: int) -> Workload | None:
+        """The user that a process runs as, unless it runs in a systemd unit."""
+        if unit_in(self._files.naming_groups(pid)) is not None:
+            return None
+        user = self._files.user(pid)
+        if user is None:
+            return None
+        name = self._name_of(user) or str(user)
+        return Workload(f"user:{name}", WorkloadKind.USER, name)
+
+    def allocations(self) -> Allocations:
+        """None: users are allocated no devices."""
+        return {}
