@@ -1,8 +1,8 @@
-"""Base of the NVML collectors: name, signals, read function, rates of counters."""
+"""NVML collectors: base class, values told by fields and functions, rates of counters."""
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from dataclasses import dataclass
-from typing import Final
+from typing import Any, Final, Self
 
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing
@@ -12,14 +12,21 @@ from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
+Read = Callable[[DeviceHandle, ReadingBuilder], None]
+"""Asks the handle and puts each answer into the reading, failures too."""
+
+_FIRST: Final = NvmlFailure(
+    Missing.NO_SAMPLE, "nvmlDeviceGetFieldValues", "the first look at a counter, or a reset one"
+)
+
 
 class CounterRate:
-    """A counter between two looks; one that went backwards was reset and says nothing."""
+    """Rate of a counter between two looks; a counter that went backwards was reset."""
 
     __slots__ = ("_last", "_time")
 
     def __init__(self) -> None:
-        """Nothing was seen yet."""
+        """Nothing seen yet."""
         self._last: float | None = None
         self._time: Nanoseconds = 0
 
@@ -32,33 +39,47 @@ class CounterRate:
         return (value - last) / seconds(now - since)
 
 
-_FIRST: Final = NvmlFailure(
-    Missing.NO_SAMPLE, "nvmlDeviceGetFieldValues", "the first look at a counter, or a reset one"
-)
+def put_rate(
+    handle: DeviceHandle,
+    builder: ReadingBuilder,
+    signal: Signal,
+    field: FieldKey,
+    scale: float = 1.0,
+) -> None:
+    """Put the rate of a counter since the last round; a count is worth `scale` of the unit."""
+    count = handle.field(field)
+    if not isinstance(count, NvmlFailure):
+        rate = handle.hold((CounterRate, field), CounterRate).per_second(count, handle.fields_time)
+        count = _FIRST if rate is None else rate
+    builder.put(signal, count, scale)
 
 
-class CounterRates:
-    """Some counters of one device."""
+@dataclass(frozen=True, slots=True)
+class NvmlValue:
+    """A signal told by a numbered field or, where a driver lacks that, by functions."""
 
-    def __init__(
-        self, handle: DeviceHandle, counters: Sequence[tuple[Signal, FieldKey]], scale: float = 1.0
-    ) -> None:
-        """Nothing was seen yet; a count is worth `scale` of the signal's unit."""
-        self._handle, self._counters, self._scale = handle, counters, scale
-        self._rates = {signal: CounterRate() for signal, _ in counters}
+    signal: Signal
+    calls: tuple[tuple[Any, ...], ...] = ()
+    """Functions of the bindings with their arguments; older drivers know only the later ones."""
+    field: FieldKey | None = None
+    scale: float = 1.0
+    """To the signal's unit."""
+    part: Callable[[Any], Any] | None = None
+    """What counts of a function's answer."""
+    is_percent: bool = False
 
-    def put(self, draft: ReadingBuilder) -> None:
-        """Put what has passed since the last time into the draft."""
-        now = self._handle.fields_time
-        for signal, field in self._counters:
-            counted = self._handle.field(field)
-            if not isinstance(counted, NvmlFailure):
-                rate = self._rates[signal].per_second(counted, now)
-                counted = _FIRST if rate is None else rate
-            draft.put(signal, counted, self._scale)
-
-    def close(self) -> None:
-        """Nothing of the driver's is held."""
+    def read(self, handle: DeviceHandle, builder: ReadingBuilder) -> None:
+        """Ask for the value and put the answer."""
+        answer = None if self.field is None else handle.field(self.field)
+        is_unknown = isinstance(answer, NvmlFailure) and answer.is_unsupported
+        if answer is None or (is_unknown and self.calls):
+            answer = handle.ask_first(*self.calls)
+            if self.part is not None and not isinstance(answer, NvmlFailure):
+                answer = self.part(answer)
+        if self.is_percent:
+            builder.put_percent(self.signal, answer)
+        else:
+            builder.put(self.signal, answer, self.scale)
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,28 +88,38 @@ class NvmlCollector:
 
     name: str
     signals: tuple[Signal, ...]
-    read: Callable[[DeviceHandle, ReadingBuilder], None]
-    """Asks the handle and puts each answer into the draft, failures too."""
+    read: Read
     part_of: str = ""
-    """The collector under whose name it is told how it fares; its own where there is none."""
+    """The collector under whose name its outcome is shown; its own where there is none."""
     fields: tuple[FieldKey, ...] = ()
-    """NVML's numbered fields that it takes from `Handle.field`: those of all collectors come in
-    one call a round."""
+    """NVML's numbered fields that it takes from `DeviceHandle.field`: those of all collectors come
+    in one call a round."""
     is_essential: bool = False
-    """Whether it is asked every round, however slow the driver is; the others wait for room."""
+    """Whether it is asked every round, however slow the driver is."""
     is_slow: bool = False
     """Whether its signals change so slowly that they are read at the slow interval and hold."""
     tells: tuple[str, ...] = ()
-    """What it puts into the draft beside its signals, by attribute."""
-    release: Callable[[DeviceHandle, ReadingBuilder], None] | None = None
-    """Gives back the counters that it holds, when a profiler needs them, and puts into the draft
-    why its signals are missing meanwhile."""
+    """What it puts into the reading beside its signals, by attribute."""
+    release: Read | None = None
+    """Gives back the counters that it holds, when a profiler needs them, and puts why its signals
+    are missing meanwhile."""
     on_mig_parent: bool = True
     """Whether a GPU that is cut into MIG instances has these signals itself."""
     on_mig_instance: bool = False
     """Whether a MIG instance has these signals itself."""
     settles: bool = False
     """Whether a GPU that has just been woken up gives misleading values."""
+
+    @classmethod
+    def of(cls, name: str, *values: NvmlValue, **options: Any) -> Self:
+        """A collector that reads these values one by one."""
+
+        def read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+            for value in values:
+                value.read(handle, builder)
+
+        fields = tuple(value.field for value in values if value.field is not None)
+        return cls(name, tuple(value.signal for value in values), read, fields=fields, **options)
 
     def applies_to(self, device: Device) -> bool:
         """Whether the device is of a kind that can have these signals."""

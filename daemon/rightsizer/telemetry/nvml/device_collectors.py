@@ -144,7 +144,7 @@ class DeviceCollectors:
     """Signals that a device of this kind does not have."""
     last: ReadingBuilder | None = None
     """What the last round found; what it had no time for holds on."""
-    slow_draft: ReadingBuilder | None = None
+    slow_builder: ReadingBuilder | None = None
     """What the slow collectors found last; it holds until they read again."""
 
     @classmethod

@@ -145,56 +145,56 @@ class DeviceReader:
         if lost is not None and lost.reason is Missing.LOST:
             tally.down[device.uuid] = lost
             return
-        draft = ReadingBuilder()
-        time_read = self._read_fast(subject, draft, tally)
+        builder = ReadingBuilder()
+        time_read = self._read_fast(subject, builder, tally)
         # A device that gives nothing is not kept alive by what it gave before.
-        if draft.values and draft.lost is None:
-            self._read_slowly(subject, draft, tally)
-        subject.last = draft
-        tally.failures.extend(draft.failures.values())
-        if draft.lost is not None:
-            tally.failures.append(draft.lost)
-        if draft.lost is not None or not draft.values:
-            tally.down[device.uuid] = _down(draft)
+        if builder.values and builder.lost is None:
+            self._read_slowly(subject, builder, tally)
+        subject.last = builder
+        tally.failures.extend(builder.failures.values())
+        if builder.lost is not None:
+            tally.failures.append(builder.lost)
+        if builder.lost is not None or not builder.values:
+            tally.down[device.uuid] = _down(builder)
             return
         for signal, failure in subject.absent.items():
-            draft.failures.setdefault(signal, failure)
-        tally.readings[device.uuid] = draft.reading(device.uuid, time_read)
+            builder.failures.setdefault(signal, failure)
+        tally.readings[device.uuid] = builder.reading(device.uuid, time_read)
 
     def _read_fast(
-        self, subject: DeviceCollectors, draft: ReadingBuilder, tally: _PollProgress
+        self, subject: DeviceCollectors, builder: ReadingBuilder, tally: _PollProgress
     ) -> Nanoseconds:
         """Ask what is asked every round; when the essential was there."""
         started = time.perf_counter()
         # One call for the fields of all collectors that are due.
         self.collecting = "fields"
         subject.handle.fetch_fields([key for found in subject.due() for key in found.fields])
-        self._collect_all(subject, subject.essential, draft, tally, subject.last)
+        self._collect_all(subject, subject.essential, builder, tally, subject.last)
         self._essential_seconds += time.perf_counter() - started
         time_read = self._clock.time()
-        if draft.lost is None:
-            self._collect_all(subject, subject.optional, draft, tally, subject.last)
+        if builder.lost is None:
+            self._collect_all(subject, subject.optional, builder, tally, subject.last)
         return time_read
 
     def _read_slowly(
-        self, subject: DeviceCollectors, draft: ReadingBuilder, tally: _PollProgress
+        self, subject: DeviceCollectors, builder: ReadingBuilder, tally: _PollProgress
     ) -> None:
         """Add what the slow collectors find now, or found last; it holds until they are due."""
         due = [item for item in subject.slow if item.is_scheduled]
         if due:
             slow = ReadingBuilder()
-            self._collect_all(subject, subject.slow, slow, tally, subject.slow_draft)
+            self._collect_all(subject, subject.slow, slow, tally, subject.slow_builder)
             self._put_off(subject, due)
-            subject.slow_draft = slow
-        if subject.slow_draft is None:
+            subject.slow_builder = slow
+        if subject.slow_builder is None:
             return
-        draft.adopt(subject.slow_draft)
+        builder.adopt(subject.slow_builder)
         for item in subject.slow:
             tally.outcomes.add(item)
-        draft.lost = subject.slow_draft.lost
-        if draft.lost is not None:
+        builder.lost = subject.slow_builder.lost
+        if builder.lost is not None:
             # What a lost device did not tell is asked for as soon as it is back.
-            subject.slow_draft = None
+            subject.slow_builder = None
             for item in subject.slow:
                 item.due = 0
 
@@ -202,7 +202,7 @@ class DeviceReader:
         """Have slow collectors that were asked wait for their interval."""
         now, interval = self._clock.time(), nanoseconds(self._settings.slow_interval_seconds)
         # Devices take turns, so that no tick has all the slow reads.
-        turn = subject.handle.target.device.index % _TURNS if subject.slow_draft is None else 0
+        turn = subject.handle.target.device.index % _TURNS if subject.slow_builder is None else 0
         for item in asked:
             if item.is_scheduled:
                 item.due = now + interval + turn * interval // _TURNS
@@ -211,7 +211,7 @@ class DeviceReader:
         self,
         subject: DeviceCollectors,
         items: Sequence[ScheduledCollector],
-        draft: ReadingBuilder,
+        builder: ReadingBuilder,
         tally: _PollProgress,
         last: ReadingBuilder | None,
     ) -> None:
@@ -220,17 +220,17 @@ class DeviceReader:
             collector = item.collector
             if collector.settles and not is_settled:
                 item.has_outcome = False
-                _miss(collector, _SETTLING, draft)
+                _miss(collector, _SETTLING, builder)
             elif collector.release is not None and self._counters_are_free:
                 item.has_outcome = False
-                collector.release(subject.handle, draft)
+                collector.release(subject.handle, builder)
             elif self._has_time_for(item, tally):
-                self._collect(item, subject.handle, draft)
+                self._collect(item, subject.handle, builder)
             else:
-                self._hold(item, draft, last)
+                self._hold(item, builder, last)
             if not collector.is_slow:
                 tally.outcomes.add(item)
-            if draft.lost is not None:
+            if builder.lost is not None:
                 break
         self.collecting = None
 
@@ -247,32 +247,32 @@ class DeviceReader:
         return False
 
     def _collect(
-        self, item: ScheduledCollector, handle: DeviceHandle, draft: ReadingBuilder
+        self, item: ScheduledCollector, handle: DeviceHandle, builder: ReadingBuilder
     ) -> None:
         collector = item.collector
         started = time.perf_counter()
-        draft.troubled = False
+        builder.troubled = False
         self.collecting = collector.part_of or collector.name
-        draft.collecting = collector.name
+        builder.collecting = collector.name
         try:
-            collector.read(handle, draft)
+            collector.read(handle, builder)
         except Exception as error:  # noqa: BLE001 - a fault of one collector costs its signals alone.
-            _miss(collector, NvmlFailure(Missing.FAILED, collector.name, repr(error)), draft)
+            _miss(collector, NvmlFailure(Missing.FAILED, collector.name, repr(error)), builder)
         item.asked(self._clock.time(), time.perf_counter() - started)
-        item.has_outcome = not _is_absent(collector, draft)
-        item.has_failed = draft.troubled
+        item.has_outcome = not _is_absent(collector, builder)
+        item.has_failed = builder.troubled
 
     def _hold(
-        self, item: ScheduledCollector, draft: ReadingBuilder, last: ReadingBuilder | None
+        self, item: ScheduledCollector, builder: ReadingBuilder, last: ReadingBuilder | None
     ) -> None:
         """What a collector gave the last time it was asked, for two of its intervals at most."""
         collector, interval = item.collector, nanoseconds(self._settings.slow_interval_seconds)
         if item.asked_at is None or last is None:
-            _miss(collector, _NOT_ASKED, draft)
+            _miss(collector, _NOT_ASKED, builder)
         elif self._clock.time() - item.asked_at > 2 * max(interval, item.period):
-            _miss(collector, _TOO_OLD, draft)
+            _miss(collector, _TOO_OLD, builder)
         else:
-            draft.keep(collector.name, collector.signals, collector.tells, last)
+            builder.keep(collector.name, collector.signals, collector.tells, last)
 
 
 _TURNS: Final = 16
@@ -284,22 +284,22 @@ _TOO_OLD: Final = NvmlFailure(Missing.STALE, "the driver", "it is slow, and was 
 _SETTLING: Final = NvmlFailure(Missing.NO_SAMPLE, "nvmlInit", "the GPU was woken up just now")
 
 
-def _miss(collector: NvmlCollector, failure: NvmlFailure, draft: ReadingBuilder) -> None:
+def _miss(collector: NvmlCollector, failure: NvmlFailure, builder: ReadingBuilder) -> None:
     for signal in collector.signals:
-        draft.fail(signal, failure)
+        builder.fail(signal, failure)
 
 
-def _is_absent(collector: NvmlCollector, draft: ReadingBuilder) -> bool:
+def _is_absent(collector: NvmlCollector, builder: ReadingBuilder) -> bool:
     """Whether the device has none of the collector's signals: nothing was asked, then."""
     return all(
-        signal in draft.failures and draft.failures[signal].reason is Missing.NOT_SUPPORTED
+        signal in builder.failures and builder.failures[signal].reason is Missing.NOT_SUPPORTED
         for signal in collector.signals
     )
 
 
-def _down(draft: ReadingBuilder) -> Down:
+def _down(builder: ReadingBuilder) -> Down:
     """Why a device gave nothing: that it is lost, else the gravest of its failures."""
-    failures = [draft.lost] if draft.lost else list(draft.failures.values())
+    failures = [builder.lost] if builder.lost else list(builder.failures.values())
     if not failures:
         return Down(Missing.NOT_READ, "every collector is disabled")
     gravest = min(failures, key=lambda failure: _MILDNESS.get(failure.reason, 0))

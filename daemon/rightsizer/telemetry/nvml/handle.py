@@ -1,8 +1,9 @@
 """A device as its one thread asks it: what it does not offer is asked for once."""
 
 from collections.abc import Callable, Hashable, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
-from typing import Any, Final, Protocol, TypeVar
+from typing import Any, Final, TypeVar
 
 import pynvml
 
@@ -13,15 +14,7 @@ from rightsizer.telemetry.nvml.inventory import DeviceTarget
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure, NvmlLibrary
 from rightsizer.telemetry.nvml.settings import LiveSettings
 
-
-class DriverResource(Protocol):
-    """Something of the driver's that must be given back."""
-
-    def close(self) -> None:
-        """Give it back."""
-
-
-H = TypeVar("H", bound=DriverResource)
+H = TypeVar("H")
 _FIELD: Final = "field"
 _NOT_FETCHED: Final = NvmlFailure(
     Missing.NOT_READ, "nvmlDeviceGetFieldValues", "the field was not asked for"
@@ -42,7 +35,9 @@ class DeviceHandle:
         self.settings = settings
         self._unsupported: dict[Hashable, NvmlFailure] = {}
         self._constant: dict[Hashable, Any] = {}
-        self._held: dict[Hashable, DriverResource] = {}
+        self._held: dict[Hashable, Any] = {}
+        self.resources = ExitStack()
+        """Closed with the handle: what is held of the driver."""
         self._fields: Mapping[FieldKey, Any] = {}
         self.fields_time: Nanoseconds = 0
         """When the fields of this round were asked for, on the steady clock."""
@@ -76,13 +71,6 @@ class DeviceHandle:
         answer = self._fields.get(key, _NOT_FETCHED)
         return self._unsupported.get((_FIELD, key), answer)
 
-    def field_or_ask(self, key: FieldKey, name: str, *arguments: Hashable) -> Any:
-        """The value of a field, or what a function says where there is no such field."""
-        answer = self.field(key)
-        if isinstance(answer, NvmlFailure) and answer.reason is Missing.NOT_SUPPORTED:
-            return self.ask(name, *arguments)
-        return answer
-
     def _one_by_one(self, keys: Sequence[FieldKey], failure: NvmlFailure) -> dict[FieldKey, Any]:
         """Each field alone, where a driver refuses them all for the sake of one."""
         if failure.code != _REFUSAL:
@@ -99,7 +87,7 @@ class DeviceHandle:
         answer: Any = None
         for call in calls:
             answer = self.ask(*call)
-            if not isinstance(answer, NvmlFailure) or answer.reason is not Missing.NOT_SUPPORTED:
+            if not isinstance(answer, NvmlFailure) or not answer.is_unsupported:
                 return answer
         return answer
 
@@ -113,20 +101,19 @@ class DeviceHandle:
             self._constant[key] = answer
         return answer
 
-    def hold(self, make: Callable[["DeviceHandle"], H]) -> H:
-        """What `make` makes for this handle, made once and closed with it."""
-        held = self._held.get(make)
-        if held is None:
-            held = self._held[make] = make(self)
-        return held  # type: ignore[return-value] # The dictionary pairs each maker with its own.
+    def hold(self, key: Hashable, make: Callable[[], H]) -> H:
+        """What `make` makes for this key, made once."""
+        if key not in self._held:
+            self._held[key] = make()
+        held: H = self._held[key]
+        return held
 
     def close(self) -> None:
         """Give back everything that is held."""
-        for held in self._held.values():
-            held.close()
+        self.resources.close()
         self._held.clear()
 
     def _remember(self, key: Hashable, answer: Any) -> Any:
-        if isinstance(answer, NvmlFailure) and answer.reason is Missing.NOT_SUPPORTED:
+        if isinstance(answer, NvmlFailure) and answer.is_unsupported:
             self._unsupported[key] = answer
         return answer

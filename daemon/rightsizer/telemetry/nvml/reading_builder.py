@@ -59,6 +59,9 @@ def is_possible(signal: Signal, value: float) -> bool:
     return bounds is None or bounds[0] <= value <= bounds[1]
 
 
+_NO_PART: Final = NvmlFailure(
+    Missing.NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo", "the driver tells no reserved memory"
+)
 _BENIGN: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NO_SAMPLE, Missing.RELEASED})
 
 
@@ -79,7 +82,7 @@ class ReadingBuilder:
     )
 
     def __init__(self) -> None:
-        """An empty draft."""
+        """An empty builder."""
         self.values: dict[Signal, float] = {}
         self.failures: dict[Signal, NvmlFailure] = {}
         self.origins: dict[Signal, str] = {}
@@ -122,6 +125,17 @@ class ReadingBuilder:
                 self.values[signal] = min(1.0, answer / 100)
                 self.origins[signal] = self.collecting
 
+    def put_parts(self, parts: Mapping[Signal, str], answer: Any) -> None:
+        """Take the named parts of a structure of the driver's, or one failure for all."""
+        for signal, part in parts.items():
+            found = answer if isinstance(answer, NvmlFailure) else getattr(answer, part, _NO_PART)
+            self.put(signal, found)
+
+    def fail_all(self, signals: Iterable[Signal], failure: NvmlFailure) -> None:
+        """Note why several signals are missing."""
+        for signal in signals:
+            self.fail(signal, failure)
+
     def fail(self, signal: Signal, failure: NvmlFailure) -> None:
         """Note why a signal is missing; a second way that failed says more than an absent one."""
         known = self.failures.get(signal)
@@ -162,7 +176,7 @@ class ReadingBuilder:
             collector: Its name.
             signals: What it gives.
             tells: What it gives beside signals, by attribute.
-            last: The draft of that time.
+            last: The builder of that time.
         """
         for signal in signals:
             if last.origins.get(signal) == collector and signal not in self.values:

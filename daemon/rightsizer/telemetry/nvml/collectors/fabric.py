@@ -1,6 +1,7 @@
 """How far a GPU has got in joining the NVLink fabric of its switches; Hopper and later."""
 
 from ctypes import Structure, byref, c_uint, c_uint8, c_uint32, sizeof
+from functools import partial
 from typing import Final
 
 import pynvml
@@ -60,9 +61,6 @@ class _Registration:
         self._absent = _NO_FABRIC
         return _NO_FABRIC
 
-    def close(self) -> None:
-        """Nothing of the driver's is held."""
-
     def _judge(self, state: int, status: int) -> int | NvmlFailure:
         if state == pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
             self._absent = _NO_FABRIC
@@ -75,8 +73,9 @@ class _Registration:
         return state
 
 
-def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
-    draft.put(Signal.FABRIC_STATE, handle.hold(_Registration).state())
+def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    registration = handle.hold(_Registration, partial(_Registration, handle))
+    builder.put(Signal.FABRIC_STATE, registration.state())
 
 
 FABRIC: Final = NvmlCollector(

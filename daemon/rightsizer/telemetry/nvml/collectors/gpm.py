@@ -1,6 +1,7 @@
 """GPM, the profiling counters of Hopper and later: what happened between two samples."""
 
 from collections.abc import Sequence
+from functools import partial
 from typing import Any, Final
 
 import pynvml
@@ -59,6 +60,7 @@ class _Sampler:
         self._sampled_at: int | None = None
         self._is_supported = False
         self._refused: NvmlFailure | None = None
+        handle.resources.callback(self.close)
 
     def sample(self) -> NvmlFailure | None:
         """Take a sample and the metrics since the one before; `None` when they are there."""
@@ -81,30 +83,30 @@ class _Sampler:
         self._buffers.reverse()
         return failure
 
-    def put(self, draft: ReadingBuilder) -> None:
-        """Put the metrics of the last evaluation into the draft."""
+    def put(self, builder: ReadingBuilder) -> None:
+        """Put the metrics of the last evaluation into the builder."""
         overshoot = self._handle.settings.gpm_overshoot_ratio
         for signal, metric in self._metrics:
             if metric.nvmlReturn != pynvml.NVML_SUCCESS:
                 error = pynvml.NVMLError(metric.nvmlReturn)
-                self._refuse(signal, failure_of(error, "nvmlGpmMetricsGet"), draft)
+                self._refuse(signal, failure_of(error, "nvmlGpmMetricsGet"), builder)
             elif signal in _RATES:
-                draft.put(signal, metric.value, _MEBIBYTE)
+                builder.put(signal, metric.value, _MEBIBYTE)
             else:
-                draft.put_percent(signal, metric.value, overshoot)
+                builder.put_percent(signal, metric.value, overshoot)
         if len(self._metrics) + len(self._absent) > len(_METRICS):
             self._want([item for item in _METRICS if item[0] not in self._absent])
             if not self._metrics:
                 self._refused = next(iter(self._absent.values()))
         for signal, failure in self._absent.items():
-            draft.fail(signal, failure)
+            builder.fail(signal, failure)
 
-    def release(self, draft: ReadingBuilder) -> None:
+    def release(self, builder: ReadingBuilder) -> None:
         """Free the buffers for as long as a profiler needs the counters."""
         self.close()
         failure = self._why_not() or _RELEASED
         for signal, _ in _METRICS:
-            draft.fail(signal, self._absent.get(signal, failure))
+            builder.fail(signal, self._absent.get(signal, failure))
 
     def close(self) -> None:
         """Free the buffers."""
@@ -122,12 +124,12 @@ class _Sampler:
             metric.metricId = metric_id
             self._metrics.append((signal, metric))
 
-    def _refuse(self, signal: Signal, failure: NvmlFailure, draft: ReadingBuilder) -> None:
+    def _refuse(self, signal: Signal, failure: NvmlFailure, builder: ReadingBuilder) -> None:
         """Note a metric that gave nothing; one that is not supported is not asked for again."""
         if failure.reason is Missing.NOT_SUPPORTED:
             self._absent[signal] = failure
         else:
-            draft.fail(signal, failure)
+            builder.fail(signal, failure)
 
     def _why_not(self) -> NvmlFailure | None:
         """Why the device gives no samples; asked until the driver has told."""
@@ -178,14 +180,17 @@ class _Sampler:
         return failure
 
 
-def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
-    sampler = handle.hold(_Sampler)
+def _sampler(handle: DeviceHandle) -> _Sampler:
+    return handle.hold(_Sampler, partial(_Sampler, handle))
+
+
+def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    sampler = _sampler(handle)
     failure = sampler.sample()
     if failure is None:
-        sampler.put(draft)
-        return
-    for signal, _ in _METRICS:
-        draft.fail(signal, failure)
+        sampler.put(builder)
+    else:
+        builder.fail_all((signal for signal, _ in _METRICS), failure)
 
 
 GPM: Final = NvmlCollector(
@@ -196,5 +201,5 @@ GPM: Final = NvmlCollector(
     is_essential=True,
     on_mig_instance=True,
     settles=True,
-    release=lambda handle, draft: handle.hold(_Sampler).release(draft),
+    release=lambda handle, builder: _sampler(handle).release(builder),
 )

@@ -1,4 +1,4 @@
-"""Framebuffer memory; used and free do not sum to the total, the driver keeps a part."""
+"""Framebuffer memory, whose used and free do not sum to the total, and the BAR1 window to it."""
 
 from typing import Any, Final
 
@@ -11,45 +11,37 @@ from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
-_PARTS: Final = (
-    (Signal.MEMORY_USED_BYTES, "used"),
-    (Signal.MEMORY_TOTAL_BYTES, "total"),
-    (Signal.MEMORY_FREE_BYTES, "free"),
-    (Signal.MEMORY_RESERVED_BYTES, "reserved"),
-)
-# The first form counts the driver's own part as used; only older drivers need it.
-_FORMS: Final = (
-    ("nvmlDeviceGetMemoryInfo", pynvml.nvmlMemory_v2),
-    ("nvmlDeviceGetMemoryInfo",),
-)
-_OLD: Final = NvmlFailure(
-    Missing.NOT_SUPPORTED, "nvmlDeviceGetMemoryInfo", "the driver tells no reserved memory"
-)
-
+_CALL: Final = "nvmlDeviceGetMemoryInfo"
+_PARTS: Final = {
+    Signal.MEMORY_USED_BYTES: "used",
+    Signal.MEMORY_TOTAL_BYTES: "total",
+    Signal.MEMORY_FREE_BYTES: "free",
+    Signal.MEMORY_RESERVED_BYTES: "reserved",
+}
+# Full, it stops RDMA and mappings.
+_BAR1: Final = {Signal.BAR1_USED_BYTES: "bar1Used", Signal.BAR1_TOTAL_BYTES: "bar1Total"}
 _CONTRADICTION: Final = NvmlFailure(
-    Missing.INVALID, "nvmlDeviceGetMemoryInfo", "more is in use than there is, or there is none"
+    Missing.INVALID, _CALL, "more is in use than there is, or there is none"
 )
 
 
-def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
-    answer = handle.ask_first(*_FORMS)
+def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    # The first version counts the driver's own part as used; only older drivers need it.
+    answer = handle.ask_first((_CALL, pynvml.nvmlMemory_v2), (_CALL,))
     if not isinstance(answer, NvmlFailure) and _is_contradiction(answer):
         answer = _CONTRADICTION
-    for signal, part in _PARTS:
-        draft.put(
-            signal, answer if isinstance(answer, NvmlFailure) else getattr(answer, part, _OLD)
-        )
+    builder.put_parts(_PARTS, answer)
 
 
 def _is_contradiction(memory: Any) -> bool:
-    """Whether what is used is more than there is, or there is none at all."""
     return not memory.total or (not is_blank(memory.used) and memory.used > memory.total)
 
 
+def _read_bar1(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    builder.put_parts(_BAR1, handle.ask("nvmlDeviceGetBAR1MemoryInfo"))
+
+
 MEMORY: Final = NvmlCollector(
-    "memory",
-    tuple(signal for signal, _ in _PARTS),
-    _read,
-    is_essential=True,
-    on_mig_instance=True,
+    "memory", tuple(_PARTS), _read, is_essential=True, on_mig_instance=True
 )
+BAR1: Final = NvmlCollector("bar1", tuple(_BAR1), _read_bar1, is_slow=True, part_of="memory")

@@ -1,8 +1,9 @@
-"""The NVLinks one by one: state, speed, peer, errors; numbered fields over driver generations."""
+"""The NVLinks one by one (state, speed, peer, errors) and the traffic over all of them."""
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
+from functools import partial
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -11,18 +12,18 @@ import pynvml
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
-from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector, put_rate
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.nvlink_wiring import link_is_up
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
-KeyOf = Callable[[int], FieldKey | None]
+FieldOf = Callable[[int], FieldKey | None]
 """The field of a link by its number; `None` where there is none for it."""
 
 
 class NvlinkFact(Enum):
-    """What is told of a link."""
+    """What the driver tells of a link."""
 
     STATE = auto()
     SPEED = auto()
@@ -35,125 +36,88 @@ class NvlinkFact(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NvlinkFieldScheme:
-    """One way to learn a fact."""
+    """One way to read a fact: the sum of some fields."""
 
-    keys: tuple[KeyOf, ...]
-    """The fact is the sum of these fields."""
+    fields: tuple[FieldOf, ...]
     scale: float = 1.0
     """To base units."""
 
     def keys_of(self, link: int) -> list[FieldKey]:
         """The fields to ask for."""
-        return [key for key_of in self.keys if (key := key_of(link)) is not None]
+        return [key for field_of in self.fields if (key := field_of(link)) is not None]
 
     def value(self, link: int, answers: Mapping[FieldKey, Any]) -> float | None:
-        """The fact in base units, `None` where it is not told."""
-        told = [answers[key] for key in self.keys_of(link)]
-        if not told or any(isinstance(answer, NvmlFailure) or answer in _BLANKS for answer in told):
+        """The fact in base units, `None` where it is missing."""
+        found = [answers[key] for key in self.keys_of(link)]
+        if not found or any(isinstance(each, NvmlFailure) or each in _BLANKS for each in found):
             return None
-        return float(sum(told)) * self.scale
+        return float(sum(found)) * self.scale
 
     def is_refused(self, link: int, answers: Mapping[FieldKey, Any]) -> bool:
         """Whether it is of no use to ask this way again."""
-        told = [answers[key] for key in self.keys_of(link)]
-        return not told or any(
-            isinstance(answer, NvmlFailure) and answer.is_unsupported for answer in told
+        found = [answers[key] for key in self.keys_of(link)]
+        return not found or any(
+            isinstance(each, NvmlFailure) and each.is_unsupported for each in found
         )
 
 
-def _by_scope(field: int) -> KeyOf:
+def _scoped(field: int, scale: float = 1.0) -> NvlinkFieldScheme:
     """A field that takes the link's number as its scope."""
-    return lambda link: (field, link)
+    return NvlinkFieldScheme((lambda link: (field, link),), scale)
 
 
-def _by_number(first_row: int, second_row: int) -> KeyOf:
-    """An older field, which has a number for each of the first twelve links, in two rows."""
+def _numbered(*fields: str, scale: float = 1.0) -> NvlinkFieldScheme:
+    """Older fields, which have a number for each of the first twelve links, in two rows."""
+    return NvlinkFieldScheme(tuple(_number_of(field) for field in fields), scale)
 
-    def key(link: int) -> FieldKey | None:
+
+def _number_of(field: str) -> FieldOf:
+    first: int = getattr(pynvml, f"NVML_FI_DEV_NVLINK_{field}_L0")
+    second: int = getattr(pynvml, f"NVML_FI_DEV_NVLINK_{field}_L6")
+
+    def number(link: int) -> FieldKey | None:
         if link < _ROW:
-            return first_row + link
-        return second_row + link - _ROW if link < 2 * _ROW else None
+            return first + link
+        return second + link - _ROW if link < 2 * _ROW else None
 
-    return key
+    return number
 
 
 _ROW: Final = 6
 _MEGABYTE: Final = 1e6
 _KIBIBYTE: Final = 2.0**10
 _BLANKS: Final = frozenset({2**32 - 1, 2**64 - 1})
-# Fields of NVLink 5, which the oldest bindings allowed do not name: _COUNT_XMIT_BYTES, _RCV_BYTES,
-# _RCV_ERRORS (packets that came damaged) and _LINK_RECOVERY_EVENTS.
-_TRANSMITTED_BYTES, _RECEIVED_BYTES, _DAMAGED, _RECOVERIES = 202, 204, 208, 215
+_RECEIVED: Final = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
+_TRANSMITTED: Final = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
 
 LINK_FACTS: Final[Mapping[NvlinkFact, tuple[NvlinkFieldScheme, ...]]] = MappingProxyType(
+    # 202 to 215 are fields of NVLink 5, which the oldest bindings allowed do not name:
+    # _COUNT_XMIT_BYTES, _RCV_BYTES, _RCV_ERRORS (damaged packets), _LINK_RECOVERY_EVENTS.
     {
-        NvlinkFact.STATE: (NvlinkFieldScheme((_by_scope(pynvml.NVML_FI_DEV_NVLINK_GET_STATE),)),),
+        NvlinkFact.STATE: (_scoped(pynvml.NVML_FI_DEV_NVLINK_GET_STATE),),
         NvlinkFact.SPEED: (
-            NvlinkFieldScheme((_by_scope(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED),), _MEGABYTE),
-            NvlinkFieldScheme(
-                (
-                    _by_number(
-                        pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_L0,
-                        pynvml.NVML_FI_DEV_NVLINK_SPEED_MBPS_L6,
-                    ),
-                ),
-                _MEGABYTE,
-            ),
+            _scoped(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, _MEGABYTE),
+            _numbered("SPEED_MBPS", scale=_MEGABYTE),
         ),
-        NvlinkFact.RECEIVED: (
-            NvlinkFieldScheme(
-                (_by_scope(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX),), _KIBIBYTE
-            ),
-            NvlinkFieldScheme((_by_scope(_RECEIVED_BYTES),)),
-        ),
-        NvlinkFact.TRANSMITTED: (
-            NvlinkFieldScheme(
-                (_by_scope(pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX),), _KIBIBYTE
-            ),
-            NvlinkFieldScheme((_by_scope(_TRANSMITTED_BYTES),)),
-        ),
+        NvlinkFact.RECEIVED: (_scoped(_RECEIVED, _KIBIBYTE), _scoped(204)),
+        NvlinkFact.TRANSMITTED: (_scoped(_TRANSMITTED, _KIBIBYTE), _scoped(202)),
         NvlinkFact.CRC_ERRORS: (
-            NvlinkFieldScheme((_by_scope(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC),)),
-            NvlinkFieldScheme((_by_scope(_DAMAGED),)),
-            NvlinkFieldScheme(
-                (
-                    _by_number(
-                        pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L0,
-                        pynvml.NVML_FI_DEV_NVLINK_CRC_FLIT_ERROR_COUNT_L6,
-                    ),
-                    _by_number(
-                        pynvml.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L0,
-                        pynvml.NVML_FI_DEV_NVLINK_CRC_DATA_ERROR_COUNT_L6,
-                    ),
-                )
-            ),
+            _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC),
+            _scoped(208),
+            _numbered("CRC_FLIT_ERROR_COUNT", "CRC_DATA_ERROR_COUNT"),
         ),
         NvlinkFact.REPLAY_ERRORS: (
-            NvlinkFieldScheme((_by_scope(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY),)),
-            NvlinkFieldScheme(
-                (
-                    _by_number(
-                        pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L0,
-                        pynvml.NVML_FI_DEV_NVLINK_REPLAY_ERROR_COUNT_L6,
-                    ),
-                )
-            ),
+            _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY),
+            _numbered("REPLAY_ERROR_COUNT"),
         ),
         NvlinkFact.RECOVERY_ERRORS: (
-            NvlinkFieldScheme((_by_scope(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY),)),
-            NvlinkFieldScheme((_by_scope(_RECOVERIES),)),
-            NvlinkFieldScheme(
-                (
-                    _by_number(
-                        pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L0,
-                        pynvml.NVML_FI_DEV_NVLINK_RECOVERY_ERROR_COUNT_L6,
-                    ),
-                )
-            ),
+            _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY),
+            _scoped(215),
+            _numbered("RECOVERY_ERROR_COUNT"),
         ),
     }
 )
-"""Each fact with the ways to learn it, best first."""
+"""Each fact with the ways to read it, best first."""
 
 
 _SIGNALS: Final = (Signal.NVLINK_LINKS, Signal.NVLINK_LINKS_UP, Signal.NVLINK_ERRORS)
@@ -169,7 +133,7 @@ _GENERATIONS: Final[Mapping[int, int]] = MappingProxyType(
 
 
 class _Links:
-    """The links of one device, and which way the driver tells each fact of them."""
+    """The links of one device, and the field scheme in which the driver tells each fact."""
 
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
@@ -193,9 +157,6 @@ class _Links:
     def errors(self) -> float | None:
         """All errors of all links; one that is down counts with what it last told."""
         return sum(self._errors.values()) if self._errors else None
-
-    def close(self) -> None:
-        """Nothing of the driver's is held."""
 
     def _keys(self, numbers: Sequence[int]) -> list[FieldKey]:
         ways = [way for ways in self._ways.values() for way in ways]
@@ -226,28 +187,28 @@ class _Links:
     def _link(self, number: int, answers: Mapping[FieldKey, Any], *, is_up: bool) -> Nvlink:
         if not is_up:
             return Nvlink(number, is_up=False)
-        told = {
+        facts: dict[NvlinkFact, Any] = {
             fact: next(
                 (found for way in ways if (found := way.value(number, answers)) is not None), None
             )
             for fact, ways in self._ways.items()
         }
-        errors = [count for fact in _ERRORS if (count := told[fact]) is not None]
-        if errors:
-            self._errors[number] = sum(errors)
+        errors = [None if (count := facts[fact]) is None else int(count) for fact in _ERRORS]
+        if any(count is not None for count in errors):
+            self._errors[number] = sum(count or 0 for count in errors)
         address, leads_to_switch = self._remote(number)
         return Nvlink(
             number,
             is_up=True,
             generation=self._generation(number),
-            bytes_per_second=told[NvlinkFact.SPEED] or None,
+            bytes_per_second=facts[NvlinkFact.SPEED] or None,
             remote_pci_bus_id=address,
             leads_to_switch=leads_to_switch,
-            receive_bytes=told[NvlinkFact.RECEIVED],
-            transmit_bytes=told[NvlinkFact.TRANSMITTED],
-            crc_errors=_whole(told[NvlinkFact.CRC_ERRORS]),
-            replay_errors=_whole(told[NvlinkFact.REPLAY_ERRORS]),
-            recovery_errors=_whole(told[NvlinkFact.RECOVERY_ERRORS]),
+            receive_bytes=facts[NvlinkFact.RECEIVED],
+            transmit_bytes=facts[NvlinkFact.TRANSMITTED],
+            crc_errors=errors[0],
+            replay_errors=errors[1],
+            recovery_errors=errors[2],
         )
 
     def _generation(self, number: int) -> int | None:
@@ -266,24 +227,45 @@ class _Links:
         return (None, True) if address.startswith(_NO_ADDRESS) else (address, False)
 
 
-def _whole(count: float | None) -> int | None:
-    return None if count is None else int(count)
-
-
-def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
+def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     if not handle.target.wiring.links:
         found: tuple[Nvlink, ...] | NvmlFailure = _NO_LINK
     else:
-        links = handle.hold(_Links)
+        links = handle.hold(_Links, partial(_Links, handle))
         found = links.read()
     if isinstance(found, NvmlFailure):
-        for signal in _SIGNALS:
-            draft.fail(signal, found)
+        builder.fail_all(_SIGNALS, found)
         return
-    draft.nvlinks = found
-    draft.put(Signal.NVLINK_LINKS, len(found))
-    draft.put(Signal.NVLINK_LINKS_UP, sum(link.is_up for link in found))
-    draft.put(Signal.NVLINK_ERRORS, _NO_ERRORS if links.errors is None else links.errors)
+    builder.nvlinks = found
+    builder.put(Signal.NVLINK_LINKS, len(found))
+    builder.put(Signal.NVLINK_LINKS_UP, sum(link.is_up for link in found))
+    builder.put(Signal.NVLINK_ERRORS, _NO_ERRORS if links.errors is None else links.errors)
+
+
+_ALL_LINKS: Final = 0xFFFFFFFF
+_COUNTERS: Final[Mapping[Signal, FieldKey]] = MappingProxyType(
+    {
+        Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: (_RECEIVED, _ALL_LINKS),
+        Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: (_TRANSMITTED, _ALL_LINKS),
+    }
+)
+
+
+def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    wiring = handle.target.wiring
+    if wiring.count is not None and not wiring.links:
+        builder.fail_all(_COUNTERS, _NO_LINK)
+        return
+    for signal, field in _COUNTERS.items():
+        put_rate(handle, builder, signal, field, _KIBIBYTE)
 
 
 NVLINK: Final = NvmlCollector("nvlink", _SIGNALS, _read, tells=("nvlinks",), is_slow=True)
+# The driver's counters, where GPM does not tell the traffic.
+NVLINK_THROUGHPUT: Final = NvmlCollector(
+    "nvlink_throughput",
+    tuple(_COUNTERS),
+    _read_throughput,
+    fields=tuple(_COUNTERS.values()),
+    part_of="nvlink",
+)

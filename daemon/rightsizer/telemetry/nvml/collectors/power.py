@@ -1,25 +1,36 @@
-"""Power draw and energy; for whole boards only."""
+"""Power draw, energy and limit of whole boards; for how long power and heat held the clocks."""
 
+from operator import attrgetter
 from typing import Final
 
 import pynvml
 
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
+from rightsizer.telemetry.nvml.library import FieldKey
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
 _MILLI: Final = 1e-3
+_NANO: Final = 1e-9
 _CALL: Final = "nvmlDeviceGetTotalEnergyConsumption"
 _ENERGY: Final = pynvml.NVML_FI_DEV_TOTAL_ENERGY_CONSUMPTION
 
 
-def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
+def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     # A mean over a second from Ampere on but for GA100, the present draw before.
-    draft.put(Signal.POWER_WATTS, handle.ask("nvmlDeviceGetPowerUsage"), _MILLI)
-    energy = handle.field_or_ask(_ENERGY, _CALL)
+    builder.put(Signal.POWER_WATTS, handle.ask("nvmlDeviceGetPowerUsage"), _MILLI)
     # Where the field counts nothing, the function may.
-    draft.put(Signal.ENERGY_JOULES, handle.ask(_CALL) if energy == 0 else energy, _MILLI)
+    counts_nothing = handle.field(_ENERGY) == 0
+    energy = NvmlValue(
+        Signal.ENERGY_JOULES, ((_CALL,),), None if counts_nothing else _ENERGY, _MILLI
+    )
+    energy.read(handle, builder)
+
+
+def _violation(signal: Signal, field: FieldKey, policy: int) -> NvmlValue:
+    part = attrgetter("violationTime")
+    return NvmlValue(signal, (("nvmlDeviceGetViolationStatus", policy),), field, _NANO, part)
 
 
 POWER: Final = NvmlCollector(
@@ -29,4 +40,29 @@ POWER: Final = NvmlCollector(
     fields=(_ENERGY,),
     is_essential=True,
     settles=True,
+)
+# The least of the operator's limit and what board and chassis allow.
+POWER_LIMIT: Final = NvmlCollector.of(
+    "power_limit",
+    NvmlValue(
+        Signal.POWER_LIMIT_WATTS,
+        (("nvmlDeviceGetEnforcedPowerLimit",), ("nvmlDeviceGetPowerManagementLimit",)),
+        scale=_MILLI,
+    ),
+    is_slow=True,
+    part_of="power",
+)
+VIOLATIONS: Final = NvmlCollector.of(
+    "violations",
+    _violation(
+        Signal.POWER_VIOLATION_SECONDS,
+        pynvml.NVML_FI_DEV_PERF_POLICY_POWER,
+        pynvml.NVML_PERF_POLICY_POWER,
+    ),
+    _violation(
+        Signal.THERMAL_VIOLATION_SECONDS,
+        pynvml.NVML_FI_DEV_PERF_POLICY_THERMAL,
+        pynvml.NVML_PERF_POLICY_THERMAL,
+    ),
+    part_of="power",
 )

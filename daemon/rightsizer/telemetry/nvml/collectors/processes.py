@@ -1,5 +1,6 @@
-"""The processes on a device: who holds it."""
+"""The processes on a device, and the share of time of each."""
 
+from functools import partial
 from typing import Any, Final
 
 from rightsizer.model.reading import Process, ProcessKind
@@ -9,42 +10,38 @@ from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
-# The bindings' own name asks for the third form of a list, which drivers before R510 lack.
-_COMPUTE: Final = (
-    ("nvmlDeviceGetComputeRunningProcesses",),
-    ("nvmlDeviceGetComputeRunningProcesses_v2",),
+_OTHERS: Final = {ProcessKind.GRAPHICS: "Graphics", ProcessKind.MPS: "MPSCompute"}
+# The older call answers 0 on Blackwell (HAMi-core#218); drivers before R550 lack the newer.
+_UTILIZATION_CALLS: Final = (
+    "nvmlDeviceGetProcessesUtilizationInfo",
+    "nvmlDeviceGetProcessUtilization",
 )
-_OTHERS: Final = (
-    (
-        ProcessKind.GRAPHICS,
-        ("nvmlDeviceGetGraphicsRunningProcesses",),
-        ("nvmlDeviceGetGraphicsRunningProcesses_v2",),
-    ),
-    (
-        ProcessKind.MPS,
-        ("nvmlDeviceGetMPSComputeRunningProcesses",),
-        ("nvmlDeviceGetMPSComputeRunningProcesses_v2",),
-    ),
-)
+_PERCENT: Final = 100
 
 
-def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
-    answer = handle.ask_first(*_COMPUTE)
+def _ask(handle: DeviceHandle, kind: str) -> Any:
+    # The bindings' own name asks for the third version of a list, which drivers before R510 lack.
+    call = f"nvmlDeviceGet{kind}RunningProcesses"
+    return handle.ask_first((call,), (f"{call}_v2",))
+
+
+def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    answer = _ask(handle, "Compute")
     if isinstance(answer, NvmlFailure):
-        draft.fail(Signal.PROCESS_COUNT, answer)
+        builder.fail(Signal.PROCESS_COUNT, answer)
         return
-    draft.processes = _processes(answer, ProcessKind.COMPUTE, handle)
+    builder.processes = _processes(answer, ProcessKind.COMPUTE, handle)
     # Other kinds are counted when the reading is finished.
-    draft.put(Signal.PROCESS_COUNT, len(draft.processes))
+    builder.put(Signal.PROCESS_COUNT, len(builder.processes))
 
 
-def _read_others(handle: DeviceHandle, draft: ReadingBuilder) -> None:
-    for kind, *forms in _OTHERS:
-        answer = handle.ask_first(*forms)
+def _read_others(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    for kind, name in _OTHERS.items():
+        answer = _ask(handle, name)
         if isinstance(answer, NvmlFailure):
-            draft.fail(Signal.PROCESS_COUNT, answer)
+            builder.fail(Signal.PROCESS_COUNT, answer)
         else:
-            draft.other_processes += _processes(answer, kind, handle)
+            builder.other_processes += _processes(answer, kind, handle)
 
 
 def _processes(answer: Any, kind: ProcessKind, handle: DeviceHandle) -> tuple[Process, ...]:
@@ -56,9 +53,47 @@ def _processes(answer: Any, kind: ProcessKind, handle: DeviceHandle) -> tuple[Pr
 
 def _plausible(used: int | None, total: float | None) -> int | None:
     """The memory of a process, unless another driver's structure put something else there."""
-    if used is None or (total is not None and used > total):
-        return None
-    return used
+    return None if used is None or (total is not None and used > total) else used
+
+
+class _Samples:
+    """The driver's buffer of samples by process, each taken into account once."""
+
+    def __init__(self, handle: DeviceHandle) -> None:
+        self._handle = handle
+        self._calls = list(_UTILIZATION_CALLS)
+        self._seen = 0
+
+    def means(self) -> dict[int, float]:
+        """The mean share of each process since the last time; none where there are no samples."""
+        answer = self._ask()
+        if isinstance(answer, NvmlFailure):
+            return {}
+        # More than the whole is seen in the wild, and means that there is no value.
+        fresh = [
+            found for found in answer if found.timeStamp > self._seen and found.smUtil <= _PERCENT
+        ]
+        self._seen = max([self._seen, *(found.timeStamp for found in fresh)])
+        shares: dict[int, list[int]] = {}
+        for found in fresh:
+            shares.setdefault(found.pid, []).append(found.smUtil)
+        return {pid: sum(of) / len(of) / _PERCENT for pid, of in shares.items()}
+
+    def _ask(self) -> Any:
+        """The answer to the first call that the driver has; one that it lacks is dropped."""
+        answer: Any = ()
+        while self._calls:
+            answer = self._handle.library.ask(
+                self._calls[0], self._handle.target.handle, self._seen
+            )
+            if not isinstance(answer, NvmlFailure) or not answer.is_unsupported:
+                return answer
+            self._calls.pop(0)
+        return answer
+
+
+def _read_shares(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    builder.process_shares = handle.hold(_Samples, partial(_Samples, handle)).means()
 
 
 PROCESSES: Final = NvmlCollector(
@@ -76,6 +111,15 @@ OTHER_PROCESSES: Final = NvmlCollector(
     tells=("other_processes",),
     on_mig_parent=False,
     on_mig_instance=True,
+    is_slow=True,
+    part_of="processes",
+)
+PROCESS_UTILIZATION: Final = NvmlCollector(
+    "process_utilization",
+    (),
+    _read_shares,
+    tells=("process_shares",),
+    on_mig_parent=False,
     is_slow=True,
     part_of="processes",
 )

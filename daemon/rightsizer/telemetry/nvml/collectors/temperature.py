@@ -1,6 +1,6 @@
-"""Temperatures of the GPU and, where it has a sensor, of its memory, and the room above."""
+"""Temperatures of GPU and memory, the margin to the slowdown, and the fastest fan."""
 
-from typing import Final
+from typing import Any, Final
 
 import pynvml
 
@@ -8,36 +8,52 @@ from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
-from rightsizer.telemetry.nvml.library import NvmlFailure
+from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
-_FORMS: Final = (
-    ("nvmlDeviceGetTemperature", pynvml.NVML_TEMPERATURE_GPU),
-    ("nvmlDeviceGetTemperatureV", pynvml.NVML_TEMPERATURE_GPU),
-)
+_MEMORY: Final = pynvml.NVML_FI_DEV_MEMORY_TEMP
 _NO_SENSOR: Final = NvmlFailure(
     Missing.NOT_SUPPORTED, "nvmlDeviceGetFieldValues", "0 degrees: there is no memory sensor"
 )
+_NO_FAN: Final = NvmlFailure(Missing.NOT_SUPPORTED, "nvmlDeviceGetNumFans", "the board has no fan")
+_FAN_OVERSHOOT_RATIO: Final = 1.0
+"""The driver counts in parts of the intended maximum, which a fan may pass (NVML API reference,
+nvmlDeviceGetFanSpeed)."""
 
 
-def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
-    draft.put(Signal.TEMPERATURE_CELSIUS, handle.ask_first(*_FORMS))
-    memory = handle.field(pynvml.NVML_FI_DEV_MEMORY_TEMP)
-    draft.put(Signal.MEMORY_TEMPERATURE_CELSIUS, _NO_SENSOR if memory == 0 else memory)
+def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    calls = ("nvmlDeviceGetTemperature", "nvmlDeviceGetTemperatureV")
+    found = handle.ask_first(*((call, pynvml.NVML_TEMPERATURE_GPU) for call in calls))
+    builder.put(Signal.TEMPERATURE_CELSIUS, found)
+    memory = handle.field(_MEMORY)
+    builder.put(Signal.MEMORY_TEMPERATURE_CELSIUS, _NO_SENSOR if memory == 0 else memory)
 
 
-def _read_margin(handle: DeviceHandle, draft: ReadingBuilder) -> None:
+def _read_margin(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     # From Hopper on there are no fixed thresholds: the driver tells how far away they are, and
     # by how much they are passed.
     margin = handle.ask("nvmlDeviceGetMarginTemperature")
-    draft.put(Signal.TEMPERATURE_MARGIN_CELSIUS, margin, may_be_negative=True)
+    builder.put(Signal.TEMPERATURE_MARGIN_CELSIUS, margin, may_be_negative=True)
+
+
+def _read_fans(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    builder.put_percent(Signal.FAN_SPEED, _fastest_fan(handle), _FAN_OVERSHOOT_RATIO)
+
+
+def _fastest_fan(handle: DeviceHandle) -> Any:
+    count = handle.ask_once("nvmlDeviceGetNumFans")
+    if isinstance(count, NvmlFailure) or is_blank(count):
+        return handle.ask("nvmlDeviceGetFanSpeed")
+    speeds = [handle.ask("nvmlDeviceGetFanSpeed_v2", fan) for fan in range(count)]
+    known = [speed for speed in speeds if not isinstance(speed, NvmlFailure)]
+    return max(known) if known else next(iter(speeds), _NO_FAN)
 
 
 TEMPERATURE: Final = NvmlCollector(
     "temperature",
     (Signal.TEMPERATURE_CELSIUS, Signal.MEMORY_TEMPERATURE_CELSIUS),
     _read,
-    fields=(pynvml.NVML_FI_DEV_MEMORY_TEMP,),
+    fields=(_MEMORY,),
 )
 TEMPERATURE_MARGIN: Final = NvmlCollector(
     "temperature_margin",
@@ -45,4 +61,7 @@ TEMPERATURE_MARGIN: Final = NvmlCollector(
     _read_margin,
     is_slow=True,
     part_of="temperature",
+)
+FANS: Final = NvmlCollector(
+    "fans", (Signal.FAN_SPEED,), _read_fans, is_slow=True, part_of="temperature"
 )

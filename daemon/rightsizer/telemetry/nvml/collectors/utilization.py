@@ -1,11 +1,13 @@
 """How busy the engines are, from the driver's sample buffer: share of time resident, no load."""
 
+from functools import partial
+from operator import itemgetter
 from typing import Any, Final
 
 import pynvml
 
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.nvml.collector import NvmlCollector
+from rightsizer.telemetry.nvml.collector import NvmlCollector, NvmlValue
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, value_of
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
@@ -31,7 +33,7 @@ class SampleBuffer:
     def mean(self) -> float | None:
         """The mean percentage since the last call; `None` where there is no new sample.
 
-        The first call gives nothing: the buffer reaches back to before anybody looked.
+        The first call gives nothing: the buffer reaches back to before the first look.
         """
         if self._refused:
             return None
@@ -51,66 +53,41 @@ class SampleBuffer:
         values = [value for found in fresh if (value := _percent(kind, found)) is not None]
         return None if is_first or not values else sum(values) / len(values)
 
-    def close(self) -> None:
-        """Nothing is held of the driver's."""
-
 
 def _percent(kind: int, found: Any) -> float | None:
     value = value_of(kind, found.sampleValue)
     return value if value is not None and 0 <= value <= _PERCENT else None
 
 
-_ENGINES: Final = (
-    (Signal.ENCODER, "nvmlDeviceGetEncoderUtilization"),
-    (Signal.DECODER, "nvmlDeviceGetDecoderUtilization"),
-    (Signal.JPEG, "nvmlDeviceGetJpgUtilization"),
-    (Signal.OFA, "nvmlDeviceGetOfaUtilization"),
-)
-
-
-def _gpu_samples(handle: DeviceHandle) -> SampleBuffer:
-    return SampleBuffer(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES)
-
-
-def _memory_samples(handle: DeviceHandle) -> SampleBuffer:
-    return SampleBuffer(handle, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES)
-
-
-def _read(handle: DeviceHandle, draft: ReadingBuilder) -> None:
-    rates = handle.ask("nvmlDeviceGetUtilizationRates")
-    gpu = rates if isinstance(rates, NvmlFailure) else rates.gpu
-    memory = rates if isinstance(rates, NvmlFailure) else rates.memory
-    if Signal.GPU_BUSY in draft.values:
-        _doubt(draft, gpu, handle.settings.suspect_busy_ratio)
-    else:
-        # What GPM does not tell, the driver's own buffer does: the rates are those of its last
-        # window, at most a second, and say nothing of the time before.
-        gpu = _mean(handle.hold(_gpu_samples), gpu)
-        memory = _mean(handle.hold(_memory_samples), memory)
-        if isinstance(gpu, NvmlFailure) and handle.target.device.awaits_mig_instances:
-            gpu = 0  # Nothing can run there, which the driver knows and does not tell.
-        draft.put_percent(Signal.GPU_BUSY, gpu)
-    draft.put_percent(Signal.MEMORY_CONTROLLER_BUSY, memory)
-
-
-def _read_engines(handle: DeviceHandle, draft: ReadingBuilder) -> None:
-    for signal, call in _ENGINES:
-        answer = handle.ask(call)
-        # The second number is the sampling period.
-        draft.put_percent(signal, answer if isinstance(answer, NvmlFailure) else answer[0])
-
-
-def _mean(buffer: SampleBuffer, rate: Any) -> Any:
-    mean = buffer.mean()
+def _mean(handle: DeviceHandle, kind: int, rate: Any) -> Any:
+    """The mean since the last round; the rate of the driver's last window where there is none."""
+    mean = handle.hold((SampleBuffer, kind), partial(SampleBuffer, handle, kind)).mean()
     return rate if mean is None else mean
 
 
-def _doubt(draft: ReadingBuilder, rate: Any, suspect_ratio: float) -> None:
+def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    rates = handle.ask("nvmlDeviceGetUtilizationRates")
+    gpu = rates if isinstance(rates, NvmlFailure) else rates.gpu
+    memory = rates if isinstance(rates, NvmlFailure) else rates.memory
+    if Signal.GPU_BUSY in builder.values:
+        _doubt(builder, gpu, handle.settings.suspect_busy_ratio)
+    else:
+        # What GPM does not tell, the driver's own buffer does: the rates are those of its last
+        # window, at most a second, and say nothing of the time before.
+        gpu = _mean(handle, pynvml.NVML_GPU_UTILIZATION_SAMPLES, gpu)
+        memory = _mean(handle, pynvml.NVML_MEMORY_UTILIZATION_SAMPLES, memory)
+        if isinstance(gpu, NvmlFailure) and handle.target.device.awaits_mig_instances:
+            gpu = 0  # Nothing can run there, which the driver knows and does not tell.
+        builder.put_percent(Signal.GPU_BUSY, gpu)
+    builder.put_percent(Signal.MEMORY_CONTROLLER_BUSY, memory)
+
+
+def _doubt(builder: ReadingBuilder, rate: Any, suspect_ratio: float) -> None:
     """Profiling counters may die and read 0 (dcgm-exporter#662); the busy share does not."""
-    if isinstance(rate, NvmlFailure) or not 100 * suspect_ratio <= rate <= 100:  # noqa: PLR2004
+    if isinstance(rate, NvmlFailure) or not _PERCENT * suspect_ratio <= rate <= _PERCENT:
         return
-    if not draft.values[Signal.GPU_BUSY]:
-        draft.replace(Signal.GPU_BUSY, rate / 100)
+    if not builder.values[Signal.GPU_BUSY]:
+        builder.replace(Signal.GPU_BUSY, rate / _PERCENT)
 
 
 UTILIZATION: Final = NvmlCollector(
@@ -121,11 +98,27 @@ UTILIZATION: Final = NvmlCollector(
     on_mig_parent=False,
     settles=True,
 )
-ENGINES: Final = NvmlCollector(
+ENGINES: Final = NvmlCollector.of(
     "engines",
-    tuple(signal for signal, _ in _ENGINES),
-    _read_engines,
+    # The second number of an answer is the sampling period.
+    *(
+        NvmlValue(signal, ((call,),), part=itemgetter(0), is_percent=True)
+        for signal, call in (
+            (Signal.ENCODER, "nvmlDeviceGetEncoderUtilization"),
+            (Signal.DECODER, "nvmlDeviceGetDecoderUtilization"),
+            (Signal.JPEG, "nvmlDeviceGetJpgUtilization"),
+            (Signal.OFA, "nvmlDeviceGetOfaUtilization"),
+        )
+    ),
     part_of="utilization",
     on_mig_parent=False,
     settles=True,
+)
+# Beside the count: frames per second and latency, means over the sessions.
+ENCODER_SESSIONS: Final = NvmlCollector.of(
+    "encoder_sessions",
+    NvmlValue(Signal.ENCODER_SESSIONS, (("nvmlDeviceGetEncoderStats",),), part=itemgetter(0)),
+    on_mig_parent=False,
+    is_slow=True,
+    part_of="utilization",
 )
