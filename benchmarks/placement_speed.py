@@ -41,11 +41,11 @@ def _alike() -> PlacementNode:
 def _different() -> PlacementNode:
     """Headrooms that all differ, so that every set is one of its own."""
     node = two_trays()
-    seats = (
-        replace(seat, power_headroom_watts=300.0 + 25.0 * place)
-        for place, seat in enumerate(node.seats)
+    slots = (
+        replace(slot, power_headroom_watts=300.0 + 25.0 * place)
+        for place, slot in enumerate(node.slots)
     )
-    return replace(node, seats=tuple(seats))
+    return replace(node, slots=tuple(slots))
 
 
 def _uneven() -> PlacementNode:

@@ -113,7 +113,7 @@ class FirstFree:
         granted = {}
         while self._queue:
             taken = {uuid for uuids in self._held.values() for uuid in uuids}
-            free = [s.uuid for s in look.seats if s.uuid not in taken and not s.holders]
+            free = [s.uuid for s in look.slots if s.uuid not in taken and not s.holders]
             ticket = self._queue[0]
             if len(free) < ticket.request.gpus:
                 break

@@ -142,11 +142,11 @@ class _Life:
         return seen | {name: LeaseObservation(is_alive=False) for name in self._dead}
 
     def _check(self) -> None:
-        for seat in self._world.look().seats:
-            jobs = [n for n, job in self._world.running.items() if seat.uuid in job.uuids]
+        for slot in self._world.look().slots:
+            jobs = [n for n, job in self._world.running.items() if slot.uuid in job.uuids]
             alone = [n for n in jobs if not self._coming[n].ticket.request.may_share]
             self.lived.doubles += bool(alone) and len(jobs) > 1
-            self.lived.overfull += (seat.memory_used_bytes or 0) > (seat.memory_total_bytes or 0)
+            self.lived.overfull += (slot.memory_used_bytes or 0) > (slot.memory_total_bytes or 0)
 
     def _count(self, elapsed_seconds: float) -> None:
         held = {uuid for job in self._world.running.values() for uuid in job.uuids}

@@ -18,7 +18,7 @@ from rightsizer.actions.feature import ActionsApi
 from rightsizer.advice.recommender_settings import RuleTree
 from rightsizer.agent.local_api import ControlRoutes
 from rightsizer.agent.settings import Settings
-from rightsizer.broker.place_api import PlaceApi, closed_routes
+from rightsizer.broker.feature import PlaceApi, closed_routes
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.fleet.api import FleetApi
 from rightsizer.io.clock import FastClock

@@ -26,15 +26,15 @@ class Node:
         self.trouble: str | None = None
         self.settings = LabelSettings(file=str(file))
         self.writer = LabelWriter(
-            lambda: self.settings, lambda: self.report, self._seats, self.clock
+            lambda: self.settings, lambda: self.report, self._slots, self.clock
         )
 
-    def _seats(self, report: Report) -> tuple[LeaseSlot, ...]:
-        seats = [
-            replace(seat, device=each.device)
-            for seat, each in zip(hgx().seats, report.devices, strict=True)
+    def _slots(self, report: Report) -> tuple[LeaseSlot, ...]:
+        slots = [
+            replace(slot, device=each.device)
+            for slot, each in zip(hgx().slots, report.devices, strict=True)
         ]
-        return (replace(seats[0], trouble=self.trouble), *seats[1:])
+        return (replace(slots[0], trouble=self.trouble), *slots[1:])
 
     def after(self, minutes: float) -> dict[str, str]:
         """The labels as they are written some minutes later."""

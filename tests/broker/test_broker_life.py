@@ -1,6 +1,5 @@
 """Whatever happens in whatever order, the broker lends nothing twice and loses nothing."""
 
-import json
 from dataclasses import replace
 from functools import partial
 from typing import Any
@@ -20,7 +19,7 @@ from rightsizer.broker.lease import (
     Reservation,
     Ticket,
 )
-from rightsizer.broker.repository import booking_from, record_from, text_of, ticket_from
+from rightsizer.broker.repository import decode_item, encode_item
 from rightsizer.broker.scheduling_state import NodeObservation
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.broker.state import BrokerState
@@ -77,17 +76,17 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @rule(chance=st.randoms(use_true_random=False))
     def serve(self, chance: Any) -> None:
-        """A look at the node; the order in which seats and sightings come does not matter."""
-        look, sightings = self.world.look(), self.world.sightings(self.state)
-        sightings = {
-            **sightings,
+        """A look at the node; the order in which slots and observations come does not matter."""
+        look, observations = self.world.look(), self.world.observations(self.state)
+        observations = {
+            **observations,
             **{name: LeaseObservation(is_alive=True) for name in self.waiting},
         }
-        seats, seen = list(look.seats), list(sightings.items())
-        chance.shuffle(seats)
+        slots, seen = list(look.slots), list(observations.items())
+        chance.shuffle(slots)
         chance.shuffle(seen)
-        step = BROKER.turn(self.state, self.now, sightings, look)
-        shuffled = NodeObservation(tuple(seats), look.topology)
+        step = BROKER.turn(self.state, self.now, observations, look)
+        shuffled = NodeObservation(tuple(slots), look.topology)
         assert BROKER.turn(self.state, self.now, dict(seen), shuffled).state == step.state
         self._serve()
 
@@ -181,9 +180,9 @@ class LifeOfABroker(RuleBasedStateMachine):
         """The agent is killed; what it saved is what there is."""
         saved = replace(
             self.state,
-            tickets=tuple(ticket_from(_form(each)) for each in self.state.tickets),
-            leases=tuple(record_from(_form(each)) for each in self.state.leases),
-            bookings=tuple(booking_from(_form(each)) for each in self.state.bookings),
+            tickets=tuple(_stored("ticket", each) for each in self.state.tickets),
+            leases=tuple(_stored("lease", each) for each in self.state.leases),
+            bookings=tuple(_stored("reservation", each) for each in self.state.bookings),
         )
         self._follow(BROKER.after_restart(saved, self.now, self.state.boot))
 
@@ -224,15 +223,15 @@ class LifeOfABroker(RuleBasedStateMachine):
                     assert not (meet and set(one.uuids) & set(other.uuids))
 
     def _serve(self) -> None:
-        sightings = self.world.sightings(self.state)
-        step = BROKER.turn(self.state, self.now, sightings, self.world.look())
+        observations = self.world.observations(self.state)
+        step = BROKER.turn(self.state, self.now, observations, self.world.look())
         self._check_grants(step)
         self._follow(step)
 
     def _check_grants(self, step: BrokerTransition) -> None:
         reserve = PLACEMENT.free.shared_memory_reserve_bytes
         for grant in step.grants:
-            lease = grant.record.lease
+            lease = grant.lease
             for uuid in lease.uuids:
                 assert uuid not in self.world.broken
                 assert lease.is_shared or not self._outsider_on(uuid)
@@ -281,8 +280,8 @@ class LifeOfABroker(RuleBasedStateMachine):
         assert not self.waiting
 
 
-def _form(item: Any) -> Any:
-    return json.loads(text_of(item))
+def _stored(kind: str, item: Any) -> Any:
+    return decode_item(kind, encode_item(item))
 
 
 TestLifeOfABroker = LifeOfABroker.TestCase

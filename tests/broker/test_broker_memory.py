@@ -51,8 +51,8 @@ def test_what_is_set_aside_and_what_outsiders_hold_fits_together_at_every_grant(
 def _looked(world: World, state: BrokerState, now: int, *, are_named: bool) -> BrokerState:
     look = world.look()
     if not are_named:
-        look = replace(look, seats=tuple(replace(seat, holders=()) for seat in look.seats))
-    seen = {name: each for name, each in world.sightings(state).items() if name in world.running}
+        look = replace(look, slots=tuple(replace(slot, holders=()) for slot in look.slots))
+    seen = {name: each for name, each in world.observations(state).items() if name in world.running}
     step = BROKER.turn(state, now, seen, look)
     promised = sum(record.set_aside_on("GPU-0") for record in step.state.leases)
     if step.grants and (len(step.state.leases) > 1 or (world.outsiders and are_named)):

@@ -19,13 +19,13 @@ from structlog.testing import capture_logs
 
 from api_schema import faults, json_schema_of
 from broker_node import World, hgx
-from lending_desk import LentDesk
+from managed_node import ManagedNode
 from process_files import ProcessFolder
 from readings import SECOND
-from rightsizer.broker.api import BrokerApi, BrokerApiContext, client_of, why_not_served
+from rightsizer.broker.api import BrokerApi, client_of, why_not_served
+from rightsizer.broker.feature import closed_routes
 from rightsizer.broker.lease import LeaseOwner
-from rightsizer.broker.place_api import closed_routes
-from rightsizer.broker.settings import BrokerSection
+from rightsizer.broker.settings import BrokerSettings
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.io.local import LocalClient
@@ -38,12 +38,12 @@ NOBODY: Final = 65534
 
 
 @pytest.fixture
-def lent(tmp_path: Path) -> Iterator[LentDesk]:
+def lent(tmp_path: Path) -> Iterator[ManagedNode]:
     """A node of eight GPUs that nobody has."""
     with capture_logs():
-        found = LentDesk(World(hgx()), tmp_path / "broker.db", BrokerSection(maximum_tickets=3))
+        found = ManagedNode(World(hgx()), tmp_path / "broker.db", BrokerSettings(maximum_tickets=3))
         yield found
-        found.desk.close()
+        found.manager.close()
 
 
 @pytest.fixture
@@ -56,22 +56,22 @@ def stranger() -> Iterator[SocketPeer]:
         process.kill()
 
 
-def test_answers_are_as_described(lent: LentDesk) -> None:
+def test_answers_are_as_described(lent: ManagedNode) -> None:
     """From asking to giving back; asking again with an id gives what one has."""
     schema = json_schema_of("POST", "/api/v1/leases")
     waits = lent.asked({"gpus": 2, "id": "abcdefgh", "for": "4h", "priority": -1}, ME)
     assert list(faults(waits, schema)) == []
     assert not waits["is_granted"]
-    lent.desk.turn()
+    lent.manager.turn()
     granted = lent.asked({"gpus": 2, "id": "abcdefgh"}, ME)
     assert list(faults(granted, schema)) == []
     assert len(granted["lease"]["uuids"]) == 2
     assert granted["lease"]["numa_nodes"] == [0]
-    assert len(lent.desk.standing.state.leases) == 1
+    assert len(lent.manager.overview.state.leases) == 1
     path = "/api/v1/leases/abcdefgh"
     assert json.loads(lent.ask("GET", path, peer=ME).body) == granted
     lent.asked({"gpus": 8}, ME)
-    lent.desk.turn()
+    lent.manager.turn()
     everything = json.loads(lent.ask("GET", "/api/v1/broker", peer=ME).body)
     assert list(faults(everything, json_schema_of("GET", "/api/v1/broker"))) == []
     assert [each["gpus"] for each in everything["queue"]] == [8]
@@ -95,16 +95,16 @@ def test_what_somebody_has_ended_is_over_for_good(tmp_path: Path) -> None:
     """
     with subprocess.Popen(["sleep", "60"]) as process, capture_logs():
         mine = SocketPeer(process.pid, os.getuid(), os.getgid())
-        lent = LentDesk(World(hgx()), tmp_path / "broker.db")
+        lent = ManagedNode(World(hgx()), tmp_path / "broker.db")
         lent.asked({"id": "leaselease", "gpus": 8}, mine)
-        lent.desk.turn()
+        lent.manager.turn()
         for each in ("waitswaits", "backagain"):
             lent.asked({"id": each}, mine)
         over = lent.ask("DELETE", "/api/v1/leases/leaselease", peer=ME)
         assert lent.ask("DELETE", "/api/v1/leases/waitswaits", peer=ME).status == HTTPStatus.OK
         assert lent.ask("DELETE", "/api/v1/leases/backagain", peer=mine).status == HTTPStatus.OK
-        lent.desk.close()
-        lent = LentDesk(World(hgx()), tmp_path / "broker.db")
+        lent.manager.close()
+        lent = ManagedNode(World(hgx()), tmp_path / "broker.db")
         user = pwd.getpwuid(os.getuid()).pw_name
         for each, what in (("leaselease", "lease"), ("waitswaits", "ticket")):
             done = "ended" if what == "lease" else "withdrawn"
@@ -114,15 +114,15 @@ def test_what_somebody_has_ended_is_over_for_good(tmp_path: Path) -> None:
             again = lent.ask("POST", "/api/v1/leases", {"id": each}, mine)
             assert (again.status, again.body) == (HTTPStatus.CONFLICT, told)
         lent.asked({"id": "backagain"}, mine)
-        lent.desk.close()
+        lent.manager.close()
         process.kill()
     assert f"process {process.pid}" in json.loads(over.body)["message"]
 
 
-def test_what_is_anothers_is_not_to_be_had(lent: LentDesk, stranger: SocketPeer) -> None:
+def test_what_is_anothers_is_not_to_be_had(lent: ManagedNode, stranger: SocketPeer) -> None:
     """Neither looked at nor given back, nor asked for again; root may."""
     lent.asked({"id": "ofrootofroot"}, ME)
-    lent.desk.turn()
+    lent.manager.turn()
     path = "/api/v1/leases/ofrootofroot"
     assert lent.ask("GET", path, peer=stranger).status == HTTPStatus.NOT_FOUND
     refusal = lent.ask("DELETE", path, peer=stranger)
@@ -139,10 +139,10 @@ def test_what_is_anothers_is_not_to_be_had(lent: LentDesk, stranger: SocketPeer)
     )
     lent.asked({"id": "ofnobody"}, stranger)
     assert lent.ask("DELETE", "/api/v1/leases/ofnobody", peer=ME).status == HTTPStatus.OK
-    assert lent.desk.standing.state.lease("ofrootofroot") is not None
+    assert lent.manager.overview.state.lease("ofrootofroot") is not None
 
 
-def test_nobody_is_whom_he_says_he_is(lent: LentDesk, tmp_path: Path) -> None:
+def test_nobody_is_whom_he_says_he_is(lent: ManagedNode, tmp_path: Path) -> None:
     """The kernel tells; what cannot be seen, or is another's by now, is refused."""
     liar = lent.ask("POST", "/api/v1/leases", {"pid": 1, "uid": 0}, ME)
     assert liar.status == HTTPStatus.BAD_REQUEST
@@ -164,11 +164,11 @@ def test_nobody_is_whom_he_says_he_is(lent: LentDesk, tmp_path: Path) -> None:
 
 
 def test_whoever_may_not_ask_any_more_can_still_give_back(
-    lent: LentDesk, stranger: SocketPeer
+    lent: ManagedNode, stranger: SocketPeer
 ) -> None:
     """And look at what he has; nothing new is lent or reserved to him."""
     lent.asked({"id": "ofnobody"}, stranger)
-    lent.desk.turn()
+    lent.manager.turn()
     lent.settings = replace(lent.settings, users=("ada",))
     for path in ("/api/v1/leases", "/api/v1/reservations"):
         refusal = lent.ask("POST", path, {"for": "1h"}, stranger)
@@ -176,19 +176,19 @@ def test_whoever_may_not_ask_any_more_can_still_give_back(
         assert b"broker.users" in refusal.body
     assert lent.ask("GET", "/api/v1/leases/ofnobody", peer=stranger).status == HTTPStatus.OK
     assert lent.ask("DELETE", "/api/v1/leases/ofnobody", peer=stranger).status == HTTPStatus.OK
-    assert not lent.desk.standing.state.leases
+    assert not lent.manager.overview.state.leases
 
 
 def test_operators_say_who_may_ask() -> None:
     """By users and groups; with none, whoever can open the socket."""
     ada = LeaseOwner(1000, "ada", 1, 1)
-    assert why_not_served(ada, BrokerSection()) is None
-    assert why_not_served(ada, BrokerSection(users=("ada",))) is None
-    by_group = BrokerSection(groups=("research",))
+    assert why_not_served(ada, BrokerSettings()) is None
+    assert why_not_served(ada, BrokerSettings(users=("ada",))) is None
+    by_group = BrokerSettings(groups=("research",))
     assert why_not_served(ada, by_group, lambda _: frozenset({"research"})) is None
     assert "broker.users" in str(why_not_served(ada, by_group, lambda _: frozenset()))
-    assert why_not_served(LeaseOwner(0, "root", 1, 1), BrokerSection(users=("ada",))) is None
-    operators = BrokerSection(users=("bo",), operator_groups=("wheel",))
+    assert why_not_served(LeaseOwner(0, "root", 1, 1), BrokerSettings(users=("ada",))) is None
+    operators = BrokerSettings(users=("bo",), operator_groups=("wheel",))
     assert why_not_served(replace(ada, groups=("wheel",)), operators) is None
     assert why_not_served(ada, operators) is not None
 
@@ -200,12 +200,12 @@ def test_operators_are_known_by_their_groups(stranger: SocketPeer, tmp_path: Pat
     """
     (group,) = {grp.getgrgid(pwd.getpwuid(NOBODY).pw_gid).gr_name}
     with capture_logs():
-        lent = LentDesk(
-            World(hgx()), tmp_path / "broker.db", BrokerSection(operator_groups=("x", group))
+        lent = ManagedNode(
+            World(hgx()), tmp_path / "broker.db", BrokerSettings(operator_groups=("x", group))
         )
         lent.asked({"id": "ofrootofroot"}, ME)
         lent.asked({"id": "alsoofroot", "gpus": 8}, ME)
-        lent.desk.turn()
+        lent.manager.turn()
         path = "/api/v1/leases/ofrootofroot"
         assert lent.ask("GET", path, peer=stranger).status == HTTPStatus.OK
         reserve = {"for": "1h", "in": "2d", "user": "root", "id": "resresres"}
@@ -214,7 +214,7 @@ def test_operators_are_known_by_their_groups(stranger: SocketPeer, tmp_path: Pat
         lent.asked({"priority": 5, "id": "beforeothers"}, stranger)
         for target in (path, "/api/v1/leases/alsoofroot", "/api/v1/reservations/resresres"):
             assert lent.ask("DELETE", target, peer=stranger).status == HTTPStatus.OK
-        lent.desk.close()
+        lent.manager.close()
 
 
 def test_only_groups_that_matter_are_looked_up() -> None:
@@ -231,15 +231,15 @@ def test_only_groups_that_matter_are_looked_up() -> None:
     assert client_of(ME, table, ("wheel", "staff"), groups_of).groups == ("wheel",)
 
 
-def test_groups_that_are_not_named_operate_nothing(lent: LentDesk, stranger: SocketPeer) -> None:
+def test_groups_that_are_not_named_operate_nothing(lent: ManagedNode, stranger: SocketPeer) -> None:
     """Not even the one that may open the socket: by default root operates the broker alone."""
-    assert BrokerSection().operator_groups == ()
+    assert BrokerSettings().operator_groups == ()
     lent.asked({"id": "ofrootofroot"}, ME)
     refusal = lent.ask("DELETE", "/api/v1/leases/ofrootofroot", peer=stranger)
     assert b"its owner or an operator can end it" in refusal.body
 
 
-def test_a_full_queue_is_said_to_be(lent: LentDesk) -> None:
+def test_a_full_queue_is_said_to_be(lent: ManagedNode) -> None:
     """With a status that is no fault of the request's form."""
     for _ in range(3):
         lent.asked({}, ME)
@@ -270,12 +270,12 @@ def test_a_full_queue_is_said_to_be(lent: LentDesk) -> None:
         ({"command": "rm"}, "'command' is not a field"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(lent: LentDesk, body: Any, told: str) -> None:
+def test_what_makes_no_sense_is_refused_by_name(lent: ManagedNode, body: Any, told: str) -> None:
     """And nothing is done."""
     answer = lent.ask("POST", "/api/v1/leases", body, ME)
     assert answer.status == HTTPStatus.BAD_REQUEST
     assert told in answer.body.decode()
-    assert not lent.desk.standing.state.tickets
+    assert not lent.manager.overview.state.tickets
 
 
 @given(
@@ -302,23 +302,23 @@ def test_any_body_gets_an_answer(
 ) -> None:
     """Never a fault of the agent's own."""
     with capture_logs() as logs:
-        lent = LentDesk(World(hgx(2)), tmp_path_factory.mktemp("any") / "broker.db")
+        lent = ManagedNode(World(hgx(2)), tmp_path_factory.mktemp("any") / "broker.db")
         answer = lent.ask("POST", target, body, ME)
-        lent.desk.close()
+        lent.manager.close()
     assert answer.status in {HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT}
     assert not [each for each in logs if each["event"] == "request_failed"]
 
 
-def served(lent: LentDesk, path: Path) -> WebServer:
+def served(lent: ManagedNode, path: Path) -> WebServer:
     """The routes at a real socket."""
     table = ProcessTable(Path("/proc"))
-    office = BrokerApiContext(lent.desk, table, lent.clock, lambda: lent.settings)
+    api = BrokerApi(lent.manager, table, lent.clock, lambda: lent.settings)
     server = WebServer(
         (),
         latest=lambda: None,
         exposition=MetricsExposition(lambda: None),
         local_socket=str(path),
-        local_routes=BrokerApi(office).routes,
+        local_routes=api.routes,
     )
     server.start()
     return server
@@ -326,9 +326,9 @@ def served(lent: LentDesk, path: Path) -> WebServer:
 
 def test_two_hundred_clients_at_once_all_get_their_place(tmp_path: Path) -> None:
     """Some are turned away, and ask again; nobody gets two."""
-    settings = BrokerSection(maximum_tickets_per_user=1000)
+    settings = BrokerSettings(maximum_tickets_per_user=1000)
     with capture_logs():
-        lent = LentDesk(World(hgx(2)), tmp_path / "broker.db", settings)
+        lent = ManagedNode(World(hgx(2)), tmp_path / "broker.db", settings)
         server = served(lent, tmp_path / "api.sock")
         answers: list[Any] = []
         never = threading.Event()
@@ -349,12 +349,12 @@ def test_two_hundred_clients_at_once_all_get_their_place(tmp_path: Path) -> None
         for each in crowd:
             each.join(60)
         server.stop()
-        lent.desk.close()
+        lent.manager.close()
     assert len(answers) == 200
-    assert len(lent.desk.standing.state.tickets) == 200
+    assert len(lent.manager.overview.state.tickets) == 200
 
 
-def test_the_socket_is_for_its_user_and_group(tmp_path: Path, lent: LentDesk) -> None:
+def test_the_socket_is_for_its_user_and_group(tmp_path: Path, lent: ManagedNode) -> None:
     """A foreign user cannot even connect, whatever the folder allows."""
     if os.getuid() != 0:
         pytest.skip("only root can start a process of another user")
@@ -387,14 +387,12 @@ def connected(folder: Path) -> str:
     return done.stderr
 
 
-def test_an_agent_that_lends_nothing_says_so_everywhere(lent: LentDesk) -> None:
+def test_an_agent_that_lends_nothing_says_so_everywhere(lent: ManagedNode) -> None:
     """At each path that there would be."""
-    open_paths = {(each.method, each.path) for each in BrokerApi(_office(lent)).routes}
+    open_paths = {(each.method, each.path) for each in _api(lent).routes}
     assert {(each.method, each.path) for each in closed_routes()} == open_paths
     assert all(each.is_local for each in closed_routes())
 
 
-def _office(lent: LentDesk) -> BrokerApiContext:
-    return BrokerApiContext(
-        lent.desk, ProcessTable(Path("/proc")), lent.clock, lambda: lent.settings
-    )
+def _api(lent: ManagedNode) -> BrokerApi:
+    return BrokerApi(lent.manager, ProcessTable(Path("/proc")), lent.clock, lambda: lent.settings)

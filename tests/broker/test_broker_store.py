@@ -17,7 +17,7 @@ from rightsizer.broker.repository import (
     BROKER_FILE,
     BrokerRepository,
     SavedClock,
-    has_new_kin,
+    has_new_processes,
     must_save,
 )
 from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
@@ -36,8 +36,8 @@ def lived(minutes: int = 0) -> BrokerState:
     state = BROKER.serve(state, 0, look).state
     wish = Reservation("r", "bo", GpuRequest(2), 3 * DAY, 4 * DAY)
     state = BROKER.reserve(state, 0, wish, client("bo"), look).state
-    kin = LeaseProcesses(((7, 100), (9, 200)), (7,))
-    seen = {"a": LeaseObservation(is_alive=True, memory_bytes={"GPU-0": 30e9}, kin=kin)}
+    processes = LeaseProcesses(((7, 100), (9, 200)), (7,))
+    seen = {"a": LeaseObservation(is_alive=True, memory_bytes={"GPU-0": 30e9}, processes=processes)}
     return BROKER.observe(state, HOUR + minutes * MINUTE, seen).state
 
 
@@ -50,8 +50,8 @@ def durable(state: BrokerState | None) -> BrokerState:
 def test_what_was_saved_is_what_is_loaded(tmp_path: Path) -> None:
     """Leases with their processes, tickets, reservations, usage and what holders were told."""
     state = lived()
-    assert state.leases[0].kin.sessions
-    assert state.leases[0].told
+    assert state.leases[0].processes.sessions
+    assert state.leases[0].notified
     with BrokerRepository(tmp_path / "broker.db") as store:
         assert store.load() is None
         store.save(state, wall=7 * DAY)
@@ -80,7 +80,7 @@ def test_what_an_older_program_wrote_is_read(tmp_path: Path) -> None:
         found = durable(store.load())
         assert store.unread == ()
     assert found.leases == tuple(
-        replace(each, kin=LeaseProcesses()) for each in durable(state).leases
+        replace(each, processes=LeaseProcesses()) for each in durable(state).leases
     )
     assert found.tickets == state.tickets
     assert found.bookings == (replace(state.bookings[0], weights=()),)
@@ -161,10 +161,12 @@ def test_what_may_wait_for_the_next_minute() -> None:
     ).state
     assert later != state
     assert not must_save(state, later)
-    assert not has_new_kin(state, later)
-    more = {"a": LeaseObservation(is_alive=True, is_active=True, kin=LeaseProcesses(((7, 100),)))}
+    assert not has_new_processes(state, later)
+    more = {
+        "a": LeaseObservation(is_alive=True, is_active=True, processes=LeaseProcesses(((7, 100),)))
+    }
     grown = BROKER.observe(state, 2 * HOUR, more).state
-    assert has_new_kin(state, grown)
+    assert has_new_processes(state, grown)
     assert not must_save(state, grown)
     first = BROKER.observe(state, 2 * HOUR, {"b": LeaseObservation(is_alive=True)}).state
     assert must_save(state, first)

@@ -1,4 +1,4 @@
-"""The best set of seats of real machines, and of machines that nobody would build."""
+"""The best set of slots of real machines, and of machines that nobody would build."""
 
 import random
 from dataclasses import replace
@@ -63,8 +63,8 @@ def by_hand(
 
 
 def _table(node: PlacementNode, request: GpuRequest) -> CandidateTable:
-    verdicts = [judge_slot(seat, request, _SETTINGS.free) for seat in node.seats]
-    in_use = frozenset(s.gpu_uuid for s in node.seats if s.holders or s.state is State.PRODUCTIVE)
+    verdicts = [judge_slot(slot, request, _SETTINGS.free) for slot in node.slots]
+    in_use = frozenset(s.gpu_uuid for s in node.slots if s.holders or s.state is State.PRODUCTIVE)
     free = [each for each in verdicts if each.is_free]
     return table_of(free, node.topology, request, _SETTINGS.scoring, in_use)
 
@@ -79,7 +79,7 @@ def _agree(node: PlacementNode, request: GpuRequest) -> None:
     assert isinstance(choice, PlacementChoice)
     table = _table(node, request)
     scores = [score_set(each, table) for each in ranked]
-    assert choice.uuids == tuple(table.candidates[at].seat.uuid for at in ranked[0])
+    assert choice.uuids == tuple(table.candidates[at].slot.uuid for at in ranked[0])
     assert choice.score == scores[0]
     assert choice.equals == scores.count(scores[0]) - 1
     different = list(dict.fromkeys(scores))[1:11]
@@ -93,8 +93,8 @@ def test_the_choice_is_that_of_an_exhaustive_search(
 ) -> None:
     """Of each machine, for each number of GPUs, all free and with two of them taken."""
     node = _MACHINES[machine]()
-    for held in ((), (0, len(node.seats) - 1), (1,)):
-        for count in range(1, len(node.seats) + 1):
+    for held in ((), (0, len(node.slots) - 1), (1,)):
+        for count in range(1, len(node.slots) + 1):
             _agree(node.taken(*held), GpuRequest(count, interconnect=interconnect))
 
 
@@ -103,9 +103,9 @@ def test_sixteen_gpus_are_looked_through_too() -> None:
     node = two_trays().taken(3, trouble="has fallen off the bus").taken(9)
     node = replace(
         node,
-        seats=tuple(
-            replace(seat, power_headroom_watts=25.0 * place)
-            for place, seat in enumerate(node.seats)
+        slots=tuple(
+            replace(slot, power_headroom_watts=25.0 * place)
+            for place, slot in enumerate(node.slots)
         ),
     )
     for count in (1, 2, 5, 13, 14, 15):
@@ -191,7 +191,7 @@ def test_many_instances_are_looked_through_by_kind() -> None:
     choice = node.choose(GpuRequest(4, mig_profile="1g.10gb"))
     assert isinstance(choice, PlacementChoice)
     assert choice.is_exact
-    assert {seat.gpu_uuid for seat in choice.seats} == {"GPU-0"}
+    assert {slot.gpu_uuid for slot in choice.slots} == {"GPU-0"}
     assert choice.score.opened == 1
 
 
@@ -207,7 +207,7 @@ def test_too_many_different_sets_are_searched_from_the_best_beginnings() -> None
 
 def test_the_memory_that_fits_best_is_taken() -> None:
     """The least that suffices where it was said how much, the most where it was not."""
-    small, large = dual_socket().seats[0], hgx().seats[1]
+    small, large = dual_socket().slots[0], hgx().slots[1]
     node = PlacementNode((small, large), Topology())
     assert node.places(GpuRequest(memory_bytes=40.0 * GIBIBYTE)) == (0,)
     assert node.places(GpuRequest(memory_bytes=60.0 * GIBIBYTE)) == (1,)
@@ -241,7 +241,7 @@ def test_reserved_seats_are_kept_and_told() -> None:
         "7 GPUs are asked for, 6 of 8 can be given.",
         "In the way: 2 reserved.",
     )
-    assert [each.seat.uuid for each in refusal.occupied] == ["GPU-0", "GPU-1"]
+    assert [each.slot.uuid for each in refusal.occupied] == ["GPU-0", "GPU-1"]
     assert len(refusal.free) == 6
 
 
@@ -262,21 +262,21 @@ def test_reasons_say_what_was_found() -> None:
     assert choice.numa_nodes == (0,)
     assert choice.memory_bytes == (80.0 * GIBIBYTE,) * 2
     assert choice.rejected[-1].why == "NUMA nodes: 2, not 1"
-    assert [(each.seat.label, each.why) for each in choice.occupied] == [("GPU 0", "held by train")]
+    assert [(each.slot.label, each.why) for each in choice.occupied] == [("GPU 0", "held by train")]
 
 
 @st.composite
 def nodes(draw: st.DrawFn) -> PlacementNode:
-    """Up to seven seats of any kind in any state, joined in any way."""
+    """Up to seven slots of any kind in any state, joined in any way."""
     count = draw(st.integers(1, 7))
-    seats = []
+    slots = []
     for index in range(count):
         uuid = f"GPU-{index}"
         held = draw(
             st.sampled_from([(), (), (), (SlotHolder("a", True),), (SlotHolder("b", False),)])
         )
         gibibytes = draw(st.sampled_from([24, 80, None]))
-        seats.append(
+        slots.append(
             LeaseSlot(
                 device=Device(
                     uuid,
@@ -298,7 +298,7 @@ def nodes(draw: st.DrawFn) -> PlacementNode:
         GpuLink(f"GPU-{one}", f"GPU-{other}", draw(kinds), draw(st.integers(0, 3)), draw(kinds))
         for one, other in combinations(range(count), 2)
     ]
-    return PlacementNode(tuple(seats), Topology(links=tuple(links)))
+    return PlacementNode(tuple(slots), Topology(links=tuple(links)))
 
 
 requests = st.builds(
@@ -325,17 +325,17 @@ def test_nothing_unhealthy_held_or_missing_is_ever_given(
     choice = node.choose(request_)
     if isinstance(choice, PlacementRefusal):
         assert choice.reasons
-        assert len(choice.free) + len(choice.occupied) == len(node.seats)
+        assert len(choice.free) + len(choice.occupied) == len(node.slots)
         return
-    assert len(set(choice.uuids)) == request_.gpus <= len(node.seats)
-    for seat in choice.seats:
-        assert seat.trouble is None
-        assert not seat.holders
-        assert seat.state is not State.PRODUCTIVE
-        assert Condition.HARDWARE_SLOWDOWN not in seat.conditions
+    assert len(set(choice.uuids)) == request_.gpus <= len(node.slots)
+    for slot in choice.slots:
+        assert slot.trouble is None
+        assert not slot.holders
+        assert slot.state is not State.PRODUCTIVE
+        assert Condition.HARDWARE_SLOWDOWN not in slot.conditions
         if request_.memory_bytes is not None:
-            assert seat.memory_total_bytes is not None
-            assert seat.memory_total_bytes >= request_.memory_bytes
+            assert slot.memory_total_bytes is not None
+            assert slot.memory_total_bytes >= request_.memory_bytes
     if request_.interconnect is _NVLINK:
         for one, other in combinations(choice.uuids, 2):
             link = node.topology.link(one, other)
@@ -349,10 +349,10 @@ def test_the_order_of_seats_and_links_does_not_matter(
     node: PlacementNode, request_: GpuRequest, chance: random.Random
 ) -> None:
     """Neither for the choice nor for the reasons."""
-    seats, links = list(node.seats), list(node.topology.links)
-    chance.shuffle(seats)
+    slots, links = list(node.slots), list(node.topology.links)
+    chance.shuffle(slots)
     chance.shuffle(links)
-    other = PlacementNode(tuple(seats), Topology(links=tuple(links)))
+    other = PlacementNode(tuple(slots), Topology(links=tuple(links)))
     assert node.choose(request_) == other.choose(request_)
 
 
@@ -362,7 +362,7 @@ def test_a_further_free_seat_never_makes_it_worse(
     node: PlacementNode, request_: GpuRequest
 ) -> None:
     """Whether there is an answer, and its score."""
-    fewer = choose(node.seats[:-1], node.topology, request_, _SETTINGS)
+    fewer = choose(node.slots[:-1], node.topology, request_, _SETTINGS)
     more = node.choose(request_)
     if isinstance(fewer, PlacementChoice):
         assert isinstance(more, PlacementChoice)

@@ -15,11 +15,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from broker_node import World, client, hgx, ticket
-from lending_desk import LentDesk
+from managed_node import ManagedNode
 from readings import DAY, HOUR, SECOND
-from rightsizer.broker.lease import BrokerEvent, EventKind, GpuRequest, LeaseProcesses, Reservation
+from rightsizer.broker.lease import (
+    BrokerEvent,
+    EventKind,
+    GpuRequest,
+    LeaseProcesses,
+    LeaseRecord,
+    Reservation,
+)
 from rightsizer.broker.lease_encoder import answer_form
-from rightsizer.broker.repository import record_from
+from rightsizer.broker.repository import decode_item
 from rightsizer.broker.service import notice_body
 from rightsizer.model.errors import RightsizerError
 
@@ -27,81 +34,83 @@ FULL_DISK = Path(__file__).parents[1] / "support" / "full_broker_disk.py"
 
 
 @pytest.fixture
-def lent(tmp_path: Path) -> Iterator[LentDesk]:
+def lent(tmp_path: Path) -> Iterator[ManagedNode]:
     """A node of two GPUs that nobody has."""
     with capture_logs():
-        found = LentDesk(World(hgx(2)), tmp_path / "broker.db")
+        found = ManagedNode(World(hgx(2)), tmp_path / "broker.db")
         yield found
-        found.desk.close()
+        found.manager.close()
 
 
-def test_a_ticket_is_granted_at_the_next_look(lent: LentDesk) -> None:
-    """With its seats; a second one waits, with its place and why."""
-    lent.desk.ask(ticket("a", gpus=2))
-    lent.desk.ask(ticket("b"))
-    assert lent.desk.woken.is_set()
-    assert lent.desk.standing.why_waiting("b") == "the broker has not looked at it yet"
-    lent.desk.turn()
-    standing = lent.desk.standing
+def test_a_ticket_is_granted_at_the_next_look(lent: ManagedNode) -> None:
+    """With its slots; a second one waits, with its place and why."""
+    lent.manager.ask(ticket("a", gpus=2))
+    lent.manager.ask(ticket("b"))
+    assert lent.manager.woken.is_set()
+    assert lent.manager.overview.why_waiting("b") == "the broker has not looked at it yet"
+    lent.manager.turn()
+    standing = lent.manager.overview
     assert [each.id for each in standing.state.leases] == ["a"]
     assert standing.place_of("b") == 1
     assert "0 of 2 can be given" in str(standing.why_waiting("b"))
-    assert lent.desk.tally.counters()["rightsizer_broker_grants_total"] == 1
-    assert lent.desk.tally.gauges(standing.state) == {
+    assert lent.manager.counters["rightsizer_broker_grants_total"] == 1
+    assert lent.manager.gauges() == {
         "rightsizer_broker_leases": 1.0,
         "rightsizer_broker_queue_length": 1.0,
     }
 
 
-def test_nothing_is_granted_blindly(lent: LentDesk) -> None:
+def test_nothing_is_granted_blindly(lent: ManagedNode) -> None:
     """Without a look at the node everybody waits, and is told what for; who has died goes."""
     lent.trouble = "no GPU has been read yet"
-    lent.desk.ask(ticket("a"))
-    lent.desk.ask(ticket("b"))
+    lent.manager.ask(ticket("a"))
+    lent.manager.ask(ticket("b"))
     lent.dead.add("b")
-    lent.desk.turn()
-    standing = lent.desk.standing
+    lent.manager.turn()
+    standing = lent.manager.overview
     assert not standing.state.leases
     assert [each.id for each in standing.state.tickets] == ["a"]
     assert standing.why_waiting("a") == "no GPU has been read yet"
     with pytest.raises(RightsizerError, match="nothing can be reserved before"):
-        lent.desk.reserve(lambda now: Reservation("r", "ada", GpuRequest(), now, now + 1), client())
+        lent.manager.reserve(
+            lambda now: Reservation("r", "ada", GpuRequest(), now, now + 1), client()
+        )
     lent.trouble = None
-    lent.desk.turn()
-    assert lent.desk.standing.state.lease("a") is not None
+    lent.manager.turn()
+    assert lent.manager.overview.state.lease("a") is not None
 
 
-def test_what_was_saved_is_gone_on_with(lent: LentDesk, tmp_path: Path) -> None:
+def test_what_was_saved_is_gone_on_with(lent: ManagedNode, tmp_path: Path) -> None:
     """By a desk that is opened after a kill."""
-    lent.desk.ask(ticket("a", gpus=2))
-    lent.desk.turn()
-    lent.desk.ask(ticket("b"))
+    lent.manager.ask(ticket("a", gpus=2))
+    lent.manager.turn()
+    lent.manager.ask(ticket("b"))
     lent.store.close()
-    after = LentDesk(World(hgx(2)), tmp_path / "broker.db")
-    state = after.desk.standing.state
+    after = ManagedNode(World(hgx(2)), tmp_path / "broker.db")
+    state = after.manager.overview.state
     assert ([each.id for each in state.leases], [each.id for each in state.tickets]) == (
         ["a"],
         ["b"],
     )
-    after.desk.close()
+    after.manager.close()
 
 
 def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
-    lent: LentDesk, tmp_path: Path
+    lent: ManagedNode, tmp_path: Path
 ) -> None:
     """At once after a quiet time, within five seconds otherwise; without a change once a minute."""
-    lent.kin = LeaseProcesses(((7, 100),))
-    lent.desk.ask(ticket("a"))
-    lent.desk.turn()
+    lent.processes = LeaseProcesses(((7, 100),))
+    lent.manager.ask(ticket("a"))
+    lent.manager.turn()
     disk = sqlite3.connect(tmp_path / "broker.db")
 
-    def written(seconds: int, kin: Callable[[int], LeaseProcesses]) -> int:
+    def written(seconds: int, processes: Callable[[int], LeaseProcesses]) -> int:
         """In how many of so many looks, one a second."""
         versions = [disk.execute("PRAGMA data_version").fetchone()]
         for second in range(seconds):
             lent.clock.now += SECOND
-            lent.kin = kin(second)
-            lent.desk.turn()
+            lent.processes = processes(second)
+            lent.manager.turn()
             versions.append(disk.execute("PRAGMA data_version").fetchone())
         return sum(one != two for one, two in pairwise(versions))
 
@@ -113,97 +122,99 @@ def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
     assert written(5, lambda _: last) == 1
     (form,) = disk.execute("SELECT form FROM item WHERE kind = 'lease'").fetchone()
     disk.close()
-    assert record_from(json.loads(form)).kin == last
+    record = decode_item("lease", form)
+    assert isinstance(record, LeaseRecord)
+    assert record.processes == last
 
 
-def test_a_stepping_wall_clock_changes_nothing(lent: LentDesk) -> None:
+def test_a_stepping_wall_clock_changes_nothing(lent: ManagedNode) -> None:
     """Forward and back by years: leases last, and end by the clock that never steps."""
     told: list[BrokerEvent] = []
-    lent.desk.listen(told.append)
-    lent.desk.ask(ticket("a", limit_seconds=3600.0))
-    lent.desk.turn()
+    lent.manager.listen(told.append)
+    lent.manager.ask(ticket("a", limit_seconds=3600.0))
+    lent.manager.turn()
     for step in (20 * 365 * DAY, -40 * 365 * DAY):
         lent.clock.wall += step
         lent.clock.now += SECOND
-        lent.desk.turn()
+        lent.manager.turn()
     assert [each.kind for each in told] == [EventKind.QUEUED, EventKind.GRANTED]
     lent.clock.now += 2 * HOUR
-    lent.desk.turn()
+    lent.manager.turn()
     assert {each.kind for each in told} >= {EventKind.TIME_UP, EventKind.IDLE}
-    assert lent.desk.standing.state.lease("a") is not None
+    assert lent.manager.overview.state.lease("a") is not None
 
 
-def test_idle_holders_are_told_once_and_keep_what_they_have(lent: LentDesk) -> None:
+def test_idle_holders_are_told_once_and_keep_what_they_have(lent: ManagedNode) -> None:
     """In the answer to whoever asks for the lease, and as JSON for webhooks."""
     told: list[BrokerEvent] = []
-    lent.desk.listen(told.append)
-    lent.desk.ask(ticket("a"))
+    lent.manager.listen(told.append)
+    lent.manager.ask(ticket("a"))
     for _ in range(4):
-        lent.desk.turn()
+        lent.manager.turn()
         lent.clock.now += 2 * HOUR
     (idle,) = [each for each in told if each.kind is EventKind.IDLE]
-    messages = lent.desk.messages_for("a")
-    form = answer_form(lent.desk.standing, "a", lent.clock.now, 0, messages)
+    messages = lent.manager.messages_for("a")
+    form = answer_form(lent.manager.overview, "a", lent.clock.now, 0, messages)
     assert form is not None
     assert form["messages"] == ["nothing has run on the GPUs of lease a for 2 h; give it back"]
     assert form["lease"]["told"] == ["idle"]
     notice: dict[str, Any] = json.loads(notice_body(idle, 5 * SECOND, "node"))
     assert (notice["event"], notice["id"], notice["time"]) == ("broker_idle", "a", 5.0)
-    lent.desk.end("a", client())
-    assert lent.desk.messages_for("a") == ()
+    lent.manager.end("a", client())
+    assert lent.manager.messages_for("a") == ()
 
 
-def test_a_holder_finds_the_latest_twenty_messages(lent: LentDesk) -> None:
+def test_a_holder_finds_the_latest_twenty_messages(lent: ManagedNode) -> None:
     """However often he was told."""
-    lent.desk.ask(ticket("a"))
-    lent.desk.turn()
+    lent.manager.ask(ticket("a"))
+    lent.manager.turn()
     for hours in range(1, 26):
         # At work, and idle for longer than the last time.
         lent.is_active = True
-        lent.desk.turn()
+        lent.manager.turn()
         lent.clock.now += hours * HOUR
         lent.is_active = False
-        lent.desk.turn()
-    idle = [each for each in lent.desk.messages_for("a") if "nothing has run" in each]
-    assert len(lent.desk.messages_for("a")) == 20
+        lent.manager.turn()
+    idle = [each for each in lent.manager.messages_for("a") if "nothing has run" in each]
+    assert len(lent.manager.messages_for("a")) == 20
     assert "for 1 d 1 h" in idle[-1]
 
 
-def test_a_ticket_that_nobody_looks_at_is_asked_after_often_for_a_second(lent: LentDesk) -> None:
+def test_a_ticket_that_nobody_looks_at_is_asked_after_often_for_a_second(lent: ManagedNode) -> None:
     """Then once a second at most, and so is one whose reservation has not begun."""
 
     def pause(item_id: str) -> float:
-        form = answer_form(lent.desk.standing, item_id, lent.clock.now, 0)
+        form = answer_form(lent.manager.overview, item_id, lent.clock.now, 0)
         assert form is not None
         return float(form["ask_again_seconds"])
 
-    lent.desk.ask(ticket("a", gpus=2))
+    lent.manager.ask(ticket("a", gpus=2))
     assert pause("a") == 0.2
     lent.clock.now += SECOND
     assert pause("a") == 1.0
     root = replace(client(), uid=0)
     starts = lent.clock.now + HOUR
     wish = Reservation("r", root.user, GpuRequest(), starts, starts + HOUR)
-    lent.desk.reserve(lambda now: replace(wish, starts=now + HOUR), root)
-    lent.desk.ask(ticket("b", reservation="r"))
-    lent.desk.turn()
+    lent.manager.reserve(lambda now: replace(wish, starts=now + HOUR), root)
+    lent.manager.ask(ticket("b", reservation="r"))
+    lent.manager.turn()
     assert pause("b") == 1.0
-    assert lent.desk.standing.why_waiting("b") == "its reservation begins in 1 h"
+    assert lent.manager.overview.why_waiting("b") == "its reservation begins in 1 h"
 
 
-def test_a_lease_that_ends_during_a_look_gives_nothing_away(lent: LentDesk) -> None:
+def test_a_lease_that_ends_during_a_look_gives_nothing_away(lent: ManagedNode) -> None:
     """Its processes were left out of that look, and may be there still."""
-    lent.desk.ask(ticket("a", gpus=2))
-    lent.desk.turn()
-    lent.desk.ask(ticket("b", gpus=2))
-    look = lent.look
-    lent.look = lambda state: (look(state), lent.desk.end("a", client()))[0]  # type: ignore[method-assign]  # As another thread would.
-    lent.desk.turn()
-    assert not lent.desk.standing.state.leases
-    assert lent.desk.woken.is_set()
-    lent.look = look  # type: ignore[method-assign]  # Nothing more happens.
-    lent.desk.turn()
-    assert lent.desk.standing.state.lease("b") is not None
+    lent.manager.ask(ticket("a", gpus=2))
+    lent.manager.turn()
+    lent.manager.ask(ticket("b", gpus=2))
+    observe = lent.observe
+    lent.observe = lambda state: (observe(state), lent.manager.end("a", client()))[0]  # type: ignore[method-assign]  # As another thread would.
+    lent.manager.turn()
+    assert not lent.manager.overview.state.leases
+    assert lent.manager.woken.is_set()
+    lent.observe = observe  # type: ignore[method-assign]  # Nothing more happens.
+    lent.manager.turn()
+    assert lent.manager.overview.state.lease("b") is not None
 
 
 def test_nothing_is_granted_on_a_full_disk(tmp_path: Path) -> None:

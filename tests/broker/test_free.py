@@ -1,4 +1,4 @@
-"""Whether a seat can be given: what was measured is weighed, and what was not is no promise."""
+"""Whether a slot can be given: what was measured is weighed, and what was not is no promise."""
 
 from dataclasses import replace
 from typing import Any, Final
@@ -15,19 +15,19 @@ from rightsizer.broker.slot import LeaseSlot, SlotHolder, SlotObstacle, SlotVerd
 from rightsizer.model.state import Condition, Resource, State
 
 _SETTINGS: Final = FreeSettings()
-_SEAT: Final = hgx().seats[0]
+_SEAT: Final = hgx().slots[0]
 _HELD: Final = (SlotHolder("train", True, (7,)),)
 _GIVEN: Final = (SlotHolder("pod", False),)
 _LITTLE: Final = {Resource.COMPUTE: 0.3, Resource.MEMORY_BANDWIDTH: 0.2}
 
 
-def seat(**facts: Any) -> LeaseSlot:
+def slot(**facts: Any) -> LeaseSlot:
     """An empty H100, but for the facts."""
     return replace(_SEAT, **facts)
 
 
 def lease(gibibytes: float, *, is_shared: bool = True) -> Lease:
-    """A lease on the seat."""
+    """A lease on the slot."""
     client = LeaseOwner(1000, "ana", 42, 1)
     memory = (gibibytes * GIBIBYTE,)
     return Lease("k3", client, GpuRequest(), (_SEAT.uuid,), memory, is_shared, 0, 0, None)
@@ -41,56 +41,56 @@ def judged(of: LeaseSlot, *leases: Lease, is_reserved: bool = False, **request: 
 @pytest.mark.parametrize(
     ("of", "obstacle", "why"),
     [
-        (seat(trouble="down: GPU is lost"), SlotObstacle.DOWN, "down: GPU is lost"),
+        (slot(trouble="down: GPU is lost"), SlotObstacle.DOWN, "down: GPU is lost"),
         (
-            seat(conditions=frozenset({Condition.HARDWARE_SLOWDOWN})),
+            slot(conditions=frozenset({Condition.HARDWARE_SLOWDOWN})),
             SlotObstacle.UNHEALTHY,
             "the hardware slows its own clocks down",
         ),
-        (seat(holders=_HELD, state=State.COMPUTE_BOUND), SlotObstacle.HELD, "held by train"),
-        (seat(holders=_HELD, state=State.UNKNOWN), SlotObstacle.HELD, "held by train"),
+        (slot(holders=_HELD, state=State.COMPUTE_BOUND), SlotObstacle.HELD, "held by train"),
+        (slot(holders=_HELD, state=State.UNKNOWN), SlotObstacle.HELD, "held by train"),
         (
-            seat(holders=_HELD, state=State.IDLE_HELD, idle_seconds=7200.0),
+            slot(holders=_HELD, state=State.IDLE_HELD, idle_seconds=7200.0),
             SlotObstacle.HELD_IDLE,
             "held by train and idle for 2 h; could be reclaimed from it",
         ),
         (
-            seat(holders=_HELD, state=State.IDLE_HELD),
+            slot(holders=_HELD, state=State.IDLE_HELD),
             SlotObstacle.HELD_IDLE,
             "held by train and idle; could be reclaimed from it",
         ),
         (
-            seat(holders=_GIVEN),
+            slot(holders=_GIVEN),
             SlotObstacle.ALLOCATED,
             "given to pod by a scheduler, with no process on it",
         ),
         (
-            seat(state=State.PRODUCTIVE),
+            slot(state=State.PRODUCTIVE),
             SlotObstacle.BUSY,
             "at work (productive), and no process of it is known",
         ),
         (
-            seat(state=State.IDLE_HELD),
+            slot(state=State.IDLE_HELD),
             SlotObstacle.HELD_IDLE,
             "its memory is held by somebody unknown and idle",
         ),
         (
-            seat(state=State.UNKNOWN, memory_used_bytes=None),
+            slot(state=State.UNKNOWN, memory_used_bytes=None),
             SlotObstacle.UNKNOWN,
             "neither its state nor its use of memory is known",
         ),
         (
-            seat(state=State.UNKNOWN, memory_used_bytes=2.0 * GIBIBYTE),
+            slot(state=State.UNKNOWN, memory_used_bytes=2.0 * GIBIBYTE),
             SlotObstacle.HELD,
             "2.0 GiB of its memory are in use by somebody unknown",
         ),
         (
-            mig_node([["1g.10gb"]]).seats[0],
+            mig_node([["1g.10gb"]]).slots[0],
             SlotObstacle.DIVIDED,
             "divided into MIG instances; ask for one of those by its profile",
         ),
         (
-            seat(device=replace(_SEAT.device, facts={"mig_mode": "enabled"})),
+            slot(device=replace(_SEAT.device, facts={"mig_mode": "enabled"})),
             SlotObstacle.DIVIDED,
             (
                 "in MIG mode without an instance, so that nothing can run on it; make one, or turn "
@@ -110,7 +110,7 @@ def test_a_seat_in_use_or_in_trouble_is_not_free(
 
 def test_an_empty_seat_is_free_with_all_that_is_left_of_its_memory() -> None:
     """The driver's own part is taken off."""
-    verdict = judged(seat(memory_used_bytes=0.5 * GIBIBYTE))
+    verdict = judged(slot(memory_used_bytes=0.5 * GIBIBYTE))
     assert verdict.is_free
     assert verdict.is_certain
     assert verdict.memory_left_bytes == 79.5 * GIBIBYTE
@@ -118,7 +118,7 @@ def test_an_empty_seat_is_free_with_all_that_is_left_of_its_memory() -> None:
 
 def test_a_seat_that_nobody_measured_is_free_but_not_for_certain() -> None:
     """Without a holder, and with no more memory in use than the driver's own."""
-    verdict = judged(seat(state=State.UNKNOWN, memory_used_bytes=0.4 * GIBIBYTE))
+    verdict = judged(slot(state=State.UNKNOWN, memory_used_bytes=0.4 * GIBIBYTE))
     assert verdict.is_free
     assert not verdict.is_certain
 
@@ -126,25 +126,25 @@ def test_a_seat_that_nobody_measured_is_free_but_not_for_certain() -> None:
 @pytest.mark.parametrize("state", list(State))
 def test_what_is_reserved_is_kept(state: State) -> None:
     """Whatever is on it."""
-    assert not judged(seat(state=state), is_reserved=True).is_free
-    assert judged(seat(), is_reserved=True).obstacle is SlotObstacle.RESERVED
+    assert not judged(slot(state=state), is_reserved=True).is_free
+    assert judged(slot(), is_reserved=True).obstacle is SlotObstacle.RESERVED
 
 
 def test_memory_must_suffice() -> None:
     """In all, and of what is left; nothing fits into a size that nobody knows."""
-    assert judged(seat(), memory_bytes=80.0 * GIBIBYTE).is_free
-    large = judged(seat(), memory_bytes=81.0 * GIBIBYTE)
+    assert judged(slot(), memory_bytes=80.0 * GIBIBYTE).is_free
+    large = judged(slot(), memory_bytes=81.0 * GIBIBYTE)
     assert large.why == "has 80.0 GiB of memory in all, 81.0 GiB are asked"
-    used = judged(seat(memory_used_bytes=1.0 * GIBIBYTE), memory_bytes=80.0 * GIBIBYTE)
+    used = judged(slot(memory_used_bytes=1.0 * GIBIBYTE), memory_bytes=80.0 * GIBIBYTE)
     assert used.why == "has 79.0 GiB of memory left, and 80.0 GiB are asked for"
-    unknown = seat(device=replace(_SEAT.device, memory_total_bytes=None))
+    unknown = slot(device=replace(_SEAT.device, memory_total_bytes=None))
     assert judged(unknown, memory_bytes=1.0).obstacle is SlotObstacle.MEMORY
     assert judged(unknown).is_free
 
 
 def test_instances_are_for_those_who_name_them_or_want_a_single_one() -> None:
     """An instance cannot be one of several GPUs, nor a whole GPU an instance."""
-    parent, small, large = mig_node([["1g.10gb", "3g.40gb"]]).seats
+    parent, small, large = mig_node([["1g.10gb", "3g.40gb"]]).slots
     assert judged(small, mig_profile="1G.10GB").is_free
     assert judged(large, mig_profile="1g.10gb").obstacle is SlotObstacle.PROFILE
     assert judged(_SEAT, mig_profile="1g.10gb").obstacle is SlotObstacle.PROFILE
@@ -156,7 +156,7 @@ def test_instances_are_for_those_who_name_them_or_want_a_single_one() -> None:
 
 def test_a_leased_seat_is_left_to_its_lease() -> None:
     """Unless both may share it, and nobody is named to whoever asks."""
-    shared = seat(demand=_LITTLE)
+    shared = slot(demand=_LITTLE)
     assert judged(shared, lease(10)).obstacle is SlotObstacle.LEASED
     assert judged(shared, lease(10)).why == "leased (k3)"
     wants = {"may_share": True, "memory_bytes": 10.0 * GIBIBYTE}
@@ -170,10 +170,10 @@ def test_a_leased_seat_is_left_to_its_lease() -> None:
 @pytest.mark.parametrize(
     ("of", "leases", "left"),
     [
-        (seat(holders=_HELD, memory_used_bytes=20.0 * GIBIBYTE), (), 59.0),
-        (seat(memory_used_bytes=5.0 * GIBIBYTE), (lease(20), lease(10)), 49.0),
-        (seat(memory_used_bytes=35.0 * GIBIBYTE), (lease(20), lease(10)), 44.0),
-        (seat(holders=_HELD, memory_used_bytes=20.0 * GIBIBYTE), (lease(30),), 29.0),
+        (slot(holders=_HELD, memory_used_bytes=20.0 * GIBIBYTE), (), 59.0),
+        (slot(memory_used_bytes=5.0 * GIBIBYTE), (lease(20), lease(10)), 49.0),
+        (slot(memory_used_bytes=35.0 * GIBIBYTE), (lease(20), lease(10)), 44.0),
+        (slot(holders=_HELD, memory_used_bytes=20.0 * GIBIBYTE), (lease(30),), 29.0),
     ],
 )
 def test_the_larger_of_set_aside_and_measured_memory_is_taken(
@@ -206,7 +206,7 @@ def test_a_seat_is_shared_only_where_what_is_on_it_was_measured_to_need_little(
     demand: dict[Resource, float], why: str
 ) -> None:
     """Compute and memory bandwidth, both."""
-    of = seat(holders=_HELD, state=State.PRODUCTIVE, demand=demand)
+    of = slot(holders=_HELD, state=State.PRODUCTIVE, demand=demand)
     verdict = judged(of, may_share=True, memory_bytes=1.0 * GIBIBYTE)
     assert (verdict.obstacle, verdict.why) == (SlotObstacle.NEEDS, why)
 
@@ -214,9 +214,9 @@ def test_a_seat_is_shared_only_where_what_is_on_it_was_measured_to_need_little(
 @pytest.mark.parametrize(
     ("of", "obstacle"),
     [
-        (seat(holders=_GIVEN, demand=_LITTLE), SlotObstacle.ALLOCATED),
-        (seat(state=State.PRODUCTIVE, demand=_LITTLE), SlotObstacle.BUSY),
-        (seat(holders=_HELD, memory_used_bytes=None, demand=_LITTLE), SlotObstacle.MEMORY),
+        (slot(holders=_GIVEN, demand=_LITTLE), SlotObstacle.ALLOCATED),
+        (slot(state=State.PRODUCTIVE, demand=_LITTLE), SlotObstacle.BUSY),
+        (slot(holders=_HELD, memory_used_bytes=None, demand=_LITTLE), SlotObstacle.MEMORY),
     ],
 )
 def test_nobody_is_put_beside_what_nobody_knows(of: LeaseSlot, obstacle: SlotObstacle) -> None:
@@ -226,9 +226,9 @@ def test_nobody_is_put_beside_what_nobody_knows(of: LeaseSlot, obstacle: SlotObs
 
 def test_whoever_does_not_say_how_much_memory_shares_with_nobody() -> None:
     """All of a GPU's memory is for the work alone; an empty one is still given."""
-    of = seat(holders=_HELD, demand=_LITTLE)
+    of = slot(holders=_HELD, demand=_LITTLE)
     assert judged(of, may_share=True).obstacle is SlotObstacle.MEMORY
-    assert judged(seat(), may_share=True).is_free
+    assert judged(slot(), may_share=True).is_free
 
 
 @given(st.lists(st.floats(0, 100), max_size=4), st.floats(0, 100), st.floats(0.1, 100))
@@ -237,7 +237,7 @@ def test_shared_memory_is_never_promised_twice(
 ) -> None:
     """What all have been given, what is used, the reserve and what is asked fit into the GPU."""
     leases = [lease(aside) for aside in asides]
-    of = seat(demand=_LITTLE, memory_used_bytes=used * GIBIBYTE, holders=_HELD)
+    of = slot(demand=_LITTLE, memory_used_bytes=used * GIBIBYTE, holders=_HELD)
     verdict = judged(of, *leases, may_share=True, memory_bytes=wanted * GIBIBYTE)
     if verdict.is_free:
         taken = set_aside_bytes(of.uuid, leases) + _SETTINGS.shared_memory_reserve_bytes

@@ -19,7 +19,7 @@ CLIENT = LeaseOwner(os.getuid(), "ada", 10, 100)
 
 
 @pytest.fixture
-def processes(tmp_path: Path) -> ProcessFolder:
+def procfs(tmp_path: Path) -> ProcessFolder:
     """The client below init, and a daemon of its own below nobody: it carries no mark."""
     folder = ProcessFolder(tmp_path / "proc")
     folder.start(1)
@@ -29,58 +29,58 @@ def processes(tmp_path: Path) -> ProcessFolder:
 
 
 def looked(
-    processes: ProcessFolder, kin: LeaseProcesses | None = None, maximum: int = 1000
+    procfs: ProcessFolder, members: LeaseProcesses | None = None, maximum: int = 1000
 ) -> ObservedProcesses:
     """What somebody sees who has never looked before."""
-    watcher = ProcessTracker(ProcessTable(processes.path), maximum)
-    return watcher.look({"a": CLIENT}, {} if kin is None else {"a": kin})["a"]
+    watcher = ProcessTracker(ProcessTable(procfs.path), maximum)
+    return watcher.look({"a": CLIENT}, {} if members is None else {"a": members})["a"]
 
 
-def orphaned(processes: ProcessFolder) -> LeaseProcesses:
+def orphaned(procfs: ProcessFolder) -> LeaseProcesses:
     """What was known when the client was still there; by now it is gone."""
-    kin = looked(processes).kin
-    processes.end(10)
-    processes.start(20, parent=1, session=20, started=200)
-    return kin
+    members = looked(procfs).processes
+    procfs.end(10)
+    procfs.start(20, parent=1, session=20, started=200)
+    return members
 
 
-def test_an_orphan_is_known_to_who_comes_after(processes: ProcessFolder) -> None:
+def test_an_orphan_is_known_to_who_comes_after(procfs: ProcessFolder) -> None:
     """Though neither its parent nor its environment tells anything any more."""
-    kin = orphaned(processes)
-    assert kin == LeaseProcesses(((10, 100), (20, 200)), (20,))
-    assert looked(processes).is_alive is False
-    seen = looked(processes, kin)
+    members = orphaned(procfs)
+    assert members == LeaseProcesses(((10, 100), (20, 200)), (20,))
+    assert looked(procfs).is_alive is False
+    seen = looked(procfs, members)
     assert (seen.pids, seen.is_alive) == ({20}, True)
-    assert seen.kin == LeaseProcesses(((20, 200),), (20,))
-    processes.end(20)
-    assert looked(processes, kin).is_alive is False
+    assert seen.processes == LeaseProcesses(((20, 200),), (20,))
+    procfs.end(20)
+    assert looked(procfs, members).is_alive is False
 
 
-def test_what_an_orphan_began_meanwhile_belongs(processes: ProcessFolder) -> None:
+def test_what_an_orphan_began_meanwhile_belongs(procfs: ProcessFolder) -> None:
     """By its parent, or by the session that the orphan is in."""
-    kin = orphaned(processes)
-    processes.start(30, parent=20, session=30)
-    processes.start(40, parent=1, session=20)
-    processes.start(50, parent=1, session=50)
-    assert looked(processes, kin).pids == {20, 30, 40}
+    members = orphaned(procfs)
+    procfs.start(30, parent=20, session=30)
+    procfs.start(40, parent=1, session=20)
+    procfs.start(50, parent=1, session=50)
+    assert looked(procfs, members).pids == {20, 30, 40}
 
 
-def test_a_number_that_is_somebody_elses_by_now_is_nobody(processes: ProcessFolder) -> None:
+def test_a_number_that_is_somebody_elses_by_now_is_nobody(procfs: ProcessFolder) -> None:
     """Of a process, and of a session in which nobody is left who was known."""
-    kin = orphaned(processes)
-    processes.start(20, parent=1, session=20, started=900)
-    processes.start(21, parent=20, session=20, started=901)
-    seen = looked(processes, kin)
-    assert (seen.pids, seen.is_alive, seen.kin) == (frozenset(), False, LeaseProcesses())
+    members = orphaned(procfs)
+    procfs.start(20, parent=1, session=20, started=900)
+    procfs.start(21, parent=20, session=20, started=901)
+    seen = looked(procfs, members)
+    assert (seen.pids, seen.is_alive, seen.processes) == (frozenset(), False, LeaseProcesses())
 
 
 def test_a_session_is_not_believed_before_somebody_known_is_seen_in_it(
-    processes: ProcessFolder, monkeypatch: pytest.MonkeyPatch
+    procfs: ProcessFolder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """While not all that were known can be looked at, nobody is taken in by it, or let go."""
-    kin = orphaned(processes)
-    processes.start(20, parent=1, session=1, started=200)
-    processes.start(60, parent=1, session=20, started=900)
+    members = orphaned(procfs)
+    procfs.start(20, parent=1, session=1, started=200)
+    procfs.start(60, parent=1, session=20, started=900)
     read = os.open
 
     def hidden(path: str, *arguments: int, **words: int) -> int:
@@ -89,29 +89,29 @@ def test_a_session_is_not_believed_before_somebody_known_is_seen_in_it(
         return read(path, *arguments, **words)
 
     monkeypatch.setattr(os, "open", hidden)
-    seen = looked(processes, kin)
+    seen = looked(procfs, members)
     assert (seen.pids, seen.is_alive) == ({20}, None)
-    assert seen.kin.sessions == (20,)
+    assert seen.processes.sessions == (20,)
 
 
-def test_of_a_crowd_the_oldest_are_kept(processes: ProcessFolder) -> None:
+def test_of_a_crowd_the_oldest_are_kept(procfs: ProcessFolder) -> None:
     """As many as are looked at in one look; the others are below them, and found by them."""
     for pid in range(100, 140):
-        processes.start(pid, parent=20, session=20, started=pid * 10)
-    watcher = ProcessTracker(ProcessTable(processes.path), 20)
+        procfs.start(pid, parent=20, session=20, started=pid * 10)
+    watcher = ProcessTracker(ProcessTable(procfs.path), 20)
     for _ in range(4):
         seen = watcher.look({"a": CLIENT})["a"]
     assert len(seen.pids) == 42
-    assert len(seen.kin.processes) == 20
-    assert seen.kin.processes[:3] == ((10, 100), (20, 200), (100, 1000))
-    assert looked(processes, seen.kin).pids == seen.pids
+    assert len(seen.processes.processes) == 20
+    assert seen.processes.processes[:3] == ((10, 100), (20, 200), (100, 1000))
+    assert looked(procfs, seen.processes).pids == seen.pids
 
 
 @dataclass
 class Machine:
     """Processes that come and go, and which of them are the client's in truth."""
 
-    processes: ProcessFolder
+    procfs: ProcessFolder
     alive: dict[int, tuple[int, int]] = field(default_factory=dict)
     """Session and start by pid."""
     family: set[int] = field(default_factory=set)
@@ -128,7 +128,7 @@ class Machine:
         session = pid if is_leader else self.alive[parent][0]
         self.alive[pid] = (session, self.now)
         self.parents[pid] = parent
-        self.processes.start(pid, parent, session, self.now)
+        self.procfs.start(pid, parent, session, self.now)
         if parent in self.family or session in self.sessions:
             self.family.add(pid)
             if is_leader:
@@ -136,13 +136,13 @@ class Machine:
 
     def end(self, pid: int) -> None:
         """Its children are init's from now on: its number may be given to another one."""
-        self.processes.end(pid)
+        self.procfs.end(pid)
         del self.alive[pid]
         for child in [each for each, parent in self.parents.items() if parent == pid]:
             self.parents[child] = 1
             if child in self.alive:
                 session, started = self.alive[child]
-                self.processes.start(child, 1, session, started)
+                self.procfs.start(child, 1, session, started)
         self.family.discard(pid)
         self.sessions &= {session for session, _ in self.alive.values()}
 
@@ -163,8 +163,8 @@ def test_who_comes_after_sees_what_was_seen_and_no_stranger(
     machine = Machine(ProcessFolder(folder))
     try:
         machine.alive |= {1: (1, 1), 10: (1, 100)}
-        machine.processes.start(1, 0, 1, 1)
-        machine.processes.start(10, 1, 1, 100)
+        machine.procfs.start(1, 0, 1, 1)
+        machine.procfs.start(10, 1, 1, 100)
         machine.family.add(10)
         watcher = ProcessTracker(ProcessTable(folder), 1000)
         seen = watcher.look({"a": CLIENT})["a"]
@@ -172,11 +172,13 @@ def test_who_comes_after_sees_what_was_seen_and_no_stranger(
             if step[0] == "look":
                 seen = watcher.look({"a": CLIENT})["a"]
             _lived(machine, step)
-        known = {pid for pid, start in seen.kin.processes if (pid, start) in _alive(machine)}
+        known = {pid for pid, start in seen.processes.processes if (pid, start) in _alive(machine)}
         for step in away:
             _lived(machine, step)
             known = {pid for pid in known if pid in machine.family}
-        after = ProcessTracker(ProcessTable(folder), 1000).look({"a": CLIENT}, {"a": seen.kin})["a"]
+        after = ProcessTracker(ProcessTable(folder), 1000).look(
+            {"a": CLIENT}, {"a": seen.processes}
+        )["a"]
         assert known <= after.pids <= machine.family
         assert after.is_alive is bool(after.pids)
     finally:

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
-from lending_desk import ToldClock
+from managed_node import ToldClock
 from process_files import ProcessFolder
 from publish_reports import node_report
 from readings import HOUR, SECOND
@@ -74,7 +74,7 @@ class Node:
         for _ in range(times):
             self.clock.now += SECOND
             self.clock.wall += SECOND
-            self.lending.desk.turn()
+            self.lending.manager.turn()
 
 
 @pytest.fixture
@@ -88,56 +88,56 @@ def node(tmp_path: Path) -> Iterator[Node]:
 
 def test_a_reload_changes_how_many_processes_are_looked_at(node: Node) -> None:
     """From the next look on, up and down."""
-    node.lending.desk.ask(WISH)
+    node.lending.manager.ask(WISH)
     node.looks(2)
     for pid in range(100, 300):
         node.processes.start(pid, parent=10)
     node.looks()
-    assert len(node.lending.given().pids) <= 11
+    assert len(node.lending.leased().pids) <= 11
     more = replace(node.settings, broker=replace(node.settings.broker, processes_maximum=1000))
     node.lending.follow(more)
     node.looks()
-    assert node.lending.given().pids == {10, *range(100, 300)}
+    assert node.lending.leased().pids == {10, *range(100, 300)}
     node.lending.follow(node.settings)
     for pid in range(300, 400):
         node.processes.start(pid, parent=10)
     node.looks()
-    assert len(node.lending.given().pids) == 211
+    assert len(node.lending.leased().pids) == 211
 
 
 def test_processes_of_a_lease_that_is_over_are_outsiders(node: Node) -> None:
     """Of the last one too, after which nobody looks: their GPU is neither free nor reservable."""
-    node.lending.desk.ask(WISH)
+    node.lending.manager.ask(WISH)
     node.looks(2)
     node.processes.start(20, parent=10)
     node.on_the_gpu = (20,)
     node.looks()
-    given = node.lending.given()
+    given = node.lending.leased()
     assert (set(given.leases), given.pids) == ({"GPU-0"}, {10, 20})
-    node.lending.desk.end("a", CLIENT)
-    given = node.lending.given()
+    node.lending.manager.end("a", CLIENT)
+    given = node.lending.leased()
     assert (set(given.leases), given.pids) == (set(), frozenset())
     node.looks()
     wish = Reservation("r", "root", GpuRequest(1), HOUR, 2 * HOUR)
-    step = node.lending.desk.reserve(
+    step = node.lending.manager.reserve(
         lambda now: replace(wish, starts=now + HOUR, ends=now + 2 * HOUR), ROOT
     )
     assert step.is_refused
     assert "work without a lease" in step.events[-1].message
-    node.lending.desk.ask(replace(WISH, id="b"))
+    node.lending.manager.ask(replace(WISH, id="b"))
     node.looks()
-    assert [each.id for each in node.lending.desk.standing.state.tickets] == ["b"]
+    assert [each.id for each in node.lending.manager.overview.state.tickets] == ["b"]
     node.on_the_gpu = ()
     node.looks()
-    assert [each.id for each in node.lending.desk.standing.state.leases] == ["b"]
+    assert [each.id for each in node.lending.manager.overview.state.leases] == ["b"]
 
 
 def test_one_of_two_leases_that_is_over_gives_its_processes_back(node: Node) -> None:
     """At once, not with the next look."""
     node.count = 2
-    node.lending.desk.ask(WISH)
-    node.lending.desk.ask(replace(WISH, id="b", client=replace(CLIENT, pid=1)))
+    node.lending.manager.ask(WISH)
+    node.lending.manager.ask(replace(WISH, id="b", client=replace(CLIENT, pid=1)))
     node.looks(2)
-    assert [each.id for each in node.lending.desk.standing.state.leases] == ["a", "b"]
-    node.lending.desk.end("a", CLIENT)
-    assert node.lending.given().pids == {1}
+    assert [each.id for each in node.lending.manager.overview.state.leases] == ["a", "b"]
+    node.lending.manager.end("a", CLIENT)
+    assert node.lending.leased().pids == {1}

@@ -18,7 +18,7 @@ from simulated_driver import hour
 
 def labels(form: Any) -> list[str]:
     """What was chosen, for a person."""
-    return [seat["label"] for seat in form["seats"]]
+    return [slot["label"] for slot in form["seats"]]
 
 
 def test_what_is_busy_held_broken_or_cut_is_not_given(tmp_path: Path) -> None:

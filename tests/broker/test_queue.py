@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from broker_node import Running, World, hgx, ticket
-from readings import GIBIBYTE, HOUR, SECOND
+from readings import GIBIBYTE, HOUR
 from rightsizer.broker.lease import GpuRequest, LeaseRecord, Reservation, Ticket
 from rightsizer.broker.queue import QueueResult, record_of, serve_queue
 from rightsizer.broker.scheduling_state import SchedulingState
@@ -39,15 +39,15 @@ def served(
     tickets: list[Ticket], node: SchedulingState, settings: BrokerSettings = SETTINGS
 ) -> list[str]:
     """Ids that are granted."""
-    return [grant.ticket.id for grant in serve_queue(tickets, node, settings).grants]
+    return [grant.id for grant in serve_queue(tickets, node, settings).grants]
 
 
 def test_tickets_are_served_in_order_as_long_as_there_is_room() -> None:
     """Each gets GPUs of its own."""
     tickets = [ticket("a", 4), ticket("b", 3), ticket("c", 1)]
     found = serve_queue(tickets, standing(World(hgx())), SETTINGS)
-    assert [grant.ticket.id for grant in found.grants] == ["a", "b", "c"]
-    assert len({uuid for grant in found.grants for uuid in grant.record.lease.uuids}) == 8
+    assert [grant.id for grant in found.grants] == ["a", "b", "c"]
+    assert len({uuid for grant in found.grants for uuid in grant.lease.uuids}) == 8
 
 
 def test_a_short_ticket_goes_ahead_of_one_that_waits_longer() -> None:
@@ -55,7 +55,7 @@ def test_a_short_ticket_goes_ahead_of_one_that_waits_longer() -> None:
     node = standing(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [ticket("big", 8, limit_seconds=HOURS), ticket("short", 4, limit_seconds=2 * HOURS)]
     found = serve_queue(tickets, node, SETTINGS)
-    assert [(grant.ticket.id, grant.is_ahead) for grant in found.grants] == [("short", True)]
+    assert [grant.id for grant in found.grants] == ["short"]
     assert found.promised is not None
     assert found.promised.at == 2 * HOUR
 
@@ -151,7 +151,7 @@ def test_a_lease_that_may_last_into_a_reservation_stays_off_its_gpus() -> None:
     booking = Booking(wish, tuple(f"GPU-{at}" for at in range(6)), 1)
     node = standing(World(hgx()), bookings=(booking,))
     long = serve_queue([ticket("long", 2, limit_seconds=3 * HOURS)], node, SETTINGS)
-    assert set(long.grants[0].record.lease.uuids) == {"GPU-6", "GPU-7"}
+    assert set(long.grants[0].lease.uuids) == {"GPU-6", "GPU-7"}
     assert served([ticket("big", 3, limit_seconds=3 * HOURS)], node) == []
     assert served([ticket("quick", 8, limit_seconds=2 * HOURS)], node) == ["quick"]
 
@@ -161,18 +161,18 @@ def test_a_ticket_of_the_reservation_gets_its_gpus_until_it_ends() -> None:
     wish = Reservation("r", "ada", GpuRequest(2), 0, HOUR)
     node = standing(World(hgx()), bookings=(Booking(wish, ("GPU-4", "GPU-5"), 1),))
     found = serve_queue([ticket("mine", 2, reservation="r")], node, SETTINGS)
-    assert found.grants[0].record.lease.uuids == ("GPU-4", "GPU-5")
-    assert found.grants[0].record.lease.ends == HOUR
+    assert found.grants[0].lease.uuids == ("GPU-4", "GPU-5")
+    assert found.grants[0].lease.ends == HOUR
 
 
 def test_a_shared_lease_has_its_budget_and_another_all_of_the_memory() -> None:
     """What is set aside is what nobody else can have."""
     tickets = [ticket("part", 1, memory=10, may_share=True), ticket("whole", 1, memory=10)]
     part, whole = serve_queue(tickets, standing(World(hgx())), SETTINGS).grants
-    assert part.record.lease.memory_bytes == (10 * GIBIBYTE,)
-    assert part.record.lease.is_shared
-    assert whole.record.lease.memory_bytes == (80 * GIBIBYTE,)
-    assert not whole.record.lease.is_shared
+    assert part.lease.memory_bytes == (10 * GIBIBYTE,)
+    assert part.lease.is_shared
+    assert whole.lease.memory_bytes == (80 * GIBIBYTE,)
+    assert not whole.lease.is_shared
 
 
 JOBS = st.tuples(st.sampled_from([1, 1, 2, 4, 8]), st.integers(1, 12), st.floats(0.05, 1.0))
@@ -205,9 +205,10 @@ def _lived_through(jobs: list[tuple[int, int, float]]) -> list[tuple[str, int, i
     for _ in count():
         found = _serve(queue, running, now)
         for grant in found.grants:
-            starts[grant.ticket.id] = now
-            lasts = round(float(grant.ticket.limit_seconds or 0) * parts[grant.ticket.id] * SECOND)
-            running.append((now + lasts, grant.record))
+            starts[grant.id] = now
+            assert grant.lease.ends is not None
+            lasts = round((grant.lease.ends - now) * parts[grant.id])
+            running.append((now + lasts, grant))
         queue = [each for each in queue if each.id not in starts]
         if not queue:
             return [(name, at, starts[name]) for name, at in promises.items()]
@@ -232,8 +233,8 @@ def test_a_reservation_of_one_gpu_takes_nobody_further_ahead() -> None:
     assert served([first, ticket("jumps", 3, reservation="r", limit_seconds=5 * HOURS)], node) == []
     tickets = [first, ticket("mine", 1, reservation="r"), ticket("more", 1, reservation="r")]
     found = serve_queue(tickets, node, SETTINGS)
-    assert [grant.ticket.id for grant in found.grants] == ["mine"]
-    assert found.grants[0].record.lease.uuids == ("GPU-7",)
+    assert [grant.id for grant in found.grants] == ["mine"]
+    assert found.grants[0].lease.uuids == ("GPU-7",)
     big = ticket("big", 6, reservation="r")
     behind = ticket("behind", 3, user="bo", limit_seconds=9 * HOURS)
     assert served([big, behind], node) == []

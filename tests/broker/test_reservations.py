@@ -40,7 +40,7 @@ def test_a_reservation_is_free_in_time() -> None:
     step = asked(world, mine, state=step.state, now=HOUR - 1)
     assert step.grants == ()
     step = BROKER.turn(step.state, HOUR, {}, world.look())
-    assert [grant.ticket.id for grant in step.grants] == ["mine"]
+    assert [grant.id for grant in step.grants] == ["mine"]
     step = BROKER.turn(step.state, 2 * HOUR, {"mine": DEAD}, world.look())
     assert kinds(step) == [
         EventKind.ENDED,

@@ -88,7 +88,7 @@ def test_links_score_as_the_device_plugin_has_them() -> None:
 def test_a_score_can_be_checked_by_hand() -> None:
     """GPUs 1 and 4 of an HGX whose GPU 0 is in use."""
     node = hgx().taken(0)
-    verdicts = [judge_slot(seat, GpuRequest(2), FreeSettings()) for seat in node.seats]
+    verdicts = [judge_slot(slot, GpuRequest(2), FreeSettings()) for slot in node.slots]
     free = [each for each in verdicts if each.is_free]
     table = table_of(free, node.topology, GpuRequest(2), ScoringSettings())
     assert score_set((0, 3), table) == PlacementScore(

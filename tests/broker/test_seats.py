@@ -52,8 +52,8 @@ def device(**facts: Any) -> DeviceReport:
     return replace(base, **facts)
 
 
-def seat(*devices: DeviceReport, view: SlotView | None = None, **facts: Any) -> LeaseSlot:
-    """The first device's seat on a node with these."""
+def slot(*devices: DeviceReport, view: SlotView | None = None, **facts: Any) -> LeaseSlot:
+    """The first device's slot on a node with these."""
     report = replace(_WHOLE, devices=devices, advice=(), **facts)
     return slots_of(report, view or SlotView(_NOW))[0]
 
@@ -65,15 +65,15 @@ def processes(*pids: int) -> Reading:
 
 def test_what_is_left_is_what_was_read() -> None:
     """Memory in use, and the distance to the limits of power and heat."""
-    found = seat(device())
+    found = slot(device())
     assert found.memory_used_bytes == 5e8
     assert found.power_headroom_watts == 630.0
     assert found.temperature_headroom_celsius == 57.0
     assert found.holders == ()
     assert found.trouble is None
-    margin = seat(device(values={Signal.TEMPERATURE_MARGIN_CELSIUS: 40.0}))
+    margin = slot(device(values={Signal.TEMPERATURE_MARGIN_CELSIUS: 40.0}))
     assert margin.temperature_headroom_celsius == 40.0
-    silent = seat(device(signals={}))
+    silent = slot(device(signals={}))
     assert silent.power_headroom_watts is None
     assert silent.temperature_headroom_celsius is None
     assert silent.memory_used_bytes is None
@@ -107,7 +107,7 @@ def test_what_is_left_is_what_was_read() -> None:
 )
 def test_trouble_is_what_would_end_work(of: DeviceReport, trouble: str | None) -> None:
     """What the driver says now; a program's own faults and lesser trouble keep nobody off."""
-    assert seat(of).trouble == trouble
+    assert slot(of).trouble == trouble
 
 
 def test_what_was_advised_of_the_hardware_still_holds() -> None:
@@ -159,7 +159,7 @@ def test_holders_are_those_who_have_no_lease(
     """Workloads by name, and processes that nobody knows the owner of."""
     of = device(holdings=holdings, reading=processes(*pids))
     view = SlotView(_NOW, leased_pids=frozenset(leased))
-    assert seat(of, view=view).holders == holders
+    assert slot(of, view=view).holders == holders
 
 
 def test_a_gpu_is_idle_since_its_last_cell_at_work() -> None:
@@ -169,21 +169,21 @@ def test_a_gpu_is_idle_since_its_last_cell_at_work() -> None:
         return StripCell(0, 0, {State(name): value * _HOUR for name, value in states.items()})
 
     cells = (cell(productive=1), cell(idle_held=1), cell(idle_held=1, idle_empty=1))
-    assert seat(device(strip=cells)).idle_seconds == 3 * 3600.0
-    assert seat(device(strip=(*cells, cell(unknown=1)))).idle_seconds is None
-    assert seat(device()).idle_seconds is None
+    assert slot(device(strip=cells)).idle_seconds == 3 * 3600.0
+    assert slot(device(strip=(*cells, cell(unknown=1)))).idle_seconds is None
+    assert slot(device()).idle_seconds is None
 
 
 def test_demand_is_that_of_the_present() -> None:
     """The window that forgets; what was not measured long enough is not there."""
     story = next(each for each in _WHOLE.devices if each.provisioning)
-    found = seat(device(provisioning=story.provisioning)).demand
+    found = slot(device(provisioning=story.provisioning)).demand
     current = story.provisioning["current"].resources
     assert found == {
         resource: each.demand for resource, each in current.items() if each.demand is not None
     }
     assert Resource.COMPUTE in found
-    assert seat(device()).demand == {}
+    assert slot(device()).demand == {}
 
 
 def test_an_instance_stands_as_its_gpu_does() -> None:
@@ -201,7 +201,7 @@ def test_an_instance_stands_as_its_gpu_does() -> None:
     )
     placement = Placement("GPU-a", numa_node=1)
     topology = Topology({"GPU-a": placement}, numa_nodes={1: (4, 5, 6)})
-    found = seat(instance, parent, node=NodeReport(topology=topology))
+    found = slot(instance, parent, node=NodeReport(topology=topology))
     assert found.memory_used_bytes == 1e9
     assert found.power_headroom_watts == 630.0
     assert found.conditions == {Condition.HARDWARE_SLOWDOWN}

@@ -34,7 +34,7 @@ def test_a_shell_takes_the_exports(tmp_path: Path) -> None:
     form = placed_node(scenario_file(tmp_path), gpus="2")
     script = f"{export_text(form)}\necho $CUDA_VISIBLE_DEVICES/$RIGHTSIZER_CPUS/$RIGHTSIZER_BIND"
     done = subprocess.run(["sh", "-euc", script], capture_output=True, text=True, check=True)
-    uuids = ",".join(seat["uuid"] for seat in form["seats"])
+    uuids = ",".join(slot["uuid"] for slot in form["seats"])
     assert done.stdout == f"{uuids}/0-55/numactl --cpunodebind=0 --membind=0\n"
 
 

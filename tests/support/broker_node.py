@@ -1,7 +1,7 @@
 """A node whose GPUs the broker lends: its boards and links, and what runs there in truth.
 
-It stands for the agent's look and for the processes: what a job holds is counted on the seats and
-told of by `sightings`, as the two readings of one moment.
+It stands for the agent's look and for the processes: what a job holds is counted on the slots and
+told of by `observations`, as the two readings of one moment.
 """
 
 from collections.abc import Callable, Iterable, Mapping
@@ -62,7 +62,7 @@ class Running:
 
     uuids: tuple[str, ...]
     memory_bytes: float
-    """On each seat."""
+    """On each slot."""
     demand: float = 0.1
     is_active: bool = True
 
@@ -85,25 +85,25 @@ class World:
 
     def look(self) -> NodeObservation:
         """What the agent sees."""
-        seats = (self._seat(index, uuid) for index, uuid in enumerate(self.uuids))
-        return NodeObservation(tuple(seats), self.topology)
+        slots = (self._slot(index, uuid) for index, uuid in enumerate(self.uuids))
+        return NodeObservation(tuple(slots), self.topology)
 
-    def sightings(self, state: BrokerState) -> Mapping[str, LeaseObservation]:
+    def observations(self, state: BrokerState) -> Mapping[str, LeaseObservation]:
         """What the agent sees of each lease that it knows of."""
-        return {record.id: self._sighting(record.id) for record in state.leases}
+        return {record.id: self._observation(record.id) for record in state.leases}
 
     def outside_bytes(self, uuid: str) -> float:
         """What nobody has a lease for, the driver's own part included."""
         return _DRIVER_BYTES + sum(each.memory_bytes for each in _on(uuid, self.outsiders.values()))
 
-    def _sighting(self, name: str) -> LeaseObservation:
+    def _observation(self, name: str) -> LeaseObservation:
         job = self.running.get(name)
         if job is None:
             return LeaseObservation(is_alive=False, is_active=False)
         memory = dict.fromkeys(job.uuids, job.memory_bytes)
         return LeaseObservation(is_alive=True, is_active=job.is_active, memory_bytes=memory)
 
-    def _seat(self, index: int, uuid: str) -> LeaseSlot:
+    def _slot(self, index: int, uuid: str) -> LeaseSlot:
         own, others = _on(uuid, self.running.values()), _on(uuid, self.outsiders.values())
         there = [*own, *others]
         demand = sum(each.demand for each in there)

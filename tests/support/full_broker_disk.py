@@ -13,8 +13,8 @@ from pathlib import Path
 import structlog
 
 from broker_node import World, hgx, ticket
-from lending_desk import LentDesk
-from rightsizer.broker.settings import BrokerSection
+from managed_node import ManagedNode
+from rightsizer.broker.settings import BrokerSettings
 from rightsizer.model.errors import RightsizerError
 
 _ROOM = 64 * 1024
@@ -24,28 +24,28 @@ def main(path: Path) -> None:
     """Ask until nothing more is taken, have it served all the same, and make room."""
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
-    settings = BrokerSection(maximum_tickets_per_user=100_000, maximum_tickets=100_000)
-    lent = LentDesk(World(hgx(2)), path, settings)
+    settings = BrokerSettings(maximum_tickets_per_user=100_000, maximum_tickets=100_000)
+    lent = ManagedNode(World(hgx(2)), path, settings)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     largest = max(file.stat().st_size for file in path.parent.iterdir())
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest + _ROOM, hard))
     taken, refusal = 0, ""
     while not refusal:
         try:
-            lent.desk.ask(ticket(f"ticket{taken}"))
+            lent.manager.ask(ticket(f"ticket{taken}"))
         except RightsizerError as error:
             refusal = str(error)
         else:
             taken += 1
-    lent.desk.turn()
-    standing = lent.desk.standing
+    lent.manager.turn()
+    standing = lent.manager.overview
     leases_while_full = len(standing.state.leases)
     why = standing.why_waiting("ticket0")
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    lent.desk.turn()
-    leases_with_room = len(lent.desk.standing.state.leases)
-    lent.desk.close()
-    kept = LentDesk(World(hgx(2)), path, settings).desk.standing.state
+    lent.manager.turn()
+    leases_with_room = len(lent.manager.overview.state.leases)
+    lent.manager.close()
+    kept = ManagedNode(World(hgx(2)), path, settings).manager.overview.state
     told = {
         "taken": taken,
         "refusal": refusal,

@@ -1,4 +1,4 @@
-"""A small simulated node on which every kind of seat is found at any hour, to be placed on."""
+"""A small simulated node on which every kind of slot is found at any hour, to be placed on."""
 
 from dataclasses import replace
 from pathlib import Path

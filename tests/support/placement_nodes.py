@@ -1,4 +1,4 @@
-"""The seats and links of real machines, as far as placing by them needs."""
+"""The slots and links of real machines, as far as placing by them needs."""
 
 from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
@@ -36,31 +36,31 @@ _PIX: Final = LinkKind.PIX
 
 @dataclass(frozen=True)
 class PlacementNode:
-    """A machine whose seats are free until somebody says otherwise."""
+    """A machine whose slots are free until somebody says otherwise."""
 
-    seats: tuple[LeaseSlot, ...]
+    slots: tuple[LeaseSlot, ...]
     topology: Topology
 
     def taken(self, *indices: int, **facts: Any) -> "PlacementNode":
-        """The same where some seats are held by a busy process, or are as the facts say."""
+        """The same where some slots are held by a busy process, or are as the facts say."""
         held = facts or {"holders": (SlotHolder("train", True, (7,)),), "state": State.PRODUCTIVE}
         return replace(
             self,
-            seats=tuple(
-                replace(seat, **held) if place in indices else seat
-                for place, seat in enumerate(self.seats)
+            slots=tuple(
+                replace(slot, **held) if place in indices else slot
+                for place, slot in enumerate(self.slots)
             ),
         )
 
     def choose(self, request: GpuRequest, **more: Any) -> PlacementChoice | PlacementRefusal:
         """What the product would choose, by its defaults."""
-        return choose(self.seats, self.topology, request, GpuPlacementSettings(), **more)
+        return choose(self.slots, self.topology, request, GpuPlacementSettings(), **more)
 
     def places(self, request: GpuRequest, **more: Any) -> tuple[int, ...]:
-        """The places of the seats that would be chosen."""
+        """The places of the slots that would be chosen."""
         choice = self.choose(request, **more)
         assert isinstance(choice, PlacementChoice), choice
-        order = [seat.uuid for seat in self.seats]
+        order = [slot.uuid for slot in self.slots]
         return tuple(order.index(uuid) for uuid in choice.uuids)
 
 
@@ -137,31 +137,31 @@ def virtual_machine() -> PlacementNode:
     """Four passed-through GPUs: no NUMA node, no bridge, no link is told."""
     node = _node(4, "A10", 24, lambda one, other: LinkKind.UNKNOWN)
     return replace(
-        node, seats=tuple(replace(seat, placement=Placement(seat.uuid)) for seat in node.seats)
+        node, slots=tuple(replace(slot, placement=Placement(slot.uuid)) for slot in node.slots)
     )
 
 
 def mig_node(profiles: Sequence[Sequence[str]]) -> PlacementNode:
     """GPUs as divided as each says; one of no profile is whole."""
     whole = _node(len(profiles), "H100", 80, _pcie_pairs, nvlink=lambda one, other: 18)
-    seats: list[LeaseSlot] = []
-    for seat, parts in zip(whole.seats, profiles, strict=True):
-        device = replace(seat.device, has_mig_instances=bool(parts))
-        seats.append(replace(seat, device=device))
-        seats += [_instance(seat, number, profile) for number, profile in enumerate(parts)]
-    return PlacementNode(tuple(seats), whole.topology)
+    slots: list[LeaseSlot] = []
+    for slot, parts in zip(whole.slots, profiles, strict=True):
+        device = replace(slot.device, has_mig_instances=bool(parts))
+        slots.append(replace(slot, device=device))
+        slots += [_instance(slot, number, profile) for number, profile in enumerate(parts)]
+    return PlacementNode(tuple(slots), whole.topology)
 
 
-def _instance(seat: LeaseSlot, number: int, profile: str) -> LeaseSlot:
+def _instance(slot: LeaseSlot, number: int, profile: str) -> LeaseSlot:
     compute, memory = profile.removesuffix("gb").split("g.")
-    mig = MigInstance(seat.uuid, profile, number, 0, int(compute) / 7, int(memory) / 80)
+    mig = MigInstance(slot.uuid, profile, number, 0, int(compute) / 7, int(memory) / 80)
     device = replace(
-        seat.device,
-        uuid=f"MIG-{seat.device.index}-{number}",
+        slot.device,
+        uuid=f"MIG-{slot.device.index}-{number}",
         mig=mig,
         memory_total_bytes=float(int(memory) * GIBIBYTE),
     )
-    return replace(seat, device=device)
+    return replace(slot, device=device)
 
 
 def _pcie_pairs(one: int, other: int) -> LinkKind:
@@ -189,11 +189,11 @@ def _node(  # noqa: PLR0913 - all that makes a machine.
         )
         for one, other in combinations(range(count), 2)
     ]
-    seats = [_seat(index, name, gibibytes, index * nodes // count) for index in range(count)]
-    return PlacementNode(tuple(seats), Topology(links=tuple(links)))
+    slots = [_slot(index, name, gibibytes, index * nodes // count) for index in range(count)]
+    return PlacementNode(tuple(slots), Topology(links=tuple(links)))
 
 
-def _seat(index: int, name: str, gibibytes: int, numa_node: int) -> LeaseSlot:
+def _slot(index: int, name: str, gibibytes: int, numa_node: int) -> LeaseSlot:
     uuid = f"GPU-{index}"
     cpus = tuple(range(numa_node * 8, numa_node * 8 + 8))
     return LeaseSlot(

@@ -23,8 +23,7 @@ from rightsizer.agent.local_api import FlushRoute
 from rightsizer.agent.node_labels import LabelWriter
 from rightsizer.agent.reloader import Reloader, SettingsPart
 from rightsizer.agent.settings import Settings
-from rightsizer.broker.feature import BrokerFeature
-from rightsizer.broker.place_api import PlaceApi
+from rightsizer.broker.feature import PlaceApi, broker_service, closed_routes
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job, Jobs
@@ -141,7 +140,9 @@ class Agent:
             settings, self.advice_service, self.accountant.latest, storage.database, clock
         )
         self._features: tuple[Feature, ...] = tuple(filter(None, (self._captures, self._actions)))
-        self._broking = self._broking_by(settings)
+        self._broker = broker_service(
+            settings, self.accountant.latest, self._freshness(), clock, self._sinks.notify
+        )
         self._labels = LabelWriter(
             lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
         )
@@ -193,10 +194,6 @@ class Agent:
             clock=self._clock,
         )
 
-    def _broking_by(self, settings: Settings) -> BrokerFeature:
-        latest, notify = self.accountant.latest, self._sinks.notify
-        return BrokerFeature(settings, latest, self._freshness(), self._clock, notify)
-
     def _schedule(self, settings: Settings) -> tuple[Job, ...]:
         further = tuple(job for feature in self._features for job in feature.jobs)
         return schedule(self.advice_service, self.history_writer, self._labels, settings, further)
@@ -233,7 +230,8 @@ class Agent:
         self.history_writer.keep(settings.history.retention, settings.history.fine_retention)
         self._advice_routes.change_rules(settings.rule_trees)
         self.profiles.follow(settings.profiles)
-        self._broking.follow(settings)
+        if self._broker:
+            self._broker.follow(settings)
         self._exposition.change(settings.web.metrics)
         tune(settings.log.level, settings.log.repeat_interval)
         for job in self._schedule(settings):
@@ -270,8 +268,8 @@ class Agent:
                 *CapturesApi(partial(capture_state, self._captures)).routes,
                 *ActionsApi(partial(action_state, self._actions, self._storage.database)).routes,
                 *FlushRoute(self.history_writer.flush).routes,
-                *PlaceApi(lambda: self.settings, self._broking.given).routes,
-                *self._broking.routes,
+                *PlaceApi(lambda: self.settings, self._broker).routes,
+                *(self._broker.routes if self._broker else closed_routes()),
                 *LifecycleRoutes(
                     self.reloader.reload, is_enabled=settings.web.enable_lifecycle
                 ).routes,
@@ -289,7 +287,8 @@ class Agent:
         self._restore()
         for feature in self._features:
             feature.start()
-        self._broking.start()
+        if self._broker:
+            self._broker.start()
         self.server.start()
         self.reloader.start()
         self.jobs.start()
@@ -317,7 +316,8 @@ class Agent:
             feature.stop()
         self.jobs.run("flush")
         self.server.stop()
-        self._broking.stop()
+        if self._broker:
+            self._broker.stop()
         self._source.close()
         self._storage.close()
         self._log.info("agent_stopped")
@@ -379,8 +379,9 @@ class Agent:
             counters[series_key("rightsizer_log_messages_total", level=level)] = count
         for feature in self._features:
             counters |= feature.counters()
-        counters |= self._broking.counters() | self._sinks.counters()
-        return counters
+        if self._broker:
+            counters |= self._broker.counters()
+        return counters | self._sinks.counters()
 
     def _gauges(self, snapshot: Snapshot) -> dict[str, float]:
         gauges = {
@@ -391,4 +392,6 @@ class Agent:
         }
         if self._storage.history is not None:
             gauges["rightsizer_history_size_bytes"] = self._storage.history.size_bytes
-        return gauges | self._broking.gauges() | self._sinks.gauges()
+        if self._broker:
+            gauges |= self._broker.gauges()
+        return gauges | self._sinks.gauges()

@@ -48,7 +48,7 @@ class LabelWriter:
         self,
         settings: Callable[[], LabelSettings],
         latest: Callable[[], Report | None],
-        seats: Callable[[Report], tuple[LeaseSlot, ...]],
+        slots: Callable[[Report], tuple[LeaseSlot, ...]],
         clock: Clock,
     ) -> None:
         """A writer that has seen nothing.
@@ -56,10 +56,10 @@ class LabelWriter:
         Args:
             settings: Those in force.
             latest: The newest report, `None` before the first.
-            seats: What a report says of each device's trouble.
+            slots: What a report says of each device's trouble.
             clock: Tells how long health has lasted, and when labels expire.
         """
-        self._settings, self._latest, self._seats, self._clock = settings, latest, seats, clock
+        self._settings, self._latest, self._slots, self._clock = settings, latest, slots, clock
         self._health: dict[str, _Health] = {}
 
     def write(self) -> None:
@@ -77,27 +77,27 @@ class LabelWriter:
         # Most nodes write no labels, and load nothing for them.
         from rightsizer.report.feature_file import feature_file, labels  # noqa: PLC0415
 
-        self._look(self._seats(report), nanoseconds(settings.settled))
+        self._look(self._slots(report), nanoseconds(settings.settled))
         healthy = (uuid for uuid, health in self._health.items() if health.is_healthy)
         expires = self._clock.wall_time() + nanoseconds(settings.expiry)
         text = feature_file(labels(facts_of(report, healthy)), expires)
         with WholeFile(Path(settings.file), _WHAT) as file:
             file.write(text.encode())
 
-    def _look(self, seats: tuple[LeaseSlot, ...], settled: Nanoseconds) -> None:
+    def _look(self, slots: tuple[LeaseSlot, ...], settled: Nanoseconds) -> None:
         now = self._clock.time()
-        boards = [seat for seat in seats if seat.device.mig is None]
+        boards = [slot for slot in slots if slot.device.mig is None]
         self._health = {
             uuid: health
             for uuid, health in self._health.items()
-            if uuid in {seat.uuid for seat in boards}
+            if uuid in {slot.uuid for slot in boards}
         }
-        for seat in boards:
-            is_healthy = seat.trouble is None
-            known = self._health.setdefault(seat.uuid, _Health(is_healthy))
+        for slot in boards:
+            is_healthy = slot.trouble is None
+            known = self._health.setdefault(slot.uuid, _Health(is_healthy))
             if known.is_healthy == is_healthy:
                 known.differs_since = None
             elif known.differs_since is None:
                 known.differs_since = now
             if known.differs_since is not None and now - known.differs_since >= settled:
-                self._health[seat.uuid] = _Health(is_healthy)
+                self._health[slot.uuid] = _Health(is_healthy)

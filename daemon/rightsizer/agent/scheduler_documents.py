@@ -62,11 +62,11 @@ def look_at_node(settings: Settings, clock: Clock) -> tuple[Report, ...]:
 
 
 def seats_over(reports: tuple[Report, ...], settings: Settings) -> tuple[LeaseSlot, ...]:
-    """The seats of the last report; what was at work at any of them is so still."""
+    """The slots of the last report; what was at work at any of them is so still."""
     last = reports[-1]
     view = view_of(settings, last.wall_time, FreshnessSettings())
     return tuple(
-        replace(seat, state=_state_over(seat.uuid, reports)) for seat in slots_of(last, view)
+        replace(slot, state=_state_over(slot.uuid, reports)) for slot in slots_of(last, view)
     )
 
 
@@ -147,7 +147,7 @@ def resource_topology_by_look(settings: Settings, clock: Clock, host: str) -> di
     """
     reports = look_at_node(settings, clock)
     last = reports[-1]
-    held = {seat.uuid for seat in seats_over(reports, settings) if seat.holders}
+    held = {slot.uuid for slot in seats_over(reports, settings) if slot.holders}
     return resource_topology(
         (each.device for each in last.devices),
         last.node.topology or Topology(),
@@ -168,8 +168,8 @@ def labels_by_look(settings: Settings, clock: Clock) -> dict[str, str]:
         RightsizerError: there is no GPU, or the driver does not answer.
     """
     reports = look_at_node(settings, clock)
-    seats = seats_over(reports, settings)
-    healthy = (each.uuid for each in seats if each.device.mig is None and each.trouble is None)
+    slots = seats_over(reports, settings)
+    healthy = (each.uuid for each in slots if each.device.mig is None and each.trouble is None)
     return dict(labels(facts_of(reports[-1], healthy)))
 
 

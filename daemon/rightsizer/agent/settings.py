@@ -7,7 +7,7 @@ from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.actions.settings import ActionSettings, ActionsSettings
 from rightsizer.advice.policy import NodeSettings, Policy, policies_of_pool
 from rightsizer.advice.recommender_settings import RecommenderSettings
-from rightsizer.broker.settings import BrokerSection, GpuPlacementSettings
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.log_settings import LogSettings
@@ -64,7 +64,7 @@ class Settings:
     recommender: RecommenderSettings = field(default_factory=RecommenderSettings, metadata=LIVE)
     sizing: SizingSettings = field(default_factory=SizingSettings, metadata=LIVE)
     placement: GpuPlacementSettings = field(default_factory=GpuPlacementSettings, metadata=LIVE)
-    broker: BrokerSection = field(default_factory=BrokerSection, metadata=LIVE)
+    broker: BrokerSettings = field(default_factory=BrokerSettings, metadata=LIVE)
     labels: LabelSettings = field(default_factory=LabelSettings, metadata=LIVE)
     profiles: ProfileSettings = field(default_factory=ProfileSettings, metadata=LIVE)
     grafana: GrafanaSettings = field(default_factory=GrafanaSettings, metadata=LIVE)

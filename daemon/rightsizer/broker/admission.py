@@ -33,7 +33,7 @@ def refused_ticket(ticket: Ticket, state: BrokerState, settings: BrokerSettings)
 def refused_reservation(
     wish: Reservation, by: LeaseOwner, state: BrokerState, settings: BrokerSettings
 ) -> str | None:
-    """Why a reservation is not taken, as far as seats do not matter; `None` where it is."""
+    """Why a reservation is not taken, as far as slots do not matter; `None` where it is."""
     is_operator = settings.is_operator(by)
     if wish.user != by.user and not is_operator:
         return f"{by.user} cannot reserve for {wish.user}; an operator can"
@@ -72,11 +72,11 @@ def impossible(
 ) -> str | None:
     """Why a node could not serve a request even if it were all free and healthy.
 
-    `None` where it could, or where no seats are known.
+    `None` where it could, or where no slots are known.
     """
-    if not look.seats:
+    if not look.slots:
         return None
-    found = choose(look.seats, look.topology, request, settings)
+    found = choose(look.slots, look.topology, request, settings)
     if not isinstance(found, PlacementRefusal) or not found.is_hopeless:
         return None
     summary, *_, why = found.reasons

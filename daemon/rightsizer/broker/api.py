@@ -1,7 +1,4 @@
-"""HTTP API of leases and reservations on the local socket.
-
-With the caller's identity from the kernel.
-"""
+"""HTTP API of leases and reservations on the local socket, with the kernel's client identity."""
 
 import grp
 import os
@@ -9,17 +6,17 @@ import pwd
 import re
 import secrets
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass, replace
+from dataclasses import replace
 from http import HTTPStatus
 from typing import Any, Final
 
+from rightsizer.broker.feature import BROKER_PATH, LEASES_PATH, RESERVATIONS_PATH
 from rightsizer.broker.lease import LeaseOwner, Reservation, Ticket
 from rightsizer.broker.lease_encoder import answer_form, booking_form, broker_form
 from rightsizer.broker.lease_manager import BrokerOverview, LeaseManager
-from rightsizer.broker.place_api import BROKER_PATH, LEASES_PATH, RESERVATIONS_PATH
 from rightsizer.broker.process_tracker import orphans
 from rightsizer.broker.request_parser import WORDS, request_of
-from rightsizer.broker.settings import BrokerSection
+from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.host.process_table import ProcessTable, user_name
 from rightsizer.io.clock import Clock
@@ -42,19 +39,18 @@ def client_of(
     asked_groups: Collection[str] = (),
     groups_of: Callable[[str], frozenset[str]] | None = None,
 ) -> LeaseOwner:
-    """The process that asks.
+    """The requesting process.
 
-    Its start is read before and after its user: a process that has taken over the number of one
-    that ended in between is not taken for it.
+    Its start is read before and after its user, to detect that its pid was reused in between.
 
     Args:
-        peer: What the kernel says of the socket's other end.
+        peer: The socket's other end by the kernel.
         table: The processes.
-        asked_groups: Those of which it matters whether its user is in them.
-        groups_of: The groups of a user by name; the system's unless told otherwise.
+        asked_groups: Groups whose membership is looked up.
+        groups_of: Returns the groups of a user; by default the system's.
 
     Raises:
-        UsageError: it cannot be told.
+        UsageError: it cannot be identified.
     """
     if peer is None:
         raise UsageError("nobody can tell who asks; ask over the agent's local socket")
@@ -74,16 +70,10 @@ def client_of(
 
 def why_not_served(
     client: LeaseOwner,
-    settings: BrokerSection,
+    settings: BrokerSettings,
     groups_of: Callable[[str], frozenset[str]] | None = None,
 ) -> str | None:
-    """Why somebody may not ask for GPUs; `None` where he may.
-
-    Args:
-        client: Who asks.
-        settings: Say who may.
-        groups_of: The groups of a user by name; the system's unless told otherwise.
-    """
+    """Why a client may not ask for GPUs; `None` where it may. `groups_of` as in `client_of`."""
     if settings.is_operator(client) or not (settings.users or settings.groups):
         return None
     if client.user in settings.users:
@@ -111,64 +101,56 @@ def _group_name(gid: int) -> str:
         return str(gid)
 
 
-_ASKED: Final = (*WORDS, "id", "priority", "for", "reservation")
-_RESERVED: Final = (*WORDS, "id", "user", "in", "for")
+_TICKET_FIELDS: Final = (*WORDS, "id", "priority", "for", "reservation")
+_RESERVATION_FIELDS: Final = (*WORDS, "id", "user", "in", "for")
 _ID: Final = re.compile(r"[a-z0-9]{8,32}")
 _LONGEST_NAME: Final = 256
 _ID_BYTES: Final = 6
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerApiContext:
-    """What the routes draw from where GPUs are lent."""
-
-    desk: LeaseManager
-    table: ProcessTable
-    clock: Clock
-    settings: Callable[[], BrokerSection]
-
-
 class BrokerApi:
-    """Answers at once; whoever waits asks again, so that nobody holds a thread."""
+    """Routes that answer at once; clients poll, so that none holds a thread."""
 
-    def __init__(self, office: BrokerApiContext) -> None:
-        """Routes over an office."""
-        self._office = office
+    def __init__(
+        self,
+        manager: LeaseManager,
+        table: ProcessTable,
+        clock: Clock,
+        settings: Callable[[], BrokerSettings],
+    ) -> None:
+        self._manager, self._table, self._clock = manager, table, clock
+        self._settings = settings
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Where they are served."""
+        """Of the local socket."""
         lease, reservation = f"{LEASES_PATH}/{{id}}", f"{RESERVATIONS_PATH}/{{id}}"
         served = (
-            ("POST", LEASES_PATH, _ask),
-            ("GET", lease, _look_at),
-            ("DELETE", lease, _end),
-            ("GET", BROKER_PATH, _all),
-            ("POST", RESERVATIONS_PATH, _reserve),
-            ("DELETE", reservation, _cancel),
+            ("POST", LEASES_PATH, self._ask),
+            ("GET", lease, self._look_up),
+            ("DELETE", lease, self._end),
+            ("GET", BROKER_PATH, self._all),
+            ("POST", RESERVATIONS_PATH, self._reserve),
+            ("DELETE", reservation, self._cancel),
         )
         return tuple(
-            Route(method, path, self._open(act, method), is_local=True)
+            Route(method, path, self._handle(act, method), is_local=True)
             for method, path, act in served
         )
 
-    def _open(
-        self, act: Callable[[BrokerApiContext, LeaseOwner, WebRequest], WebResponse], method: str
-    ) -> Handle:
+    def _handle(self, act: Callable[[LeaseOwner, WebRequest], WebResponse], method: str) -> Handle:
         def handle(site: Router, request: WebRequest) -> WebResponse:
             del site
-            office = self._office
-            settings = office.settings()
-            # Whoever waits looks once a second: no directory service is asked each time.
+            settings = self._settings()
+            # Clients poll each second: no directory service is asked each time.
             groups = () if method == "GET" else settings.operator_groups
-            client = client_of(request.peer, office.table, groups)
-            # Whoever may not ask any more can still look at what he has, and give it back.
-            is_asking = method == "POST"
-            why_not = why_not_served(client, settings) if is_asking else None
+            client = client_of(request.peer, self._table, groups)
+            # A client that may not ask any more can still look at its leases, and give them back.
+            why_not = why_not_served(client, settings) if method == "POST" else None
             if why_not is not None:
                 return WebResponse.of_text(why_not, HTTPStatus.CONFLICT)
             try:
-                return act(office, client, request)
+                return act(client, request)
             except UsageError:
                 raise
             except RightsizerError as error:
@@ -176,103 +158,97 @@ class BrokerApi:
 
         return handle
 
+    def _ask(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
+        fields = fields_of(request.body, _TICKET_FIELDS, "2")
+        ticket = Ticket(
+            id=_id_of(fields),
+            client=client,
+            request=request_of(_words_of(fields)),
+            asked=self._clock.time(),
+            priority=_whole(fields, "priority"),
+            limit_seconds=duration_of(fields.get("for")),
+            reservation=text_of(fields, "reservation", _LONGEST_NAME) or None,
+        )
+        step = self._manager.ask(ticket)
+        return _refusal(step) or self._answer(ticket.id, client)
 
-def _ask(office: BrokerApiContext, client: LeaseOwner, request: WebRequest) -> WebResponse:
-    fields = fields_of(request.body, _ASKED, "2")
-    ticket = Ticket(
-        id=_id_of(fields),
-        client=client,
-        request=request_of(_words_of(fields)),
-        asked=office.clock.time(),
-        priority=_whole(fields, "priority"),
-        limit_seconds=duration_of(fields.get("for")),
-        reservation=text_of(fields, "reservation", _LONGEST_NAME) or None,
-    )
-    step = office.desk.ask(ticket)
-    return _refusal(step) or _answer(office, ticket.id, client)
+    def _look_up(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
+        item_id = request.named["id"]
+        owner = _owner_of(self._manager.overview, item_id)
+        if owner is not None and owner != client.uid:
+            client = client_of(request.peer, self._table, self._settings().operator_groups)
+        return self._answer(item_id, client)
 
+    def _end(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
+        item_id = request.named["id"]
+        state = self._manager.overview.state
+        record = state.lease(item_id)
+        if state.ticket(item_id) is None and record is None:
+            return _unknown("lease", item_id)
+        step = self._manager.end(item_id, client)
+        message = step.events[-1].message
+        if record is not None and client.pid != record.lease.client.pid:
+            message = "; ".join(filter(None, (message, orphans(record, self._table))))
+        return _refusal(step) or WebResponse.of_json({"id": item_id, "message": message})
 
-def _look_at(office: BrokerApiContext, client: LeaseOwner, request: WebRequest) -> WebResponse:
-    asked = request.named["id"]
-    owner = _owner_of(office.desk.standing, asked)
-    if owner is not None and owner != client.uid:
-        client = client_of(request.peer, office.table, office.settings().operator_groups)
-    return _answer(office, asked, client)
+    def _all(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
+        del client, request
+        return WebResponse.of_json(broker_form(self._manager.overview, self._offset()))
 
+    def _reserve(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
+        fields = fields_of(request.body, _RESERVATION_FIELDS, "2")
+        lasts_seconds = duration_of(fields.get("for"))
+        if lasts_seconds is None:
+            raise UsageError("for: say how long to reserve, as in '4h'")
+        ahead = fields.get("in")
+        wait = nanoseconds(0.0 if ahead == "0s" else duration_of(ahead) or 0.0)
+        relative = Reservation(
+            id=_id_of(fields),
+            user=text_of(fields, "user", _LONGEST_NAME) or client.user,
+            request=request_of(_words_of(fields)),
+            starts=wait,
+            ends=wait + nanoseconds(lasts_seconds),
+        )
+        step = self._manager.reserve(
+            lambda now: replace(relative, starts=now + relative.starts, ends=now + relative.ends),
+            client,
+        )
+        if (refusal := _refusal(step)) is not None:
+            return refusal
+        booking = step.state.booking(relative.id)
+        form = {} if booking is None else booking_form(booking, self._offset())
+        return WebResponse.of_json({**form, "message": step.events[-1].message})
 
-def _end(office: BrokerApiContext, client: LeaseOwner, request: WebRequest) -> WebResponse:
-    asked = request.named["id"]
-    state = office.desk.standing.state
-    record = state.lease(asked)
-    if state.ticket(asked) is None and record is None:
-        return _unknown("lease", asked)
-    step = office.desk.end(asked, client)
-    message = step.events[-1].message
-    if record is not None and client.pid != record.lease.client.pid:
-        message = "; ".join(filter(None, (message, orphans(record, office.table))))
-    return _refusal(step) or WebResponse.of_json({"id": asked, "message": message})
+    def _cancel(self, client: LeaseOwner, request: WebRequest) -> WebResponse:
+        item_id = request.named["id"]
+        if self._manager.overview.state.booking(item_id) is None:
+            return _unknown("reservation", item_id)
+        step = self._manager.cancel(item_id, client)
+        form = {"id": item_id, "message": step.events[-1].message}
+        return _refusal(step) or WebResponse.of_json(form)
 
-
-def _all(office: BrokerApiContext, client: LeaseOwner, request: WebRequest) -> WebResponse:
-    del client, request
-    return WebResponse.of_json(broker_form(office.desk.standing, _offset(office)))
-
-
-def _reserve(office: BrokerApiContext, client: LeaseOwner, request: WebRequest) -> WebResponse:
-    fields = fields_of(request.body, _RESERVED, "2")
-    lasts_seconds = duration_of(fields.get("for"))
-    if lasts_seconds is None:
-        raise UsageError("for: say how long to reserve, as in '4h'")
-    ahead = fields.get("in")
-    wait = nanoseconds(0.0 if ahead == "0s" else duration_of(ahead) or 0.0)
-    wish = Reservation(
-        id=_id_of(fields),
-        user=text_of(fields, "user", _LONGEST_NAME) or client.user,
-        request=request_of(_words_of(fields)),
-        starts=wait,
-        ends=wait + nanoseconds(lasts_seconds),
-    )
-    step = office.desk.reserve(
-        lambda now: replace(wish, starts=now + wish.starts, ends=now + wish.ends), client
-    )
-    if (refusal := _refusal(step)) is not None:
-        return refusal
-    booking = step.state.booking(wish.id)
-    form = {} if booking is None else booking_form(booking, _offset(office))
-    return WebResponse.of_json({**form, "message": step.events[-1].message})
-
-
-def _cancel(office: BrokerApiContext, client: LeaseOwner, request: WebRequest) -> WebResponse:
-    asked = request.named["id"]
-    if office.desk.standing.state.booking(asked) is None:
-        return _unknown("reservation", asked)
-    step = office.desk.cancel(asked, client)
-    return _refusal(step) or WebResponse.of_json({"id": asked, "message": step.events[-1].message})
-
-
-def _answer(office: BrokerApiContext, item_id: str, client: LeaseOwner) -> WebResponse:
-    """How a ticket or a lease stands, to its owner and to operators."""
-    standing = office.desk.standing
-    owner = _owner_of(standing, item_id)
-    is_allowed = owner is not None and (
-        owner == client.uid or office.settings().is_operator(client)
-    )
-    messages = office.desk.messages_for(item_id)
-    now = office.clock.time()
-    if not is_allowed:
+    def _answer(self, item_id: str, client: LeaseOwner) -> WebResponse:
+        """The state of a ticket or a lease, for its owner and for operators."""
+        overview = self._manager.overview
+        owner = _owner_of(overview, item_id)
+        messages, now = self._manager.messages_for(item_id), self._clock.time()
+        if owner is None or not (owner == client.uid or self._settings().is_operator(client)):
+            return _unknown("lease", item_id)
+        form = answer_form(overview, item_id, now, self._offset(), messages)
+        if form is not None:
+            return WebResponse.of_json(form)
+        ending = overview.state.ending(item_id)
+        if ending is not None:
+            return WebResponse.of_text(ending.message, HTTPStatus.GONE)
         return _unknown("lease", item_id)
-    form = answer_form(standing, item_id, now, _offset(office), messages)
-    if form is not None:
-        return WebResponse.of_json(form)
-    ending = standing.state.ending(item_id)
-    if ending is not None:
-        return WebResponse.of_text(ending.message, HTTPStatus.GONE)
-    return _unknown("lease", item_id)
+
+    def _offset(self) -> Nanoseconds:
+        return self._clock.wall_time() - self._clock.time()
 
 
-def _owner_of(standing: BrokerOverview, item_id: str) -> int | None:
-    """The uid of whoever has a ticket or a lease, or had it before somebody ended it."""
-    state = standing.state
+def _owner_of(overview: BrokerOverview, item_id: str) -> int | None:
+    """The uid of the owner of a ticket or a lease, also of one that another client has ended."""
+    state = overview.state
     record, ticket, ending = state.lease(item_id), state.ticket(item_id), state.ending(item_id)
     if record is not None:
         return record.lease.client.uid
@@ -293,7 +269,7 @@ def _unknown(what: str, item_id: str) -> WebResponse:
 
 
 def _words_of(fields: Mapping[str, Any]) -> dict[str, str]:
-    """What is asked for in words; numbers and switches may be written as such."""
+    """The words of a request; numbers and switches may be written as such."""
     words: dict[str, str] = {}
     for name in WORDS:
         value = fields.get(name)
@@ -302,7 +278,7 @@ def _words_of(fields: Mapping[str, Any]) -> dict[str, str]:
         if isinstance(value, bool):
             words[name] = str(value).lower()
         elif isinstance(value, int):
-            # The longest that is looked at; Python writes no number of ten thousand digits.
+            # Bounded: Python writes no number of ten thousand digits.
             words[name] = str(value) if abs(value) < 10**30 else "9" * 31
         else:
             words[name] = text_of(fields, name, _LONGEST_NAME)
@@ -325,7 +301,3 @@ def _id_of(fields: Mapping[str, Any]) -> str:
     if _ID.fullmatch(given) is None:
         raise UsageError("id: write 8 to 32 small letters and digits, or leave it out")
     return given
-
-
-def _offset(office: BrokerApiContext) -> Nanoseconds:
-    return office.clock.wall_time() - office.clock.time()

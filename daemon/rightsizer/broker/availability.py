@@ -18,44 +18,44 @@ _UNHEALTHY: Final = {Condition.HARDWARE_SLOWDOWN: "the hardware slows its own cl
 
 
 def judge_slot(
-    seat: LeaseSlot,
+    slot: LeaseSlot,
     request: GpuRequest,
     settings: FreeSettings,
     leases: Sequence[Lease] = (),
     *,
     is_reserved: bool = False,
 ) -> SlotVerdict:
-    """Whether a seat can be given to a request now.
+    """Whether a slot can be given to a request now.
 
     Args:
-        seat: As it stands; holders that belong to a lease left out.
-        request: What is asked for; how many seats does not matter here, but that only one whole
+        slot: As it stands; holders that belong to a lease left out.
+        request: What is asked for; how many slots does not matter here, but that only one whole
             piece of work may use a single MIG instance without naming its profile.
         settings: When it counts as free.
-        leases: Those that the seat is given to.
+        leases: Those that the slot is given to.
         is_reserved: Whether it is kept free for somebody else.
     """
     found = (
-        _wrong_kind(seat, request)
-        or _unfit(seat)
+        _wrong_kind(slot, request)
+        or _unfit(slot)
         or ((SlotObstacle.RESERVED, "reserved for somebody else") if is_reserved else None)
-        or _too_small(seat, request)
+        or _too_small(slot, request)
     )
     if found is not None:
-        return SlotVerdict(seat, *found)
-    if leases or (seat.holders and request.may_share):
-        return _beside(seat, request, settings, leases)
-    found = _taken(seat, settings)
+        return SlotVerdict(slot, *found)
+    if leases or (slot.holders and request.may_share):
+        return _beside(slot, request, settings, leases)
+    found = _taken(slot, settings)
     if found is not None:
-        return SlotVerdict(seat, *found)
-    left = _left(seat)
+        return SlotVerdict(slot, *found)
+    left = _left(slot)
     if request.memory_bytes is not None and (left is None or left < request.memory_bytes):
-        return SlotVerdict(seat, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
-    return SlotVerdict(seat, is_certain=seat.state is not State.UNKNOWN, memory_left_bytes=left)
+        return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
+    return SlotVerdict(slot, is_certain=slot.state is not State.UNKNOWN, memory_left_bytes=left)
 
 
 def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
-    """Memory that leases have been given on a seat, all together."""
+    """Memory that leases have been given on a slot, all together."""
     return sum(
         amount
         for lease in leases
@@ -67,14 +67,14 @@ def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
 _Found = tuple[SlotObstacle, str] | None
 
 
-def _wrong_kind(seat: LeaseSlot, request: GpuRequest) -> _Found:
-    mig, wanted = seat.device.mig, request.mig_profile
-    if seat.device.has_mig_instances:
+def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Found:
+    mig, wanted = slot.device.mig, request.mig_profile
+    if slot.device.has_mig_instances:
         return (
             SlotObstacle.DIVIDED,
             "divided into MIG instances; ask for one of those by its profile",
         )
-    if seat.device.awaits_mig_instances:
+    if slot.device.awaits_mig_instances:
         return SlotObstacle.DIVIDED, _NO_INSTANCE
     if wanted is not None and mig is None:
         return SlotObstacle.PROFILE, f"a whole GPU, not a MIG instance {wanted}"
@@ -87,18 +87,18 @@ def _wrong_kind(seat: LeaseSlot, request: GpuRequest) -> _Found:
     return None
 
 
-def _unfit(seat: LeaseSlot) -> _Found:
-    if seat.trouble is not None:
-        return SlotObstacle.DOWN, seat.trouble
+def _unfit(slot: LeaseSlot) -> _Found:
+    if slot.trouble is not None:
+        return SlotObstacle.DOWN, slot.trouble
     for condition, what in _UNHEALTHY.items():
-        if condition in seat.conditions:
+        if condition in slot.conditions:
             return SlotObstacle.UNHEALTHY, what
     return None
 
 
-def _too_small(seat: LeaseSlot, request: GpuRequest) -> _Found:
+def _too_small(slot: LeaseSlot, request: GpuRequest) -> _Found:
     """Whether it would be even if it were empty."""
-    wanted, total = request.memory_bytes, seat.memory_total_bytes
+    wanted, total = request.memory_bytes, slot.memory_total_bytes
     if wanted is None:
         return None
     if total is None:
@@ -111,90 +111,90 @@ def _too_small(seat: LeaseSlot, request: GpuRequest) -> _Found:
     return None
 
 
-def _taken(seat: LeaseSlot, settings: FreeSettings) -> _Found:
-    """Whether somebody else has a seat that nobody leased."""
-    if seat.holders:
-        return _held(seat)
-    if seat.state in ACTIVE_STATES:
-        return SlotObstacle.BUSY, f"at work ({seat.state}), and no process of it is known"
-    if seat.state is State.IDLE_HELD:
-        return SlotObstacle.HELD_IDLE, f"its memory is held by somebody unknown{_idle(seat)}"
-    if seat.state is State.IDLE_EMPTY:
+def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:
+    """Whether somebody else has a slot that nobody leased."""
+    if slot.holders:
+        return _held(slot)
+    if slot.state in ACTIVE_STATES:
+        return SlotObstacle.BUSY, f"at work ({slot.state}), and no process of it is known"
+    if slot.state is State.IDLE_HELD:
+        return SlotObstacle.HELD_IDLE, f"its memory is held by somebody unknown{_idle(slot)}"
+    if slot.state is State.IDLE_EMPTY:
         return None
-    used = seat.memory_used_bytes
+    used = slot.memory_used_bytes
     if used is None:
         return SlotObstacle.UNKNOWN, "neither its state nor its use of memory is known"
     most = max(
-        settings.empty_memory_bytes, settings.empty_memory_ratio * (seat.memory_total_bytes or 0.0)
+        settings.empty_memory_bytes, settings.empty_memory_ratio * (slot.memory_total_bytes or 0.0)
     )
     if used >= most:
         return SlotObstacle.HELD, f"{_size(used)} of its memory are in use by somebody unknown"
     return None
 
 
-def _held(seat: LeaseSlot) -> tuple[SlotObstacle, str]:
-    names = " and ".join(dict.fromkeys(holder.name for holder in seat.holders))
-    if not any(holder.has_process for holder in seat.holders):
+def _held(slot: LeaseSlot) -> tuple[SlotObstacle, str]:
+    names = " and ".join(dict.fromkeys(holder.name for holder in slot.holders))
+    if not any(holder.has_process for holder in slot.holders):
         return SlotObstacle.ALLOCATED, f"given to {names} by a scheduler, with no process on it"
-    if seat.state in (State.IDLE_HELD, State.IDLE_EMPTY):
-        return SlotObstacle.HELD_IDLE, f"held by {names}{_idle(seat)}; could be reclaimed from it"
+    if slot.state in (State.IDLE_HELD, State.IDLE_EMPTY):
+        return SlotObstacle.HELD_IDLE, f"held by {names}{_idle(slot)}; could be reclaimed from it"
     return SlotObstacle.HELD, f"held by {names}"
 
 
-def _idle(seat: LeaseSlot) -> str:
-    if seat.idle_seconds is None or seat.idle_seconds < 1:
+def _idle(slot: LeaseSlot) -> str:
+    if slot.idle_seconds is None or slot.idle_seconds < 1:
         return " and idle"
-    return f" and idle for {format_duration(seat.idle_seconds)}"
+    return f" and idle for {format_duration(slot.idle_seconds)}"
 
 
 def _beside(
-    seat: LeaseSlot, request: GpuRequest, settings: FreeSettings, leases: Sequence[Lease]
+    slot: LeaseSlot, request: GpuRequest, settings: FreeSettings, leases: Sequence[Lease]
 ) -> SlotVerdict:
-    """Whether further work fits beside what is on a seat."""
+    """Whether further work fits beside what is on a slot."""
     alone = next((lease for lease in leases if not lease.is_shared), None)
     if leases and (alone is not None or not request.may_share):
         lease = alone or leases[0]
-        return SlotVerdict(seat, SlotObstacle.LEASED, f"leased ({lease.id})")
-    if any(not holder.has_process for holder in seat.holders):
-        return SlotVerdict(seat, *_held(seat))
+        return SlotVerdict(slot, SlotObstacle.LEASED, f"leased ({lease.id})")
+    if any(not holder.has_process for holder in slot.holders):
+        return SlotVerdict(slot, *_held(slot))
     if request.memory_bytes is None:
         return SlotVerdict(
-            seat,
+            slot,
             SlotObstacle.MEMORY,
             "others are on it, and how much memory is needed was not said",
         )
-    left = _left_beside(seat, settings, leases)
+    left = _left_beside(slot, settings, leases)
     if left is None or left < request.memory_bytes:
-        return SlotVerdict(seat, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
-    found = _too_needy(seat, settings)
+        return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
+    found = _too_needy(slot, settings)
     if found is not None:
-        return SlotVerdict(seat, *found)
-    return SlotVerdict(seat, is_shared=True, memory_left_bytes=left)
+        return SlotVerdict(slot, *found)
+    return SlotVerdict(slot, is_shared=True, memory_left_bytes=left)
 
 
-def _left(seat: LeaseSlot) -> float | None:
-    if seat.memory_total_bytes is None:
+def _left(slot: LeaseSlot) -> float | None:
+    if slot.memory_total_bytes is None:
         return None
-    return max(0.0, seat.memory_total_bytes - (seat.memory_used_bytes or 0.0))
+    return max(0.0, slot.memory_total_bytes - (slot.memory_used_bytes or 0.0))
 
 
-def _left_beside(seat: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease]) -> float | None:
+def _left_beside(slot: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease]) -> float | None:
     """What is left once everybody has taken what he was given, and the reserve."""
-    total, used = seat.memory_total_bytes, seat.memory_used_bytes
+    total, used = slot.memory_total_bytes, slot.memory_used_bytes
     if total is None or used is None:
         return None
-    aside = set_aside_bytes(seat.uuid, leases)
+    aside = set_aside_bytes(slot.uuid, leases)
     # Nobody tells whose of the used memory is: with others beside the leases it may all be theirs.
-    taken = aside + used if seat.holders else max(aside, used)
+    taken = aside + used if slot.holders else max(aside, used)
     return max(0.0, total - taken - settings.shared_memory_reserve_bytes)
 
 
-def _too_needy(seat: LeaseSlot, settings: FreeSettings) -> _Found:
+def _too_needy(slot: LeaseSlot, settings: FreeSettings) -> _Found:
     for resource, most, name in (
         (Resource.COMPUTE, settings.shared_compute_ratio, "compute"),
         (Resource.MEMORY_BANDWIDTH, settings.shared_bandwidth_ratio, "memory bandwidth"),
     ):
-        demand = seat.demand.get(resource)
+        demand = slot.demand.get(resource)
         if demand is None:
             return SlotObstacle.NEEDS, f"what is on it was not measured long enough for {name}"
         if demand > most:

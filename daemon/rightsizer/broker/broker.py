@@ -5,7 +5,6 @@ from dataclasses import replace
 
 from rightsizer.broker.admission import impossible, refused_end, refused_reservation, refused_ticket
 from rightsizer.broker.lease import (
-    BrokerEvent,
     EndReason,
     EventKind,
     LeaseObservation,
@@ -44,7 +43,8 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 class Broker:
     """The transitions. Holds settings only; a reload makes a new one for the same state.
 
-    `now` is CLOCK_BOOTTIME everywhere; one before the state's own `as_of` counts as that.
+    `now` is CLOCK_BOOTTIME everywhere; one before the state's own `as_of` counts as that. `by` is
+    the client as the kernel identifies it; `None` is the agent.
     """
 
     def __init__(self, settings: BrokerSettings, placement: GpuPlacementSettings) -> None:
@@ -54,50 +54,38 @@ class Broker:
         self,
         state: BrokerState,
         now: Nanoseconds,
-        wish: Ticket,
-        look: NodeObservation | None = None,
+        ticket: Ticket,
+        node: NodeObservation | None = None,
     ) -> BrokerTransition:
         """Put a ticket into the queue: QUEUED, or REFUSED with why.
 
-        Asking again with an id of one's own is answered as the first time, with GRANTED where the
-        ticket has become a lease meanwhile: whoever lost an answer asks again. What somebody else
-        has ended is not to be had under its id any more.
+        A repeated id of the same user is answered as the first time, with GRANTED where the ticket
+        has become a lease meanwhile. What another user has ended stays ended under its id.
 
         Args:
-            state: As it stands.
-            now: When; the ticket's own `asked` does not matter.
-            wish: The ticket, its client as the kernel told. Without a limit it gets the default.
-            look: The node, to refuse at once what it could never serve; `None`: nobody looked.
+            state: The current one.
+            now: When; replaces the ticket's own `asked`.
+            ticket: Without a limit it gets the default.
+            node: To refuse at once what it could never serve; `None` where it is unknown.
         """
         state = self._charged(state, now)
-        again = repeated(wish, state)
-        if again is not None:
+        if (again := repeated(ticket, state)) is not None:
             return again
-        limit = wish.limit_seconds
-        ticket = replace(
-            wish,
-            asked=state.as_of,
-            limit_seconds=self._settings.default_limit_seconds if limit is None else limit,
-        )
+        if ticket.limit_seconds is None:
+            ticket = replace(ticket, limit_seconds=self._settings.default_limit_seconds)
+        ticket = replace(ticket, asked=state.as_of)
         why = refused_ticket(ticket, state, self._settings)
-        if why is None and look is not None:
-            why = impossible(ticket.request, look, self._placement)
+        if why is None and node is not None:
+            why = impossible(ticket.request, node, self._placement)
         if why is not None:
-            return refused(state, wish.id, wish.client, why)
+            return refused(state, ticket.id, ticket.client, why)
         state = state.with_tickets((*state.tickets, ticket))
         return repeated(ticket, state) or BrokerTransition(state)
 
     def withdraw(
         self, state: BrokerState, now: Nanoseconds, ticket_id: str, by: LeaseOwner | None = None
     ) -> BrokerTransition:
-        """Take a ticket back: ENDED as WITHDRAWN, or REFUSED.
-
-        Args:
-            state: As it stands.
-            now: When.
-            ticket_id: Which.
-            by: Who asks, as the kernel told; `None`: the agent, which saw that the client is gone.
-        """
+        """Cancel a ticket: ENDED as WITHDRAWN, or REFUSED."""
         state = self._charged(state, now)
         ticket = state.ticket(ticket_id)
         if ticket is None:
@@ -112,7 +100,7 @@ class Broker:
     ) -> BrokerTransition:
         """End a lease: ENDED as GIVEN_BACK (as TIME_UP after its time), or REFUSED.
 
-        Processes that run on without it are seen on the seats as anybody's, and respected there.
+        Its remaining processes hold their slots as any process without a lease does.
         """
         state = self._charged(state, now)
         record = state.lease(lease_id)
@@ -124,76 +112,64 @@ class Broker:
         return without_lease(state, record, EndReason.GIVEN_BACK, by)
 
     def observe(
-        self, state: BrokerState, now: Nanoseconds, sightings: Mapping[str, LeaseObservation]
+        self, state: BrokerState, now: Nanoseconds, observations: Mapping[str, LeaseObservation]
     ) -> BrokerTransition:
-        """Take note of what was seen: ends what is dead, tells holders.
+        """Apply observations by the id of the lease or ticket: end what is dead, notify holders.
 
-        Leases and tickets without a sighting, and what a sighting leaves open, stay as they are:
-        nothing ends because nobody looked.
-
-        Args:
-            state: As it stands.
-            now: When it was looked.
-            sightings: By the id of the lease or the ticket.
+        What was not observed stays as it is.
         """
-        state = self._charged(state, now)
-        events: list[BrokerEvent] = []
-        for ticket in state.tickets:
-            seen = sightings.get(ticket.id)
+        step = BrokerTransition(self._charged(state, now))
+        for ticket in step.state.tickets:
+            seen = observations.get(ticket.id)
             if seen is not None and seen.is_alive is False:
-                step = without_ticket(state, ticket)
-                state, events = step.state, [*events, *step.events]
-        for record in state.leases:
-            seen = sightings.get(record.id)
+                step = step.then(without_ticket, ticket)
+        for record in step.state.leases:
+            seen = observations.get(record.id)
             if seen is None:
                 continue
-            if is_dead(record, seen, state.as_of, self._settings):
-                step = without_lease(state, record, EndReason.DIED)
+            if is_dead(record, seen, step.state.as_of, self._settings):
+                step = step.then(without_lease, record, EndReason.DIED)
             else:
-                step = self._told(state, record.seen(state.as_of, seen))
-            state, events = step.state, [*events, *step.events]
-        return BrokerTransition(state, tuple(events))
+                step = step.then(self._notified, record.observed(step.state.as_of, seen))
+        return step
 
     def expire(self, state: BrokerState, now: Nanoseconds) -> BrokerTransition:
-        """What the time alone brings: holders past their limit are told, reservations end.
+        """Apply the time alone: notify holders past their limit, end reservations.
 
-        Tickets that drew on a reservation that is over wait on as those of others do.
+        Tickets of a reservation that is over wait on as others do.
         """
-        state = self._charged(state, now)
-        events: list[BrokerEvent] = []
-        for record in state.leases:
-            step = self._told(state, record)
-            state, events = step.state, [*events, *step.events]
-        for booking in state.bookings:
-            if booking.reservation.ends <= state.as_of:
-                step = without_booking(state, booking, EventKind.RESERVATION_OVER, "is over")
-                state, events = step.state, [*events, *step.events]
-        return BrokerTransition(state, tuple(events))
+        step = BrokerTransition(self._charged(state, now))
+        for record in step.state.leases:
+            step = step.then(self._notified, record)
+        for booking in step.state.bookings:
+            if booking.reservation.ends <= step.state.as_of:
+                step = step.then(without_booking, booking, EventKind.RESERVATION_OVER, "is over")
+        return step
 
     def serve(
-        self, state: BrokerState, now: Nanoseconds, look: NodeObservation
+        self, state: BrokerState, now: Nanoseconds, node: NodeObservation
     ) -> BrokerTransition:
         """Grant what can be granted: GRANTED for each, to be answered once the state is saved.
 
         Args:
-            state: As it stands; `observe` it with what was seen in the same look, for what leases
-                hold of a seat's memory is told from outsiders' by that.
+            state: After `observe` of the same moment, which tells memory of leases from that of
+                others.
             now: When.
-            look: The node; holders whose processes belong to a lease left out.
+            node: Without the holders whose processes belong to a lease.
         """
         state = self._charged(state, now)
-        standing = self._standing(state, look)
-        bookings, events = replanned_reservations(state.bookings, standing)
+        scheduling = self._scheduling(state, node)
+        bookings, events = replanned_reservations(state.bookings, scheduling)
         state = state.with_bookings(bookings)
         ranking = ranked(state.tickets, state.usage, self._settings, state.as_of)
         early = too_early(ranking, bookings, state.as_of)
         not_yet = {ticket.id for ticket, _ in early}
         ordered = [ticket for ticket in ranking if ticket.id not in not_yet]
-        served = serve_queue(ordered, replace(standing, bookings=bookings), self._settings)
-        gone = {grant.ticket.id for grant in served.grants}
+        served = serve_queue(ordered, replace(scheduling, bookings=bookings), self._settings)
+        gone = {grant.id for grant in served.grants}
         state = state.with_tickets(each for each in state.tickets if each.id not in gone)
-        state = state.with_leases((*state.leases, *(grant.record for grant in served.grants)))
-        events = (*events, *(granted(state, grant.record) for grant in served.grants))
+        state = state.with_leases((*state.leases, *served.grants))
+        events = (*events, *(granted(state, grant) for grant in served.grants))
         return BrokerTransition(
             state, events, served.grants, (*served.waiting, *early), served.promised
         )
@@ -202,39 +178,32 @@ class Broker:
         self,
         state: BrokerState,
         now: Nanoseconds,
-        wish: Reservation,
+        reservation: Reservation,
         by: LeaseOwner,
-        look: NodeObservation,
+        node: NodeObservation,
     ) -> BrokerTransition:
-        """Keep seats free for a user: RESERVED, or REFUSED with why.
+        """Keep slots free for a user: RESERVED, or REFUSED with why.
 
-        Only what is free in time by the limits known can be reserved. No lease that may last into
-        a reservation is granted on its seats from then on.
-
-        Args:
-            state: As it stands.
-            now: When.
-            wish: What for whom, and from when to when, in CLOCK_BOOTTIME.
-            by: Who asks, as the kernel told.
-            look: The node.
+        Only what will be free by the known limits can be reserved. From then on no lease that may
+        last into the reservation is granted on its slots.
         """
         state = self._charged(state, now)
-        known = state.booking(wish.id)
-        if known is not None and known.reservation == wish and known.uid == by.uid:
+        known = state.booking(reservation.id)
+        if known is not None and known.reservation == reservation and known.uid == by.uid:
             return BrokerTransition(state, (reserved(state, known),))
         why = "there is a reservation with this id already" if known is not None else None
-        why = why or refused_reservation(wish, by, state, self._settings)
-        why = why or impossible(wish.request, look, self._placement)
+        why = why or refused_reservation(reservation, by, state, self._settings)
+        why = why or impossible(reservation.request, node, self._placement)
         if why is not None:
-            return refused(state, wish.id, by, why)
-        uuids = planned_slots(wish, state.bookings, self._standing(state, look))
+            return refused(state, reservation.id, by, why)
+        scheduling = self._scheduling(state, node)
+        uuids = planned_slots(reservation, state.bookings, scheduling)
         if not uuids:
-            why = too_few(wish, state.bookings, self._standing(state, look))
-            return refused(state, wish.id, by, why)
-        booking = Booking(wish, uuids, by.uid, weights=weights_of(uuids, look))
-        return BrokerTransition(
-            state.with_bookings((*state.bookings, booking)), (reserved(state, booking),)
-        )
+            why = too_few(reservation, state.bookings, scheduling)
+            return refused(state, reservation.id, by, why)
+        booking = Booking(reservation, uuids, by.uid, weights=weights_of(uuids, node))
+        state = state.with_bookings((*state.bookings, booking))
+        return BrokerTransition(state, (reserved(state, booking),))
 
     def cancel(
         self,
@@ -243,7 +212,7 @@ class Broker:
         reservation_id: str,
         by: LeaseOwner | None = None,
     ) -> BrokerTransition:
-        """Take a reservation back: CANCELED, or REFUSED. Its leases and tickets stay."""
+        """Cancel a reservation: CANCELED, or REFUSED. Its leases and tickets stay."""
         state = self._charged(state, now)
         booking = state.booking(reservation_id)
         if booking is None:
@@ -258,17 +227,17 @@ class Broker:
     def after_restart(
         self, state: BrokerState, now: Nanoseconds, boot: str, shift: Nanoseconds | None = None
     ) -> BrokerTransition:
-        """The state as an agent that starts goes on with it.
+        """The saved state after a restart of the agent.
 
-        On the same boot all stays; nobody was idle while nobody looked. Another boot ends all
-        leases and tickets as REBOOTED, and carries reservations and usage over.
+        On the same boot all stays, and leases were not idle meanwhile. Another boot ends all
+        leases and tickets as REBOOTED, and keeps reservations and usage.
 
         Args:
-            state: As it was saved.
+            state: As saved.
             now: CLOCK_BOOTTIME of this boot.
             boot: Its id.
-            shift: What the old clock's times have to be moved by for this one; `None`: nobody
-                knows, so that reservations end and usage does not decay for the time between.
+            shift: What to add to the old clock's times for this one; `None` is unknown: then
+                reservations end and usage does not decay for the time between.
         """
         if boot == state.boot:
             state = self._charged(state, now)
@@ -276,36 +245,36 @@ class Broker:
                 state.with_leases(replace(each, last_active=state.as_of) for each in state.leases)
             )
         step = rebooted(state, now, boot, shift, self._settings.fair_share_half_life_seconds)
-        over = self.expire(step.state, now)
-        return BrokerTransition(over.state, (*step.events, *over.events))
+        return step.then(self.expire, now)
 
     def turn(
         self,
         state: BrokerState,
         now: Nanoseconds,
-        sightings: Mapping[str, LeaseObservation],
-        look: NodeObservation,
+        observations: Mapping[str, LeaseObservation],
+        node: NodeObservation,
     ) -> BrokerTransition:
-        """One look at the node: `observe`, `expire` and `serve`, in this order."""
-        seen = self.observe(state, now, sightings)
-        over = self.expire(seen.state, now)
-        served = self.serve(over.state, now, look)
-        return replace(served, events=(*seen.events, *over.events, *served.events))
+        """`observe`, `expire` and `serve`, in this order."""
+        return (
+            self.observe(state, now, observations)
+            .then(self.expire, now)
+            .then(self.serve, now, node)
+        )
 
     def _charged(self, state: BrokerState, now: Nanoseconds) -> BrokerState:
         return state.charged(now, self._settings.fair_share_half_life_seconds)
 
-    def _standing(self, state: BrokerState, look: NodeObservation) -> SchedulingState:
+    def _scheduling(self, state: BrokerState, node: NodeObservation) -> SchedulingState:
         return SchedulingState(
             now=state.as_of,
-            look=look,
+            node=node,
             records=state.leases,
             bookings=state.bookings,
             settings=self._placement,
             settling=nanoseconds(self._settings.settling_seconds),
         )
 
-    def _told(self, state: BrokerState, record: LeaseRecord) -> BrokerTransition:
+    def _notified(self, state: BrokerState, record: LeaseRecord) -> BrokerTransition:
         record, events = with_notices(record, state.as_of, self._settings)
         others = (each for each in state.leases if each.id != record.id)
         return BrokerTransition(state.with_leases((*others, record)), events)

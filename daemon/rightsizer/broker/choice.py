@@ -27,9 +27,9 @@ _NO_LEASES: Final[Mapping[str, tuple[Lease, ...]]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class RejectedSet:
-    """Free seats that would have done, and by what the chosen ones are better."""
+    """Free slots that would have done, and by what the chosen ones are better."""
 
-    seats: tuple[LeaseSlot, ...]
+    slots: tuple[LeaseSlot, ...]
     score: PlacementScore
     why: str
     """A clause: `NUMA nodes: 2, not 1`."""
@@ -37,11 +37,11 @@ class RejectedSet:
 
 @dataclass(frozen=True, slots=True)
 class PlacementChoice:
-    """The best seats there are for a request."""
+    """The best slots there are for a request."""
 
     request: GpuRequest
     verdicts: tuple[SlotVerdict, ...]
-    """Of the seats that were chosen, by index."""
+    """Of the slots that were chosen, by index."""
     score: PlacementScore
     reasons: tuple[str, ...]
     """Sentences: what speaks for the set."""
@@ -55,18 +55,18 @@ class PlacementChoice:
     """Whether all sets were looked at; otherwise a better one may exist."""
 
     @property
-    def seats(self) -> tuple[LeaseSlot, ...]:
+    def slots(self) -> tuple[LeaseSlot, ...]:
         """Those that were chosen, by index."""
-        return tuple(verdict.seat for verdict in self.verdicts)
+        return tuple(verdict.slot for verdict in self.verdicts)
 
     @property
     def uuids(self) -> tuple[str, ...]:
-        """Of the seats, as `CUDA_VISIBLE_DEVICES` takes them."""
-        return tuple(seat.uuid for seat in self.seats)
+        """Of the slots, as `CUDA_VISIBLE_DEVICES` takes them."""
+        return tuple(slot.uuid for slot in self.slots)
 
     @property
     def memory_bytes(self) -> tuple[float, ...]:
-        """To set aside on each seat: what was asked for, else all that is left."""
+        """To set aside on each slot: what was asked for, else all that is left."""
         asked = self.request.memory_bytes
         return tuple(
             (each.memory_left_bytes or 0.0) if asked is None else asked for each in self.verdicts
@@ -74,13 +74,13 @@ class PlacementChoice:
 
     @property
     def numa_nodes(self) -> tuple[int, ...]:
-        """Of the seats, as far as they are known."""
-        return tuple(sorted({s.numa_node for s in self.seats if s.numa_node is not None}))
+        """Of the slots, as far as they are known."""
+        return tuple(sorted({s.numa_node for s in self.slots if s.numa_node is not None}))
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """Those near to any of the seats; empty where nobody knows those of one of them."""
-        near = [seat.cpus for seat in self.seats]
+        """Those near to any of the slots; empty where nobody knows those of one of them."""
+        near = [slot.cpus for slot in self.slots]
         return tuple(sorted(set(chain.from_iterable(near)))) if all(near) else ()
 
 
@@ -100,7 +100,7 @@ class PlacementRefusal:
 
 
 def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
-    seats: Sequence[LeaseSlot],
+    slots: Sequence[LeaseSlot],
     topology: Topology,
     request: GpuRequest,
     settings: GpuPlacementSettings,
@@ -108,34 +108,34 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
     leased: Mapping[str, tuple[Lease, ...]] = _NO_LEASES,
     reserved: Collection[str] = frozenset(),
 ) -> PlacementChoice | PlacementRefusal:
-    """The best seats for a request, or why there are none.
+    """The best slots for a request, or why there are none.
 
-    Exact: of all sets of free seats none has a better score, and of equal ones it is the first by
+    Exact: of all sets of free slots none has a better score, and of equal ones it is the first by
     index, as long as there are no more sets than the settings let be looked at (sixteen GPUs never
-    have more). The order in which seats come does not matter.
+    have more). The order in which slots come does not matter.
 
     Args:
-        seats: Every GPU and MIG instance as it stands; holders that belong to a lease left out.
+        slots: Every GPU and MIG instance as it stands; holders that belong to a lease left out.
         topology: How the GPUs are joined.
         request: What is asked for.
-        settings: When a seat is free, and what sets are weighed by.
-        leased: The leases on each seat, by uuid.
-        reserved: Uuids of the seats that are kept free for others.
+        settings: When a slot is free, and what sets are weighed by.
+        leased: The leases on each slot, by uuid.
+        reserved: Uuids of the slots that are kept free for others.
     """
     verdicts = [
         judge_slot(
-            seat,
+            slot,
             request,
             settings.free,
-            leased.get(seat.uuid, ()),
-            is_reserved=seat.uuid in reserved,
+            leased.get(slot.uuid, ()),
+            is_reserved=slot.uuid in reserved,
         )
-        for seat in seats
+        for slot in slots
     ]
     occupied = tuple(
-        sorted((each for each in verdicts if not each.is_free), key=lambda v: slot_order(v.seat))
+        sorted((each for each in verdicts if not each.is_free), key=lambda v: slot_order(v.slot))
     )
-    in_use = frozenset(seat.gpu_uuid for seat in seats if _is_in_use(seat, leased))
+    in_use = frozenset(slot.gpu_uuid for slot in slots if _is_in_use(slot, leased))
     table = table_of(
         (each for each in verdicts if each.is_free), topology, request, settings.scoring, in_use
     )
@@ -143,7 +143,7 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
     found = best_sets(table, request.gpus, settings.search, must_be_joined=must_be_joined)
     if not found.sets:
         free = tuple(each.verdict for each in table.candidates)
-        is_hopeless = not _could_be_met(seats, topology, request, settings)
+        is_hopeless = not _could_be_met(slots, topology, request, settings)
         reasons = reasons_for_none(request, free, occupied, is_hopeless=is_hopeless)
         return PlacementRefusal(request, reasons, occupied, free, is_hopeless)
     best, *others = found.sets
@@ -163,17 +163,17 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
 
 def _rejected(places: Sequence[int], table: CandidateTable, better: PlacementScore) -> RejectedSet:
     score = score_set(places, table)
-    seats = tuple(table.candidates[at].seat for at in places)
-    return RejectedSet(seats, score, why_worse(score, better))
+    slots = tuple(table.candidates[at].slot for at in places)
+    return RejectedSet(slots, score, why_worse(score, better))
 
 
-def _is_in_use(seat: LeaseSlot, leased: Mapping[str, tuple[Lease, ...]]) -> bool:
-    is_empty = seat.state in (State.IDLE_EMPTY, State.UNKNOWN)
-    return bool(seat.holders) or bool(leased.get(seat.uuid)) or not is_empty
+def _is_in_use(slot: LeaseSlot, leased: Mapping[str, tuple[Lease, ...]]) -> bool:
+    is_empty = slot.state in (State.IDLE_EMPTY, State.UNKNOWN)
+    return bool(slot.holders) or bool(leased.get(slot.uuid)) or not is_empty
 
 
 def _could_be_met(
-    seats: Sequence[LeaseSlot],
+    slots: Sequence[LeaseSlot],
     topology: Topology,
     request: GpuRequest,
     settings: GpuPlacementSettings,
@@ -181,16 +181,16 @@ def _could_be_met(
     """Whether the node could give it if all of it were healthy and free."""
     empty = [
         replace(
-            seat,
+            slot,
             state=State.IDLE_EMPTY,
             conditions=frozenset(),
             trouble=None,
             holders=(),
             memory_used_bytes=None,
         )
-        for seat in seats
+        for slot in slots
     ]
-    verdicts = [judge_slot(seat, request, settings.free) for seat in empty]
+    verdicts = [judge_slot(slot, request, settings.free) for slot in empty]
     free = [verdict for verdict in verdicts if verdict.is_free]
     if request.interconnect is not Interconnect.NVLINK or len(free) < request.gpus:
         return len(free) >= request.gpus

@@ -7,7 +7,7 @@ from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from typing import Any, Final
 
-from rightsizer.broker.place_api import LEASES_PATH
+from rightsizer.broker.feature import LEASES_PATH
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import (
     AgentAbsentError,

@@ -30,16 +30,16 @@ def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
 
     Args:
         lease_id: Its id.
-        uuids: Its seats.
+        uuids: Its slots.
         memory_bytes: Set aside on each.
         is_shared: Whether others may have a part of them.
         ends: When its time is up, in CLOCK_BOOTTIME; `None` without a limit.
         socket: Of the agent that lent them: another on this machine knows nothing of it.
     """
-    seats = zip(uuids, memory_bytes, strict=True)
+    slots = zip(uuids, memory_bytes, strict=True)
     return {
         LEASE: lease_id,
-        _SEATS: ",".join(f"{uuid}={int(aside)}" for uuid, aside in seats),
+        _SEATS: ",".join(f"{uuid}={int(aside)}" for uuid, aside in slots),
         _SHARED: str(int(is_shared)),
         _ENDS: "" if ends is None else str(ends),
         _SOCKET: socket,

@@ -1,79 +1,84 @@
-"""Broker feature of an agent; loads its machinery only where settings turn it on."""
+"""Broker and placement of an agent: routes, and the service where the settings turn it on."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
-from typing import TYPE_CHECKING
+from http import HTTPStatus
+from typing import TYPE_CHECKING, Final
 
-from rightsizer.broker.place_api import closed_routes
-from rightsizer.broker.settings import BrokerFeatureSettings
+from rightsizer.broker.settings import BrokerFeatureSettings, PlacementSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.report import Report
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.web.router import Route
+from rightsizer.web.message import WebRequest, WebResponse
+from rightsizer.web.router import Route, Router
 
 if TYPE_CHECKING:
-    from rightsizer.broker.placement import LeasedSlots
     from rightsizer.broker.service import BrokerService
 
+LEASES_PATH: Final = "/api/v1/leases"
+BROKER_PATH: Final = "/api/v1/broker"
+RESERVATIONS_PATH: Final = "/api/v1/reservations"
+PLACE_PATH: Final = "/api/v1/place"
+_SERVED: Final = (
+    ("POST", LEASES_PATH),
+    ("GET", f"{LEASES_PATH}/{{id}}"),
+    ("DELETE", f"{LEASES_PATH}/{{id}}"),
+    ("GET", BROKER_PATH),
+    ("POST", RESERVATIONS_PATH),
+    ("DELETE", f"{RESERVATIONS_PATH}/{{id}}"),
+)
+_OFF: Final = (
+    "this agent lends no GPUs; write `broker: {enabled: true}` into its configuration and restart "
+    "it (`systemctl restart rightsizer`)"
+)
 
-class BrokerFeature:
-    """What an agent lends: nothing, unless its settings turn the broker on."""
+
+def broker_service(
+    settings: BrokerFeatureSettings,
+    latest: Callable[[], Report | None],
+    freshness: FreshnessSettings,
+    clock: Clock,
+    notify: Callable[[str], None],
+) -> BrokerService | None:
+    """The service as `BrokerService` takes its arguments; `None` where the broker is off.
+
+    Raises:
+        HistoryError: the broker's file cannot be opened.
+    """
+    if not settings.broker.enabled:
+        return None
+    # Most agents have no broker, and load nothing for it.
+    from rightsizer.broker.service import BrokerService  # noqa: PLC0415
+
+    return BrokerService(settings, latest, freshness, clock, notify)
+
+
+def closed_routes() -> tuple[Route, ...]:
+    """Routes of an agent without a broker: each says how to turn it on."""
+
+    def closed(site: Router, request: WebRequest) -> WebResponse:
+        del site, request
+        return WebResponse.of_text(_OFF, HTTPStatus.CONFLICT)
+
+    return tuple(Route(method, path, closed, is_local=True) for method, path in _SERVED)
+
+
+class PlaceApi:
+    """Route that answers which slots are best by the latest report, and grants nothing."""
 
     def __init__(
-        self,
-        settings: BrokerFeatureSettings,
-        latest: Callable[[], Report | None],
-        freshness: FreshnessSettings,
-        clock: Clock,
-        notify: Callable[[str], None],
+        self, settings: Callable[[], PlacementSettings], broker: BrokerService | None = None
     ) -> None:
-        """Nothing is lent yet.
-
-        Args:
-            settings: As they are when the agent starts.
-            latest: Gives the last report, `None` before the first.
-            freshness: When a reading is stale.
-            clock: The agent's.
-            notify: Sends JSON to webhooks.
-
-        Raises:
-            HistoryError: the broker's file cannot be opened.
-        """
-        self._lending: BrokerService | None = None
-        if settings.broker.enabled:
-            from rightsizer.broker import service as lending  # noqa: PLC0415 - as said above.
-
-            self._lending = lending.BrokerService(settings, latest, freshness, clock, notify)
+        self._settings, self._broker = settings, broker
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """Where the broker is asked, or says that it is off."""
-        return self._lending.routes if self._lending else closed_routes()
+        """The one of placement."""
+        return (Route("GET", PLACE_PATH, self._answer),)
 
-    def given(self) -> LeasedSlots | None:
-        """What is lent now, `None` where nothing ever is."""
-        return self._lending.given() if self._lending else None
+    def _answer(self, site: Router, request: WebRequest) -> WebResponse:
+        from rightsizer.broker.placement import LeasedSlots, placement_response  # noqa: PLC0415 - as said above.
 
-    def follow(self, settings: BrokerFeatureSettings) -> None:
-        """Lend as other settings say."""
-        if self._lending:
-            self._lending.follow(settings)
-
-    def start(self) -> None:
-        """Take up what the last agent left."""
-        if self._lending:
-            self._lending.start()
-
-    def stop(self) -> None:
-        """End; leases stand."""
-        if self._lending:
-            self._lending.stop()
-
-    def counters(self) -> dict[str, float]:
-        """What was lent and was not, by the names of metrics."""
-        return self._lending.counters() if self._lending else {}
-
-    def gauges(self) -> dict[str, float]:
-        """Who waits and what is lent, by the names of metrics."""
-        return self._lending.gauges() if self._lending else {}
+        leased = self._broker.leased() if self._broker else LeasedSlots()
+        return placement_response(site, request, self._settings(), leased)

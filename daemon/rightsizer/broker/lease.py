@@ -3,6 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from enum import StrEnum
+from typing import Final
 
 from rightsizer.model.units import Nanoseconds
 
@@ -17,31 +18,31 @@ class Interconnect(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class GpuRequest:
-    """So many seats, each with so much memory."""
+    """A number of slots, each with an amount of memory."""
 
     gpus: int = 1
     memory_bytes: float | None = None
-    """Needed on each seat; `None`: all of it, for the work alone."""
+    """Needed on each slot; `None`: all of it, exclusively."""
     may_share: bool = False
-    """Whether other work may be on the same seats, where memory and measured needs of all fit."""
+    """Whether other work may use the same slots, where memory and measured demand of all fit."""
     interconnect: Interconnect = Interconnect.ANY
     mig_profile: str | None = None
     """A MIG instance of this profile (`1g.10gb`); `None`: whole GPUs, or where only instances are
-    left and one seat is asked for, an instance that fits."""
+    left and one slot is requested, an instance that fits."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseOwner:
-    """The process that asked, as the kernel told: nothing of it is what it says of itself."""
+    """The requesting process, as the kernel identifies it."""
 
     uid: int
     user: str
     """The uid's name, or the number where it has none."""
     pid: int
     started_ticks: int
-    """Of /proc/PID/stat: with the pid, a process's identity, for pids are used again."""
+    """Of /proc/PID/stat: identifies a process together with the pid, for pids are reused."""
     groups: tuple[str, ...] = ()
-    """Of its user's groups those that may operate the broker, as it asked."""
+    """Those of its user's groups that may operate the broker, at the time of the request."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,16 +54,16 @@ class Ticket:
     request: GpuRequest
     asked: Nanoseconds
     priority: int = 0
-    """Larger goes first; the settings bound what whom may ask for."""
+    """Larger goes first, within the bounds of the settings."""
     limit_seconds: float | None = None
-    """How long the lease will last at most; `None`: the longest that the settings allow."""
+    """Maximum duration of the lease; `None`: the longest that the settings allow."""
     reservation: str | None = None
-    """The id of the reservation that it draws on."""
+    """Id of the reservation that it uses."""
 
 
 @dataclass(frozen=True, slots=True)
 class Lease:
-    """Seats given to one process tree."""
+    """Slots granted to one process tree."""
 
     id: str
     """That of its ticket."""
@@ -70,9 +71,9 @@ class Lease:
     request: GpuRequest
     uuids: tuple[str, ...]
     memory_bytes: tuple[float, ...]
-    """Set aside on each seat, in the order of `uuids`."""
+    """Set aside on each slot, in the order of `uuids`."""
     is_shared: bool
-    """Whether others may be given a part of the same seats."""
+    """Whether others may be granted a part of the same slots."""
     asked: Nanoseconds
     granted: Nanoseconds
     ends: Nanoseconds | None
@@ -86,17 +87,17 @@ class EndReason(StrEnum):
 
     GIVEN_BACK = "given_back"
     DIED = "died"
-    """No process of its tree is left, and nobody gave it back."""
+    """No process of its tree is left, and it was not given back."""
     TIME_UP = "time_up"
-    """Its limit was reached: told, and the seats are not given to others while it runs on."""
+    """Its limit was reached: its holder is notified, and it keeps the slots while it runs."""
     REBOOTED = "rebooted"
     WITHDRAWN = "withdrawn"
-    """A ticket whose client is gone, or that was taken back."""
+    """A ticket whose client has exited, or that was canceled."""
 
 
 @dataclass(frozen=True, slots=True)
 class Reservation:
-    """Seats kept free for a user from some time on."""
+    """Slots kept free for a user during a period."""
 
     id: str
     user: str
@@ -107,40 +108,31 @@ class Reservation:
 
 @dataclass(frozen=True, slots=True)
 class LeaseProcesses:
-    """Processes of one lease and the sessions that they began; of the boot of the lease's times."""
+    """Processes of one lease and the sessions that they started, on the boot of its times."""
 
     processes: tuple[tuple[int, int], ...] = ()
-    """Pid and start in ticks since boot of each, the oldest first; together they name a process
-    for good."""
+    """Pid and start in ticks since boot of each, the oldest first."""
     sessions: tuple[int, ...] = ()
     """Ascending."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseEnding:
-    """An end that somebody else than the process that had asked has brought about."""
+    """End of a ticket or lease by another process than the one that requested it."""
 
     id: str
     """Of the ticket or the lease."""
     uid: int
-    """Whose it was."""
+    """Its owner's."""
     at: Nanoseconds
     message: str
-    """A clause for a person: what was ended by whom."""
+    """A clause: what was ended by whom."""
 
 
 def ending_by(
     by: LeaseOwner | None, owner: LeaseOwner, item_id: str, at: Nanoseconds, what: str
 ) -> LeaseEnding | None:
-    """What is remembered of an end; `None` where the process that had asked knows of it itself.
-
-    Args:
-        by: Who has ended it; `None`: the agent, which saw that its process is gone.
-        owner: The process that had asked.
-        item_id: Of the ticket or the lease.
-        at: When.
-        what: Was done, as `ticket 1a was withdrawn`.
-    """
+    """The ending to record; `None` where the requesting process, or the agent, ended it itself."""
     if by is None or (by.pid, by.started_ticks) == (owner.pid, owner.started_ticks):
         return None
     return LeaseEnding(item_id, owner.uid, at, f"{what} by {by.user}")
@@ -150,25 +142,27 @@ class EventKind(StrEnum):
     """What happened."""
 
     QUEUED = "queued"
-    """A ticket was taken."""
     GRANTED = "granted"
-    """A ticket became a lease. To be answered only after the state was saved."""
+    """A ticket became a lease. Answered only after the state was saved."""
     ENDED = "ended"
     """A lease or a ticket is over; `reason` says how."""
     REFUSED = "refused"
-    """What was asked cannot be; nothing has changed."""
+    """A request was rejected; nothing has changed."""
     IDLE = "idle"
-    """Told to a holder: nothing has run on the GPUs of the lease for long."""
+    """Notice to a holder: nothing has run on the GPUs of the lease for long."""
     OVER_MEMORY = "over_memory"
-    """Told to a holder: more memory is used than was set aside, on seats that others share."""
+    """Notice to a holder: more memory is used than was set aside, on shared slots."""
     TIME_UP = "time_up"
-    """Told to a holder: the limit is reached. The lease stays as long as its processes do."""
+    """Notice to a holder: the limit is reached. The lease stays as long as its processes do."""
     RESERVED = "reserved"
     CANCELED = "canceled"
-    """A reservation was taken back, or cannot be kept over a reboot."""
+    """A reservation was canceled, or cannot be kept over a reboot."""
     RESERVATION_OVER = "reservation_over"
     AT_RISK = "at_risk"
-    """Told to whoever reserved: by what is known now, the GPUs will not be free in time."""
+    """Notice to the user of a reservation: the GPUs will probably not be free in time."""
+
+
+HOLDER_NOTICES: Final = frozenset({EventKind.IDLE, EventKind.OVER_MEMORY, EventKind.TIME_UP})
 
 
 @dataclass(frozen=True, slots=True)
@@ -181,32 +175,30 @@ class BrokerEvent:
     id: str
     """Of the ticket, the lease or the reservation."""
     user: str
-    """Whom it concerns."""
     message: str
     """One sentence for a person."""
     lease: Lease | None = None
-    """The lease that was granted, has ended or is told of; `None` for others."""
+    """The lease that was granted, has ended or is noticed."""
     reason: EndReason | None = None
     """Of an end."""
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseObservation:
-    """What was seen of a lease, or of whoever waits with a ticket, at one look."""
+    """What was observed of a lease, or of the client of a ticket; `None` is unknown."""
 
     is_alive: bool | None = None
-    """Whether a process of the tree is there, or the client that waits; `None`: nobody knows."""
+    """Whether a process of the tree, or the waiting client, exists."""
     is_active: bool | None = None
-    """Whether anything ran on the lease's seats since the last look; `None`: nobody knows."""
+    """Whether anything ran on the lease's slots since the last observation."""
     memory_bytes: Mapping[str, float] = field(default_factory=dict)
-    """What its processes hold, by the seat's uuid; seats without an entry were not measured."""
-    kin: LeaseProcesses | None = None
-    """Who belongs to the lease; `None`: nobody looked."""
+    """Memory of its processes by the slot's uuid; slots without an entry were not measured."""
+    processes: LeaseProcesses | None = None
 
 
 @dataclass(frozen=True, slots=True)
 class RecoveredLease:
-    """A lease as its own processes carry it, for the case that the store is lost."""
+    """A lease as the environment of its own processes describes it, for a lost store."""
 
     id: str
     client: LeaseOwner
@@ -219,27 +211,27 @@ class RecoveredLease:
 
 @dataclass(frozen=True, slots=True)
 class LeaseRecord:
-    """One lease and what is known of it by now."""
+    """One lease and what has been observed of it."""
 
     lease: Lease
     weights: tuple[float, ...]
-    """What part of a GPU each seat is: 1, or a MIG instance's compute share."""
+    """What part of a GPU each slot is: 1, or a MIG instance's compute share."""
     totals: tuple[float | None, ...]
-    """Memory of each seat in bytes; `None` where nobody knows."""
+    """Memory of each slot in bytes; `None` is unknown."""
     first_seen: Nanoseconds | None = None
-    """The first sign of life; `None` before."""
+    """The first sign of life."""
     last_active: Nanoseconds = 0
-    """When something last ran on its seats; the grant, before anything did."""
+    """When something last ran on its slots; the grant, before anything did."""
     measured_bytes: tuple[float | None, ...] = ()
-    """Held now on each seat; empty before anybody looked."""
+    """Held now on each slot; empty before the first observation."""
     peak_bytes: tuple[float, ...] = ()
-    """The most that was ever held on each seat; empty before anybody looked."""
+    """Peak of each slot; empty before the first observation."""
     last_over_memory: Nanoseconds | None = None
-    """When it was last seen to hold more than was set aside; `None`: never."""
-    told: frozenset[EventKind] = frozenset()
-    """What its holder knows, and is not told again as long as it holds."""
-    kin: LeaseProcesses = field(default_factory=LeaseProcesses)
-    """Who was last seen to belong to it; nobody before anybody looked."""
+    """When it was last observed to hold more than was set aside."""
+    notified: frozenset[EventKind] = frozenset()
+    """Notices that its holder has got, and does not get again while they hold."""
+    processes: LeaseProcesses = field(default_factory=LeaseProcesses)
+    """As last observed."""
 
     @property
     def id(self) -> str:
@@ -248,17 +240,12 @@ class LeaseRecord:
 
     @property
     def set_aside_bytes(self) -> tuple[float, ...]:
-        """What nobody else can have on each seat: set aside, or used where that is more."""
+        """Memory of each slot that is unavailable to others: set aside, or used if more."""
         return tuple(map(max, self.lease.memory_bytes, self.peak_bytes or self.lease.memory_bytes))
 
     @property
-    def rate(self) -> float:
-        """GPUs that count as used: of shared ones the part of the memory."""
-        return sum(self.rates.values())
-
-    @property
     def rates(self) -> Mapping[str, float]:
-        """`rate` by the uuid of each seat."""
+        """GPUs that count as used, by the uuid of each slot: of shared ones the memory's part."""
         parts = zip(self.lease.uuids, self.weights, self.totals, self.set_aside_bytes, strict=True)
         return {
             uuid: weight * (min(1.0, taken / total) if self.lease.is_shared and total else 1.0)
@@ -267,7 +254,7 @@ class LeaseRecord:
 
     @property
     def is_over_memory(self) -> bool:
-        """Whether it holds more than was set aside on a seat that others may have a part of."""
+        """Whether it holds more than was set aside on a shared slot."""
         return self.lease.is_shared and any(
             measured is not None and measured > budget
             for measured, budget in zip(self.measured_bytes, self.lease.memory_bytes, strict=False)
@@ -278,45 +265,37 @@ class LeaseRecord:
         return self.lease.ends is not None and self.lease.ends <= now
 
     def measured_on(self, uuid: str) -> float:
-        """Bytes that are known to be its own on a seat; 0 where nothing was measured."""
-        if not self.measured_bytes or uuid not in self.lease.uuids:
-            return 0.0
-        return self.measured_bytes[self.lease.uuids.index(uuid)] or 0.0
+        """Bytes measured of it on a slot; 0 where nothing was."""
+        return dict(zip(self.lease.uuids, self.measured_bytes, strict=False)).get(uuid) or 0.0
 
     def set_aside_on(self, uuid: str) -> float:
-        """What nobody else can have on a seat, in bytes; 0 on those of others."""
-        if uuid not in self.lease.uuids:
-            return 0.0
-        return self.set_aside_bytes[self.lease.uuids.index(uuid)]
+        """Bytes of a slot that are unavailable to others; 0 on slots of other leases."""
+        return dict(zip(self.lease.uuids, self.set_aside_bytes, strict=True)).get(uuid, 0.0)
 
-    def seen(self, now: Nanoseconds, sighting: LeaseObservation) -> "LeaseRecord":
-        """The record after a look; what could not be measured stays as it was."""
-        uuids = self.lease.uuids
-        before = self.measured_bytes or (None,) * len(uuids)
-        measured = tuple(
-            sighting.memory_bytes.get(uuid, old) for uuid, old in zip(uuids, before, strict=True)
-        )
-        peaks = self.peak_bytes or (0.0,) * len(uuids)
-        is_first = sighting.is_alive and self.first_seen is None
+    def observed(self, now: Nanoseconds, observation: LeaseObservation) -> "LeaseRecord":
+        """The record after an observation; what could not be measured stays as it was."""
+        uuids, held = self.lease.uuids, observation.memory_bytes
+        measured, peaks = self.measured_bytes, self.peak_bytes
+        if held:
+            measured = tuple(map(held.get, uuids, measured or (None,) * len(uuids)))
+            peaks = tuple(
+                max(now_held or 0.0, peak)
+                for now_held, peak in zip(measured, peaks or (0.0,) * len(uuids), strict=True)
+            )
+        is_first = observation.is_alive and self.first_seen is None
         return replace(
             self,
             first_seen=now if is_first else self.first_seen,
-            # What nobody saw is not idle.
-            last_active=self.last_active if sighting.is_active is False else now,
-            measured_bytes=measured if sighting.memory_bytes else self.measured_bytes,
-            peak_bytes=tuple(max(one or 0.0, two) for one, two in zip(measured, peaks, strict=True))
-            if sighting.memory_bytes
-            else self.peak_bytes,
-            kin=self.kin if sighting.kin is None else sighting.kin,
+            # An unknown activity does not count as idle.
+            last_active=self.last_active if observation.is_active is False else now,
+            measured_bytes=measured,
+            peak_bytes=peaks,
+            processes=observation.processes or self.processes,
         )
-
-    def knows(self, kind: EventKind, *, holds: bool) -> "LeaseRecord":
-        """The record after its holder was told, or after what he was told ceased to hold."""
-        return replace(self, told=self.told | {kind} if holds else self.told - {kind})
 
     @staticmethod
     def rebuilt(found: RecoveredLease, now: Nanoseconds) -> "LeaseRecord":
-        """What can be known of a lease of which only its processes are left."""
+        """The record of a lease that only its processes describe."""
         count = len(found.uuids)
         lease = Lease(
             id=found.id,

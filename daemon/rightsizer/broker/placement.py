@@ -8,7 +8,6 @@ from typing import Any, Final
 from rightsizer.advice.operator_commands import cpu_list
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, RejectedSet, choose
 from rightsizer.broker.lease import GpuRequest, Lease
-from rightsizer.broker.lease import GpuRequest as SeatRequest
 from rightsizer.broker.request_parser import request_of
 from rightsizer.broker.scoring import PlacementScore
 from rightsizer.broker.settings import PlacementSettings
@@ -51,7 +50,7 @@ def place_form(
         "cuda_visible_devices": None if choice is None else ",".join(choice.uuids),
         "cpus": cpu_list(cpus) or None,
         "numa_nodes": [] if choice is None else list(choice.numa_nodes),
-        "seats": [] if choice is None else _seats(choice),
+        "seats": [] if choice is None else _slots(choice),
         "score": None if choice is None else _score(choice.score),
         "reasons": list(answer.reasons),
         "equals": 0 if choice is None else choice.equals,
@@ -72,30 +71,30 @@ def _request(request: GpuRequest) -> Form:
     }
 
 
-def _seats(choice: PlacementChoice) -> list[Form]:
+def _slots(choice: PlacementChoice) -> list[Form]:
     return [
         {
-            **_named(verdict.seat),
-            "name": verdict.seat.device.name,
+            **_named(verdict.slot),
+            "name": verdict.slot.device.name,
             "mig_profile": None
-            if verdict.seat.device.mig is None
-            else verdict.seat.device.mig.profile,
-            "parent_uuid": None if verdict.seat.device.mig is None else verdict.seat.gpu_uuid,
-            "numa_node": verdict.seat.numa_node,
-            "cpus": cpu_list(verdict.seat.cpus) or None,
-            "state": str(verdict.seat.state),
+            if verdict.slot.device.mig is None
+            else verdict.slot.device.mig.profile,
+            "parent_uuid": None if verdict.slot.device.mig is None else verdict.slot.gpu_uuid,
+            "numa_node": verdict.slot.numa_node,
+            "cpus": cpu_list(verdict.slot.cpus) or None,
+            "state": str(verdict.slot.state),
             "is_certain": verdict.is_certain,
             "is_shared": verdict.is_shared,
             "memory_left_bytes": verdict.memory_left_bytes,
-            "power_headroom_watts": verdict.seat.power_headroom_watts,
-            "temperature_headroom_celsius": verdict.seat.temperature_headroom_celsius,
+            "power_headroom_watts": verdict.slot.power_headroom_watts,
+            "temperature_headroom_celsius": verdict.slot.temperature_headroom_celsius,
         }
         for verdict in choice.verdicts
     ]
 
 
-def _named(seat: LeaseSlot) -> Form:
-    return {"uuid": seat.uuid, "index": seat.device.index, "label": seat.label}
+def _named(slot: LeaseSlot) -> Form:
+    return {"uuid": slot.uuid, "index": slot.device.index, "label": slot.label}
 
 
 def _score(score: PlacementScore) -> Form:
@@ -104,7 +103,7 @@ def _score(score: PlacementScore) -> Form:
 
 def _rejected(rejected: RejectedSet) -> Form:
     return {
-        "seats": [_named(seat) for seat in rejected.seats],
+        "seats": [_named(slot) for slot in rejected.slots],
         "score": _score(rejected.score),
         "why": rejected.why,
     }
@@ -112,11 +111,11 @@ def _rejected(rejected: RejectedSet) -> Form:
 
 def _occupied(verdict: SlotVerdict) -> Form:
     return {
-        **_named(verdict.seat),
+        **_named(verdict.slot),
         "obstacle": str(verdict.obstacle),
         "why": verdict.why,
-        "state": str(verdict.seat.state),
-        "idle_seconds": verdict.seat.idle_seconds,
+        "state": str(verdict.slot.state),
+        "idle_seconds": verdict.slot.idle_seconds,
     }
 
 
@@ -125,19 +124,19 @@ class LeasedSlots:
     """What is lent of the node, and kept free."""
 
     leases: Mapping[str, tuple[Lease, ...]] = field(default_factory=dict)
-    """By uuid of the seat."""
+    """By uuid of the slot."""
     reserved: Collection[str] = frozenset()
-    """Uuids of the seats that are kept free for others."""
+    """Uuids of the slots that are kept free for others."""
     pids: Collection[int] = frozenset()
     """All processes of the leases."""
     later: Mapping[str, str] = field(default_factory=dict)
-    """By uuid of the seat the reservation that is the next to begin there, as a clause."""
+    """By uuid of the slot the reservation that is the next to begin there, as a clause."""
 
 
 def placement_response(
     site: Router, request: WebRequest, settings: PlacementSettings, given: LeasedSlots
 ) -> WebResponse:
-    """The answer to a question about the best seats, by the latest report.
+    """The answer to a question about the best slots, by the latest report.
 
     Raises:
         UsageError: it is no such question.
@@ -163,7 +162,7 @@ def view_of(
     freshness: FreshnessSettings,
     leased_pids: Collection[int] = frozenset(),
 ) -> SlotView:
-    """How seats are seen in a report, by the settings.
+    """How slots are seen in a report, by the settings.
 
     Args:
         settings: The thresholds of what counts as trouble.
@@ -176,15 +175,15 @@ def view_of(
 
 
 def chosen_of(
-    seats: tuple[LeaseSlot, ...],
+    slots: tuple[LeaseSlot, ...],
     report: Report,
-    request: SeatRequest,
+    request: GpuRequest,
     settings: PlacementSettings,
     given: LeasedSlots,
 ) -> PlacementChoice | PlacementRefusal:
-    """The best seats of a report, by the settings and by what is lent."""
+    """The best slots of a report, by the settings and by what is lent."""
     return choose(
-        seats,
+        slots,
         report.node.topology or Topology(),
         request,
         settings.placement,
@@ -194,11 +193,11 @@ def chosen_of(
 
 
 def _kept_later(answer: PlacementChoice | PlacementRefusal, given: LeasedSlots) -> Iterator[str]:
-    """A sentence for each seat that can be given now, and is kept for somebody from later on."""
+    """A sentence for each slot that can be given now, and is kept for somebody from later on."""
     verdicts = answer.verdicts if isinstance(answer, PlacementChoice) else answer.free
-    for seat in (each.seat for each in verdicts):
-        if seat.uuid in given.later:
+    for slot in (each.slot for each in verdicts):
+        if slot.uuid in given.later:
             yield (
-                f"{seat.label} is kept for {given.later[seat.uuid]}: "
+                f"{slot.label} is kept for {given.later[slot.uuid]}: "
                 "`rightsizer run` lends it only with a --time-limit that is over by then."
             )

@@ -1,7 +1,4 @@
-"""Tracker of the processes of each lease, with bounded work per look.
-
-And orphans of ended leases.
-"""
+"""Tracker of the processes of each lease, with bounded work per look; orphans of ended leases."""
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
@@ -16,56 +13,46 @@ from rightsizer.host.process_table import ProcessRow, ProcessTable, Unseen
 
 @dataclass(frozen=True, slots=True)
 class ObservedProcesses:
-    """What was seen of a family at one look."""
+    """Processes of one lease at one look."""
 
     pids: frozenset[int]
     is_alive: bool | None
-    """Whether any of it runs; so does one of which not all could be looked at. `None`: a read
-    failed, and nobody knows."""
-    kin: LeaseProcesses = field(default_factory=LeaseProcesses)
-    """What a later agent needs to know of it."""
+    """Whether any of them runs; true while some were not looked at; `None` after a failed read."""
+    processes: LeaseProcesses = field(default_factory=LeaseProcesses)
+    """To store for a later agent."""
 
 
 class ProcessTree:
-    """Remembers members by pid and start; a pid that was used again is nobody's."""
+    """Processes of one lease, by pid and start; a reused pid is no member."""
 
-    def __init__(self, client: LeaseOwner, kin: LeaseProcesses) -> None:
-        """A family of whoever asked.
+    def __init__(self, client: LeaseOwner, known: LeaseProcesses) -> None:
+        """A tree of the client that asked, and of members that a former agent stored.
 
-        Args:
-            client: He.
-            kin: Who belonged to it when somebody last looked, on the same boot. It is believed as
-                far as the next look finds it: the same process, and in it the session.
+        These were seen on the same boot; the next look verifies that they still exist.
         """
         self.uid = client.uid
-        self._members: dict[int, int] = {client.pid: client.started_ticks, **dict(kin.processes)}
+        self._members: dict[int, int] = {client.pid: client.started_ticks, **dict(known.processes)}
         self._sessions: set[int] = set()
-        self._unproven: set[int] = set(kin.sessions)
-        """Sessions that nobody was seen in yet: their numbers may be others' by now."""
+        self._unproven: set[int] = set(known.sessions)
+        """Sessions without a member seen in them yet: their numbers may have been reused."""
         self._before = self._members, self._sessions, self._unproven
 
     @property
     def pids(self) -> frozenset[int]:
-        """Of all members that were not seen to end."""
+        """Of all members that were not seen to exit."""
         return frozenset(self._members)
 
-    def kin(self, maximum: int) -> LeaseProcesses:
-        """What a later agent needs to know.
-
-        Args:
-            maximum: How many members; the oldest, for the others are mostly below them.
-        """
+    def processes(self, maximum: int) -> LeaseProcesses:
+        """At most so many members, the oldest: the others mostly descend from them."""
         oldest = sorted(self._members.items(), key=lambda each: (each[1], each[0]))[:maximum]
         return LeaseProcesses(
             tuple(oldest), tuple(sorted(self._sessions | self._unproven)[:maximum])
         )
 
     def look(self, table: ProcessTable, maximum: int) -> bool | None:
-        """Take note of who has ended; whether any is alive, `None` where that cannot be told.
+        """Remove members that have exited; whether any is alive, `None` is unknown.
 
-        Args:
-            table: The processes.
-            maximum: How many to look at; the others' turn comes at the next looks.
+        At most `maximum` are looked at, the others at the next looks.
         """
         self._before = dict(self._members), set(self._sessions), self._unproven
         is_alive, is_unknown = len(self._members) > maximum, False
@@ -90,146 +77,132 @@ class ProcessTree:
         return True if is_alive else (None if is_unknown else False)
 
     def forget_look(self) -> None:
-        """Have all members that there were before the last look: it saw nothing."""
+        """Restore the members from before the last look."""
         self._members, self._sessions, self._unproven = self._before
 
-    def grow(self, rows: Iterable[ProcessRow], children: Mapping[int, list[ProcessRow]]) -> None:
-        """Take in those of some processes that belong.
-
-        Args:
-            rows: Processes that were not looked at before.
-            children: The same by their parents.
-        """
+    def extend_members(
+        self, rows: Iterable[ProcessRow], children: Mapping[int, list[ProcessRow]]
+    ) -> None:
+        """Add the members among new processes; `children` are the same by their parents."""
         found = deque(row for row in rows if row.session in self._sessions)
         found.extend(child for pid in self._members for child in children.get(pid, ()))
         while found:
             row = found.popleft()
             if self._members.get(row.pid) != row.started_ticks:
-                self.take_in(row)
+                self.add(row)
                 found.extend(children.get(row.pid, ()))
 
-    def take_in(self, row: ProcessRow) -> None:
-        """A process that belongs."""
+    def add(self, row: ProcessRow) -> None:
+        """Add a member."""
         self._members[row.pid] = row.started_ticks
         if row.session == row.pid:
             self._sessions.add(row.session)
 
 
-_LOOKS_UNTIL_ALL_ANEW: Final = 60
-"""A pid that was nobody's and is used again between two looks is noticed after so many."""
-_NOBODY: Final[Mapping[str, LeaseProcesses]] = MappingProxyType({})
+_LOOKS_UNTIL_RESCAN: Final = 60
+"""A pid of an unrelated process that is reused between two looks is noticed after so many."""
 
 
 class ProcessTracker:
     """Looks at new processes once each, and at members each time."""
 
     def __init__(self, table: ProcessTable, maximum: int) -> None:
-        """Knows nobody yet.
-
-        Args:
-            table: The processes.
-            maximum: Members of a lease, and new processes, that are looked at in one look.
-        """
-        self._table, self.maximum = table, maximum
-        self._families: dict[str, ProcessTree] = {}
-        self._strangers: set[int] = set()
+        self._table = table
+        self.maximum = maximum
+        """Members of a lease, and new processes, that are looked at in one look."""
+        self._trees: dict[str, ProcessTree] = {}
+        self._unrelated: set[int] = set()
         self._looks = 0
 
     def is_alive(self, client: LeaseOwner) -> bool | None:
-        """Whether a client runs; `None` where nobody could look."""
+        """Whether a client runs; `None` is unknown."""
         row = self._table.look(client.pid)
         if isinstance(row, ProcessRow):
             return row.is_alive and row.started_ticks == client.started_ticks
         return False if row is Unseen.GONE and self._table.pids() else None
 
     def look(
-        self, clients: Mapping[str, LeaseOwner], known: Mapping[str, LeaseProcesses] = _NOBODY
+        self,
+        clients: Mapping[str, LeaseOwner],
+        known: Mapping[str, LeaseProcesses] = MappingProxyType({}),
     ) -> Mapping[str, ObservedProcesses]:
-        """Each lease's processes as they are now.
+        """Each lease's processes now.
 
         Args:
-            clients: Whoever asked, by lease; those that were there before keep their families.
-            known: Who belonged to a lease when another agent last looked; of those that were not
-                there before.
+            clients: By lease; leases of the last look keep their trees.
+            known: Stored members of leases that the last look did not know.
         """
-        self._families = {
-            name: self._families.get(name) or ProcessTree(client, known.get(name, LeaseProcesses()))
+        self._trees = {
+            name: self._trees.get(name) or ProcessTree(client, known.get(name, LeaseProcesses()))
             for name, client in clients.items()
         }
         if not clients:
-            self._strangers.clear()
+            self._unrelated.clear()
             return {}
-        alive = {
-            name: family.look(self._table, self.maximum) for name, family in self._families.items()
-        }
-        there = self._table.pids()
-        if not there:
-            for family in self._families.values():
-                family.forget_look()
+        alive = {name: tree.look(self._table, self.maximum) for name, tree in self._trees.items()}
+        present = self._table.pids()
+        if not present:
+            for tree in self._trees.values():
+                tree.forget_look()
             return {
-                name: ObservedProcesses(family.pids, None, family.kin(self.maximum))
-                for name, family in self._families.items()
+                name: ObservedProcesses(tree.pids, None, tree.processes(self.maximum))
+                for name, tree in self._trees.items()
             }
-        before = {name: family.pids for name, family in self._families.items()}
-        is_more = self._take_in_the_new(there)
+        before = {name: tree.pids for name, tree in self._trees.items()}
+        is_more = self._add_new(present)
         return {
             name: ObservedProcesses(
-                family.pids,
-                # Whoever was taken in just now runs, though all that were known have ended.
-                bool(alive[name] or family.pids - before[name])
+                tree.pids,
+                # New members run, though all known ones have exited.
+                bool(alive[name] or tree.pids - before[name])
                 or (is_more if alive[name] is False else None),
-                family.kin(self.maximum),
+                tree.processes(self.maximum),
             )
-            for name, family in self._families.items()
+            for name, tree in self._trees.items()
         }
 
-    def _take_in_the_new(self, there: Collection[int]) -> bool | None:
-        """Whether more are to be looked at; `None` where a read failed."""
+    def _add_new(self, present: Collection[int]) -> bool | None:
+        """Whether more are to be looked at; `None` after a failed read."""
         self._looks += 1
-        if self._looks % _LOOKS_UNTIL_ALL_ANEW == 0:
-            self._strangers.clear()
-        known = self._strangers.union(*(family.pids for family in self._families.values()))
-        # The youngest last: what is left over for the next look has its parents among the known.
-        new = sorted(pid for pid in there if pid not in known)
-        looked_at = new[: self.maximum]
-        looks = {pid: self._table.look(pid) for pid in looked_at}
-        rows = [row for row in looks.values() if isinstance(row, ProcessRow)]
-        unknown = {pid for pid, row in looks.items() if row is Unseen.UNKNOWN}
+        if self._looks % _LOOKS_UNTIL_RESCAN == 0:
+            self._unrelated.clear()
+        known = self._unrelated.union(*(tree.pids for tree in self._trees.values()))
+        # The youngest last: the parents of those left over for the next look are known then.
+        new = sorted(pid for pid in present if pid not in known)
+        examined = new[: self.maximum]
+        found = {pid: self._table.look(pid) for pid in examined}
+        rows = [row for row in found.values() if isinstance(row, ProcessRow)]
+        unknown = {pid for pid, row in found.items() if row is Unseen.UNKNOWN}
         children: dict[int, list[ProcessRow]] = {}
         for row in rows:
             children.setdefault(row.parent, []).append(row)
-        self._take_in_marked(rows)
-        for family in self._families.values():
-            family.grow(rows, children)
-        members = frozenset[int]().union(*(family.pids for family in self._families.values()))
-        self._strangers = (self._strangers | set(looked_at) - unknown) & set(there) - members
-        return len(looked_at) < len(new) or (None if unknown else False)
+        self._add_tagged(rows)
+        for tree in self._trees.values():
+            tree.extend_members(rows, children)
+        members = frozenset[int]().union(*(tree.pids for tree in self._trees.values()))
+        self._unrelated = (self._unrelated | set(examined) - unknown) & set(present) - members
+        return len(examined) < len(new) or (None if unknown else False)
 
-    def _take_in_marked(self, rows: Iterable[ProcessRow]) -> None:
+    def _add_tagged(self, rows: Iterable[ProcessRow]) -> None:
         """Processes that carry a lease of their own user."""
-        users = {family.uid for family in self._families.values()}
+        users = {tree.uid for tree in self._trees.values()}
         for row in rows:
             if self._table.user(row.pid) not in users:
                 continue
             name = self._table.environment(row.pid, (LEASE,)).get(LEASE, "")
-            family = self._families.get(name)
-            # Anybody can write anything into the environment of what is his own.
-            if family is not None and family.uid == self._table.user(row.pid) and row.is_alive:
-                family.take_in(row)
+            tree = self._trees.get(name)
+            # A user controls the environment of its own processes.
+            if tree is not None and tree.uid == self._table.user(row.pid) and row.is_alive:
+                tree.add(row)
 
 
 _PIDS_NAMED: Final = 8
 
 
 def orphans(record: LeaseRecord, table: ProcessTable) -> str:
-    """A clause that names the processes; empty where none is left.
-
-    Args:
-        record: The lease as it last stood.
-        table: Tells which of its processes are still there.
-    """
+    """A clause that names the remaining processes of an ended lease; empty where none is left."""
     client = record.lease.client
-    known = {(client.pid, client.started_ticks), *record.kin.processes}
+    known = {(client.pid, client.started_ticks), *record.processes.processes}
     rows = {pid: table.row(pid) for pid, _ in known}
     pids = sorted(
         pid

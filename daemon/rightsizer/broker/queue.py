@@ -6,48 +6,34 @@ from dataclasses import dataclass
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal
 from rightsizer.broker.lease import GpuRequest, Lease, LeaseRecord, Ticket
 from rightsizer.broker.reservations import reservation_clause
-from rightsizer.broker.scheduling_state import EarliestStart, ReleaseOutlook, SchedulingState
+from rightsizer.broker.scheduling_state import EarliestStart, SchedulingState
 from rightsizer.broker.settings import BrokerSettings
-from rightsizer.broker.slot import LeaseSlot
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
 @dataclass(frozen=True, slots=True)
-class Grant:
-    """A ticket that is served, and what was chosen for it."""
-
-    ticket: Ticket
-    record: LeaseRecord
-    choice: PlacementChoice
-    is_ahead: bool = False
-    """Whether others that came before it still wait."""
-
-
-@dataclass(frozen=True, slots=True)
 class QueueResult:
-    """What came of one look at the queue."""
+    """The outcome of serving the queue once."""
 
-    grants: tuple[Grant, ...]
+    grants: tuple[LeaseRecord, ...]
     waiting: tuple[tuple[Ticket, str], ...]
-    """Those that wait, in their order, each with a clause that says what for."""
+    """Tickets that wait, in their order, each with a clause that says what for."""
     promised: EarliestStart | None = None
-    """When the first that waits can start at the latest, by the limits known; `None` where nobody
-    knows, or nobody waits."""
+    """When the first that waits can start at the latest, by the limits known."""
 
 
 @dataclass(frozen=True, slots=True)
 class _Head:
-    """The first ticket that must wait, which nobody may delay."""
+    """The first ticket that must wait, which no other may delay."""
 
     ticket: Ticket
     soonest: EarliestStart
     known: EarliestStart | None
-
     patient_until: Nanoseconds
-    """Until when it may be kept waiting where nobody knows when it can start."""
+    """Until when it may be kept waiting where its start is unknown."""
 
     def allows(self, end: Nanoseconds | None) -> bool:
-        """Whether a lease that ends then is gone before the head could start, or soon enough."""
+        """Whether a lease that ends then is over before the head could start, or soon enough."""
         latest = self.soonest.at
         if self.kept is None:
             latest = max(latest, self.patient_until)
@@ -55,24 +41,24 @@ class _Head:
 
     @property
     def kept(self) -> frozenset[str] | None:
-        """Seats to leave to the head; `None` where nobody knows which it will get."""
+        """Slots to leave to the head; `None` is unknown."""
         if self.known is None or self.known.at != self.soonest.at:
             return None
         return self.known.uuids
 
 
 def serve_queue(
-    ordered: Sequence[Ticket], standing: SchedulingState, settings: BrokerSettings
+    ordered: Sequence[Ticket], scheduling: SchedulingState, settings: BrokerSettings
 ) -> QueueResult:
     """Grant what can be granted now.
 
     Args:
-        ordered: Tickets in the order in which they are served; those whose reservation has not
-            begun left out.
-        standing: The node.
+        ordered: Tickets in the order in which they are served, without those whose reservation
+            has not begun.
+        scheduling: The node.
         settings: Limits of users, and whether and how far to look behind the first that waits.
     """
-    run = _QueuePass(standing, settings)
+    run = _QueuePass(scheduling, settings)
     for ticket in ordered:
         run.serve(ticket)
     promised = None if run.head is None else run.head.known
@@ -82,95 +68,92 @@ def serve_queue(
 class _QueuePass:
     """One pass over the queue."""
 
-    def __init__(self, standing: SchedulingState, settings: BrokerSettings) -> None:
-        self._standing, self._settings = standing, settings
-        self.grants: list[Grant] = []
+    def __init__(self, scheduling: SchedulingState, settings: BrokerSettings) -> None:
+        self._scheduling, self._settings = scheduling, settings
+        self.grants: list[LeaseRecord] = []
         self.waiting: list[tuple[Ticket, str]] = []
         self.head: _Head | None = None
         self._looked_behind = 0
         self._no_room: set[tuple[GpuRequest, frozenset[str]]] = set()
-        """What cannot be given any more: a grant only takes more away."""
+        """What cannot be granted any more: a grant only takes more away."""
 
     def serve(self, ticket: Ticket) -> None:
         """Grant a ticket, or note what it waits for."""
-        held = sum(each.lease.client.user == ticket.client.user for each in self._standing.records)
+        user = ticket.client.user
+        held = sum(each.lease.client.user == user for each in self._scheduling.records)
         if held >= self._settings.maximum_leases_per_user:
-            self._wait(ticket, f"{ticket.client.user} holds {held} leases, as many as allowed")
-        elif self.head is None or self._standing.is_entitled(ticket):
-            self._serve_first(ticket)
+            why: str | None = f"{user} holds {held} leases, as many as allowed"
+        elif self.head is None or self._scheduling.is_entitled(ticket):
+            why = self._serve_first(ticket)
         elif not self._settings.backfill:
-            self._wait(ticket, f"{self.head.ticket.id} is before it")
+            why = f"{self.head.ticket.id} is before it"
         elif self._looked_behind >= self._settings.backfill_depth:
-            self._wait(ticket, f"{self._looked_behind} tickets behind the first were looked at")
+            why = f"{self._looked_behind} tickets behind the first were looked at"
         else:
             self._looked_behind += 1
-            self._serve_ahead(ticket, self.head)
+            why = self._serve_ahead(ticket, self.head)
+        if why is not None:
+            self.waiting.append((ticket, why))
 
-    def _serve_first(self, ticket: Ticket) -> None:
-        found = self._standing.choice(ticket)
+    def _serve_first(self, ticket: Ticket) -> str | None:
+        found = self._scheduling.choice(ticket)
         if isinstance(found, PlacementChoice):
-            self._grant(ticket, found, is_ahead=False)
-            return
-        soonest = self._standing.earliest(ticket, ReleaseOutlook.SOONEST)
-        # What not even an empty node could give, as long as a GPU of it is broken, holds up nobody.
-        is_ordinary = not self._standing.is_entitled(ticket)
+            self._grant(ticket, found)
+            return None
+        soonest = self._scheduling.earliest(ticket, is_optimistic=True)
+        # What not even an empty node could give, while a GPU of it is broken, blocks no one.
+        is_ordinary = not self._scheduling.is_entitled(ticket)
         if soonest is not None and self.head is None and is_ordinary:
-            known = self._standing.earliest(ticket, ReleaseOutlook.KNOWN)
+            known = self._scheduling.earliest(ticket, is_optimistic=False)
             patience = nanoseconds(self._settings.unknown_patience_seconds)
-            self.head = _Head(ticket, soonest, known, self._standing.now + patience)
-        kept = reservation_clause(ticket, found, self._standing)
-        self._wait(ticket, ", ".join(filter(None, (_clause(found), kept))))
+            self.head = _Head(ticket, soonest, known, self._scheduling.now + patience)
+        kept = reservation_clause(ticket, found, self._scheduling)
+        return ", ".join(filter(None, (_clause(found), kept)))
 
-    def _serve_ahead(self, ticket: Ticket, head: _Head) -> None:
+    def _serve_ahead(self, ticket: Ticket, head: _Head) -> str | None:
         limit = ticket.limit_seconds
-        end = None if limit is None else self._standing.now + nanoseconds(limit)
+        end = None if limit is None else self._scheduling.now + nanoseconds(limit)
         kept: frozenset[str] | None = frozenset() if head.allows(end) else head.kept
         if kept is None:
-            self._wait(ticket, f"it might delay {head.ticket.id}, and nobody knows by how much")
-            return
-        key = (ticket.request, kept | self._standing.booked(ticket))
-        if key in self._no_room or not self._standing.has_room(ticket, kept):
-            found = None
-        else:
-            found = self._standing.choice(ticket, kept)
-        if isinstance(found, PlacementChoice):
-            self._grant(ticket, found, is_ahead=True)
-        else:
-            self._no_room.add(key)
-            self._wait(ticket, f"{head.ticket.id} is before it, and the rest is too little for it")
+            return f"it might delay {head.ticket.id}, and nobody knows by how much"
+        key = (ticket.request, kept | self._scheduling.booked(ticket))
+        if key not in self._no_room and self._scheduling.has_room(ticket, kept):
+            found = self._scheduling.choice(ticket, kept)
+            if isinstance(found, PlacementChoice):
+                self._grant(ticket, found)
+                return None
+        self._no_room.add(key)
+        return f"{head.ticket.id} is before it, and the rest is too little for it"
 
-    def _grant(self, ticket: Ticket, choice: PlacementChoice, *, is_ahead: bool) -> None:
-        record = record_of(ticket, choice.uuids, self._standing)
-        self.grants.append(Grant(ticket, record, choice, is_ahead=is_ahead))
-        self._standing = self._standing.with_lease(record)
-
-    def _wait(self, ticket: Ticket, why: str) -> None:
-        self.waiting.append((ticket, why))
+    def _grant(self, ticket: Ticket, choice: PlacementChoice) -> None:
+        record = record_of(ticket, choice.uuids, self._scheduling)
+        self.grants.append(record)
+        self._scheduling = self._scheduling.with_lease(record)
 
 
 def _clause(refusal: PlacementRefusal) -> str:
     return refusal.reasons[0].rstrip(".") if refusal.reasons else "there is no room"
 
 
-def record_of(ticket: Ticket, uuids: Sequence[str], standing: SchedulingState) -> LeaseRecord:
-    """The lease that a ticket becomes on some seats.
+def record_of(ticket: Ticket, uuids: Sequence[str], scheduling: SchedulingState) -> LeaseRecord:
+    """The lease that a ticket becomes on some slots.
 
-    One that may not share has all of each seat; its end is that of the reservation that it draws
-    on, where that comes first.
+    One that may not share has all of each slot; it ends with its reservation, if that is earlier.
     """
-    by_uuid = {seat.uuid: seat for seat in standing.look.seats}
-    seats = [by_uuid[uuid] for uuid in uuids]
-    request, now = ticket.request, standing.now
+    by_uuid = {slot.uuid: slot for slot in scheduling.node.slots}
+    slots = [by_uuid[uuid] for uuid in uuids]
+    request, now, limit = ticket.request, scheduling.now, ticket.limit_seconds
     is_shared = request.may_share and request.memory_bytes is not None
-    limit = ticket.limit_seconds
+    wanted = request.memory_bytes or 0.0
     ends = [] if limit is None else [now + nanoseconds(limit)]
-    ends += [each.reservation.ends for each in standing.bookings if each.id == ticket.reservation]
+    ends += [each.reservation.ends for each in scheduling.bookings if each.id == ticket.reservation]
+    totals = tuple(slot.memory_total_bytes for slot in slots)
     lease = Lease(
         id=ticket.id,
         client=ticket.client,
         request=request,
         uuids=tuple(uuids),
-        memory_bytes=tuple(_set_aside(seat, ticket, is_shared=is_shared) for seat in seats),
+        memory_bytes=tuple(wanted if is_shared else max(wanted, total or 0.0) for total in totals),
         is_shared=is_shared,
         asked=ticket.asked,
         granted=now,
@@ -178,11 +161,5 @@ def record_of(ticket: Ticket, uuids: Sequence[str], standing: SchedulingState) -
         priority=ticket.priority,
         reservation=ticket.reservation,
     )
-    weights = tuple(seat.device.capacity_ratio for seat in seats)
-    totals = tuple(seat.memory_total_bytes for seat in seats)
+    weights = tuple(slot.device.capacity_ratio for slot in slots)
     return LeaseRecord(lease, weights, totals, last_active=now)
-
-
-def _set_aside(seat: LeaseSlot, ticket: Ticket, *, is_shared: bool) -> float:
-    wanted = ticket.request.memory_bytes or 0.0
-    return wanted if is_shared else max(wanted, seat.memory_total_bytes or 0.0)

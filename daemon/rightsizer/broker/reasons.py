@@ -6,7 +6,7 @@ from itertools import combinations
 from typing import Final
 
 from rightsizer.broker.lease import GpuRequest, Interconnect
-from rightsizer.broker.scoring import PlacementScore
+from rightsizer.broker.scoring import CRITERIA, PlacementScore
 from rightsizer.broker.slot import LeaseSlot, SlotObstacle, SlotVerdict
 from rightsizer.model.topology import LinkKind, Topology
 
@@ -34,17 +34,17 @@ def reasons_for(
     """What speaks for a set, in the order of the criteria, and what does not.
 
     Args:
-        verdicts: Of its seats.
+        verdicts: Of its slots.
         topology: How the GPUs are joined.
         equals: How many other sets are just as good.
     """
-    seats = [verdict.seat for verdict in verdicts]
+    slots = [verdict.slot for verdict in verdicts]
     found = [
         *_freedom(verdicts),
-        *_links(seats, topology),
-        *_numa(seats),
+        *_links(slots, topology),
+        *_numa(slots),
         *_memory(verdicts),
-        *_headroom(seats),
+        *_headroom(slots),
     ]
     if equals:
         found.append(f"{_sets(equals)} just as good; the first by index is taken.")
@@ -53,30 +53,13 @@ def reasons_for(
 
 def why_worse(worse: PlacementScore, better: PlacementScore) -> str:
     """By what a set is worse than another, as a clause: the first criterion that differs."""
-    for name, told in _CRITERIA:
+    for name, _, _, label in CRITERIA:
         one, other = getattr(worse, name), getattr(better, name)
         if one != other:
-            # Where nobody said how much memory is needed, all of it counts, with a minus.
-            what = "GiB of memory in all" if name == "spare_gibibytes" and one < 0 else told
+            # Without a size in the request all memory counts, negative.
+            what = "GiB of memory in all" if name == "spare_gibibytes" and one < 0 else label
             return f"{what}: {abs(one)}, not {abs(other)}"
     return "just as good, and later by index"
-
-
-_CRITERIA: Final = (
-    ("instances", "MIG instances in it"),
-    ("uncertain", "GPUs in it that only look empty"),
-    ("impaired", "GPUs in it that power, heat or a narrow PCIe link hold back"),
-    ("models", "models in it"),
-    ("weakest", "score of its weakest link"),
-    ("total", "score of all its links"),
-    ("numa_nodes", "NUMA nodes"),
-    ("spare_gibibytes", "GiB of memory beyond what is asked for"),
-    ("opened", "empty GPUs that it would open"),
-    ("kept", "score of the links that the free GPUs are left with"),
-    ("kept_pcie", "score of the PCIe links that the free GPUs are left with"),
-    ("power_steps", "steps of power headroom"),
-    ("temperature_steps", "steps of thermal headroom"),
-)
 
 
 def reasons_for_none(
@@ -124,14 +107,14 @@ def _none(
         )
         yield f"In the way: {told}."
     if is_hopeless:
-        seats = [each.seat for each in (*free, *occupied)]
-        yield f"Waiting does not help: {_why_never(request, seats)}."
+        slots = [each.slot for each in (*free, *occupied)]
+        yield f"Waiting does not help: {_why_never(request, slots)}."
     elif request.interconnect is Interconnect.NVLINK and len(free) >= request.gpus:
         yield "Without NVLink there are enough: ask with --interconnect any."
 
 
-def _why_never(request: GpuRequest, seats: Sequence[LeaseSlot]) -> str:
-    profiles = Counter(seat.device.mig.profile for seat in seats if seat.device.mig is not None)
+def _why_never(request: GpuRequest, slots: Sequence[LeaseSlot]) -> str:
+    profiles = Counter(slot.device.mig.profile for slot in slots if slot.device.mig is not None)
     if request.mig_profile is None or request.mig_profile.lower() in map(str.lower, profiles):
         return "this node could not give it even if all of it were free"
     if not profiles:
@@ -150,8 +133,8 @@ def _wanted(request: GpuRequest) -> str:
 
 
 def _freedom(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
-    unsure = [each.seat.label for each in verdicts if not each.is_certain]
-    shared = [each.seat.label for each in verdicts if each.is_shared]
+    unsure = [each.slot.label for each in verdicts if not each.is_certain]
+    shared = [each.slot.label for each in verdicts if each.is_shared]
     rest = len(verdicts) - len(unsure) - len(shared)
     if rest:
         yield (
@@ -165,13 +148,13 @@ def _freedom(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
         yield f"Shared with others, whose measured needs leave room: {', '.join(shared)}."
 
 
-def _links(seats: Sequence[LeaseSlot], topology: Topology) -> Iterator[str]:
-    if len(seats) == 1:
+def _links(slots: Sequence[LeaseSlot], topology: Topology) -> Iterator[str]:
+    if len(slots) == 1:
         return
-    if any(seat.device.mig is not None for seat in seats):
+    if any(slot.device.mig is not None for slot in slots):
         yield "MIG instances are not joined: start a process for each."
         return
-    ways = [topology.link(one.uuid, other.uuid) for one, other in combinations(seats, 2)]
+    ways = [topology.link(one.uuid, other.uuid) for one, other in combinations(slots, 2)]
     labels = Counter("?" if way is None else way.label for way in ways)
     told = ", ".join(f"{number} {label}" for label, number in labels.most_common())
     is_joined = all(way is not None and way.kind is LinkKind.NVLINK for way in ways)
@@ -179,11 +162,11 @@ def _links(seats: Sequence[LeaseSlot], topology: Topology) -> Iterator[str]:
     yield f"{how}; pairs by their links: {told}."
 
 
-def _numa(seats: Sequence[LeaseSlot]) -> Iterator[str]:
-    nodes = {seat.numa_node for seat in seats}
+def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:
+    nodes = {slot.numa_node for slot in slots}
     known = sorted(node for node in nodes if node is not None)
     if not known:
-        yield "Nobody tells their NUMA nodes." if len(seats) > 1 else "Nobody tells its NUMA node."
+        yield "Nobody tells their NUMA nodes." if len(slots) > 1 else "Nobody tells its NUMA node."
     elif len(nodes) == 1:
         yield f"On NUMA node {known[0]}."
     else:
@@ -198,16 +181,16 @@ def _memory(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
         yield f"At least {min(left) / _GIBIBYTE:.1f} GiB of memory are left{each}."
 
 
-def _headroom(seats: Sequence[LeaseSlot]) -> Iterator[str]:
-    power = [s.power_headroom_watts for s in seats if s.power_headroom_watts is not None]
+def _headroom(slots: Sequence[LeaseSlot]) -> Iterator[str]:
+    power = [s.power_headroom_watts for s in slots if s.power_headroom_watts is not None]
     heat = [
-        seat.temperature_headroom_celsius
-        for seat in seats
-        if seat.temperature_headroom_celsius is not None
+        slot.temperature_headroom_celsius
+        for slot in slots
+        if slot.temperature_headroom_celsius is not None
     ]
-    if len(power) == len(seats):
+    if len(power) == len(slots):
         yield f"At least {min(power):.0f} W are left below the power limit."
-    if len(heat) == len(seats):
+    if len(heat) == len(slots):
         yield f"At least {min(heat):.0f} °C are left before the clocks slow down."
 
 

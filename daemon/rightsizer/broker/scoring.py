@@ -15,102 +15,104 @@ from rightsizer.sizing.gpu_sets import link_score, pcie_score
 _SLOWING: Final = frozenset(
     {Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED, Condition.PCIE_LINK_DEGRADED}
 )
-"""Conditions of the board and its place; the others are the work's own."""
+"""Conditions of the board; the others are the workload's own."""
 _GIBIBYTE: Final = 1 << 30
+
+
+CRITERIA: Final = (
+    ("instances", -1, 16, "MIG instances in it"),
+    ("uncertain", -1, 16, "GPUs in it that only look empty"),
+    ("impaired", -1, 16, "GPUs in it that power, heat or a narrow PCIe link hold back"),
+    ("models", -1, 16, "models in it"),
+    ("weakest", 1, 24, "score of its weakest link"),
+    ("total", 1, 32, "score of all its links"),
+    ("numa_nodes", -1, 16, "NUMA nodes"),
+    ("spare_gibibytes", -1, 24, "GiB of memory beyond what is asked for"),
+    ("opened", -1, 16, "empty GPUs that it would open"),
+    ("kept", 1, 32, "score of the links that the free GPUs are left with"),
+    ("kept_pcie", 1, 32, "score of the PCIe links that the free GPUs are left with"),
+    ("power_steps", 1, 16, "steps of power headroom"),
+    ("temperature_steps", 1, 16, "steps of thermal headroom"),
+)
+"""Of each criterion in order of precedence: its field, 1 where more is better and -1 where less is,
+the bits of a packed score (far wider than it ever is, with room for a sign), and its label."""
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementScore:
-    """What a set is by each criterion, in their order."""
+    """Values of a set by each of `CRITERIA`."""
 
     instances: int
-    """MIG instances in it; fewer are better, for whole GPUs are what a request without a profile
-    means."""
+    """A request without a profile prefers whole GPUs."""
     uncertain: int
-    """Seats whose state nobody measured; fewer are better."""
+    """Slots whose state was not measured."""
     impaired: int
-    """Seats that power, heat or a narrow PCIe link hold back; fewer are better."""
+    """Slots that power, heat or a narrow PCIe link hold back."""
     models: int
-    """Different GPUs in it; fewer are better."""
     weakest: int
-    """The score of its worst pair, 0 for a single seat; larger is better."""
+    """The score of its worst pair, 0 for a single slot."""
     total: int
-    """Over all its pairs; larger is better."""
+    """Over all its pairs."""
     numa_nodes: int
-    """On so many it is, all of unknown node taken for one; fewer are better."""
+    """All of unknown node count as one."""
     spare_gibibytes: int
-    """Memory of its seats beyond what was asked for, fewer are better; where nobody said how much,
-    all their memory, with a minus."""
+    """Memory of its slots beyond the request; without a size in that, all of it, negative."""
     opened: int
-    """GPUs in it that nothing was on; fewer are better."""
+    """GPUs in it that were empty."""
     kept: int
-    """Link scores among the empty GPUs that stay behind; larger is better."""
+    """Link scores among the empty GPUs that remain."""
     kept_pcie: int
     """The same over PCIe alone."""
     power_steps: int
-    """Power headroom of the one that has least, in steps; larger is better."""
+    """Least power headroom, in steps."""
     temperature_steps: int
-    """Thermal headroom of the one that has least, in steps; larger is better."""
+    """Least thermal headroom, in steps."""
 
     @property
     def rank(self) -> tuple[int, ...]:
         """To compare by: larger is better."""
-        return (
-            -self.instances,
-            -self.uncertain,
-            -self.impaired,
-            -self.models,
-            self.weakest,
-            self.total,
-            -self.numa_nodes,
-            -self.spare_gibibytes,
-            -self.opened,
-            self.kept,
-            self.kept_pcie,
-            self.power_steps,
-            self.temperature_steps,
-        )
+        return tuple(sign * int(getattr(self, name)) for name, sign, _, _ in CRITERIA)
 
 
 @dataclass(frozen=True, slots=True)
 class SlotCandidate:
-    """A free seat, and what the criteria need of it."""
+    """A free slot with its part of the criteria."""
 
     verdict: SlotVerdict
     is_impaired: bool
     is_opened: bool
-    """Whether nothing is on its GPU yet."""
+    """Whether its GPU is empty."""
     spare_gibibytes: int
     power_steps: int
     temperature_steps: int
 
     @property
-    def seat(self) -> LeaseSlot:
-        """Its seat."""
-        return self.verdict.seat
+    def slot(self) -> LeaseSlot:
+        """Its slot."""
+        return self.verdict.slot
 
     @property
     def is_instance(self) -> bool:
         """Whether it is a MIG instance."""
-        return self.seat.device.mig is not None
+        return self.slot.device.mig is not None
 
     @property
     def model(self) -> tuple[str, str]:
-        """What kind of GPU it is, or of which size an instance."""
-        device = self.seat.device
+        """Name of the GPU, and profile of an instance."""
+        device = self.slot.device
         return (device.name, "" if device.mig is None else device.mig.profile)
 
 
 @dataclass(frozen=True, slots=True)
 class CandidateTable:
-    """The free seats in a stable order, and the scores of their pairs by their places in it."""
+    """The free slots in a stable order, and the scores of their pairs by their indices."""
 
     candidates: tuple[SlotCandidate, ...]
     links: tuple[tuple[int, ...], ...]
     joined: tuple[tuple[bool, ...], ...]
     """Whether NVLink joins the two."""
     empty_links: tuple[tuple[int, ...], ...]
-    """As `links`, but 0 unless nothing is on either."""
+    """As `links`, but 0 unless both are empty."""
     empty_pcie: tuple[tuple[int, ...], ...]
     """The same over PCIe alone."""
 
@@ -122,30 +124,31 @@ def table_of(
     settings: ScoringSettings,
     in_use: Collection[str] = frozenset(),
 ) -> CandidateTable:
-    """All that sets are scored by, worked out once.
+    """What sets are scored by, computed once.
 
     Args:
-        free: The seats that can be given, in any order.
+        free: The slots that can be granted, in any order.
         topology: How the GPUs are joined.
-        request: What is asked for.
+        request: The request.
         settings: The weights.
-        in_use: Uuids of the GPUs on which, or on an instance of which, something is.
+        in_use: Uuids of the GPUs that are in use, whole or by an instance.
     """
-    ordered = sorted(free, key=lambda each: slot_order(each.seat))
+    ordered = sorted(free, key=lambda each: slot_order(each.slot))
     candidates = tuple(
-        _candidate(each, request, settings, is_opened=each.seat.gpu_uuid not in in_use)
+        _candidate(each, request, settings, is_opened=each.slot.gpu_uuid not in in_use)
         for each in ordered
     )
-    ways = {frozenset((link.uuid, link.peer_uuid)): link for link in topology.links}
-    pairs = [[_way(one, other, ways) for other in candidates] for one in candidates]
-    links = [[link_score(way, settings.links) for way in row] for row in pairs]
-    pcie = [[pcie_score(way, settings.links) for way in row] for row in pairs]
+    by_pair = {frozenset((link.uuid, link.peer_uuid)): link for link in topology.links}
+    pairs = [[_link(one, other, by_pair) for other in candidates] for one in candidates]
+    links = [[link_score(link, settings.links) for link in row] for row in pairs]
+    pcie = [[pcie_score(link, settings.links) for link in row] for row in pairs]
     empty = [not each.verdict.is_shared for each in candidates]
     return CandidateTable(
         candidates=candidates,
         links=_frozen(links),
         joined=tuple(
-            tuple(way is not None and way.kind is LinkKind.NVLINK for way in row) for row in pairs
+            tuple(link is not None and link.kind is LinkKind.NVLINK for link in row)
+            for row in pairs
         ),
         empty_links=_frozen(_among(links, empty)),
         empty_pcie=_frozen(_among(pcie, empty)),
@@ -153,7 +156,7 @@ def table_of(
 
 
 def score_set(places: Sequence[int], table: CandidateTable) -> PlacementScore:
-    """The score of a set of candidates, named by their places in the table; not of none."""
+    """The score of a set of at least one candidate, by their indices in the table."""
     chosen = [table.candidates[at] for at in places]
     pairs = [table.links[one][other] for one, other in combinations(places, 2)]
     behind = [at for at in range(len(table.candidates)) if at not in places]
@@ -164,9 +167,9 @@ def score_set(places: Sequence[int], table: CandidateTable) -> PlacementScore:
         models=len({each.model for each in chosen}),
         weakest=min(pairs, default=0),
         total=sum(pairs),
-        numa_nodes=len({each.seat.numa_node for each in chosen}),
+        numa_nodes=len({each.slot.numa_node for each in chosen}),
         spare_gibibytes=sum(each.spare_gibibytes for each in chosen),
-        opened=len({each.seat.gpu_uuid for each in chosen if each.is_opened}),
+        opened=len({each.slot.gpu_uuid for each in chosen if each.is_opened}),
         kept=sum(table.empty_links[one][other] for one, other in combinations(behind, 2)),
         kept_pcie=sum(table.empty_pcie[one][other] for one, other in combinations(behind, 2)),
         power_steps=min(each.power_steps for each in chosen),
@@ -174,50 +177,49 @@ def score_set(places: Sequence[int], table: CandidateTable) -> PlacementScore:
     )
 
 
-def slot_order(seat: LeaseSlot) -> tuple[int, int, int, str]:
+def slot_order(slot: LeaseSlot) -> tuple[int, int, int, str]:
     """Seats as they are told: by their GPU's index, then by instance."""
-    mig = seat.device.mig
+    mig = slot.device.mig
     instance = (0, 0) if mig is None else (mig.gpu_instance_id, mig.compute_instance_id)
-    return (seat.device.index, *instance, seat.uuid)
+    return (slot.device.index, *instance, slot.uuid)
 
 
 def _candidate(
     verdict: SlotVerdict, request: GpuRequest, settings: ScoringSettings, *, is_opened: bool
 ) -> SlotCandidate:
-    seat = verdict.seat
+    slot = verdict.slot
     return SlotCandidate(
         verdict=verdict,
-        is_impaired=not _SLOWING.isdisjoint(seat.conditions),
+        is_impaired=not _SLOWING.isdisjoint(slot.conditions),
         is_opened=is_opened,
         spare_gibibytes=_spare(verdict, request),
-        power_steps=_steps(seat.power_headroom_watts, settings.power_step_watts),
+        power_steps=_steps(slot.power_headroom_watts, settings.power_step_watts),
         temperature_steps=_steps(
-            seat.temperature_headroom_celsius, settings.temperature_step_celsius
+            slot.temperature_headroom_celsius, settings.temperature_step_celsius
         ),
     )
 
 
 def _spare(verdict: SlotVerdict, request: GpuRequest) -> int:
-    """Of a seat that is empty by its size, which does not flicker as what is in use does."""
-    seat = verdict.seat
-    size = verdict.memory_left_bytes if verdict.is_shared else seat.memory_total_bytes
+    """Of an empty slot by its size, which does not vary as its use does."""
+    slot = verdict.slot
+    size = verdict.memory_left_bytes if verdict.is_shared else slot.memory_total_bytes
     if request.memory_bytes is None:
         return -int((size or 0.0) // _GIBIBYTE)
     return int(max(0.0, (size or 0.0) - request.memory_bytes) // _GIBIBYTE)
 
 
 def _steps(headroom: float | None, step: float) -> int:
-    """What nobody knows is no headroom."""
     return 0 if headroom is None else max(0, int(headroom // step))
 
 
-def _way(
-    one: SlotCandidate, other: SlotCandidate, ways: Mapping[frozenset[str], GpuLink]
+def _link(
+    one: SlotCandidate, other: SlotCandidate, by_pair: Mapping[frozenset[str], GpuLink]
 ) -> GpuLink | None:
-    """MIG instances have none: NVLink and peer access are off for them."""
+    """None for MIG instances: NVLink and peer access are off for them."""
     if one.is_instance or other.is_instance:
         return None
-    return ways.get(frozenset((one.seat.uuid, other.seat.uuid)))
+    return by_pair.get(frozenset((one.slot.uuid, other.slot.uuid)))
 
 
 def _among(scores: Sequence[Sequence[int]], counts: Sequence[bool]) -> list[list[int]]:

@@ -8,39 +8,22 @@ from math import comb, prod
 from operator import add, itemgetter, or_
 from typing import Final
 
-from rightsizer.broker.scoring import CandidateTable, SlotCandidate
+from rightsizer.broker.scoring import CRITERIA, CandidateTable, SlotCandidate
 from rightsizer.broker.settings import SearchSettings
-
-_BITS: Final = (
-    ("temperature", 16),
-    ("power", 16),
-    ("kept_pcie", 32),
-    ("kept", 32),
-    ("opened", 16),
-    ("spare", 24),
-    ("numa", 16),
-    ("total", 32),
-    ("weakest", 24),
-    ("models", 16),
-    ("impaired", 16),
-    ("uncertain", 16),
-    ("instances", 16),
-)
-"""From the lowest; each far wider than its criterion ever is, with room for a sign."""
 
 
 def _units() -> Mapping[str, int]:
     found, at = {}, 0
-    for name, bits in _BITS:
+    for name, _, bits, _ in reversed(CRITERIA):
         found[name] = 1 << at
         at += bits
     return found
 
 
 _ONE: Final = _units()
-"""What a step of each criterion is worth."""
+"""The weight of a step of each criterion in a packed score."""
 _WEAKEST: Final = _ONE["weakest"]
-_POWER: Final = _ONE["power"]
+_POWER: Final = _ONE["power_steps"]
 _NO_LINK: Final = 1 << 20
 """Stands for the weakest of no links at all; no link scores so much."""
 _NO_SEAT: Final = 1 << 14
@@ -49,7 +32,7 @@ _NO_SEAT: Final = 1 << 14
 
 @dataclass(slots=True)
 class Beginning:
-    """Some seats of a set. Nothing of it changes; that freezing it costs is why it is not."""
+    """Some slots of a set. Nothing of it changes; that freezing it costs is why it is not."""
 
     places: tuple[int, ...]
     bits: int
@@ -59,13 +42,13 @@ class Beginning:
     power: int
     temperature: int
     groups: int
-    """Bits of the kinds of seats and of links that are in it."""
+    """Bits of the kinds of slots and of links that are in it."""
     allowed: int
     """Bits of the places that may follow."""
     first: int
     """The first place that may follow."""
     added: list[int]
-    """What each seat from there on would add to the sum."""
+    """What each slot from there on would add to the sum."""
     ways: list[int]
     """Bits of the kinds of links from there to those that are here."""
 
@@ -73,15 +56,15 @@ class Beginning:
 class PackedTable:
     """A table as numbers that add up.
 
-    The score of a set is a sum over its seats and its pairs, and what the least of its links and
+    The score of a set is a sum over its slots and its pairs, and what the least of its links and
     headrooms and the number of its groups add to it.
     """
 
     def __init__(self, table: CandidateTable, *, must_be_joined: bool, in_order: bool) -> None:
-        """Work out what each seat, each pair and each group is worth.
+        """Work out what each slot, each pair and each group is worth.
 
         Args:
-            table: The free seats.
+            table: The free slots.
             must_be_joined: Whether NVLink has to join each to each.
             in_order: Whether sets are put together in the order of places alone; it is faster, and
                 all sets can be.
@@ -96,8 +79,8 @@ class PackedTable:
             sum(1 << other for other in places if row[other]) if must_be_joined else everyone
             for row in table.joined
         ]
-        """Bits of the places that a seat may work with."""
-        on_gpu = Counter(each.seat.gpu_uuid for each in candidates)
+        """Bits of the places that a slot may work with."""
+        on_gpu = Counter(each.slot.gpu_uuid for each in candidates)
         self._alone = [_alone(at, table, on_gpu) for at in places]
         self._pairs = [[_pair(one, other, table) for other in places] for one in places]
         self._best_pair = max(map(max, self._pairs), default=0)
@@ -136,7 +119,7 @@ class PackedTable:
                 yield at
 
     def extended(self, beginning: Beginning, at: int) -> Beginning:
-        """A beginning with one seat more."""
+        """A beginning with one slot more."""
         index, first = at - beginning.first, self._starts[at]
         skipped = first - beginning.first
         return Beginning(
@@ -153,13 +136,13 @@ class PackedTable:
         )
 
     def score(self, beginning: Beginning) -> int:
-        """Of the seats that are there; of a single one its links count as the best there are."""
+        """Of the slots that are there; of a single one its links count as the best there are."""
         return beginning.sum + self._bounded(
             beginning.power, beginning.temperature, beginning.groups
         )
 
     def bound(self, beginning: Beginning, missing: int) -> int:
-        """A score that no set with this beginning and so many seats more exceeds."""
+        """A score that no set with this beginning and so many slots more exceeds."""
         most = sum(sorted(beginning.added)[-missing:])
         return self.score(beginning) + most + comb(missing, 2) * self._best_pair
 
@@ -214,12 +197,12 @@ class PackedTable:
 
 def _alone(at: int, table: CandidateTable, on_gpu: Mapping[str, int]) -> int:
     candidate = table.candidates[at]
-    opens = candidate.is_opened and on_gpu[candidate.seat.gpu_uuid] == 1
+    opens = candidate.is_opened and on_gpu[candidate.slot.gpu_uuid] == 1
     return -(
         candidate.is_instance * _ONE["instances"]
         + (not candidate.verdict.is_certain) * _ONE["uncertain"]
         + candidate.is_impaired * _ONE["impaired"]
-        + candidate.spare_gibibytes * _ONE["spare"]
+        + candidate.spare_gibibytes * _ONE["spare_gibibytes"]
         + opens * _ONE["opened"]
         + sum(table.empty_links[at]) * _ONE["kept"]
         + sum(table.empty_pcie[at]) * _ONE["kept_pcie"]
@@ -237,17 +220,19 @@ def _pair(one: int, other: int, table: CandidateTable) -> int:
 
 
 class _Kinds:
-    """Bits for what seats and links can have in common, so that a union tells what a set has."""
+    """Bits for what slots and links can have in common, so that a union tells what a set has."""
 
     def __init__(self) -> None:
         self._bits: dict[tuple[str, Hashable], int] = {}
-        self._masks = dict.fromkeys(("models", "numa", "opened"), 0)
+        self._masks = dict.fromkeys(("models", "numa_nodes", "opened"), 0)
         self._links: dict[int, int] = {}
 
     def of_seat(self, candidate: SlotCandidate, on_gpu: Mapping[str, int]) -> int:
         """Bits of its model and NUMA node, and of its GPU where several are on that."""
-        uuid = candidate.seat.gpu_uuid
-        bits = self._bit("models", candidate.model) | self._bit("numa", candidate.seat.numa_node)
+        uuid = candidate.slot.gpu_uuid
+        bits = self._bit("models", candidate.model) | self._bit(
+            "numa_nodes", candidate.slot.numa_node
+        )
         if candidate.is_opened and on_gpu[uuid] > 1:
             bits |= self._bit("opened", uuid)
         return bits
@@ -274,7 +259,7 @@ class _Kinds:
 
 @dataclass(frozen=True, slots=True)
 class SearchResult:
-    """Sets by the places of their seats in the table."""
+    """Sets by the places of their slots in the table."""
 
     sets: tuple[tuple[int, ...], ...]
     """Best first, of each score the first one; empty where there is none."""
@@ -289,13 +274,13 @@ def best_sets(
     """The best sets of some size, one of each score.
 
     Args:
-        table: The free seats.
+        table: The free slots.
         count: How many are wanted.
         settings: How far is looked, and how many sets are told of.
         must_be_joined: Whether NVLink has to join each to each.
 
     Raises:
-        ValueError: less than one seat is wanted.
+        ValueError: less than one slot is wanted.
     """
     if count < 1:
         raise ValueError(f"{count} seats are no set; ask for one at least")
@@ -361,7 +346,7 @@ def _look_at_all(packed: PackedTable, beginning: Beginning, missing: int, best: 
 
 
 def _follow_best(packed: PackedTable, count: int, best: _Best, most: int) -> None:
-    """Beginnings grow by a seat at a time, in any order of places; the best of each size stay."""
+    """Beginnings grow by a slot at a time, in any order of places; the best of each size stay."""
     followed = [packed.nothing()]
     for _ in range(count):
         longer: dict[int, tuple[int, Beginning, int]] = {}

@@ -9,10 +9,10 @@ from typing import Final
 
 import structlog
 
-from rightsizer.broker.api import BrokerApi, BrokerApiContext
+from rightsizer.broker.api import BrokerApi
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.environment_tag import found_leases
-from rightsizer.broker.lease import BrokerEvent, EventKind, RecoveredLease
+from rightsizer.broker.lease import HOLDER_NOTICES, BrokerEvent, EventKind, RecoveredLease
 from rightsizer.broker.lease_manager import LeaseManager
 from rightsizer.broker.observer import ProcfsNodeObserver
 from rightsizer.broker.placement import LeasedSlots
@@ -30,20 +30,16 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.router import Route
 
-TOLD_TO_WEBHOOKS: Final = frozenset(
-    {EventKind.IDLE, EventKind.OVER_MEMORY, EventKind.TIME_UP, EventKind.AT_RISK}
-)
+_WEBHOOK_KINDS: Final = HOLDER_NOTICES | {EventKind.AT_RISK}
 _VERSION: Final = 1
 """As that of a change of advice: grows when a key changes its meaning or goes."""
+_STOP_SECONDS: Final = 5.0
 
 
 def notice_body(event: BrokerEvent, now: Nanoseconds, node: str) -> str:
-    """The body; `event` begins with `broker_`, so that it is told from a change of advice.
+    """Webhook body of an event at a wall time on a machine.
 
-    Args:
-        event: What happened.
-        now: Wall time.
-        node: What the machine is called.
+    `event` begins with `broker_`, unlike that of a change of advice.
     """
     return json.dumps(
         {
@@ -60,11 +56,8 @@ def notice_body(event: BrokerEvent, now: Nanoseconds, node: str) -> str:
     )
 
 
-_STOP_SECONDS: Final = 5.0
-
-
 class BrokerService:
-    """Desk, eyes and routes, wired."""
+    """Lease manager, observer and routes, wired; continues from the saved state."""
 
     def __init__(
         self,
@@ -74,77 +67,71 @@ class BrokerService:
         clock: Clock,
         notify: Callable[[str], None] = lambda _: None,
     ) -> None:
-        """A broker that goes on where the last one stopped.
+        """Load the state, or rebuild it from running processes.
 
         Args:
             settings: Of the whole agent.
-            latest: Gives the last report, `None` before the first.
+            latest: Returns the last report, `None` before the first.
             freshness: When a reading is stale.
-            clock: CLOCK_BOOTTIME and the wall's.
+            clock: CLOCK_BOOTTIME and the wall clock.
             notify: Sends JSON to webhooks.
 
         Raises:
             HistoryError: another process writes the file, a newer program wrote it, or the place
                 cannot be written.
         """
-        self._settings = settings
+        self._settings, self._clock, self._notify = settings, clock, notify
         self._interval_seconds = settings.sampling.interval
-        self._clock = clock
         self._log = structlog.get_logger(component="broker")
         procfs = Path(settings.path.procfs)
         self._table = ProcessTable(procfs)
-        self._watcher = ProcessTracker(self._table, settings.broker.processes_maximum)
-        self._eyes = ProcfsNodeObserver(
-            latest,
-            self._watcher,
-            lambda: self._settings,
-            freshness,
-            clock,
+        self._tracker = ProcessTracker(self._table, settings.broker.processes_maximum)
+        self._observer = ProcfsNodeObserver(
+            latest, self._tracker, lambda: self._settings, freshness, clock
         )
-        self._store = BrokerRepository(Path(settings.broker.path))
+        self._repository = BrokerRepository(Path(settings.broker.path))
         try:
             begun = self._begun(read_line(f"{procfs}/sys/kernel/random/boot_id"))
-            self.desk = LeaseManager(self._broker(), begun.state, self._store, clock, self._eyes)
-            self.desk.begin(begun)
+            self.manager = LeaseManager(
+                self._broker(), begun.state, self._repository, clock, self._observer
+            )
+            self.manager.begin(begun)
         except BaseException:
-            self._store.close()
+            self._repository.close()
             raise
-        self._notify = notify
-        self.desk.listen(self._tell_webhooks)
+        self.manager.listen(self._notify_webhooks)
         self._stop = threading.Event()
         self._thread = threading.Thread(target=self._serve, name="broker", daemon=True)
 
     @property
     def routes(self) -> tuple[Route, ...]:
-        """What is served over the local socket."""
-        office = BrokerApiContext(
-            self.desk, self._table, self._clock, lambda: self._settings.broker
-        )
-        return BrokerApi(office).routes
+        """Of the local socket."""
+        return BrokerApi(
+            self.manager, self._table, self._clock, lambda: self._settings.broker
+        ).routes
 
-    def given(self) -> LeasedSlots:
-        """What is lent at present, and kept free."""
-        state, now = self.desk.standing.state, self._clock.time()
+    def leased(self) -> LeasedSlots:
+        """Current leases and reservations."""
+        state, now = self.manager.overview.state, self._clock.time()
         reserved = {
             uuid for each in state.bookings if each.reservation.starts <= now for uuid in each.uuids
         }
-        return LeasedSlots(
-            state.leased(), reserved, self._eyes.leased_pids(state), _kept_later(state, now)
-        )
+        pids = self._observer.leased_pids(state)
+        return LeasedSlots(state.leased(), reserved, pids, _reserved_later(state, now))
 
     def counters(self) -> dict[str, float]:
         """Since the agent started, by the names of metrics."""
-        return self.desk.tally.counters()
+        return dict(self.manager.counters)
 
     def gauges(self) -> dict[str, float]:
-        """As it stands, by the names of metrics."""
-        return self.desk.tally.gauges(self.desk.standing.state)
+        """The current ones, by the names of metrics."""
+        return self.manager.gauges()
 
     def follow(self, settings: BrokerFeatureSettings) -> None:
-        """Go by other settings from now on."""
+        """Apply other settings from now on."""
         self._settings = settings
-        self._watcher.maximum = settings.broker.processes_maximum
-        self.desk.follow(self._broker())
+        self._tracker.maximum = settings.broker.processes_maximum
+        self.manager.follow(self._broker())
 
     def start(self) -> None:
         """Serve the queue from now on."""
@@ -153,53 +140,49 @@ class BrokerService:
     def stop(self) -> None:
         """Save and close; leases go on without the agent."""
         self._stop.set()
-        self.desk.woken.set()
+        self.manager.woken.set()
         if self._thread.is_alive():
             self._thread.join(_STOP_SECONDS)
-        self.desk.close()
+        self.manager.close()
 
     def _serve(self) -> None:
         while not self._stop.is_set():
             try:
-                self.desk.turn()
-            except Exception:  # noqa: BLE001 - leases stay as they are; the next look may go better.
+                self.manager.turn()
+            except Exception:  # noqa: BLE001 - leases stay as they are; the next turn may go better.
                 self._log.exception("broker_failed")
                 self._stop.wait(self._interval_seconds)
-            self.desk.woken.wait(self._interval_seconds)
+            self.manager.woken.wait(self._interval_seconds)
 
-    def _tell_webhooks(self, event: BrokerEvent) -> None:
-        if self._settings.broker.tell_webhooks and event.kind in TOLD_TO_WEBHOOKS:
+    def _notify_webhooks(self, event: BrokerEvent) -> None:
+        if self._settings.broker.tell_webhooks and event.kind in _WEBHOOK_KINDS:
             self._notify(notice_body(event, self._clock.wall_time(), platform.node()))
 
     def _broker(self) -> Broker:
         return Broker(self._settings.broker, self._settings.placement)
 
     def _begun(self, boot: str) -> BrokerTransition:
-        """The state to go on with; what is not known of leases by it, their processes tell."""
-        if self._store.set_aside is not None:
-            self._log.error("broker_set_aside", moved_to=str(self._store.set_aside))
-        now, saved = self._clock.time(), self._store.load()
+        """The state at the start; leases that it does not know are recovered from processes."""
+        if self._repository.set_aside is not None:
+            self._log.error("broker_set_aside", moved_to=str(self._repository.set_aside))
+        now, saved = self._clock.time(), self._repository.load()
         if saved is None:
-            return BrokerTransition(BrokerState.rebuilt(boot, now, self._found()))
-        step = self._broker().after_restart(saved, now, boot, self._shift(saved, boot, now))
-        if not self._store.unread:
+            return BrokerTransition(BrokerState.rebuilt(boot, now, self._recovered()))
+        shift, clock = None, self._repository.clock
+        if clock is not None and saved.boot != boot:
+            shift = clock.shift_to(SavedClock(boot, now, self._clock.wall_time()))
+        step = self._broker().after_restart(saved, now, boot, shift)
+        if not self._repository.unread:
             return step
-        state = step.state.joined_by(self._found())
-        return BrokerTransition(state, step.events)
+        return BrokerTransition(step.state.joined_by(self._recovered()), step.events)
 
-    def _found(self) -> Iterator[RecoveredLease]:
+    def _recovered(self) -> Iterator[RecoveredLease]:
         socket = Path(self._settings.path.api_socket).resolve()
         return found_leases(self._table, user_name, str(socket))
 
-    def _shift(self, saved: BrokerState, boot: str, now: Nanoseconds) -> Nanoseconds | None:
-        clock = self._store.clock
-        if clock is None or saved.boot == boot:
-            return None
-        return clock.shift_to(SavedClock(boot, now, self._clock.wall_time()))
 
-
-def _kept_later(state: BrokerState, now: Nanoseconds) -> Mapping[str, str]:
-    """By the uuid of each seat the first reservation to begin there, as a clause."""
+def _reserved_later(state: BrokerState, now: Nanoseconds) -> Mapping[str, str]:
+    """By the uuid of each slot the first reservation to begin there, as a clause."""
     later = sorted(
         (each for each in state.bookings if each.reservation.starts > now),
         key=lambda each: (-each.reservation.starts, each.id),

@@ -108,8 +108,34 @@ _DAY: Final = 86400.0
 
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
-    """How GPUs of this node are lent."""
+    """How GPUs of this node are lent, and to whom."""
 
+    enabled: bool = setting(
+        False,
+        help="Lend the GPUs to those who ask by `rightsizer run`, over the local socket.",
+        is_live=False,
+    )
+    path: str = setting(
+        "/var/lib/rightsizer/broker.db",
+        help="The file of leases, tickets and reservations, which outlive the agent.",
+        is_live=False,
+    )
+    users: tuple[str, ...] = setting(
+        (), help="Users who may ask; with `groups` empty too, everybody who can open the socket."
+    )
+    groups: tuple[str, ...] = setting((), help="Groups whose members may ask.")
+    tell_webhooks: bool = setting(
+        False,
+        help="Whether webhooks in JSON are told too of what holders are told: idle, over memory, "
+        "time up, a reservation at risk.",
+    )
+    processes_maximum: int = setting(
+        1000,
+        help="Processes of one lease, and new ones of the node, that are looked at in one look; "
+        "while more are left to look at, a lease counts as alive.",
+        within=(10, 100_000),
+        source="about 15 ms of processor time at 15 us for a file of procfs",
+    )
     maximum_tickets: int = setting(
         1000,
         help="Tickets that may wait at the same time; beyond it whoever asks is refused.",
@@ -256,54 +282,12 @@ class BrokerSettings:
     )
 
     def is_operator(self, client: LeaseOwner) -> bool:
-        """Whether somebody may go before others and end what is not his."""
+        """Whether a client may go before others and end what others own."""
         return (
             client.uid == 0
             or client.user in self.operators
             or not set(self.operator_groups).isdisjoint(client.groups)
         )
-
-
-# Without slots: a class may inherit those of one base only.
-@dataclass(frozen=True)
-class LeaseManagerSettings:
-    """What the agent needs to know beside the rules of lending."""
-
-    enabled: bool = setting(
-        False,
-        help="Lend the GPUs to those who ask by `rightsizer run`, over the local socket.",
-        is_live=False,
-    )
-    path: str = setting(
-        "/var/lib/rightsizer/broker.db",
-        help="The file of leases, tickets and reservations, which outlive the agent.",
-        is_live=False,
-    )
-    users: tuple[str, ...] = setting(
-        (),
-        help="Users who may ask; with `groups` empty too, everybody who can open the socket.",
-    )
-    groups: tuple[str, ...] = setting(
-        (),
-        help="Groups whose members may ask.",
-    )
-    tell_webhooks: bool = setting(
-        False,
-        help="Whether webhooks in JSON are told too of what holders are told: idle, over memory, "
-        "time up, a reservation at risk.",
-    )
-    processes_maximum: int = setting(
-        1000,
-        help="Processes of one lease, and new ones of the node, that are looked at in one look; "
-        "while more are left to look at, a lease counts as alive.",
-        within=(10, 100_000),
-        source="about 15 ms of processor time at 15 us for a file of procfs",
-    )
-
-
-@dataclass(frozen=True, slots=True)
-class BrokerSection(BrokerSettings, LeaseManagerSettings):
-    """How GPUs of this node are lent, and to whom."""
 
 
 class PlacementSettings(Protocol):
@@ -322,8 +306,8 @@ class BrokerFeatureSettings(PlacementSettings, Protocol):
     """Sections that the broker of an agent reads."""
 
     @property
-    def broker(self) -> BrokerSection:
-        """How GPUs of this node are lent, and to whom."""
+    def broker(self) -> BrokerSettings:
+        """How GPUs of this node are leased, and to whom."""
 
     @property
     def path(self) -> PathSettings:

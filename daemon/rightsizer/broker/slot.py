@@ -11,7 +11,7 @@ from rightsizer.model.topology import Placement
 
 @dataclass(frozen=True, slots=True)
 class SlotHolder:
-    """Who has a seat without a lease: a workload whose processes or allocation were found there."""
+    """Who has a slot without a lease: a workload whose processes or allocation were found there."""
 
     name: str
     """As a person knows it: the workload's name, or a process's."""
@@ -81,7 +81,7 @@ class LeaseSlot:
 
 
 class SlotObstacle(StrEnum):
-    """Why a seat cannot be given; stable words for programs."""
+    """Why a slot cannot be given; stable words for programs."""
 
     DIVIDED = "divided"
     """A GPU that is divided into MIG instances."""
@@ -110,9 +110,9 @@ class SlotObstacle(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class SlotVerdict:
-    """Whether a seat can be given to a request."""
+    """Whether a slot can be given to a request."""
 
-    seat: LeaseSlot
+    slot: LeaseSlot
     obstacle: SlotObstacle | None = None
     """`None` where it can."""
     why: str = ""

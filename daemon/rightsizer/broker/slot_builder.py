@@ -55,12 +55,12 @@ def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
     """Every device of a report with what placing by it needs; what was not read is `None`."""
     by_uuid = {each.device.uuid: each for each in report.devices}
     return tuple(
-        _seat(each, by_uuid.get(board_uuid(each.device), each), report, view)
+        _slot(each, by_uuid.get(board_uuid(each.device), each), report, view)
         for each in report.devices
     )
 
 
-def _seat(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> LeaseSlot:
+def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> LeaseSlot:
     topology = report.node.topology or Topology()
     return LeaseSlot(
         device=own.device,

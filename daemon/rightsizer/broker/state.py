@@ -1,6 +1,7 @@
 """State of the broker: tickets, leases, reservations, endings, usage per user and its ranking."""
 
 import math
+from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -17,7 +18,7 @@ from rightsizer.broker.settings import BrokerSettings
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 _FORGOTTEN: Final = 1.0
-"""GPU-seconds below which somebody who holds nothing has used nothing."""
+"""GPU-seconds below which a user without a lease counts as one without usage."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -26,17 +27,15 @@ class ShareUsage:
 
     as_of: Nanoseconds = 0
     gpu_seconds: Mapping[str, float] = field(default_factory=dict)
-    """Of a shared GPU the part of its memory that was set aside; of a MIG instance its part."""
+    """Of a shared GPU by the part of its memory that was set aside."""
 
     def charged(
         self, now: Nanoseconds, rates: Mapping[str, float], half_life_seconds: float
     ) -> "ShareUsage":
-        """The usage at a later moment.
-
-        The integral is exact, so that it does not matter how often this is asked.
+        """The usage at a later moment, exact however often it is computed.
 
         Args:
-            now: Until when; nothing happens where that is not later.
+            now: Until when; an earlier one changes nothing.
             rates: GPUs that each user held all the time since, shared ones in part.
             half_life_seconds: In which usage decays by half.
         """
@@ -52,20 +51,13 @@ class ShareUsage:
             for user in users
         }
         return ShareUsage(
-            now,
-            {user: sums[user] for user in users if sums[user] >= _FORGOTTEN or rates.get(user)},
+            now, {user: sums[user] for user in users if sums[user] >= _FORGOTTEN or rates.get(user)}
         )
 
-    def moved(self, now: Nanoseconds) -> "ShareUsage":
-        """The same as of another clock's moment."""
-        return ShareUsage(now, self.gpu_seconds)
-
     def factor(self, user: str, users: Collection[str]) -> float:
-        """1 for somebody who used nothing, 1/2 for his due part, nearly 0 for far more.
+        """1 for a user without usage, 1/2 for an equal share, nearly 0 for far more.
 
-        Args:
-            user: Whose.
-            users: All among whom the node is divided; those with usage are of them anyway.
+        `users` and those with usage share the node.
         """
         total = sum(self.gpu_seconds.values())
         if total <= 0:
@@ -79,9 +71,8 @@ def ranked(
 ) -> tuple[Ticket, ...]:
     """Tickets in the order in which they are served.
 
-    A step of priority goes before any fair share, and waiting for `aging_seconds` is worth a
-    step, so that every ticket is some day before all that come after it. Of equal ones the older
-    is first, then that with the smaller id; the order that they come in does not matter.
+    A step of priority outweighs any fair share, and waiting for `aging_seconds` is worth a step,
+    so that no ticket starves. Of equal ones the older is first, then that with the smaller id.
     """
     waiting = tuple(tickets)
     users = {ticket.client.user for ticket in waiting}
@@ -96,21 +87,30 @@ def ranked(
     return tuple(sorted(waiting, key=key))
 
 
+def leases_by_slot(leases: Iterable[Lease]) -> Mapping[str, tuple[Lease, ...]]:
+    """Leases by the uuid of each of their slots."""
+    found: dict[str, tuple[Lease, ...]] = defaultdict(tuple)
+    for lease in leases:
+        for uuid in lease.uuids:
+            found[uuid] += (lease,)
+    return dict(found)
+
+
 _ENDINGS_KEPT: Final = 1000
 
 
 @dataclass(frozen=True, slots=True)
 class Booking:
-    """A reservation and the seats that are kept free for it."""
+    """A reservation and the slots that are kept free for it."""
 
     reservation: Reservation
     uuids: tuple[str, ...]
     uid: int
-    """Of whoever reserved; operators may reserve for others."""
+    """Of the client that reserved; operators may reserve for others."""
     is_at_risk: bool = False
-    """Whether somebody was told that the seats will not be free in time."""
+    """Whether its user was notified that the slots will not be free in time."""
     weights: tuple[float, ...] = ()
-    """What part of a GPU each seat is; empty: each is a whole one."""
+    """What part of a GPU each slot is; empty: each is a whole one."""
     unavailable: tuple[str, ...] = ()
     """Seats of one that has begun which were broken, or had work without a lease, at the last
     look: it keeps nobody away from these."""
@@ -121,39 +121,35 @@ class Booking:
         return self.reservation.id
 
     def is_within(self, start: Nanoseconds, end: Nanoseconds | None) -> bool:
-        """Whether it has to do with a stretch of time; `None`: one without an end."""
+        """Whether it overlaps a period; `None`: one without an end."""
         return self.reservation.ends > start and (end is None or self.reservation.starts < end)
 
     def kept_from_others(self, at: Nanoseconds) -> Mapping[str, float]:
-        """By the uuid of each seat that it keeps others away from at a moment, its part of a GPU.
+        """By the uuid of each slot that it blocks at a moment, its part of a GPU.
 
-        None before it begins: until then whatever ends in time may be there.
+        None before it begins: until then any work that ends in time may run there.
         """
         if not self.reservation.starts <= at < self.reservation.ends:
             return {}
         weights = self.weights or (1.0,) * len(self.uuids)
-        seats = zip(self.uuids, weights, strict=True)
-        return {uuid: weight for uuid, weight in seats if uuid not in self.unavailable}
+        slots = zip(self.uuids, weights, strict=True)
+        return {uuid: weight for uuid, weight in slots if uuid not in self.unavailable}
 
 
 @dataclass(frozen=True, slots=True)
 class BrokerState:
-    """An immutable whole; only `Broker` makes new ones.
-
-    Everything is sorted by id, so that equal states are equal values, and their order never
-    matters.
-    """
+    """Immutable state, everything sorted by id; only `Broker` makes new ones."""
 
     boot: str
     """Of the machine's boot whose clock the times are of."""
     as_of: Nanoseconds = 0
-    """The latest moment that it was told of; earlier ones are taken for this one."""
+    """The latest moment that it knows; earlier ones are taken for this one."""
     tickets: tuple[Ticket, ...] = ()
     leases: tuple[LeaseRecord, ...] = ()
     bookings: tuple[Booking, ...] = ()
     usage: ShareUsage = field(default_factory=ShareUsage)
     endings: tuple[LeaseEnding, ...] = ()
-    """The latest thousand: whoever asks about something does so every few seconds."""
+    """The latest thousand: clients poll every few seconds."""
 
     def ticket(self, ticket_id: str) -> Ticket | None:
         """A ticket that waits."""
@@ -168,45 +164,32 @@ class BrokerState:
         return next((each for each in self.bookings if each.id == reservation_id), None)
 
     def ending(self, item_id: str) -> LeaseEnding | None:
-        """Who ended a ticket or a lease; `None` where nobody has, or long ago."""
+        """Who ended a ticket or a lease; `None` where no one has, or long ago."""
         return next((each for each in self.endings if each.id == item_id), None)
 
     def leased(self) -> Mapping[str, tuple[Lease, ...]]:
-        """Leases by the uuid of each seat, for `choose` and for whoever shows seats."""
-        found: dict[str, tuple[Lease, ...]] = {}
-        for record in self.leases:
-            for uuid in record.lease.uuids:
-                found[uuid] = (*found.get(uuid, ()), record.lease)
-        return found
+        """Leases by the uuid of each slot."""
+        return leases_by_slot(record.lease for record in self.leases)
 
     def rates(self) -> Mapping[str, float]:
         """GPUs that each user holds as of the state, shared ones in part.
 
-        By his leases, and by reservations that have begun: of these what no lease has. So no seat
-        that is reserved counts for more than itself, whoever draws on it.
+        By leases, and by the unleased part of reservations that have begun.
         """
-        found: dict[str, float] = {}
-        lent: dict[str, float] = {}
+        found: dict[str, float] = defaultdict(float)
+        leased: dict[str, float] = defaultdict(float)
         for record in self.leases:
-            user = record.lease.client.user
-            found[user] = found.get(user, 0.0) + record.rate
             for uuid, rate in record.rates.items():
-                lent[uuid] = lent.get(uuid, 0.0) + rate
+                found[record.lease.client.user] += rate
+                leased[uuid] += rate
         for booking in self.bookings:
-            user = booking.reservation.user
             for uuid, weight in booking.kept_from_others(self.as_of).items():
-                kept = weight - lent.get(uuid, 0.0)
-                if kept > 0:
-                    found[user] = found.get(user, 0.0) + kept
-        return found
+                if weight > leased[uuid]:
+                    found[booking.reservation.user] += weight - leased[uuid]
+        return dict(found)
 
     def charged(self, now: Nanoseconds, half_life_seconds: float) -> "BrokerState":
-        """The state at a later moment, everybody charged for what he held until then.
-
-        Args:
-            now: Until when; one before `as_of` counts as that.
-            half_life_seconds: In which usage decays by half.
-        """
+        """The state at a later moment, with users charged for what they held until then."""
         until, state = max(now, self.as_of), self
         edges = {
             edge
@@ -231,19 +214,16 @@ class BrokerState:
         return replace(self, bookings=tuple(sorted(bookings, key=lambda each: each.id)))
 
     def with_endings(self, endings: Iterable[LeaseEnding]) -> "BrokerState":
-        """The state with these endings, as far as they are kept, in place of its own."""
+        """The state with the latest of these endings in place of its own."""
         latest = sorted(endings, key=lambda each: (each.at, each.id))[-_ENDINGS_KEPT:]
         return replace(self, endings=tuple(sorted(latest, key=lambda each: each.id)))
 
     def joined_by(self, found: Iterable[RecoveredLease]) -> "BrokerState":
-        """The state with leases that only running processes tell of.
+        """The state with leases that only the environments of running processes describe.
 
-        Processes say so themselves, and are believed only as far as they contradict neither one
-        another nor what is known: of two that claim a seat that not both share, the older one has
-        it, and the other is an outsider, whose processes are seen on the seat and respected there.
-
-        Args:
-            found: In any order; several of one id count once, by the oldest process.
+        They are unverified: of two that claim a slot that not both share, or a slot of a known
+        lease, the older one has it, and the other's processes count as ones without a lease.
+        Several of one id count once, by the oldest process.
         """
         kept = list(self.leases)
         for each in sorted(found, key=lambda each: (each.client.started_ticks, each.id)):
@@ -256,21 +236,6 @@ class BrokerState:
         return self.with_leases(kept)
 
     @staticmethod
-    def rebuilt(
-        boot: str,
-        now: Nanoseconds,
-        found: Iterable[RecoveredLease],
-        usage: ShareUsage | None = None,
-    ) -> "BrokerState":
-        """What can be known without a store: the leases that running processes carry.
-
-        Tickets and reservations are gone; clients that still wait ask again.
-
-        Args:
-            boot: The machine's boot.
-            now: CLOCK_BOOTTIME.
-            found: As `joined_by` takes them.
-            usage: Where it could be saved.
-        """
-        usage = ShareUsage(now) if usage is None else usage.moved(now)
-        return BrokerState(boot, now, usage=usage).joined_by(found)
+    def rebuilt(boot: str, now: Nanoseconds, found: Iterable[RecoveredLease]) -> "BrokerState":
+        """The state without a store: the leases of `found`, as `joined_by` takes them."""
+        return BrokerState(boot, now, usage=ShareUsage(now)).joined_by(found)

@@ -1,13 +1,14 @@
 """Transitions of the broker's state: grant, end, notice, reboot, and their events."""
 
-from collections.abc import Mapping
+from collections.abc import Callable
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.broker.lease import (
     BrokerEvent,
     EndReason,
     EventKind,
+    Lease,
     LeaseEnding,
     LeaseObservation,
     LeaseOwner,
@@ -15,7 +16,6 @@ from rightsizer.broker.lease import (
     Ticket,
     ending_by,
 )
-from rightsizer.broker.queue import Grant
 from rightsizer.broker.scheduling_state import EarliestStart
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.state import Booking, BrokerState
@@ -28,57 +28,7 @@ from rightsizer.model.units import (
 )
 
 _GIBIBYTE: Final = 1 << 30
-
-
-def is_dead(
-    record: LeaseRecord, sighting: LeaseObservation, now: Nanoseconds, settings: BrokerSettings
-) -> bool:
-    """Whether a lease is over because nothing of it lives: not by what nobody could see.
-
-    One that never lived has time to begin.
-    """
-    if sighting.is_alive is not False:
-        return False
-    waited = now - record.lease.granted
-    return record.first_seen is not None or waited >= nanoseconds(settings.start_grace_seconds)
-
-
-def ended(record: LeaseRecord, now: Nanoseconds, reason: EndReason) -> BrokerEvent:
-    """A lease's end. One whose time was up has ended by that, however it left."""
-    lease = record.lease
-    after = ""
-    if reason is not EndReason.REBOOTED:
-        reason = EndReason.TIME_UP if record.is_overdue(now) else reason
-        after = f" after {format_duration(seconds(now - lease.granted))}"
-    return BrokerEvent(
-        EventKind.ENDED,
-        now,
-        lease.id,
-        lease.client.user,
-        f"lease {lease.id} is over{after}: {_ENDS[reason]}",
-        lease,
-        reason,
-    )
-
-
-def with_notices(
-    record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings
-) -> tuple[LeaseRecord, tuple[BrokerEvent, ...]]:
-    """A lease and what its holder is told anew; what ceases to hold may be told again later."""
-    events: list[BrokerEvent] = []
-    if record.is_over_memory:
-        record = replace(record, last_over_memory=now)
-    for kind, message in _notices(record, now, settings).items():
-        if message and kind not in record.told:
-            lease = record.lease
-            events.append(BrokerEvent(kind, now, lease.id, lease.client.user, message, lease))
-        holds = bool(message) or _may_come_back(kind, record, now, settings)
-        if holds != (kind in record.told):
-            record = record.knows(kind, holds=holds)
-    return record, tuple(events)
-
-
-_ENDS: Final[Mapping[EndReason, str]] = {
+_ENDS: Final = {
     EndReason.GIVEN_BACK: "it was given back",
     EndReason.DIED: "none of its processes is left",
     EndReason.TIME_UP: "its time was up",
@@ -87,25 +37,69 @@ _ENDS: Final[Mapping[EndReason, str]] = {
 }
 
 
-def _notices(
+@dataclass(frozen=True, slots=True)
+class BrokerTransition:
+    """A new state and what happened."""
+
+    state: BrokerState
+    events: tuple[BrokerEvent, ...] = ()
+    """In the order in which they happened."""
+    grants: tuple[LeaseRecord, ...] = ()
+    """Of `serve`: the leases that were granted."""
+    waiting: tuple[tuple[Ticket, str], ...] = ()
+    """Of `serve`: tickets that wait, in the order of the queue, each with a clause that says what
+    for."""
+    promised: EarliestStart | None = None
+    """Of `serve`: when the first that waits can start at the latest, by the limits known."""
+
+    @property
+    def is_refused(self) -> bool:
+        """Whether the request was rejected; the last event says why."""
+        return bool(self.events) and self.events[-1].kind is EventKind.REFUSED
+
+    def then(self, act: Callable[..., "BrokerTransition"], *arguments: Any) -> "BrokerTransition":
+        """The transition from this state by a further one, with the events of both."""
+        step = act(self.state, *arguments)
+        return replace(step, events=(*self.events, *step.events))
+
+
+def is_dead(
+    record: LeaseRecord, observation: LeaseObservation, now: Nanoseconds, settings: BrokerSettings
+) -> bool:
+    """Whether a lease is over because none of its processes is left; an unseen one has a grace."""
+    if observation.is_alive is not False:
+        return False
+    waited = now - record.lease.granted
+    return record.first_seen is not None or waited >= nanoseconds(settings.start_grace_seconds)
+
+
+def with_notices(
     record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings
-) -> dict[EventKind, str]:
-    """By what can be told, the sentence, or nothing where it does not hold."""
-    return {
+) -> tuple[LeaseRecord, tuple[BrokerEvent, ...]]:
+    """A lease and the new notices to its holder; one that ceases to hold may be repeated later."""
+    events: list[BrokerEvent] = []
+    if record.is_over_memory:
+        record = replace(record, last_over_memory=now)
+    notices = {
         EventKind.TIME_UP: _time_up(record, now),
         EventKind.IDLE: _idle(record, now, settings),
         EventKind.OVER_MEMORY: _over_memory(record),
     }
+    notified = record.notified
+    for kind, message in notices.items():
+        if message and kind not in notified:
+            events.append(_lease_event(kind, now, record.lease, message))
+        if message:
+            notified |= {kind}
+        elif kind is not EventKind.OVER_MEMORY or not _was_over_memory(record, now, settings):
+            notified -= {kind}
+    return replace(record, notified=notified), tuple(events)
 
 
-def _may_come_back(
-    kind: EventKind, record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings
-) -> bool:
-    """Whether what a holder was told has ceased to hold for too short a time to be told again."""
+def _was_over_memory(record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings) -> bool:
+    """Whether it is over its memory, or was too short ago for a new notice."""
     last = record.last_over_memory
-    if kind is not EventKind.OVER_MEMORY or kind not in record.told or last is None:
-        return False
-    return now - last < nanoseconds(settings.over_memory_grace_seconds)
+    return last is not None and now - last < nanoseconds(settings.over_memory_grace_seconds)
 
 
 def _time_up(record: LeaseRecord, now: Nanoseconds) -> str:
@@ -136,130 +130,121 @@ def _over_memory(record: LeaseRecord) -> str:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class BrokerTransition:
-    """A new state and what happened."""
-
-    state: BrokerState
-    events: tuple[BrokerEvent, ...] = ()
-    """In the order in which they happened."""
-    grants: tuple[Grant, ...] = ()
-    """Of `serve`: for each ticket that was granted, the lease's record and the choice."""
-    waiting: tuple[tuple[Ticket, str], ...] = ()
-    """Of `serve`: who waits, in the order of the queue, and a clause that says what for."""
-    promised: EarliestStart | None = None
-    """Of `serve`: when the first that waits can start at the latest, by the limits known."""
-
-    @property
-    def is_refused(self) -> bool:
-        """Whether what was asked for was not done; the last event says why."""
-        return bool(self.events) and self.events[-1].kind is EventKind.REFUSED
+def _lease_event(kind: EventKind, now: Nanoseconds, lease: Lease, message: str) -> BrokerEvent:
+    return BrokerEvent(kind, now, lease.id, lease.client.user, message, lease)
 
 
 def refused(state: BrokerState, item_id: str, by: LeaseOwner | None, why: str) -> BrokerTransition:
-    """Nothing but the reason."""
+    """The same state, and the reason."""
     user = "" if by is None else by.user
     return BrokerTransition(
         state, (BrokerEvent(EventKind.REFUSED, state.as_of, item_id, user, why),)
     )
 
 
-def repeated(wish: Ticket, state: BrokerState) -> BrokerTransition | None:
-    """The answer to a client that asks again for what it has or had; `None` for a new id."""
-    record, ticket = state.lease(wish.id), state.ticket(wish.id)
+def repeated(wanted: Ticket, state: BrokerState) -> BrokerTransition | None:
+    """The answer to a repeated request for what exists or existed; `None` for a new id."""
+    record, ticket = state.lease(wanted.id), state.ticket(wanted.id)
     known = record.lease if record is not None else ticket
     if known is None:
-        ending = state.ending(wish.id)
-        if ending is None or ending.uid != wish.client.uid:
+        ending = state.ending(wanted.id)
+        if ending is None or ending.uid != wanted.client.uid:
             return None
-        return refused(state, wish.id, wish.client, ending.message)
-    if known.client.uid != wish.client.uid:
-        return refused(state, wish.id, wish.client, f"{wish.id} is somebody else's; take a new id")
+        return refused(state, wanted.id, wanted.client, ending.message)
+    if known.client.uid != wanted.client.uid:
+        why = f"{wanted.id} is somebody else's; take a new id"
+        return refused(state, wanted.id, wanted.client, why)
     if record is not None:
         return BrokerTransition(state, (granted(state, record),))
-    return BrokerTransition(state, (_event(EventKind.QUEUED, state, wish, "waits for its turn"),))
+    event = BrokerEvent(
+        EventKind.QUEUED, state.as_of, wanted.id, wanted.client.user, "waits for its turn"
+    )
+    return BrokerTransition(state, (event,))
 
 
 def granted(state: BrokerState, record: LeaseRecord) -> BrokerEvent:
-    """What a client is answered."""
+    """The event of a grant."""
     lease = record.lease
     waited = format_duration(seconds(lease.granted - lease.asked))
     how = "a part of " if lease.is_shared else ""
     what = f"{how}{len(lease.uuids)} GPU{'s' if len(lease.uuids) > 1 else ''}"
     message = f"lease {lease.id} has {what} for {lease.client.user} after waiting {waited}"
-    return BrokerEvent(EventKind.GRANTED, state.as_of, lease.id, lease.client.user, message, lease)
+    return _lease_event(EventKind.GRANTED, state.as_of, lease, message)
 
 
 def reserved(state: BrokerState, booking: Booking) -> BrokerEvent:
-    """What whoever reserves is answered."""
-    wish = booking.reservation
-    lasts = format_duration(seconds(wish.ends - wish.starts))
-    begins = format_duration(seconds(max(0, wish.starts - state.as_of)))
+    """The event of a reservation."""
+    wanted = booking.reservation
+    count, profile = len(booking.uuids), wanted.request.mig_profile
+    what = f"GPU{'s' if count > 1 else ''}"
+    if profile is not None:
+        what = f"MIG instance{'s' if count > 1 else ''} {profile}"
     message = (
-        f"{_counted(booking)} kept for {wish.user} as reservation {wish.id}, "
-        f"in {begins}, for {lasts}"
+        f"{count} {what} {'is' if count == 1 else 'are'} kept for {wanted.user} as reservation "
+        f"{wanted.id}, in {format_duration(seconds(max(0, wanted.starts - state.as_of)))}, "
+        f"for {format_duration(seconds(wanted.ends - wanted.starts))}"
     )
-    return BrokerEvent(EventKind.RESERVED, state.as_of, wish.id, wish.user, message)
+    return BrokerEvent(EventKind.RESERVED, state.as_of, wanted.id, wanted.user, message)
 
 
-def _counted(booking: Booking) -> str:
-    count, profile = len(booking.uuids), booking.reservation.request.mig_profile
-    what = "GPU" if profile is None else "MIG instance"
-    kind = "" if profile is None else f" {profile}"
-    return f"1 {what}{kind} is" if count == 1 else f"{count} {what}s{kind} are"
+def _ended_ticket(ticket: Ticket, now: Nanoseconds, reason: EndReason) -> BrokerEvent:
+    message = f"ticket {ticket.id} is over: {_ENDS[reason]}"
+    user = ticket.client.user
+    return BrokerEvent(EventKind.ENDED, now, ticket.id, user, message, reason=reason)
 
 
-def ended_ticket(state: BrokerState, ticket: Ticket, reason: EndReason) -> BrokerEvent:
-    """A ticket's end without a lease."""
-    how = "the machine was started anew" if reason is EndReason.REBOOTED else "it was withdrawn"
-    event = _event(EventKind.ENDED, state, ticket, f"ticket {ticket.id} is over: {how}")
-    return replace(event, reason=reason)
+def _ended_lease(record: LeaseRecord, now: Nanoseconds, reason: EndReason) -> BrokerEvent:
+    """One whose time was up has ended by that, however its processes left."""
+    lease, after = record.lease, ""
+    if reason is not EndReason.REBOOTED:
+        reason = EndReason.TIME_UP if record.is_overdue(now) else reason
+        after = f" after {format_duration(seconds(now - lease.granted))}"
+    message = f"lease {lease.id} is over{after}: {_ENDS[reason]}"
+    return replace(_lease_event(EventKind.ENDED, now, lease, message), reason=reason)
 
 
 def without_ticket(
     state: BrokerState, ticket: Ticket, by: LeaseOwner | None = None
 ) -> BrokerTransition:
-    """The state after a ticket was withdrawn, by somebody or because its client is gone."""
-    kept = (each for each in state.tickets if each.id != ticket.id)
-    event = ended_ticket(state, ticket, EndReason.WITHDRAWN)
+    """The state after a ticket was withdrawn, by a client or because its client has exited."""
+    event = _ended_ticket(ticket, state.as_of, EndReason.WITHDRAWN)
     what = f"ticket {ticket.id} was withdrawn"
     ending = ending_by(by, ticket.client, ticket.id, state.as_of, what)
-    return BrokerTransition(_noted(state.with_tickets(kept), ending), (event,))
+    state = state.with_tickets(each for each in state.tickets if each.id != ticket.id)
+    return BrokerTransition(_with_ending(state, ending), (event,))
 
 
 def without_lease(
     state: BrokerState, record: LeaseRecord, reason: EndReason, by: LeaseOwner | None = None
 ) -> BrokerTransition:
-    """The state after a lease ended, by somebody or by itself."""
-    kept = (each for each in state.leases if each.id != record.id)
+    """The state after a lease ended, by a client or by itself."""
     what = f"lease {record.id} was ended"
     ending = ending_by(by, record.lease.client, record.id, state.as_of, what)
-    event = ended(record, state.as_of, reason)
-    return BrokerTransition(_noted(state.with_leases(kept), ending), (event,))
+    event = _ended_lease(record, state.as_of, reason)
+    state = state.with_leases(each for each in state.leases if each.id != record.id)
+    return BrokerTransition(_with_ending(state, ending), (event,))
 
 
 def without_booking(
     state: BrokerState, booking: Booking, kind: EventKind, what: str
 ) -> BrokerTransition:
-    """The state after a reservation; tickets that drew on it wait on as those of others do."""
-    wish = booking.reservation
-    message = f"reservation {wish.id} {what}"
-    kept = state.with_bookings(each for each in state.bookings if each.id != wish.id)
-    kept = kept.with_tickets(
-        replace(each, reservation=None) if each.reservation == wish.id else each
-        for each in kept.tickets
+    """The state after a reservation; its tickets wait on as others do."""
+    name = booking.id
+    event = BrokerEvent(
+        kind, state.as_of, name, booking.reservation.user, f"reservation {name} {what}"
     )
-    return BrokerTransition(kept, (BrokerEvent(kind, state.as_of, wish.id, wish.user, message),))
+    state = state.with_bookings(each for each in state.bookings if each.id != name)
+    state = state.with_tickets(
+        replace(each, reservation=None) if each.reservation == name else each
+        for each in state.tickets
+    )
+    return BrokerTransition(state, (event,))
 
 
-def _noted(state: BrokerState, ending: LeaseEnding | None) -> BrokerState:
+def _with_ending(state: BrokerState, ending: LeaseEnding | None) -> BrokerState:
     if ending is None:
         return state
     return state.with_endings((*(e for e in state.endings if e.id != ending.id), ending))
-
-
-def _event(kind: EventKind, state: BrokerState, ticket: Ticket, message: str) -> BrokerEvent:
-    return BrokerEvent(kind, state.as_of, ticket.id, ticket.client.user, message)
 
 
 def rebooted(
@@ -269,34 +254,25 @@ def rebooted(
     shift: Nanoseconds | None,
     half_life_seconds: float,
 ) -> BrokerTransition:
-    """The state on another boot: leases and tickets have ended, reservations and usage stay.
-
-    Args:
-        state: As it was saved.
-        now: CLOCK_BOOTTIME of this boot.
-        boot: Its id.
-        shift: What the old clock's times have to be moved by for this one; `None`: nobody knows,
-            so that reservations end and usage does not decay for the time between.
-        half_life_seconds: Of usage.
-    """
-    usage = state.usage.moved(now)
+    """The state on another boot, as `Broker.after_restart` says."""
+    usage = replace(state.usage, as_of=now)
     if shift is not None and state.as_of + shift < now:
-        usage = state.usage.moved(state.as_of + shift).charged(now, {}, half_life_seconds)
-    new = BrokerState(boot, now, usage=usage)
-    events: list[BrokerEvent] = [
-        *(ended(each, now, EndReason.REBOOTED) for each in state.leases),
-        *(ended_ticket(new, each, EndReason.REBOOTED) for each in state.tickets),
-    ]
+        usage = replace(usage, as_of=state.as_of + shift).charged(now, {}, half_life_seconds)
+    events = (
+        *(_ended_lease(each, now, EndReason.REBOOTED) for each in state.leases),
+        *(_ended_ticket(each, now, EndReason.REBOOTED) for each in state.tickets),
+    )
+    step = BrokerTransition(BrokerState(boot, now, usage=usage), events)
     if shift is not None:
-        kept = new.with_bookings(_shifted(each, shift) for each in state.bookings)
-        return BrokerTransition(kept, tuple(events))
+        bookings = (_shifted(each, shift) for each in state.bookings)
+        return replace(step, state=step.state.with_bookings(bookings))
     lost = "cannot be kept over a reboot whose clock is not known; reserve anew"
     for each in state.bookings:
-        events += without_booking(new, each, EventKind.CANCELED, lost).events
-    return BrokerTransition(new, tuple(events))
+        step = step.then(without_booking, each, EventKind.CANCELED, lost)
+    return step
 
 
 def _shifted(booking: Booking, shift: Nanoseconds) -> Booking:
-    wish = booking.reservation
-    moved = replace(wish, starts=wish.starts + shift, ends=wish.ends + shift)
+    old = booking.reservation
+    moved = replace(old, starts=old.starts + shift, ends=old.ends + shift)
     return replace(booking, reservation=moved)

@@ -13,8 +13,8 @@ from urllib.parse import urlencode
 from rightsizer.agent.scheduler_documents import look_at_node, seats_over
 from rightsizer.agent.settings import Settings
 from rightsizer.broker.command_flags import add_request_flags
+from rightsizer.broker.feature import PLACE_PATH
 from rightsizer.broker.lease import GpuRequest
-from rightsizer.broker.place_api import PLACE_PATH
 from rightsizer.broker.placement import Form, LeasedSlots, chosen_of, place_form
 from rightsizer.broker.request_parser import request_of
 from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
@@ -79,22 +79,22 @@ def _chosen(form: Any) -> Iterator[str]:
     yield ""
     rows = [
         [
-            seat["label"],
-            seat["name"] or _NOTHING,
-            _NOTHING if seat["numa_node"] is None else str(seat["numa_node"]),
-            _size(seat["memory_left_bytes"]),
-            "yes" if seat["is_shared"] else "no",
-            seat["uuid"],
+            slot["label"],
+            slot["name"] or _NOTHING,
+            _NOTHING if slot["numa_node"] is None else str(slot["numa_node"]),
+            _size(slot["memory_left_bytes"]),
+            "yes" if slot["is_shared"] else "no",
+            slot["uuid"],
         ]
-        for seat in form["seats"]
+        for slot in form["seats"]
     ]
     header = ["", "model", "NUMA", "memory left", "shared", "uuid"]
     yield from aligned(header, rows, left=header)
 
 
 def _nodes(form: Any) -> str:
-    """The NUMA nodes, if that of each seat is known; to bind by some would keep the rest far."""
-    if any(seat["numa_node"] is None for seat in form["seats"]):
+    """The NUMA nodes, if that of each slot is known; to bind by some would keep the rest far."""
+    if any(slot["numa_node"] is None for slot in form["seats"]):
         return ""
     return ",".join(map(str, form["numa_nodes"]))
 
@@ -103,7 +103,7 @@ def _rejected(rejected: Sequence[Any]) -> Iterator[str]:
     if not rejected:
         yield "  There is no other that is different."
     for each in rejected:
-        labels = ", ".join(seat["label"] for seat in each["seats"])
+        labels = ", ".join(slot["label"] for slot in each["seats"])
         yield from _bullet(f"{labels}: {each['why']}")
 
 

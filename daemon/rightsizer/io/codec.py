@@ -1,6 +1,6 @@
 """JSON of frozen dataclasses, both ways: what is only stored is mirrored, not spelled out."""
 
-from typing import TypeVar
+from typing import Any, TypeVar
 
 _Value = TypeVar("_Value")
 
@@ -27,4 +27,18 @@ def decode(text: str | bytes, kind: type[_Value]) -> _Value:
     try:
         return msgspec.json.decode(text, type=kind)
     except (msgspec.MsgspecError, UnicodeDecodeError, RecursionError) as error:
+        raise ValueError(str(error)) from None
+
+
+def convert(form: Any, kind: type[_Value]) -> _Value:
+    """The value of a type that parsed JSON stands for; as `decode` reads a text.
+
+    Raises:
+        ValueError: it is not of this type.
+    """
+    import msgspec  # noqa: PLC0415 - as said above.
+
+    try:
+        return msgspec.convert(form, kind)
+    except (msgspec.MsgspecError, RecursionError) as error:
         raise ValueError(str(error)) from None

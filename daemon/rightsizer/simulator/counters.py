@@ -47,10 +47,7 @@ class RateIntegral:
     """
 
     def __init__(
-        self,
-        rates: Callable[[Nanoseconds], Rates],
-        start: Nanoseconds,
-        step: Nanoseconds = STEP,
+        self, rates: Callable[[Nanoseconds], Rates], start: Nanoseconds, step: Nanoseconds = STEP
     ) -> None:
         """An integral that is 0 at `start`.
 

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.agent.doctor.check import Check, CheckContext, Verdict
-from rightsizer.broker.settings import BrokerSection
+from rightsizer.broker.settings import BrokerSettings
 from rightsizer.web.settings import parse_address
 
 _PRIVILEGED_PORTS: Final = 1024
@@ -184,7 +184,7 @@ def check_broker(place: CheckContext) -> Check:
     return Check(name, Verdict.OK, f"{path}, {free // 2**20} MiB free")
 
 
-def _unknown(settings: BrokerSection) -> Iterator[str]:
+def _unknown(settings: BrokerSettings) -> Iterator[str]:
     """The users and groups of the settings that there are not, each by its key."""
     yield from _strangers("users", settings.users, pwd.getpwnam)
     yield from _strangers("operators", settings.operators, pwd.getpwnam)

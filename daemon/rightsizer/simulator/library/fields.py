@@ -266,10 +266,7 @@ def _both(counters: GpuCounters) -> float:
 
 
 def _traffic(
-    read: Read,
-    factor: float,
-    feature: BoardFeature = BoardFeature.NVLINK,
-    link: int | None = None,
+    read: Read, factor: float, feature: BoardFeature = BoardFeature.NVLINK, link: int | None = None
 ) -> LinkField:
     """A counter of traffic; all links that are up carry the same."""
     return LinkField(

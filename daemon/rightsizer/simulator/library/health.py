@@ -230,7 +230,7 @@ def _constant(value: int) -> Callable[..., None]:
 
 
 HEALTH_OF_INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
-    "nvmlDeviceGetMemoryErrorCounter": _errors_of_memory,
+    "nvmlDeviceGetMemoryErrorCounter": _errors_of_memory
 }
 HEALTH: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetEccMode": _enabled(BoardFeature.ECC),

@@ -121,7 +121,7 @@ def _gpus_near(driver: SimulatedDriver, processor: Any, count: Any, devices: Any
 
 
 TOPOLOGY_SYSTEM: Final[Mapping[str, Callable[..., Any]]] = {
-    "nvmlSystemGetTopologyGpuSet": _gpus_near,
+    "nvmlSystemGetTopologyGpuSet": _gpus_near
 }
 TOPOLOGY: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetCpuAffinity": _processors,

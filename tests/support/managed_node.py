@@ -1,4 +1,4 @@
-"""A broker's desk over a world of processes that are told, with a real file and real routes."""
+"""A lease manager over a world of given processes, with a real file and real routes."""
 
 import json
 from http import HTTPStatus
@@ -6,13 +6,13 @@ from pathlib import Path
 from typing import Any
 
 from broker_node import World
-from rightsizer.broker.api import BrokerApi, BrokerApiContext
+from rightsizer.broker.api import BrokerApi
 from rightsizer.broker.broker import Broker
 from rightsizer.broker.lease import LeaseObservation, LeaseProcesses
 from rightsizer.broker.lease_manager import BrokerObservation, LeaseManager
 from rightsizer.broker.repository import BrokerRepository
 from rightsizer.broker.scheduling_state import NodeObservation
-from rightsizer.broker.settings import BrokerSection, GpuPlacementSettings
+from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.broker.state import BrokerState
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.host.process_table import ProcessTable
@@ -23,7 +23,7 @@ from rightsizer.web.page import WebPage
 from rightsizer.web.router import Router
 from rightsizer.web.settings import FitSettings
 
-__all__ = ["LentDesk", "ToldClock"]
+__all__ = ["ManagedNode", "ToldClock"]
 
 
 class ToldClock:
@@ -48,29 +48,28 @@ class ToldClock:
         raise AssertionError((deadline, stop))
 
 
-class LentDesk:
-    """The eyes of a desk, which see a world; and the desk."""
+class ManagedNode:
+    """A lease manager and its observer, which observes a world."""
 
     def __init__(
         self,
         world: World,
         path: Path,
-        settings: BrokerSection | None = None,
+        settings: BrokerSettings | None = None,
         procfs: Path = Path("/proc"),
     ) -> None:
         self.world, self.clock = world, ToldClock()
-        self.settings = settings or BrokerSection()
+        self.settings = settings or BrokerSettings()
         self.dead: set[str] = set()
         self.is_active = False
         self.trouble: str | None = None
-        self.kin: LeaseProcesses | None = None
+        self.processes: LeaseProcesses | None = None
         """Of every lease."""
         self.store = BrokerRepository(path)
         broker = Broker(self.settings, GpuPlacementSettings())
         state = self.store.load() or BrokerState("boot", self.clock.now)
-        self.desk = LeaseManager(broker, state, self.store, self.clock, self)
-        table = ProcessTable(procfs)
-        office = BrokerApiContext(self.desk, table, self.clock, lambda: self.settings)
+        self.manager = LeaseManager(broker, state, self.store, self.clock, self)
+        api = BrokerApi(self.manager, ProcessTable(procfs), self.clock, lambda: self.settings)
         freshness = FreshnessSettings()
         self._site = Router(
             latest=lambda: None,
@@ -78,20 +77,22 @@ class LentDesk:
             page=WebPage(freshness, FitSettings(), 0.0),
             freshness=freshness,
             wall_time=self.clock.wall_time,
-            routes=BrokerApi(office).routes,
+            routes=api.routes,
         )
 
-    def look(self, state: BrokerState) -> BrokerObservation:
-        """What is told."""
+    def observe(self, state: BrokerState) -> BrokerObservation:
+        """The world and the given processes."""
         seen = {
             each.id: LeaseObservation(
-                is_alive=each.id not in self.dead, is_active=self.is_active, kin=self.kin
+                is_alive=each.id not in self.dead,
+                is_active=self.is_active,
+                processes=self.processes,
             )
             for each in (*state.leases, *state.tickets)
         }
         return BrokerObservation(None if self.trouble else self.world.look(), seen, self.trouble)
 
-    def glance(self, _: BrokerState) -> NodeObservation | None:
+    def node(self, _: BrokerState) -> NodeObservation | None:
         """The node alone."""
         return None if self.trouble else self.world.look()
 
