@@ -12,7 +12,7 @@ from typing import Final
 from evaluation.dcgm_lines import Line, lines_of
 from measured import table
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.dcgm_exporter import DCGM_FIELDS
+from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.telemetry.dcgm.series import ExporterPage, UnusedSeries, interpret, parse_exposition
 
 __all__ = ["evaluate", "verdict"]

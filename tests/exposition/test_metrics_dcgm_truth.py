@@ -17,7 +17,7 @@ from publish_reports import full_report, node_report
 from publish_stories import NOW
 from rightsizer.exposition.dcgm import DcgmExposition
 from rightsizer.exposition.settings import MetricsSettings
-from rightsizer.model.dcgm_exporter import DCGM_COUNTERS
+from rightsizer.model.dcgm_fields import DCGM_COUNTERS
 from rightsizer.report.freshness import FreshnessSettings
 
 FOLDER: Final = Path(os.environ.get("RIGHTSIZER_TRUTH", "")) / "dcgm_samples"

@@ -26,7 +26,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import (
     joined,
 )
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
-from rightsizer.model.dcgm_exporter import DCGM_FIELDS
+from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier
 from rightsizer.model.workload import Workload, WorkloadKind

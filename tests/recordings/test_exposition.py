@@ -7,7 +7,7 @@ from typing import Any
 import pytest
 
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.dcgm_exporter import DCGM_FIELDS
+from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.errors import DriverError, RecordingError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal

@@ -5,7 +5,7 @@ from typing import Final
 
 from rightsizer.exposition.device_metrics import CLOCK_EVENT_REASONS, MEASURED_CONDITIONS
 from rightsizer.exposition.families import BUCKET_EDGES, number_text
-from rightsizer.model.dcgm_exporter import DCGM_COUNTERS
+from rightsizer.model.dcgm_fields import DCGM_COUNTERS
 from rightsizer.model.metric import METRICS
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, MetricFamily
 from rightsizer.model.state import Cause, Resource, State

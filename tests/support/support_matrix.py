@@ -6,7 +6,7 @@ from typing import Final
 
 from measured import table
 from refusals import watch
-from rightsizer.model.dcgm_exporter import DCGM_FIELDS
+from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import CAPACITY_SIGNALS, HOST_SIGNALS, SERVING_SIGNALS, Signal

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from dcgm_exporter import BUSY, OTHER, USUAL, lines, page
 from readings import EPOCH, SECOND
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.model.dcgm_exporter import DCGM_FIELDS, FORMER_DCGM_NAMES
+from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES
 from rightsizer.model.errors import DriverError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal

@@ -4,8 +4,7 @@ from typing import Final
 
 import pytest
 
-from rightsizer.model.dcgm_exporter import DCGM_FIELDS, FORMER_DCGM_NAMES
-from rightsizer.model.dcgm_fields import DcgmType
+from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmType
 from rightsizer.model.signal import COUNTER_SIGNALS, Signal
 from rightsizer.model.units import convert
 

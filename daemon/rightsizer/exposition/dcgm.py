@@ -10,7 +10,7 @@ from typing import Final
 
 from rightsizer.exposition.negotiation import Rendering
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
-from rightsizer.model.dcgm_exporter import DCGM_COUNTERS, DcgmCounter
+from rightsizer.model.dcgm_fields import DCGM_COUNTERS, DcgmCounter
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XID_MEANINGS
 from rightsizer.model.report import DeviceReport, Report

@@ -17,7 +17,7 @@ from rightsizer.fleet.sources.composite import CompositeSource
 from rightsizer.fleet.sources.dcgm_exporter.probe import spellings
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.series import one_of
-from rightsizer.model.dcgm_exporter import DCGM_FIELDS
+from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.errors import ConfigurationError, StoreError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
 

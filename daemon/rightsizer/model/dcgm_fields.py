@@ -1,10 +1,13 @@
-"""DCGM's fields of what a GPU does: activity, clocks, temperature, power and memory."""
+"""DCGM's fields and dcgm-exporter's default counters, as `dcgm_fields.csv` lists them."""
 
-from dataclasses import dataclass
+import csv
+from dataclasses import dataclass, replace
 from enum import StrEnum
+from importlib import resources
 from typing import Final
 
 from rightsizer.model.signal import Signal
+from rightsizer.model.units import Unit, convert
 
 
 class DcgmType(StrEnum):
@@ -23,21 +26,20 @@ class DcgmField:
     name: str
     type: DcgmType
     unit: str
-    """A spelling that `domain.units.convert` knows; `count` for plain numbers."""
-    meaning: str
-    signal: Signal | None = None
-    short_name: str | None = None
+    """A spelling that `model.units.convert` knows; `count` for plain numbers."""
+    signal: Signal | None
+    short_name: str | None
     """The heading of its column in `dcgmi dmon`."""
-    rank: int = 0
-    """Of several fields with one signal, the one with the highest rank is believed."""
-    is_default: bool = True
+    rank: int
+    """Of several fields with one signal, the one with the highest rank is taken."""
+    is_default: bool
     """Whether dcgm-exporter's own list of counters turns it on."""
-    is_of_card: bool = False
+    is_of_card: bool
     """Tells of the whole card even where it is labelled with a MIG instance."""
-    is_part: bool = False
+    is_part: bool
     """The signal is the sum of all fields that are parts of it."""
-    unused_because: str = ""
-    """Why nobody reads it, where it has no signal."""
+    unused_because: str
+    """Why it is not read, where it has no signal."""
 
     @property
     def is_profiling(self) -> bool:
@@ -45,379 +47,78 @@ class DcgmField:
         return self.name.startswith("DCGM_FI_PROF_")
 
 
-_GAUGE: Final = DcgmType.GAUGE
-_COUNTER: Final = DcgmType.COUNTER
+@dataclass(frozen=True, slots=True)
+class DcgmCounter:
+    """One of the counters that dcgm-exporter has on by default."""
 
-LOAD_FIELDS: Final = (
-    DcgmField(
-        "DCGM_FI_DEV_GPU_UTIL",
-        _GAUGE,
-        "%",
-        "Share of time with a kernel resident.",
-        Signal.GPU_BUSY,
-        "GPUTL",
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_MEM_COPY_UTIL",
-        _GAUGE,
-        "%",
-        "Share of time the memory was read or written.",
-        Signal.MEMORY_CONTROLLER_BUSY,
-        "MCUTL",
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_ENC_UTIL",
-        _GAUGE,
-        "%",
-        "Share of time the video encoder was busy.",
-        Signal.ENCODER,
-        "ECUTL",
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_DEC_UTIL",
-        _GAUGE,
-        "%",
-        "Share of time the video decoder was busy.",
-        Signal.DECODER,
-        "DCUTL",
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_GR_ENGINE_ACTIVE",
-        _GAUGE,
-        "ratio",
-        "Share of time the graphics or compute engine was active.",
-        Signal.GPU_BUSY,
-        "GRACT",
-        rank=1,
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_SM_ACTIVE",
-        _GAUGE,
-        "ratio",
-        "Share of cycles an SM had a warp.",
-        Signal.SM_ACTIVE,
-        "SMACT",
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_SM_OCCUPANCY",
-        _GAUGE,
-        "ratio",
-        "Resident warps of those possible.",
-        Signal.SM_OCCUPANCY,
-        "SMOCC",
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_PIPE_TENSOR_ACTIVE",
-        _GAUGE,
-        "ratio",
-        "Share of cycles the tensor pipe was active.",
-        Signal.TENSOR_ACTIVE,
-        "TENSO",
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_PIPE_FP64_ACTIVE",
-        _GAUGE,
-        "ratio",
-        "Share of cycles the FP64 pipe was active.",
-        Signal.FP64_ACTIVE,
-        "FP64A",
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_PIPE_FP32_ACTIVE",
-        _GAUGE,
-        "ratio",
-        "Share of cycles the FP32 pipe was active.",
-        Signal.FP32_ACTIVE,
-        "FP32A",
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_PIPE_FP16_ACTIVE",
-        _GAUGE,
-        "ratio",
-        "Share of cycles the FP16 pipe was active.",
-        Signal.FP16_ACTIVE,
-        "FP16A",
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_PIPE_INT_ACTIVE",
-        _GAUGE,
-        "ratio",
-        "Share of cycles the integer pipe was active.",
-        Signal.INTEGER_ACTIVE,
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_DRAM_ACTIVE",
-        _GAUGE,
-        "ratio",
-        "Share of cycles the memory interface was active.",
-        Signal.DRAM_ACTIVE,
-        "DRAMA",
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_PCIE_TX_BYTES",
-        _GAUGE,
-        "B/s",
-        "Sent over PCIe, headers included.",
-        Signal.PCIE_TRANSMIT_BYTES_PER_SECOND,
-        "PCITX",
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_PCIE_RX_BYTES",
-        _GAUGE,
-        "B/s",
-        "Received over PCIe, headers included.",
-        Signal.PCIE_RECEIVE_BYTES_PER_SECOND,
-        "PCIRX",
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_NVLINK_TX_BYTES",
-        _GAUGE,
-        "B/s",
-        "Sent over NVLink.",
-        Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND,
-        "NVLTX",
-        is_default=False,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_PROF_NVLINK_RX_BYTES",
-        _GAUGE,
-        "B/s",
-        "Received over NVLink.",
-        Signal.NVLINK_RECEIVE_BYTES_PER_SECOND,
-        "NVLRX",
-        is_default=False,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_PCIE_LINK_GEN",
-        _GAUGE,
-        "count",
-        "Negotiated PCIe generation.",
-        Signal.PCIE_LINK_GENERATION,
-        is_default=False,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_PCIE_LINK_WIDTH",
-        _GAUGE,
-        "count",
-        "Negotiated PCIe lanes.",
-        Signal.PCIE_LINK_WIDTH,
-        is_default=False,
-        is_of_card=True,
-    ),
-)
+    field: DcgmField
+    help: str
+    """In its own words, which dashboards and people look for."""
+    signals: tuple[Signal, ...]
+    """Their sum is the value; none where it comes from no signal."""
+    unit: str
+    """Its unit; empty for a plain number."""
+    base_units: float
+    """How many of our base units one of its units is."""
+    decimals: int = 0
+    """dcgm-exporter writes whole numbers, and fractions with six digits."""
+
+    @property
+    def name(self) -> str:
+        """The name of the metric."""
+        return self.field.name
+
+    def text(self, value: float) -> str:
+        """A value in base units as dcgm-exporter writes it."""
+        return f"{value / self.base_units:.{self.decimals}f}"
 
 
-STATE_FIELDS: Final = (
-    DcgmField("DCGM_FI_DEV_SM_CLOCK", _GAUGE, "MHz", "SM clock.", Signal.SM_CLOCK_HERTZ, "SMCLK"),
-    DcgmField(
-        "DCGM_FI_DEV_MEM_CLOCK", _GAUGE, "MHz", "Memory clock.", Signal.MEMORY_CLOCK_HERTZ, "MMCLK"
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_MAX_SM_CLOCK",
-        _GAUGE,
-        "MHz",
-        "Highest SM clock.",
-        Signal.SM_CLOCK_MAXIMUM_HERTZ,
-        "SMMAX",
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_CLOCK_THROTTLE_REASONS",
-        _GAUGE,
-        "count",
-        "Bit mask of why the clocks are what they are, by its older name.",
-        Signal.CLOCK_EVENT_REASONS,
-        "DVCCTR",
-        is_default=False,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_CLOCKS_EVENT_REASONS",
-        _GAUGE,
-        "count",
-        "Bit mask of why the clocks are what they are.",
-        Signal.CLOCK_EVENT_REASONS,
-        "CLEVT",
-        rank=1,
-        is_default=False,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_MEMORY_TEMP",
-        _GAUGE,
-        "C",
-        "Temperature of the memory.",
-        Signal.MEMORY_TEMPERATURE_CELSIUS,
-        "MMTMP",
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_GPU_TEMP",
-        _GAUGE,
-        "C",
-        "Temperature of the GPU.",
-        Signal.TEMPERATURE_CELSIUS,
-        "TMPTR",
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_MAX_MEM_CLOCK",
-        _GAUGE,
-        "MHz",
-        "Highest memory clock.",
-        Signal.MEMORY_CLOCK_MAXIMUM_HERTZ,
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_APP_SM_CLOCK",
-        _GAUGE,
-        "MHz",
-        "SM clock that applications ask for.",
-        Signal.SM_CLOCK_APPLICATION_HERTZ,
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_APP_MEM_CLOCK",
-        _GAUGE,
-        "MHz",
-        "Memory clock that applications ask for.",
-        Signal.MEMORY_CLOCK_APPLICATION_HERTZ,
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_VIDEO_CLOCK",
-        _GAUGE,
-        "MHz",
-        "Clock of the video engines.",
-        Signal.VIDEO_CLOCK_HERTZ,
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_PSTATE",
-        _GAUGE,
-        "count",
-        "Performance state, 0 the highest.",
-        Signal.PERFORMANCE_STATE,
-        is_default=False,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_FAN_SPEED",
-        _GAUGE,
-        "%",
-        "Speed of the fan.",
-        Signal.FAN_SPEED,
-        is_default=False,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_POWER_USAGE_INSTANT",
-        _GAUGE,
-        "W",
-        "Power draw at this instant.",
-        Signal.POWER_WATTS,
-        "POWINST",
-        is_default=False,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_POWER_USAGE",
-        _GAUGE,
-        "W",
-        "Power draw.",
-        Signal.POWER_WATTS,
-        "POWER",
-        rank=1,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_POWER_MGMT_LIMIT",
-        _GAUGE,
-        "W",
-        "Power limit that was asked for.",
-        Signal.POWER_LIMIT_WATTS,
-        "PMLMT",
-        is_default=False,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_ENFORCED_POWER_LIMIT",
-        _GAUGE,
-        "W",
-        "Power limit that the driver enforces.",
-        Signal.POWER_LIMIT_WATTS,
-        "EPLMT",
-        rank=1,
-        is_default=False,
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION",
-        _COUNTER,
-        "mJ",
-        "Energy since the driver was loaded.",
-        Signal.ENERGY_JOULES,
-        "TOTEC",
-        is_of_card=True,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_FB_FREE",
-        _GAUGE,
-        "MiB",
-        "Framebuffer memory free.",
-        Signal.MEMORY_FREE_BYTES,
-        "FBFRE",
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_FB_USED",
-        _GAUGE,
-        "MiB",
-        "Framebuffer memory in use.",
-        Signal.MEMORY_USED_BYTES,
-        "FBUSD",
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_FB_RESERVED",
-        _GAUGE,
-        "MiB",
-        "Framebuffer memory that the driver keeps.",
-        Signal.MEMORY_RESERVED_BYTES,
-        "FBRSV",
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_FB_TOTAL",
-        _GAUGE,
-        "MiB",
-        "Framebuffer memory in all.",
-        Signal.MEMORY_TOTAL_BYTES,
-        "FBTTL",
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_BAR1_USED",
-        _GAUGE,
-        "MiB",
-        "Mapped of the PCIe window to the memory.",
-        Signal.BAR1_USED_BYTES,
-        is_default=False,
-    ),
-    DcgmField(
-        "DCGM_FI_DEV_BAR1_TOTAL",
-        _GAUGE,
-        "MiB",
-        "The PCIe window to the memory in all.",
-        Signal.BAR1_TOTAL_BYTES,
-        is_default=False,
-    ),
-)
+def _field(row: dict[str, str]) -> DcgmField:
+    return DcgmField(
+        name=row["name"],
+        type=DcgmType(row["type"]),
+        unit=row["unit"],
+        signal=Signal(row["signal"]) if row["signal"] else None,
+        short_name=row["short_name"] or None,
+        rank=int(row["rank"] or 0),
+        is_default=bool(row["is_default"]),
+        is_of_card=bool(row["is_of_card"]),
+        is_part=bool(row["is_part"]),
+        unused_because=row["unused_because"],
+    )
+
+
+def _counter(row: dict[str, str]) -> DcgmCounter:
+    field = DCGM_FIELDS[row["name"]]
+    counter = DcgmCounter(
+        field,
+        row["help"],
+        () if field.signal is None else (field.signal,),
+        "" if field.unit == Unit.COUNT else field.unit,
+        convert(field.unit)[1],
+        int(row["decimals"] or 0),
+    )
+    return _with_rate(counter) if field.name == _NVLINK_TRAFFIC else counter
+
+
+def _with_rate(counter: DcgmCounter) -> DcgmCounter:
+    # A rate, whatever it is declared as: KiB/s by the driver, divided by 1000 in DCGM.
+    # https://github.com/NVIDIA/dcgm-exporter/pull/658
+    both = Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND
+    return replace(counter, signals=both, unit="MB/s", base_units=1024_000.0)
+
+
+_NVLINK_TRAFFIC: Final = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
+_TABLE: Final = resources.files("rightsizer.model") / "dcgm_fields.csv"
+_ROWS: Final = tuple(csv.DictReader(_TABLE.read_text(encoding="utf-8").splitlines()))
+
+DCGM_FIELDS: Final[dict[str, DcgmField]] = {row["name"]: _field(row) for row in _ROWS}
+"""By name; dcgm-exporter's own list, what is commented out in it, and more that says something."""
+
+FORMER_DCGM_NAMES: Final[dict[str, str]] = {
+    row["former_name"]: row["name"] for row in _ROWS if row["former_name"]
+}
+"""The name of today, by the former one; values and units are the same."""
+
+DCGM_COUNTERS: Final = tuple(_counter(row) for row in _ROWS if row["help"])
+"""In the order of its list. The state of a vGPU license is not read, and so not claimed."""

@@ -9,7 +9,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.io.polling import FetchResult, PollingThread
-from rightsizer.model.dcgm_exporter import DCGM_FIELDS
+from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.errors import DriverError

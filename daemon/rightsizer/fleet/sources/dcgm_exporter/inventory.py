@@ -21,8 +21,8 @@ from rightsizer.fleet.sources.dcgm_exporter.probe import (
 )
 from rightsizer.fleet.sources.kubernetes import NODE_LABELS, POD_LABELS, LookbackSpan, Pod, told
 from rightsizer.fleet.sources.series import first_label, one_of
-from rightsizer.model.dcgm_exporter import DCGM_FIELDS, Entity
-from rightsizer.model.dcgm_fields import DcgmField
+from rightsizer.model.dcgm_exporter import Entity
+from rightsizer.model.dcgm_fields import DCGM_FIELDS, DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal

@@ -7,14 +7,8 @@ from rightsizer.fleet.cache.day_frame import FINE_STEP
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import node_of as plain_node
 from rightsizer.fleet.sources.series import one_of, seconds_by_day, selector
-from rightsizer.model.dcgm_exporter import (
-    DCGM_FIELDS,
-    FORMER_DCGM_NAMES,
-    Entity,
-    entity_of,
-    why_no_gpu,
-)
-from rightsizer.model.dcgm_fields import DcgmField
+from rightsizer.model.dcgm_exporter import Entity, entity_of, why_no_gpu
+from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Tier
