@@ -12,8 +12,8 @@ from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.policy import PolicySet
-from rightsizer.advice.recommender import Recommender
 from rightsizer.advice.rules import RULES
+from rightsizer.advice.service import Recommender
 from rightsizer.io.clock import FastClock
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window

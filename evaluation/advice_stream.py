@@ -11,10 +11,9 @@ from evaluation.advice_truth import BORDERLINE, FALSE, TRUE, Subject, Timeline
 from evaluation.reliability import Reliability
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import judge_all
-from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.rules import RULES
-from rightsizer.advice.rules.rule import Rule
+from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.model.advice import AdviceEventKind
 from rightsizer.model.finding import Finding, Reason
 from rightsizer.model.snapshot import Snapshot

@@ -9,7 +9,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import NOW, judgement
-from rightsizer.advice.judgement import Exclusion, Judgement
+from rightsizer.advice.rules.rule import Exclusion, Judgement
 from rightsizer.model.finding import FindingKind, Reason, Severity
 from rightsizer.model.state import State
 from rightsizer.model.units import nanoseconds

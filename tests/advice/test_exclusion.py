@@ -5,7 +5,7 @@ from datetime import UTC, datetime
 import pytest
 
 from cases import finding
-from rightsizer.advice.judgement import Exclusion
+from rightsizer.advice.rules.rule import Exclusion
 from rightsizer.model.finding import Reason
 from rightsizer.model.units import Nanoseconds, nanoseconds
 

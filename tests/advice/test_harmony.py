@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import judgement
-from rightsizer.advice.conflicts import without_conflicts
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.engine import without_conflicts
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.model.finding import Action, FindingKind, Reason
 
 

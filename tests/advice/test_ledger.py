@@ -7,8 +7,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import NOW, after, judgement
-from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import UsageError

@@ -6,8 +6,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from cases import after, judgement
-from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.verification import Measurement
 from rightsizer.model.advice import AdviceEventKind, AdviceState

@@ -5,8 +5,8 @@ from collections.abc import Sequence
 import pytest
 
 from cases import after, judgement
-from rightsizer.advice.judgement import Exclusion, Judgement
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.rules.rule import Exclusion, Judgement
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Reason

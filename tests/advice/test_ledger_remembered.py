@@ -6,7 +6,8 @@ import pytest
 
 from cases import NOW, after, finding, judgement
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.record import AdviceRecord, Restoration, RestoredAdvice
+from rightsizer.advice.restoration import Restoration, RestoredAdvice
+from rightsizer.advice.verification import AdviceRecord
 from rightsizer.model.advice import Advice, AdviceEventKind, AdviceState
 
 ID = "aaaaaaaaaaaa"

@@ -13,9 +13,8 @@ from hypothesis import strategies as st
 from cases import NOW, after, finding, judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerRepository
-from rightsizer.advice.record import AdviceRecord
-from rightsizer.advice.verification import Baseline, Measurement
-from rightsizer.advice.verifier import TrackRecord
+from rightsizer.advice.track_record import TrackRecord
+from rightsizer.advice.verification import AdviceRecord, Baseline, Measurement
 from rightsizer.io.database import Database
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import HistoryError

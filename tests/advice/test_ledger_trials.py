@@ -6,8 +6,8 @@ from dataclasses import replace
 import pytest
 
 from cases import NOW, after, judgement
-from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.verification import Measured, Measurement
 from rightsizer.model.advice import AdviceEventKind, AdviceState

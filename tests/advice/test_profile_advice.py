@@ -12,8 +12,8 @@ from cases import NOW, after, finding, judgement
 from profile_beside import KEY, known, long_profile, waiting_profile
 from profiles_built import device, kernel, profile, time_use
 from readings import DAY, HOUR, SECOND, gpu, workload
-from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.verdict import finding_id
 from rightsizer.advice.verification import Measurement
 from rightsizer.model.advice import Advice, AdviceState

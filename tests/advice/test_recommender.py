@@ -10,11 +10,10 @@ from hypothesis import strategies as st
 from cases import case, window
 from readings import workload
 from rightsizer.advice.engine import Cases, findings, judge_all
-from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules import RULES, hidden_stall, idle
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
 from rightsizer.model.finding import Case, Finding
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND

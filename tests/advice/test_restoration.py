@@ -8,7 +8,7 @@ from hypothesis import strategies as st
 
 from cases import NOW, finding
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.record import Restoration, RestoredAdvice, restored
+from rightsizer.advice.restoration import Restoration, RestoredAdvice, restored
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.model.advice import OPEN_STATES, AdviceState, Region, Scraped
 from rightsizer.model.units import Nanoseconds

@@ -6,7 +6,7 @@ from hypothesis import strategies as st
 
 from cases import NOW, finding
 from rightsizer.advice.settings import TrackRecordSettings
-from rightsizer.advice.verifier import TrackRecord
+from rightsizer.advice.track_record import TrackRecord
 from rightsizer.model.advice import Advice, AdviceState
 
 ADVICE = Advice(finding(), AdviceState.SUCCEEDED, NOW, NOW)

@@ -7,9 +7,9 @@ import pytest
 
 from chores_desk import Desk, NodeServices, Sink, desk
 from readings import EPOCH, HOUR, MINUTE
-from rightsizer.advice.judgement import Exclusion
 from rightsizer.advice.policy import Policy
 from rightsizer.advice.rules import RULES
+from rightsizer.advice.rules.rule import Exclusion
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 

@@ -9,11 +9,11 @@ from typing import Any, Final
 import pytest
 
 from rightsizer.advice.policy import Policy, PolicyMatch
-from rightsizer.advice.recommender import configured_rules
 from rightsizer.advice.recommender_settings import RuleTree
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.idle import IdleSettings
 from rightsizer.advice.rules.rule import Rule
+from rightsizer.advice.service import configured_rules
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.whole_settings import WholeSettings
 from rightsizer.config.documents import example, reference, schema

@@ -13,9 +13,9 @@ import pytest
 from cases import NOW, after, finding, judgement, window
 from readings import DAY, SECOND, gpu, workload
 from rightsizer.accounting.device_account import DeviceRecord
-from rightsizer.advice.record import AdviceRecord
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import MIGRATIONS, Storage
+from rightsizer.advice.verification import AdviceRecord
 from rightsizer.io.database import Database
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import HistoryError

@@ -14,7 +14,7 @@ from readings import HOUR, SECOND
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.engine import findings
 from rightsizer.advice.policy import apply_policies
-from rightsizer.advice.recommender import configured_rules
+from rightsizer.advice.service import configured_rules
 from rightsizer.agent.settings import Settings
 from rightsizer.agent.sources import live_source
 from rightsizer.exposition.exposition import MetricsExposition

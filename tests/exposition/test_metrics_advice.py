@@ -8,7 +8,7 @@ from prometheus_client.parser import text_string_to_metric_families
 from cases import finding, judgement
 from publish_reports import node_report
 from publish_stories import NOW
-from rightsizer.advice.recommender import recommender_gauges
+from rightsizer.advice.service import recommender_gauges
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.advice import Advice, AdviceState

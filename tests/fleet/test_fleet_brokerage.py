@@ -12,8 +12,7 @@ from hypothesis import strategies as st
 from cases import judgement
 from estate_views import DAYS, L4, complaints, device_of, pool, steady, view, work
 from readings import GIBIBYTE
-from rightsizer.advice.judgement import Judgement
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
 from rightsizer.fleet.model import FleetDevice, FleetPool, FleetView, FleetWorkload, WaitingWork
 from rightsizer.fleet.pools.placement import PoolOffer, WaitingOutcome, place_waiting
 from rightsizer.fleet.pools.reclaim import reclaims_of

@@ -12,7 +12,7 @@ from accounted_tracks import track_of
 from readings import DAY, HOUR, MINUTE
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import judge_all
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_codec import pack, unpack

@@ -8,9 +8,8 @@ from dataclasses import dataclass, field, replace
 import pytest
 
 from cases import finding
-from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
 from rightsizer.fleet.cases.evaluation import evaluate_fleet, spans_of
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict

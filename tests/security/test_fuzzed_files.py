@@ -16,8 +16,8 @@ from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.advice.policy import PolicySet
-from rightsizer.advice.recommender import Recommender
 from rightsizer.advice.rules import RULES
+from rightsizer.advice.service import Recommender
 from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.config.loader import load
@@ -148,4 +148,6 @@ def test_a_row_with_odd_values_stops_nobody(
             AccountingService(AccountingSettings()),
         )
         accountant.restore(history.devices(), history.load())
-    Recommender(accountant, RULES, PolicySet(), FastClock(EPOCH + HOUR)).run(frozenset())
+    recommender = Recommender(accountant, RULES, PolicySet(), FastClock(EPOCH + HOUR))
+    recommender.run(frozenset())
+    assert not recommender.failures.counts

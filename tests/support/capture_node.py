@@ -12,7 +12,7 @@ from cases import judgement
 from readings import EPOCH, TRAINING, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import Advice

@@ -7,8 +7,7 @@ from typing import Any, Final
 from readings import DAY, EPOCH, HOUR, gpu
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.settings import ProvisioningSettings
-from rightsizer.advice.judgement import Judgement
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,

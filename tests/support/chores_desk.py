@@ -11,10 +11,14 @@ from readings import EMPTY, EPOCH, HELD, MINUTE, gpu, snapshot, workload
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.policy import Policy, PolicySet
-from rightsizer.advice.recommender import JudgementSource, Recommender
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.service import AdviceService, EventSink, RuleFailures
+from rightsizer.advice.service import (
+    AdviceService,
+    EventSink,
+    JudgementSource,
+    Recommender,
+)
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.history_writer import HistoryWriter
@@ -64,15 +68,8 @@ class NodeServices:
         policies: Sequence[Policy] = (),
         profiles: JudgementSource | None = None,
     ) -> None:
-        self.failures = RuleFailures()
-        self.recommender = Recommender(
-            accountant,
-            rules,
-            PolicySet(policies),
-            clock,
-            failed=self.failures.note,
-            profiles=profiles,
-        )
+        self.recommender = Recommender(accountant, rules, PolicySet(policies), clock, profiles)
+        self.failures = self.recommender.failures
         ledger = storage.ledger(LedgerSettings())
         self.advice_service = AdviceService(self.recommender, ledger, storage, sinks, clock)
         self.history_writer = HistoryWriter(accountant, storage, clock)

@@ -6,7 +6,7 @@ from typing import Any, Final
 from cases import finding, judgement
 from estate_views import L4, MARKET, by_day, hours, pool, steady, used, view, work
 from readings import DAY, EPOCH, HOUR
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.encoder import FleetAnswer, team_uses
 from rightsizer.fleet.model import NodeAdvice, WaitingWork

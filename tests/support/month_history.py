@@ -13,7 +13,7 @@ from typing import Final
 from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.recommender import configured_rules
+from rightsizer.advice.service import configured_rules
 from rightsizer.advice.storage import Storage
 from rightsizer.advice.verification import measure_all
 from rightsizer.agent.settings import Settings

@@ -5,7 +5,7 @@ from types import MappingProxyType
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.savings import released
+from rightsizer.advice.verdict import released
 from rightsizer.model.finding import Case, Savings
 from rightsizer.model.state import Cause, Resource, State
 from rightsizer.model.window import Window

@@ -7,7 +7,7 @@ from typing import Final
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import costing, measured_profile, place_of, projected
 from rightsizer.advice.risk import ranked, risks_beyond, worst
-from rightsizer.advice.savings import replaced
+from rightsizer.advice.verdict import replaced
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.finding import Action, Case, Option
 from rightsizer.model.state import Resource

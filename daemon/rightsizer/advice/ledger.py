@@ -4,11 +4,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rightsizer.advice.judgement import Judgement
-from rightsizer.advice.record import AdviceRecord, Restoration, RestoredAdvice
+from rightsizer.advice.restoration import Restoration, RestoredAdvice
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.advice.verification import Measured
-from rightsizer.advice.verifier import OutcomeCounts, TrackRecord, Verifier
+from rightsizer.advice.track_record import OutcomeCounts, TrackRecord
+from rightsizer.advice.verification import AdviceRecord, Measured, Verifier
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.errors import UsageError
 from rightsizer.model.finding import Action

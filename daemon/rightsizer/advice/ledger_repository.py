@@ -5,9 +5,8 @@ from collections.abc import Callable, Iterable, Mapping
 from dataclasses import asdict, fields
 from typing import Any, Final, TypeVar
 
-from rightsizer.advice.record import AdviceRecord
-from rightsizer.advice.verification import Baseline, Measurement
-from rightsizer.advice.verifier import OutcomeCounts
+from rightsizer.advice.track_record import OutcomeCounts
+from rightsizer.advice.verification import AdviceRecord, Baseline, Measurement
 from rightsizer.io.database import Database
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.finding import (

@@ -7,8 +7,16 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.advice.confidence import direct_factors, opposite, probability_above
-from rightsizer.advice.verdict import abstain, abstain_early, find_nothing, known_seconds, names_of
+from rightsizer.advice.confidence import probability_above
+from rightsizer.advice.verdict import (
+    abstain,
+    abstain_early,
+    direct_factors,
+    find_nothing,
+    known_seconds,
+    names_of,
+    opposite,
+)
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason

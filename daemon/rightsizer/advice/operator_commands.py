@@ -32,36 +32,6 @@ def drain_instructions(case: Case, why: str) -> tuple[Instruction, ...]:
     return tuple(each for owner in schedulers_of(kind_of(case)) for each in owner.drain(why))
 
 
-_MOST_PROCESSES: Final = 8
-"""A longer command is not reviewed to its end."""
-
-
-def release_instructions(case: Case) -> tuple[Instruction, ...]:
-    """The command that ends the workload, or scales it to nothing, for a person to review.
-
-    None for GPUs without a workload.
-    """
-    workload = case.workload
-    if workload is None:
-        return ()
-    return owner_of(workload.kind).release(workload) or _processes(case)
-
-
-def _processes(case: Case) -> tuple[Instruction, ...]:
-    node = case.node
-    if node is None:
-        return ()
-    uuids = [device.uuid for device in case.devices]
-    if any(len(node.holdings.get(uuid, ())) != 1 for uuid in uuids):
-        return ()  # Whose processes these are is not known.
-    readings = [node.readings[uuid] for uuid in uuids if uuid in node.readings]
-    found = {process.pid for reading in readings for process in reading.processes or ()}
-    if not found or len(found) > _MOST_PROCESSES:
-        return ()
-    command = " ".join(["kill", *map(str, sorted(found))])
-    return shell("End the processes on these GPUs, after asking their user", command)
-
-
 def home_of(case: Case, device: Device) -> NumaHome | None:
     """Where the processes of a device belong; `None` where its NUMA node is not known."""
     node = case.node

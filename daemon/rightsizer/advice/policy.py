@@ -6,9 +6,8 @@ from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, get_type_hints
 
-from rightsizer.advice.judgement import Exclusion, Judgement
 from rightsizer.advice.rules import RULES
-from rightsizer.advice.rules.rule import Rule
+from rightsizer.advice.rules.rule import Exclusion, Judgement, Rule
 from rightsizer.model.finding import Case
 from rightsizer.model.settings import setting
 from rightsizer.model.snapshot import Snapshot

@@ -8,7 +8,7 @@ from itertools import repeat
 from operator import le
 from typing import Final
 
-from rightsizer.advice.confidence import sizing_factors
+from rightsizer.advice.verdict import sizing_factors
 from rightsizer.model.block import BLOCK_SPAN, Measure, Series
 from rightsizer.model.finding import Case
 from rightsizer.model.settings import setting

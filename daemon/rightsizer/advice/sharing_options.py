@@ -7,7 +7,7 @@ from rightsizer.advice.colocation import WorkloadPair
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import costing, measured_profile, projected
 from rightsizer.advice.risk import ranked, risks_beyond, worst
-from rightsizer.advice.savings import shared
+from rightsizer.advice.verdict import shared
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Instruction, Option

@@ -11,9 +11,9 @@ from rightsizer.accounting.history import HISTORY_SCHEMAS, HistoryRepository, Pa
 from rightsizer.accounting.settings import MAXIMUM_BYTES
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA, LedgerRepository
-from rightsizer.advice.record import AdviceRecord
 from rightsizer.advice.settings import LedgerSettings
-from rightsizer.advice.verifier import OutcomeCounts
+from rightsizer.advice.track_record import OutcomeCounts
+from rightsizer.advice.verification import AdviceRecord
 from rightsizer.io.database import Database
 from rightsizer.io.files import HISTORY, Called
 from rightsizer.model.advice import AdviceEvent

@@ -1,14 +1,21 @@
-"""Verification of advice: a workload measured before and after, beside others without advice."""
+"""Verification of advice: its record, and the workload before and after, beside others."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rightsizer.advice.settings import VerificationSettings
+from rightsizer.advice.settings import LedgerSettings, VerificationSettings
+from rightsizer.advice.track_record import TrackRecord
+from rightsizer.model.advice import (
+    Advice,
+    AdviceEvent,
+    AdviceEventKind,
+    AdviceState,
+)
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding
+from rightsizer.model.finding import Action, Case, Finding, Severity
 from rightsizer.model.state import Condition, State
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 
@@ -235,3 +242,185 @@ def _harm(
     name = max(sorted(rises), key=lambda each: rises[each])
     words = name.replace("_", " ")
     return f"{words} {before.get(name, 0.0):.1%} of the time before, {after[name]:.1%} after"
+
+
+_SEVERITIES = tuple(Severity)
+
+
+@dataclass(frozen=True, slots=True)
+class AdviceRecord:
+    """A piece of advice with what the ledger knows of it beside."""
+
+    advice: Advice
+    key: str
+    quiet_since: Nanoseconds | None = None
+    """Since when nothing recent supports it."""
+    seen: Nanoseconds = 0
+    """When its workload was last judged."""
+    confidence: float = 0.0
+    """That it was opened with."""
+    long_seconds: float = 0.0
+    """The rule's long span when it was opened."""
+    severity: Severity = Severity.LOW
+    """The highest that was told."""
+    severity_since: Nanoseconds = 0
+    baseline: Baseline | None = None
+    """How things stood before; `None` where nothing was measured."""
+    baseline_since: Nanoseconds = 0
+    trial_since: Nanoseconds | None = None
+    """Since when it is tried out; `None` where it is not, or the verdict is in."""
+    trial_seconds: float = 0.0
+    """Time to compare before and after."""
+
+    @property
+    def due(self) -> Nanoseconds | None:
+        """When before and after can be compared, `None` where they will not be."""
+        if self.trial_since is None:
+            return None
+        return self.trial_since + nanoseconds(self.trial_seconds)
+
+    def refreshed(
+        self, finding: Finding, short_seconds: float, now: Nanoseconds
+    ) -> tuple["AdviceRecord", bool]:
+        """With what is found now, and whether it is more severe than was told before.
+
+        It rises at most once in each short span, so that a load at the border does not nag.
+        """
+        is_worse = _SEVERITIES.index(finding.severity) > _SEVERITIES.index(self.severity)
+        may_rise = now - self.severity_since >= nanoseconds(short_seconds)
+        if is_worse and not may_rise:
+            finding = replace(finding, severity=self.severity)
+        has_risen = is_worse and may_rise
+        advice = replace(_awake(self.advice, now), finding=finding, updated=now)
+        return replace(
+            self,
+            advice=advice,
+            seen=now,
+            severity=finding.severity if has_risen else self.severity,
+            severity_since=now if has_risen else self.severity_since,
+        ), has_risen
+
+    def closed(self, state: AdviceState, now: Nanoseconds, why: str = "") -> "AdviceRecord":
+        """As it ends, of itself."""
+        advice = replace(
+            self.advice,
+            state=state,
+            updated=now,
+            closed=now,
+            expires=None,
+            why=why or self.advice.why,
+        )
+        return replace(self, advice=advice, quiet_since=None, trial_since=None)
+
+
+def _awake(advice: Advice, now: Nanoseconds) -> Advice:
+    """The advice, active again where its snooze is over."""
+    if advice.state is AdviceState.SNOOZED and advice.expires is not None and now >= advice.expires:
+        return replace(advice, state=AdviceState.ACTIVE, expires=None)
+    return advice
+
+
+class Verifier:
+    """Begins and ends trials, and enters what came of them into the track record."""
+
+    def __init__(self, settings: LedgerSettings, track_record: TrackRecord) -> None:
+        self._settings, self._track = settings, track_record
+
+    def with_baseline(
+        self, record: AdviceRecord, followed: frozenset[str], now: Nanoseconds, measured: Measured
+    ) -> AdviceRecord:
+        """With the figures from before, new ones where it was claimed since the last.
+
+        Args:
+            record: Open advice whose trouble is not over.
+            followed: Workloads that follow advice.
+            now: Wall time.
+            measured: What is measured now.
+        """
+        is_fresh = record.baseline_since >= (record.trial_since or 0)
+        if record.baseline is not None and is_fresh:
+            return record
+        span = nanoseconds(record.trial_seconds)
+        if not span:  # Of a former program, which looked at nothing before and after.
+            return record
+        found = baseline_of(record.key, measured(span), followed)
+        if found is None:
+            return record
+        return replace(record, baseline=found, baseline_since=now)
+
+    def may_try(
+        self, record: AdviceRecord, measured: Measured | None, *, was_claimed: bool
+    ) -> bool:
+        """Whether what is over now is worth comparing: somebody did what was advised."""
+        if record.baseline is None or measured is None:
+            return False
+        if was_claimed:
+            return True
+        now = measured(nanoseconds(record.trial_seconds)).get(record.key)
+        return has_changed(record.advice.finding, record.baseline.workload, now)
+
+    def concluded(
+        self, record: AdviceRecord, now: Nanoseconds, measured: Measured
+    ) -> tuple[AdviceRecord, list[AdviceEvent]]:
+        """The verdict on a trial whose time is over, and what is told of it."""
+        ended = replace(record, trial_since=None)
+        outcome = None
+        if record.baseline is not None:
+            outcome = verify(
+                record.advice.finding,
+                record.baseline,
+                measured(nanoseconds(record.trial_seconds)),
+                record.key,
+                is_quiet=not record.advice.is_open,
+                settings=self._settings.verification,
+            )
+        if outcome is None:
+            if not record.advice.is_open:
+                self.ended(ended, was_right=None)
+            return ended, []
+        return self._judged(ended, outcome, now)
+
+    def ended(self, record: AdviceRecord, *, was_right: bool | None) -> None:
+        """Count how advice ended, and whether it was right where that is known."""
+        self._track.ended(record.advice)
+        if was_right is not None:
+            self._track.answered(record.advice, record.confidence, was_right=was_right)
+
+    def _judged(
+        self, record: AdviceRecord, outcome: VerificationOutcome, now: Nanoseconds
+    ) -> tuple[AdviceRecord, list[AdviceEvent]]:
+        was_open = record.advice.is_open
+        hours = record.trial_seconds / 3600.0
+        gpu_hours = max(0.0, outcome.saved_gpus) * hours if outcome.has_succeeded else 0.0
+        advice = replace(
+            record.advice,
+            state=AdviceState.SUCCEEDED if outcome.has_succeeded else AdviceState.FAILED,
+            updated=now,
+            closed=now if was_open else record.advice.closed,
+            # What still holds is not repeated at once to those who have just tried.
+            expires=now + nanoseconds(self._settings.rested_seconds) if was_open else None,
+            why=outcome.why,
+            verified=now,
+            realized_gpu_hours=gpu_hours,
+        )
+        record = replace(record, advice=advice, quiet_since=None)
+        answer = True if outcome.has_succeeded else False if outcome.has_harmed else None
+        self.ended(record, was_right=answer)
+        if outcome.has_succeeded:
+            watts = max(0.0, outcome.saved_watts or 0.0)
+            self._track.saved(advice, gpu_hours, watts * record.trial_seconds)
+        return record, _events(record, outcome, now, was_open=was_open)
+
+
+def _events(
+    record: AdviceRecord, outcome: VerificationOutcome, now: Nanoseconds, *, was_open: bool
+) -> list[AdviceEvent]:
+    """A success is told as such; a failure closes, again where it was closed before."""
+    advice = record.advice
+    events = []
+    if was_open or not outcome.has_succeeded:
+        ended = now if advice.closed is None else advice.closed
+        events.append(AdviceEvent(AdviceEventKind.CLOSED, advice, ended))
+    if outcome.has_succeeded:
+        events.append(AdviceEvent(AdviceEventKind.VERIFIED, advice, now))
+    return events

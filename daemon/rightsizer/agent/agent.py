@@ -13,9 +13,13 @@ from rightsizer import __version__
 from rightsizer.accounting.service import AccountingService, PastBook
 from rightsizer.actions.feature import ActionsApi, action_service, action_state
 from rightsizer.advice.policy import PolicySet, apply_policies
-from rightsizer.advice.recommender import Recommender, configured_rules, recommender_gauges
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.service import AdviceService, RuleFailures
+from rightsizer.advice.service import (
+    AdviceService,
+    Recommender,
+    configured_rules,
+    recommender_gauges,
+)
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.coordinator import Coordinator, Heartbeat, SourceLog, slow_driver_gauges
 from rightsizer.agent.history_writer import HistoryWriter
@@ -124,7 +128,6 @@ class Agent:
         self._stopping = threading.Event()
         self._sinks = self._notifications(settings)
         self.profiles = ProfileService(self.accountant, storage, clock, settings.profiles)
-        self._rule_failures = RuleFailures()
         self.recommender = self._recommender(settings)
         self.advice_service = AdviceService(
             self.recommender,
@@ -173,8 +176,7 @@ class Agent:
             configured_rules(settings),
             PolicySet(settings.policies_here),
             self._clock,
-            failed=self._rule_failures.note,
-            profiles=self.profiles,
+            self.profiles,
         )
 
     def _capture_service(
@@ -364,7 +366,7 @@ class Agent:
             f"rightsizer_{name}_total": float(count)
             for name, count in self.history_writer.counts.items()
         }
-        failures = self._rule_failures.counts.total()
+        failures = self.recommender.failures.counts.total()
         counters["rightsizer_recommender_rule_failures_total"] = failures
         counters["rightsizer_samples_total"] = self.coordinator.samples
         counters["rightsizer_samples_failed_total"] = self.coordinator.failed_ticks

@@ -8,8 +8,7 @@ from pathlib import Path
 from rightsizer.accounting.service import AccountingService
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet
-from rightsizer.advice.recommender import Recommender, configured_rules
-from rightsizer.advice.service import AdviceService, RuleFailures
+from rightsizer.advice.service import AdviceService, Recommender, configured_rules
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
 from rightsizer.io.clock import FastClock, SystemClock
@@ -48,8 +47,7 @@ def run_offline(
             configured_rules(settings),
             PolicySet(settings.policies_here),
             clock,
-            failed=RuleFailures().note,
-            profiles=ProfileService(accountant, storage, clock, settings.profiles),
+            ProfileService(accountant, storage, clock, settings.profiles),
         )
         ledger = storage.ledger(settings.recommender.ledger)
         if save:

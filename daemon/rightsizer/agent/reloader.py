@@ -8,8 +8,8 @@ from typing import Any, Final
 
 import structlog
 
-from rightsizer.advice.recommender import configured_rules
 from rightsizer.advice.rules.rule import Rule
+from rightsizer.advice.service import configured_rules
 from rightsizer.agent.settings import Settings
 from rightsizer.config.loader import live_update
 from rightsizer.io.systemd import Notifier

@@ -10,13 +10,13 @@ from typing import Any, Final, Protocol, Self
 
 from rightsizer.accounting.history import HistoryRepository
 from rightsizer.accounting.node_accounts import NodeAccounts
-from rightsizer.advice.engine import findings, judge_all
+from rightsizer.advice.engine import findings
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet, apply_policies
-from rightsizer.advice.recommender import configured_rules
-from rightsizer.advice.service import RuleFailures
+from rightsizer.advice.service import Recommender, configured_rules
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.settings import Settings
+from rightsizer.io.clock import SystemClock
 from rightsizer.io.files import Ownership
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
@@ -102,8 +102,8 @@ class _ReplayRun:
     def __init__(self, settings: Settings) -> None:
         self.accounts = NodeAccounts(settings.accounting)
         self._rules = configured_rules(settings)
-        self._guidance = PolicySet(settings.policies_here)
-        self._faults = RuleFailures()
+        guidance = PolicySet(settings.policies_here)
+        self._recommender = Recommender(self.accounts, self._rules, guidance, SystemClock())
         # However long the recording is, all that was ever opened is told.
         kept = replace(settings.recommender.ledger, closed_kept_seconds=_FOR_EVER)
         self._ledger = Ledger((), kept)
@@ -117,14 +117,8 @@ class _ReplayRun:
         if now < self._due:
             return
         self._due = now + self._interval
-        judgements = judge_all(
-            lambda span: self.accounts.look(now).cases(span),
-            self._rules,
-            self._ledger.open_now(),
-            self._guidance.with_thresholds,
-            self._faults.note,
-        )
-        self._ledger.update(self._guidance.suppressed(judgements, now), now)
+        found = self._recommender.run(self._ledger.open_now(), self._ledger.advice(), now)
+        self._ledger.update(found.judgements, now)
 
     def result(self) -> Replay:
         """Everything, once the recording is over."""
@@ -146,7 +140,7 @@ class _ReplayRun:
                 for device in self.accounts.devices
                 if device.uuid in judged
             ),
-            findings=findings(cases, self._rules, self._faults.note),
+            findings=findings(cases, self._rules, self._recommender.failures.note),
             advice=self._ledger.advice(),
         )
 

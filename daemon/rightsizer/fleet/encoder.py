@@ -5,8 +5,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
-from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.market import Market
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.cases.evaluation import VerdictKind
 from rightsizer.fleet.fetch_plan import FetchPlan
 from rightsizer.fleet.model import (

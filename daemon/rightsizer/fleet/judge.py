@@ -14,11 +14,10 @@ from typing import Any, Final
 
 import structlog
 
-from rightsizer.advice.conflicts import without_conflicts
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.engine import without_conflicts
 from rightsizer.advice.policy import Policy, PolicySet, policies_of_pool, with_policy
-from rightsizer.advice.recommender import RecommenderResult, configured_market, configured_rules
-from rightsizer.advice.rules.rule import Rule
+from rightsizer.advice.rules.rule import Judgement, Rule
+from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cases.batch import BatchRequest, CaseMeasurement

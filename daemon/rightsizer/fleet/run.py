@@ -6,7 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.record import Restoration, restored
+from rightsizer.advice.restoration import Restoration, restored
 from rightsizer.advice.service import AdviceService, EventSink
 from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP
 from rightsizer.fleet.context import store_of

@@ -5,9 +5,8 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, replace
 from typing import Any, Final
 
-from rightsizer.advice.conflicts import without_conflicts
-from rightsizer.advice.judgement import Judgement
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.engine import without_conflicts
+from rightsizer.advice.rules.rule import Judgement, OpeningPolicy
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding
 from rightsizer.model.units import Nanoseconds

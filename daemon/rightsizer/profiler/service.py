@@ -13,7 +13,7 @@ import structlog
 
 from rightsizer.accounting.history import HolderPeriod
 from rightsizer.accounting.service import AccountingService
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice

@@ -6,9 +6,8 @@ from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
-from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.ledger_repository import finding_from, stored_finding
-from rightsizer.advice.verdict import finding_id
+from rightsizer.advice.verdict import confidence_of, finding_id
 from rightsizer.model.finding import Finding, Instruction, Reason
 from rightsizer.model.profile import Profile
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds

@@ -10,8 +10,8 @@ from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.policy import PolicySet
-from rightsizer.advice.recommender import Recommender
 from rightsizer.advice.rules import RULES
+from rightsizer.advice.service import Recommender
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.finding import Finding
@@ -60,6 +60,7 @@ def agent_findings(
         accountant = _past(_scenario(machine), days, end, tick_seconds * NANOSECONDS_PER_SECOND)
         recommender = Recommender(accountant, RULES, PolicySet(), FastClock(end))
         recommender.run(frozenset())
+        assert not recommender.failures.counts
         found[machine.name] = tuple(
             each.finding for each in recommender.judgements if each.finding.is_complaint
         )

@@ -23,8 +23,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.savings import released
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of, released
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
 from rightsizer.model.settings import setting

@@ -11,15 +11,21 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
-from rightsizer.advice.confidence import direct_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import place_of
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.savings import released
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    complain,
+    direct_factors,
+    find_nothing,
+    names_of,
+    released,
+)
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason

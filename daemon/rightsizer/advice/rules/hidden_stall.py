@@ -8,7 +8,6 @@ from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.attribution import hypotheses, lost_gpus, saved_at_most
-from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.straggler import follow_up, straggler_group
@@ -17,9 +16,11 @@ from rightsizer.advice.verdict import (
     abstain,
     abstain_early,
     complain,
+    direct_factors,
     find_nothing,
     known_seconds,
     names_of,
+    opposite,
 )
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk

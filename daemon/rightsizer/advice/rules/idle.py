@@ -5,19 +5,19 @@ from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
-from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.market import Market
-from rightsizer.advice.operator_commands import release_instructions
 from rightsizer.advice.risk import risk_of, worst
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.savings import released
 from rightsizer.advice.verdict import (
     Complaint,
     abstain_early,
     complain,
+    direct_factors,
     find_nothing,
     known_seconds,
     names_of,
+    opposite,
+    released,
 )
 from rightsizer.model.block import BLOCK_SPAN, Block, Measure
 from rightsizer.model.finding import (
@@ -25,6 +25,7 @@ from rightsizer.model.finding import (
     Case,
     Finding,
     FindingKind,
+    Instruction,
     Option,
     Reason,
     Risk,
@@ -34,6 +35,8 @@ from rightsizer.model.settings import setting
 from rightsizer.model.state import IDLE_STATES, State
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.owners.owner import shell
+from rightsizer.owners.registry import owner_of
 
 
 @dataclass(frozen=True, slots=True)
@@ -342,6 +345,36 @@ def _option(case: Case, risk: Risk, savings: Savings) -> Option:
 def _action(workload: Workload | None) -> Action:
     is_serving = workload is not None and workload.workload_class is WorkloadClass.SERVING
     return Action.SCALE_TO_ZERO if is_serving else Action.RELEASE
+
+
+_MOST_PROCESSES: Final = 8
+"""A longer command is not reviewed to its end."""
+
+
+def release_instructions(case: Case) -> tuple[Instruction, ...]:
+    """The command that ends the workload, or scales it to nothing, for a person to review.
+
+    None for GPUs without a workload.
+    """
+    workload = case.workload
+    if workload is None:
+        return ()
+    return owner_of(workload.kind).release(workload) or _processes(case)
+
+
+def _processes(case: Case) -> tuple[Instruction, ...]:
+    node = case.node
+    if node is None:
+        return ()
+    uuids = [device.uuid for device in case.devices]
+    if any(len(node.holdings.get(uuid, ())) != 1 for uuid in uuids):
+        return ()  # Whose processes these are is not known.
+    readings = [node.readings[uuid] for uuid in uuids if uuid in node.readings]
+    found = {process.pid for reading in readings for process in reading.processes or ()}
+    if not found or len(found) > _MOST_PROCESSES:
+        return ()
+    command = " ".join(["kill", *map(str, sorted(found))])
+    return shell("End the processes on these GPUs, after asking their user", command)
 
 
 RULE: Final = Rule(NAME, IdleSettings(), judge, conduct)

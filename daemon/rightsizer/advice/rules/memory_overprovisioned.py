@@ -9,10 +9,16 @@ from typing import Final
 
 from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import is_shared
-from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    complain,
+    find_nothing,
+    names_of,
+    sizing_factors,
+)
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Savings
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource

@@ -7,7 +7,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
-from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
@@ -15,9 +14,11 @@ from rightsizer.advice.verdict import (
     abstain,
     abstain_early,
     complain,
+    direct_factors,
     find_nothing,
     known_seconds,
     names_of,
+    opposite,
 )
 from rightsizer.model.finding import (
     Action,

@@ -7,8 +7,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.savings import released
-from rightsizer.advice.verdict import Complaint, complain
+from rightsizer.advice.verdict import Complaint, complain, released
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.state import Cause, Condition

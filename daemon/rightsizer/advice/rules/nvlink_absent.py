@@ -7,7 +7,6 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.confidence import direct_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
@@ -16,6 +15,7 @@ from rightsizer.advice.verdict import (
     abstain,
     abstain_early,
     complain,
+    direct_factors,
     find_nothing,
     names_of,
 )

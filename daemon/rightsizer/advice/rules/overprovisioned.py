@@ -6,10 +6,16 @@ from typing import Final
 
 from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.board_status import is_shared, works_on_media
-from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    complain,
+    find_nothing,
+    names_of,
+    sizing_factors,
+)
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,

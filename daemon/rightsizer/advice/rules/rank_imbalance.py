@@ -10,7 +10,6 @@ from rightsizer.advice.attribution import lost_gpus
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.savings import released
 from rightsizer.advice.straggler import (
     Deviation,
     Straggler,
@@ -18,7 +17,7 @@ from rightsizer.advice.straggler import (
     straggler_group,
     straggler_of,
 )
-from rightsizer.advice.verdict import Complaint, complain, find_nothing, names_of
+from rightsizer.advice.verdict import Complaint, complain, find_nothing, names_of, released
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State

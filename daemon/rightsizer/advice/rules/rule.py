@@ -1,12 +1,14 @@
-"""Rule: its settings, a judgement of one case, and when its verdicts become advice."""
+"""Rule: its settings, its judgement of a case, and when a judgement becomes advice."""
 
 from collections.abc import Callable
 from dataclasses import dataclass, field, replace
+from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 from rightsizer.advice.market import Market
-from rightsizer.model.finding import Case, Finding
+from rightsizer.model.finding import Case, Finding, Reason
 from rightsizer.model.settings import setting
+from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
 
 
@@ -97,3 +99,119 @@ class Rule(Generic[SettingsT]):
     def in_market(self, market: Market) -> "Rule[SettingsT]":
         """The same rule with an operator's boards and prices."""
         return replace(self, market=market)
+
+
+@dataclass(frozen=True, slots=True)
+class Exclusion:
+    """Findings that are kept as findings and never become advice."""
+
+    reasons: tuple[Reason, ...] = setting((), help="Reasons to be silent about; empty for all.")
+    until: str = setting(
+        "", help="The last day that it holds, as '2027-01-31' in UTC; empty for ever."
+    )
+    why: str = setting("", help="Why, in a few words; it is shown beside what it holds back.")
+    actor: str = setting("", help="Who decided it.")
+
+    def __post_init__(self) -> None:
+        """Refuse a date that is none, and an exclusion that nobody explains."""
+        if self.until:
+            try:
+                date.fromisoformat(self.until)
+            except ValueError:
+                raise ValueError(
+                    f"until: '{self.until}' is not a date; write it like '2027-01-31'"
+                ) from None
+        if not self.why:
+            raise ValueError("why: say in a few words why this is ignored")
+
+    @property
+    def expires(self) -> Nanoseconds | None:
+        """The end of its last day, `None` for one without."""
+        if not self.until:
+            return None
+        last = datetime.combine(date.fromisoformat(self.until), time(), UTC) + timedelta(days=1)
+        return nanoseconds(last.timestamp())
+
+    def holds(self, finding: Finding, now: Nanoseconds) -> bool:
+        """Whether it keeps a finding from becoming advice."""
+        if self.expires is not None and now >= self.expires:
+            return False
+        return not self.reasons or any(reason in self.reasons for reason in finding.reasons)
+
+    def __str__(self) -> str:
+        until = f" until {self.until}" if self.until else ""
+        actor = f" ({self.actor})" if self.actor else ""
+        return f"ignored{until}: {self.why}{actor}"
+
+
+@dataclass(frozen=True, slots=True)
+class Judgement:
+    """A rule's verdict on a workload, with what the ledger needs to act on it."""
+
+    finding: Finding
+    key: str
+    """The workload's, or the device's."""
+    conduct: OpeningPolicy
+    may_open: bool
+    """True long enough, recently, and with enough confidence."""
+    still_holds: bool | None
+    """Whether recent time still supports it; `None` where that cannot be said."""
+    workload: Workload | None = None
+    exclusions: tuple[Exclusion, ...] = ()
+    """What an operator does not want to hear of this workload."""
+    has_conflict: bool = False
+    """Whether another rule's verdict on the workload contradicts it."""
+
+    def exclusion_of(self, finding: Finding, now: Nanoseconds) -> Exclusion | None:
+        """What keeps a finding on the workload from being advice, if anything."""
+        return next((each for each in self.exclusions if each.holds(finding, now)), None)
+
+    def settled(
+        self,
+        short: Finding | None,
+        relaxed: Callable[[], Finding | None],
+        known_seconds: float,
+    ) -> "Judgement":
+        """The same, by what the rule says of recent time: what is true of both spans may open.
+
+        Args:
+            short: The verdict on the short span; `None` where there is none.
+            relaxed: Gives that by a lower threshold, which what passes the threshold passes too.
+            known_seconds: Known time of the long span.
+        """
+        finding, conduct = self.finding, self.conduct
+        if finding.is_complaint and short is not None and short.is_complaint:
+            return replace(
+                self,
+                may_open=known_seconds >= conduct.minimum_known_seconds
+                and finding.confidence >= conduct.minimum_confidence_ratio,
+                still_holds=True,
+            )
+        lower = relaxed()
+        if lower is None or lower.abstained is not None:
+            return self
+        return replace(self, still_holds=lower.is_complaint)
+
+    def suppressed_by_conflict(self, why: str) -> "Judgement":
+        """The same, which another rule's verdict keeps from being advice: it closes, too."""
+        return replace(
+            self,
+            finding=_with_evidence(self.finding, "held_back", why),
+            may_open=False,
+            still_holds=False,
+            has_conflict=True,
+        )
+
+    def under(self, exclusions: tuple[Exclusion, ...], now: Nanoseconds) -> "Judgement":
+        """The same, where an operator does not want to hear of some findings."""
+        judgement = replace(self, exclusions=exclusions)
+        found = judgement.exclusion_of(self.finding, now) if self.finding.is_complaint else None
+        if found is None:
+            return judgement
+        return replace(
+            judgement, finding=_with_evidence(self.finding, "excluded", str(found)), may_open=False
+        )
+
+
+def _with_evidence(finding: Finding, name: str, what: str) -> Finding:
+    return replace(finding, evidence={**finding.evidence, name: what})

@@ -14,12 +14,18 @@ from rightsizer.advice.colocation import (
     is_movable,
     workload_pairs,
 )
-from rightsizer.advice.confidence import sizing_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import ranked
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.sharing_options import shared_gpu, sharing_commands, slice_options
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    complain,
+    find_nothing,
+    names_of,
+    sizing_factors,
+)
 from rightsizer.model.finding import (
     Action,
     Case,

@@ -10,7 +10,6 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
-from rightsizer.advice.confidence import direct_factors, opposite
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
@@ -18,9 +17,11 @@ from rightsizer.advice.verdict import (
     abstain,
     abstain_early,
     complain,
+    direct_factors,
     find_nothing,
     known_seconds,
     names_of,
+    opposite,
 )
 from rightsizer.model.finding import (
     Action,

@@ -11,9 +11,8 @@ from pathlib import Path
 from typing import Any, NamedTuple, Self
 
 from rightsizer.advice.engine import Tuned, judge_all
-from rightsizer.advice.judgement import Judgement
 from rightsizer.advice.rules import RULES
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.cases.batch import BatchRequest, batches_of, read_batch
 from rightsizer.fleet.cases.case import CaseSettings, FleetCases

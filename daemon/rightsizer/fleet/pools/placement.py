@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.model import FleetPool, FleetView, WaitingWork
 from rightsizer.fleet.pools.hourly import known_values
 from rightsizer.fleet.pools.pool import kind_of, part_of, workloads_in

@@ -6,8 +6,7 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.savings import released
-from rightsizer.advice.verdict import abstain
+from rightsizer.advice.verdict import abstain, released
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, WaitingWork
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values
 from rightsizer.model.device import Device

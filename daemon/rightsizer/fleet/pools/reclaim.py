@@ -7,7 +7,7 @@ from itertools import combinations, islice
 from typing import Any, Final
 
 from rightsizer.advice.autoscale_schedule import ReplicaSchedule, hours_of
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.model import FleetDevice, FleetView, FleetWorkload
 from rightsizer.model.finding import Action, Instruction, Risk
 from rightsizer.model.state import State

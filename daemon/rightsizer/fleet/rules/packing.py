@@ -8,11 +8,17 @@ from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.confidence import confidence_of, sizing_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import rank_of, worst
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    complain,
+    confidence_of,
+    find_nothing,
+    sizing_factors,
+)
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.pools.pool import (
     PoolSubject,

@@ -4,13 +4,18 @@ from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.confidence import confidence_of, sizing_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.projection import place_of
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.gpu_count import RULE as GPU_COUNT
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import Complaint, complain, find_nothing
+from rightsizer.advice.verdict import (
+    Complaint,
+    complain,
+    confidence_of,
+    find_nothing,
+    sizing_factors,
+)
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool import (

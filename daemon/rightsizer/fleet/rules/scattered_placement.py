@@ -8,11 +8,17 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.confidence import direct_factors
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import Complaint, abstain, abstain_early, complain, find_nothing
+from rightsizer.advice.verdict import (
+    Complaint,
+    abstain,
+    abstain_early,
+    complain,
+    direct_factors,
+    find_nothing,
+)
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import (

@@ -8,12 +8,11 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
 
-from rightsizer.advice.confidence import confidence_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
+from rightsizer.advice.verdict import Complaint, abstain, complain, confidence_of, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView
 from rightsizer.fleet.pools.pool import pool_key, pool_subject, workloads_in
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict

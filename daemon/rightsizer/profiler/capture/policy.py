@@ -6,7 +6,7 @@ from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.model.finding import Finding, Reason, Severity
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration

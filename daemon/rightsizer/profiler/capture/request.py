@@ -7,7 +7,7 @@ from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
-from rightsizer.advice.judgement import Judgement
+from rightsizer.advice.rules.rule import Judgement
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding

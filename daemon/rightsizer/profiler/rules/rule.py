@@ -4,8 +4,8 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
-from rightsizer.advice.confidence import confidence_of, probability_above
-from rightsizer.advice.verdict import finding_id, severity_of
+from rightsizer.advice.confidence import probability_above
+from rightsizer.advice.verdict import confidence_of, finding_id, severity_of
 from rightsizer.model.finding import (
     Action,
     Finding,
