@@ -1,8 +1,12 @@
 """NVML return codes, and how arguments travel through ctypes."""
 
 import ctypes
+from collections.abc import Callable, Mapping
 from enum import IntEnum
-from typing import Any
+from typing import Any, TypeAlias
+
+Functions: TypeAlias = Mapping[str, Callable[..., Any]]
+"""Functions by their names in the library; device or driver are their first argument."""
 
 
 class NvmlCode(IntEnum):
@@ -28,7 +32,6 @@ class NvmlCallError(Exception):
     """A function that answers with something else than success."""
 
     def __init__(self, code: int) -> None:
-        """A refusal with a return code."""
         super().__init__(code)
         self.code = code
 
@@ -37,12 +40,24 @@ def out(reference: Any) -> Any:
     """The object that `byref` or a pointer refers to.
 
     Raises:
-        Refusal: there is none.
+        NvmlCallError: there is none.
     """
     if reference is None:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
     target = getattr(reference, "_obj", None)
     return reference.contents if target is None else target
+
+
+def versioned(reference: Any, *versions: int) -> Any:
+    """The structure that a reference leads to.
+
+    Raises:
+        NvmlCallError: its version is none of these.
+    """
+    target = out(reference)
+    if target.version not in versions:
+        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    return target
 
 
 def put(reference: Any, value: float) -> None:
@@ -54,7 +69,7 @@ def put_text(buffer: Any, size: Any, value: str) -> None:
     """Write a text into a character buffer.
 
     Raises:
-        Refusal: the buffer is too small.
+        NvmlCallError: the buffer is too small.
     """
     encoded = value.encode()
     if len(encoded) >= number(size):

@@ -1,11 +1,10 @@
 """Clocks, their limits, and reasons of throttling."""
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rightsizer.model.units import nanoseconds
-from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode, number, out, put
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.library.calls import Functions, NvmlCallError, NvmlCode, number, out, put
+from rightsizer.simulator.library.driver import SimulatedHandle, value
 from rightsizer.simulator.support import BoardFeature
 
 _GRAPHICS, _SM, _MEMORY, _VIDEO = range(4)
@@ -36,50 +35,39 @@ def _by_kind(kind: Any, graphics_hertz: float, memory_hertz: float) -> int:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT) from None
 
 
-def _current(driver: SimulatedDriver, device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
-    del driver
+def _current(device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
     board = device.state.electrical
     put(megahertz, _by_kind(kind, board.sm_clock_hertz, board.memory_clock_hertz))
 
 
-def _maximum(driver: SimulatedDriver, device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
-    del driver
-    around = device.unit.around
-    top, memory = around.sm_clock_maximum_hertz, around.family.memory_clock_hertz
-    put(megahertz, _by_kind(kind, top, memory))
+def _maximum(device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
+    board = device.unit.around
+    memory_hertz = board.family.memory_clock_hertz
+    put(megahertz, _by_kind(kind, board.sm_clock_maximum_hertz, memory_hertz))
 
 
-def _application(
-    driver: SimulatedDriver, device: SimulatedHandle, kind: Any, megahertz: Any
-) -> None:
+def _application(device: SimulatedHandle, kind: Any, megahertz: Any) -> None:
     device.need(BoardFeature.APPLICATION_CLOCKS)
-    _maximum(driver, device, kind, megahertz)
+    _maximum(device, kind, megahertz)
 
 
-def _by_identifier(
-    driver: SimulatedDriver, device: SimulatedHandle, kind: Any, identifier: Any, megahertz: Any
-) -> None:
+def _by_identifier(device: SimulatedHandle, kind: Any, identifier: Any, megahertz: Any) -> None:
     read = _current if number(identifier) == _CURRENT else _maximum
-    read(driver, device, kind, megahertz)
+    read(device, kind, megahertz)
 
 
-def _memory_clocks(
-    driver: SimulatedDriver, device: SimulatedHandle, count: Any, clocks: Any
-) -> None:
-    del driver
-    around = device.unit.around
-    _list(count, clocks, [_megahertz(around.family.memory_clock_hertz)])
+def _memory_clocks(device: SimulatedHandle, count: Any, clocks: Any) -> None:
+    _list(count, clocks, [_megahertz(device.unit.around.family.memory_clock_hertz)])
 
 
 def _graphics_clocks(
-    driver: SimulatedDriver, device: SimulatedHandle, memory_megahertz: Any, count: Any, clocks: Any
+    device: SimulatedHandle, memory_megahertz: Any, count: Any, clocks: Any
 ) -> None:
-    del driver
-    around = device.unit.around
-    if number(memory_megahertz) != _megahertz(around.family.memory_clock_hertz):
+    board = device.unit.around
+    if number(memory_megahertz) != _megahertz(board.family.memory_clock_hertz):
         raise NvmlCallError(NvmlCode.NOT_FOUND)
-    top = _megahertz(around.sm_clock_maximum_hertz)
-    _list(count, clocks, list(range(top, _megahertz(around.family.idle_clock_hertz) - 1, -15)))
+    top = _megahertz(board.sm_clock_maximum_hertz)
+    _list(count, clocks, list(range(top, _megahertz(board.family.idle_clock_hertz) - 1, -15)))
 
 
 def _list(count: Any, clocks: Any, values: list[int]) -> None:
@@ -90,22 +78,12 @@ def _list(count: Any, clocks: Any, values: list[int]) -> None:
     clocks[: len(values)] = values
 
 
-def _reasons(driver: SimulatedDriver, device: SimulatedHandle, reasons: Any) -> None:
-    del driver
-    put(reasons, device.state.electrical.clock_event_reasons)
-
-
-def _supported_reasons(driver: SimulatedDriver, device: SimulatedHandle, reasons: Any) -> None:
-    del driver, device
-    put(reasons, _SUPPORTED_REASONS)
-
-
-def _violation(driver: SimulatedDriver, device: SimulatedHandle, policy: Any, time: Any) -> None:
+def _violation(device: SimulatedHandle, policy: Any, time: Any) -> None:
     wanted = number(policy)
     if wanted not in _POLICIES:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
     target = out(time)
-    target.referenceTime = driver.microseconds() * 1000
+    target.referenceTime = device.driver.microseconds() * 1000
     target.violationTime = violation_nanoseconds(device, wanted)
 
 
@@ -117,7 +95,9 @@ def violation_nanoseconds(device: SimulatedHandle, policy: int) -> int:
     return nanoseconds(held.get(policy, 0.0))
 
 
-CLOCKS: Final[Mapping[str, Callable[..., None]]] = {
+_reasons = value(lambda device: device.state.electrical.clock_event_reasons)
+_supported_reasons = value(lambda _: _SUPPORTED_REASONS)
+CLOCKS: Final[Functions] = {
     "nvmlDeviceGetClockInfo": _current,
     "nvmlDeviceGetMaxClockInfo": _maximum,
     "nvmlDeviceGetClock": _by_identifier,

@@ -6,6 +6,7 @@ from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from rightsizer.model.reading import Process
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.counters import GpuCounters
 from rightsizer.simulator.device import SimulatedDevice
@@ -14,7 +15,8 @@ from rightsizer.simulator.gpu import GpuTimeline
 from rightsizer.simulator.library.calls import (
     NvmlCallError,
     NvmlCode,
-    point,
+    put,
+    put_text,
     read_pointer,
     write_pointer,
 )
@@ -24,83 +26,69 @@ from rightsizer.simulator.physics import BoardEnvironment, BoardState
 from rightsizer.simulator.support import BoardFeature, BoardSupport, support_of
 from rightsizer.simulator.transients import wake_transient
 
-_Thing = TypeVar("_Thing")
+_Held = TypeVar("_Held")
 _STRIDE = 0x100
 
 
-class HandleTable(Generic[_Thing]):
-    """Things by the addresses that stand for them."""
+class HandleTable(Generic[_Held]):
+    """Objects by the addresses that stand for them; an unknown address is an invalid argument."""
 
     def __init__(self, first_address: int) -> None:
-        """Nothing is lent yet."""
-        self._things: dict[int, _Thing] = {}
+        self._held: dict[int, _Held] = {}
         self._next = first_address
         self._lock = threading.Lock()
 
-    def lend(self, thing: _Thing) -> int:
-        """The address of a new thing."""
+    def add(self, held: _Held) -> int:
+        """The address of a new object."""
         with self._lock:
             address = self._next
             self._next += _STRIDE
-            self._things[address] = thing
+            self._held[address] = held
             return address
 
-    def get(self, address: int) -> _Thing:
-        """The thing at an address.
-
-        Raises:
-            Refusal: there is none.
-        """
+    def get(self, address: int) -> _Held:
+        """The object at an address."""
         try:
-            return self._things[address]
+            return self._held[address]
         except KeyError:
             raise NvmlCallError(NvmlCode.INVALID_ARGUMENT) from None
 
-    def exchange(self, address: int, thing: _Thing) -> None:
-        """Put another thing at an address.
-
-        Raises:
-            Refusal: there is none yet.
-        """
+    def replace(self, address: int, held: _Held) -> None:
+        """Put another object at an address."""
         with self._lock:
-            if address not in self._things:
+            if address not in self._held:
                 raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-            self._things[address] = thing
+            self._held[address] = held
 
-    def give_back(self, address: int) -> None:
-        """End a loan.
-
-        Raises:
-            Refusal: there is none, as when it is ended twice.
-        """
+    def remove(self, address: int) -> None:
+        """Free an address."""
         with self._lock:
-            if self._things.pop(address, None) is None:
+            if self._held.pop(address, None) is None:
                 raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
 
     def __len__(self) -> int:
-        return len(self._things)
+        return len(self._held)
 
 
 _LOOK_SECONDS: Final = 0.05
-"""How often it looks what the scenario has brought meanwhile."""
+"""How often it polls the scenario."""
 
 
 class SimulatedEventSet:
-    """Hears the Xids of GPUs from when they were registered."""
+    """Receives the Xids of GPUs from when they were registered."""
 
     def __init__(self, faults: DriverFaults, now: Callable[[], Nanoseconds]) -> None:
-        """A set that listens to nothing yet."""
         self._faults = faults
         self._now = now
         self._since: dict[str, Nanoseconds] = {}
-        self._heard: dict[str, GpuTimeline] = {}
-        self._waiting: deque[XidReportEvent] = deque()
+        self._registered: dict[str, GpuTimeline] = {}
+        self._pending: deque[XidReportEvent] = deque()
         self._lock = threading.Lock()
 
     def register(self, uuid: str, course: GpuTimeline) -> None:
-        """Listen to a GPU from now on."""
+        """Receive the Xids of a GPU from now on."""
         with self._lock:
-            self._heard[uuid] = course
+            self._registered[uuid] = course
             self._since.setdefault(uuid, self._now())
 
     def wait(self, timeout_seconds: float, monotonic: Callable[[], float]) -> XidReportEvent | None:
@@ -108,10 +96,10 @@ class SimulatedEventSet:
         deadline = monotonic() + timeout_seconds
         while True:
             self._look()
-            if self._waiting:
-                return self._waiting.popleft()
+            if self._pending:
+                return self._pending.popleft()
             left = max(0.0, deadline - monotonic())
-            found = self._faults.wait_for_xid(self._heard.keys(), min(left, _LOOK_SECONDS))
+            found = self._faults.wait_for_xid(self._registered.keys(), min(left, _LOOK_SECONDS))
             if found is not None or left <= 0.0:
                 return found
 
@@ -119,44 +107,40 @@ class SimulatedEventSet:
         with self._lock:
             now = self._now()
             found: list[tuple[Nanoseconds, str, int]] = []
-            for uuid, course in self._heard.items():
+            for uuid, course in self._registered.items():
                 found.extend((at, uuid, code) for at, code in course.xids(self._since[uuid], now))
                 self._since[uuid] = now
-            self._waiting.extend(XidReportEvent(uuid, code) for _, uuid, code in sorted(found))
-
-
-_INSTANCE_STRIDE: Final = 0x100
+            self._pending.extend(XidReportEvent(uuid, code) for _, uuid, code in sorted(found))
 
 
 class SimulatedHandle:
     """A GPU or a MIG instance at an address."""
 
     __slots__ = (
-        *("_node", "_now", "_sleeps", "address", "course", "parent", "parts", "support"),
-        *("unit", "uuid", "wake_time"),
+        *("_node", "_now", "_sleeps", "address", "course", "driver", "parent", "parts"),
+        *("support", "unit", "uuid", "wake_time"),
     )
 
     def __init__(
         self,
-        node: SimulatedNode,
-        now: Callable[[], Nanoseconds],
+        driver: "SimulatedDriver",
         unit: SimulatedDevice,
         address: int,
-        parent: "SimulatedHandle | None",
+        parent: "SimulatedHandle | None" = None,
     ) -> None:
-        """A device at an address."""
-        self._node = node
-        self._now = now
+        self.driver = driver
+        self._node = driver.node
+        self._now = driver.now
         self._sleeps = not unit.slot.is_persistent
         self.unit = unit
         self.uuid = unit.device.uuid
         self.address = address
         self.parent = parent or self
-        self.course = node.course(unit)
+        self.course = driver.node.course(unit)
         self.support: BoardSupport = support_of(unit.slot.board)
         self.wake_time: Nanoseconds = 0
         self.parts: tuple[SimulatedHandle, ...] = tuple(
-            SimulatedHandle(node, now, instance, address + (number + 1) * _INSTANCE_STRIDE, self)
+            SimulatedHandle(driver, instance, address + (number + 1) * _STRIDE, self)
             for number, instance in enumerate(unit.instances)
         )
 
@@ -169,7 +153,7 @@ class SimulatedHandle:
 
     @property
     def state(self) -> BoardState:
-        """What is true of the device now, or seems to be where the driver has just woken it."""
+        """The device now, as it reads where the driver has just woken it."""
         return self.state_at(self._now())
 
     def state_at(self, time: Nanoseconds) -> BoardState:
@@ -181,6 +165,11 @@ class SimulatedHandle:
     def around(self) -> BoardEnvironment:
         """The slot's power, cooling and links now."""
         return self.course.around(self._now())
+
+    @property
+    def processes(self) -> tuple[Process, ...]:
+        """The processes on the device now."""
+        return self._node.processes(self.uuid, self._now())
 
     @property
     def counters(self) -> GpuCounters:
@@ -198,10 +187,10 @@ class SimulatedHandle:
         return self._node.recent_health(self.uuid, self._now())
 
     def need(self, feature: BoardFeature) -> None:
-        """Answer that something is not supported unless it is.
+        """Refuse what the board does not offer, or not while it has instances.
 
         Raises:
-            Refusal: the board does not offer it, or not while it is cut into instances.
+            NvmlCallError: it does not.
         """
         support = self.support
         if feature not in (support.features_with_mig if self.instances else support.features):
@@ -231,7 +220,6 @@ class SimulatedDriver:
     def __init__(
         self, node: SimulatedNode, time: Callable[[], Nanoseconds], faults: DriverFaults
     ) -> None:
-        """A driver of a node's devices, which reads the time from a clock."""
         self.node = node
         self.faults = faults
         self._time = time
@@ -243,7 +231,7 @@ class SimulatedDriver:
         self.streaming: set[str] = set()
         """GPUs whose profiling counters run all the time."""
         self.gpus = tuple(
-            SimulatedHandle(node, self.now, unit, _FIRST_ADDRESS + number * _GPU_STRIDE, None)
+            SimulatedHandle(self, unit, _FIRST_ADDRESS + number * _GPU_STRIDE)
             for number, unit in enumerate(node.units)
         )
         self._handles = {
@@ -255,7 +243,7 @@ class SimulatedDriver:
         """The time of the readings: wall time, in steps of the driver's refresh."""
         time = self._time()
         refreshed = time - time % REFRESH
-        # Nothing was read before there was anything: what is wrong from the start on is so at once.
+        # Not before the start: what is wrong from the start on is so at once.
         return max(refreshed, min(time, self.node.start or 0))
 
     def microseconds(self) -> int:
@@ -290,7 +278,7 @@ class SimulatedDriver:
         """The device at an address.
 
         Raises:
-            Refusal: there is none.
+            NvmlCallError: there is none.
         """
         try:
             return self._handles[read_pointer(pointer)]
@@ -301,7 +289,7 @@ class SimulatedDriver:
         """The device with a UUID.
 
         Raises:
-            Refusal: there is none.
+            NvmlCallError: there is none.
         """
         handle = self._by_uuid.get(uuid)
         if handle is None:
@@ -312,12 +300,34 @@ class SimulatedDriver:
         """Write a device's address into the caller's handle.
 
         Raises:
-            Refusal: the GPU is lost, or answers nothing but a code.
+            NvmlCallError: the GPU is lost, or answers nothing but a code.
         """
         if self.faults.active and (code := self.faults.refusal(handle.parent.uuid)):
             raise NvmlCallError(code)
         write_pointer(reference, handle.address)
 
-    def give_into(self, pointer: Any, handle: SimulatedHandle) -> None:
-        """Write a device's address into a pointer inside a structure or an array."""
-        point(pointer, handle.address)
+
+def value(
+    read: Callable[[SimulatedHandle], float], feature: BoardFeature | None = None
+) -> Callable[..., None]:
+    """A function that writes a number of a device, if the device offers it."""
+
+    def answer(device: SimulatedHandle, reference: Any, *_: Any) -> None:
+        if feature is not None:
+            device.need(feature)
+        put(reference, read(device))
+
+    return answer
+
+
+def text_value(
+    read: Callable[[SimulatedHandle], str], feature: BoardFeature | None = None
+) -> Callable[..., None]:
+    """A function that writes a text of a device, if the device offers it."""
+
+    def answer(device: SimulatedHandle, buffer: Any, size: Any) -> None:
+        if feature is not None:
+            device.need(feature)
+        put_text(buffer, size, read(device))
+
+    return answer

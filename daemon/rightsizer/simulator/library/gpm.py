@@ -5,15 +5,16 @@ from typing import Any, Final
 
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.library.calls import (
+    Functions,
     NvmlCallError,
     NvmlCode,
     number,
     out,
-    put,
     read_pointer,
+    versioned,
     write_pointer,
 )
-from rightsizer.simulator.library.driver import GpmSample, SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.library.driver import GpmSample, SimulatedDriver, SimulatedHandle, value
 from rightsizer.simulator.physics import BoardState
 from rightsizer.simulator.support import BoardFeature
 
@@ -50,53 +51,48 @@ _BUS: Final = frozenset({20, 21, 60, 61})
 """Not counted for an instance: the links are the whole GPU's."""
 
 
-def _support(driver: SimulatedDriver, device: SimulatedHandle, answer: Any) -> None:
-    del driver
+def _support(device: SimulatedHandle, answer: Any) -> None:
     out(answer).isSupportedDevice = int(device.support.has(BoardFeature.GPM))
 
 
-def _streaming(driver: SimulatedDriver, device: SimulatedHandle, state: Any) -> None:
-    device.need(BoardFeature.GPM)
-    put(state, int(device.uuid in driver.streaming))
-
-
-def _set_streaming(driver: SimulatedDriver, device: SimulatedHandle, state: Any) -> None:
+def _set_streaming(device: SimulatedHandle, state: Any) -> None:
     device.need(BoardFeature.GPM)
     if number(state):
-        driver.streaming.add(device.uuid)
+        device.driver.streaming.add(device.uuid)
     else:
-        driver.streaming.discard(device.uuid)
+        device.driver.streaming.discard(device.uuid)
 
 
 def _allocate(driver: SimulatedDriver, sample: Any) -> None:
-    write_pointer(sample, driver.samples.lend(GpmSample("", 0)))
+    write_pointer(sample, driver.samples.add(GpmSample("", 0)))
 
 
 def _free(driver: SimulatedDriver, sample: Any) -> None:
-    driver.samples.give_back(read_pointer(sample))
+    driver.samples.remove(read_pointer(sample))
 
 
-def _take(driver: SimulatedDriver, device: SimulatedHandle, sample: Any) -> None:
+def _sample(device: SimulatedHandle, sample: Any) -> None:
+    driver = device.driver
+    driver.samples.replace(read_pointer(sample), GpmSample(device.uuid, driver.now()))
+
+
+def _take(device: SimulatedHandle, sample: Any) -> None:
     device.need(BoardFeature.GPM)
-    driver.samples.exchange(read_pointer(sample), GpmSample(device.uuid, driver.now()))
+    _sample(device, sample)
 
 
-def _take_of_instance(
-    driver: SimulatedDriver, device: SimulatedHandle, instance: Any, sample: Any
-) -> None:
+def _take_of_instance(device: SimulatedHandle, instance: Any, sample: Any) -> None:
     device.need(BoardFeature.GPM)
     for part in device.instances:
         mig = part.unit.device.mig
         if mig is not None and mig.gpu_instance_id == number(instance):
-            driver.samples.exchange(read_pointer(sample), GpmSample(part.uuid, driver.now()))
+            _sample(part, sample)
             return
     raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
 
 
 def _metrics(driver: SimulatedDriver, request: Any) -> None:
-    target = out(request)
-    if target.version != _VERSION:
-        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    target = versioned(request, _VERSION)
     first = driver.samples.get(read_pointer(target.sample1))
     second = driver.samples.get(read_pointer(target.sample2))
     apart = second.time - first.time
@@ -140,14 +136,16 @@ def _between(
     ]
 
 
-PROFILING_SYSTEM: Final[Mapping[str, Callable[..., Any]]] = {
+PROFILING_SYSTEM: Final[Functions] = {
     "nvmlGpmSampleAlloc": _allocate,
     "nvmlGpmSampleFree": _free,
     "nvmlGpmMetricsGet": _metrics,
 }
-PROFILING: Final[Mapping[str, Callable[..., None]]] = {
+PROFILING: Final[Functions] = {
     "nvmlGpmQueryDeviceSupport": _support,
-    "nvmlGpmQueryIfStreamingEnabled": _streaming,
+    "nvmlGpmQueryIfStreamingEnabled": value(
+        lambda device: int(device.uuid in device.driver.streaming), BoardFeature.GPM
+    ),
     "nvmlGpmSetStreamingEnabled": _set_streaming,
     "nvmlGpmSampleGet": _take,
     "nvmlGpmMigSampleGet": _take_of_instance,

@@ -1,20 +1,27 @@
 """Health of the simulated boards: errors, retired pages, remapped rows, events."""
 
 import time
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rightsizer.simulator.faults import GpuHealth
 from rightsizer.simulator.library.calls import (
+    Functions,
     NvmlCallError,
     NvmlCode,
     number,
     out,
+    point,
     put,
     read_pointer,
+    versioned,
     write_pointer,
 )
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedEventSet, SimulatedHandle
+from rightsizer.simulator.library.driver import (
+    SimulatedDriver,
+    SimulatedEventSet,
+    SimulatedHandle,
+    value,
+)
 from rightsizer.simulator.support import BoardFeature
 
 _XID: Final = 0x8
@@ -25,26 +32,21 @@ _NO_INSTANCE: Final = 0xFFFFFFFF
 
 
 def _create(driver: SimulatedDriver, event_set: Any) -> None:
-    write_pointer(event_set, driver.event_sets.lend(SimulatedEventSet(driver.faults, driver.now)))
+    write_pointer(event_set, driver.event_sets.add(SimulatedEventSet(driver.faults, driver.now)))
 
 
 def _free(driver: SimulatedDriver, event_set: Any) -> None:
-    driver.event_sets.give_back(read_pointer(event_set))
-
-
-def _supported(driver: SimulatedDriver, device: SimulatedHandle, kinds: Any) -> None:
-    del driver
-    put(kinds, _supported_kinds(device))
+    driver.event_sets.remove(read_pointer(event_set))
 
 
 def _supported_kinds(device: SimulatedHandle) -> int:
     return _SUPPORTED | (_ECC if device.support.has(BoardFeature.ECC) else 0)
 
 
-def _register(driver: SimulatedDriver, device: SimulatedHandle, kinds: Any, event_set: Any) -> None:
+def _register(device: SimulatedHandle, kinds: Any, event_set: Any) -> None:
     if number(kinds) & ~_supported_kinds(device):
         raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
-    registered = driver.event_sets.get(read_pointer(event_set))
+    registered = device.driver.event_sets.get(read_pointer(event_set))
     if number(kinds) & _XID:
         registered.register(device.uuid, device.course)
 
@@ -55,7 +57,7 @@ def _wait(driver: SimulatedDriver, event_set: Any, data: Any, timeout_millisecon
     if event is None:
         raise NvmlCallError(NvmlCode.TIMEOUT)
     target = out(data)
-    driver.give_into(target.device, driver.of_uuid(event.uuid))
+    point(target.device, driver.of_uuid(event.uuid).address)
     target.eventType = _XID
     target.eventData = event.code
     target.gpuInstanceId = _identifier(event.gpu_instance_id)
@@ -66,13 +68,13 @@ def _identifier(instance: int | None) -> int:
     return _NO_INSTANCE if instance is None else instance
 
 
-EVENTS_SYSTEM: Final[Mapping[str, Callable[..., Any]]] = {
+EVENTS_SYSTEM: Final[Functions] = {
     "nvmlEventSetCreate": _create,
     "nvmlEventSetFree": _free,
     "nvmlEventSetWait_v2": _wait,
 }
-EVENTS: Final[Mapping[str, Callable[..., None]]] = {
-    "nvmlDeviceGetSupportedEventTypes": _supported,
+EVENTS: Final[Functions] = {
+    "nvmlDeviceGetSupportedEventTypes": value(_supported_kinds),
     "nvmlDeviceRegisterEvents": _register,
 }
 
@@ -95,14 +97,10 @@ def recovery_action(health: GpuHealth) -> int:
     return _RESET if needs else _NOTHING
 
 
-def _enabled(feature: BoardFeature) -> Callable[..., None]:
-    def answer(driver: SimulatedDriver, device: SimulatedHandle, *modes: Any) -> None:
-        del driver
-        device.need(feature)
-        for mode in modes:
-            put(mode, 1)
-
-    return answer
+def _ecc_mode(device: SimulatedHandle, *modes: Any) -> None:
+    device.need(BoardFeature.ECC)
+    for mode in modes:
+        put(mode, 1)
 
 
 def _counted(device: SimulatedHandle, kind: Any, counter: Any) -> int:
@@ -117,22 +115,17 @@ def _counted(device: SimulatedHandle, kind: Any, counter: Any) -> int:
     return health.corrected_errors if corrected else health.uncorrected_errors
 
 
-def _total_errors(
-    driver: SimulatedDriver, device: SimulatedHandle, kind: Any, counter: Any, count: Any
-) -> None:
-    del driver
+def _total_errors(device: SimulatedHandle, kind: Any, counter: Any, count: Any) -> None:
     put(count, _counted(device, kind, counter))
 
 
-def _errors_of_memory(  # noqa: PLR0913, PLR0917 - the C function's arguments.
-    driver: SimulatedDriver,
+def _errors_of_memory(
     device: SimulatedHandle,
     kind: Any,
     counter: Any,
     location: Any,
     count: Any,
 ) -> None:
-    del driver
     if not 0 <= number(location) < _LOCATIONS:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
     if device.unit.is_instance:
@@ -150,25 +143,20 @@ def _errors_of_instance(device: SimulatedHandle, kind: int, counter: int, locati
         raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
 
 
-def _sram_errors(driver: SimulatedDriver, device: SimulatedHandle, status: Any) -> None:
-    del driver
+def _sram_errors(device: SimulatedHandle, status: Any) -> None:
     device.need(BoardFeature.ROW_REMAPPING)
-    target = out(status)
-    if target.version != _SRAM_VERSION_1:
-        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    target = versioned(status, _SRAM_VERSION_1)
     for name, _ in target._fields_[1:]:
         setattr(target, name, 0)
 
 
-def _remapped_rows(  # noqa: PLR0913, PLR0917 - the C function's arguments.
-    driver: SimulatedDriver,
+def _remapped_rows(
     device: SimulatedHandle,
     correctable: Any,
     uncorrectable: Any,
     pending: Any,
     failed: Any,
 ) -> None:
-    del driver
     device.need(BoardFeature.ROW_REMAPPING)
     health = device.health
     put(correctable, health.rows_correctable)
@@ -177,8 +165,7 @@ def _remapped_rows(  # noqa: PLR0913, PLR0917 - the C function's arguments.
     put(failed, health.has_remapping_failed)
 
 
-def _row_histogram(driver: SimulatedDriver, device: SimulatedHandle, histogram: Any) -> None:
-    del driver
+def _row_histogram(device: SimulatedHandle, histogram: Any) -> None:
     device.need(BoardFeature.ROW_REMAPPING)
     target, health = out(histogram), device.health
     used = min(_ROW_GROUPS, health.rows_correctable + health.rows_uncorrectable)
@@ -188,9 +175,7 @@ def _row_histogram(driver: SimulatedDriver, device: SimulatedHandle, histogram: 
     target.none = exhausted
 
 
-def _retired_pages(
-    driver: SimulatedDriver, device: SimulatedHandle, cause: Any, count: Any, *pages: Any
-) -> None:
+def _retired_pages(device: SimulatedHandle, cause: Any, count: Any, *pages: Any) -> None:
     device.need(BoardFeature.RETIRED_PAGES)
     if not 0 <= number(cause) < _CAUSES_OF_RETIREMENT:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
@@ -207,44 +192,26 @@ def _retired_pages(
     for page in range(retired):
         pages[0][page] = _FIRST_PAGE + page * _PAGE_BYTES
         for times in pages[1:]:
-            times[page] = driver.microseconds()
+            times[page] = device.driver.microseconds()
 
 
-def _retirement_pending(driver: SimulatedDriver, device: SimulatedHandle, pending: Any) -> None:
-    del driver
-    device.need(BoardFeature.RETIRED_PAGES)
-    put(pending, device.health.is_remapping_pending)
-
-
-def _persistence(driver: SimulatedDriver, device: SimulatedHandle, mode: Any) -> None:
-    del driver
-    put(mode, device.unit.slot.is_persistent)
-
-
-def _constant(value: int) -> Callable[..., None]:
-    def answer(driver: SimulatedDriver, device: SimulatedHandle, mode: Any) -> None:
-        del driver, device
-        put(mode, value)
-
-    return answer
-
-
-HEALTH_OF_INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
-    "nvmlDeviceGetMemoryErrorCounter": _errors_of_memory
-}
-HEALTH: Final[Mapping[str, Callable[..., None]]] = {
-    "nvmlDeviceGetEccMode": _enabled(BoardFeature.ECC),
-    "nvmlDeviceGetDefaultEccMode": _enabled(BoardFeature.ECC),
+_zero = value(lambda _: 0)
+HEALTH_OF_INSTANCES: Final[Functions] = {"nvmlDeviceGetMemoryErrorCounter": _errors_of_memory}
+HEALTH: Final[Functions] = {
+    "nvmlDeviceGetEccMode": _ecc_mode,
+    "nvmlDeviceGetDefaultEccMode": _ecc_mode,
     "nvmlDeviceGetTotalEccErrors": _total_errors,
     "nvmlDeviceGetSramEccErrorStatus": _sram_errors,
     "nvmlDeviceGetRemappedRows": _remapped_rows,
     "nvmlDeviceGetRowRemapperHistogram": _row_histogram,
     "nvmlDeviceGetRetiredPages": _retired_pages,
     "nvmlDeviceGetRetiredPages_v2": _retired_pages,
-    "nvmlDeviceGetRetiredPagesPendingStatus": _retirement_pending,
-    "nvmlDeviceGetPersistenceMode": _persistence,
-    "nvmlDeviceGetComputeMode": _constant(0),
-    "nvmlDeviceGetDisplayMode": _constant(0),
-    "nvmlDeviceGetDisplayActive": _constant(0),
-    "nvmlDeviceGetVirtualizationMode": _constant(0),
+    "nvmlDeviceGetRetiredPagesPendingStatus": value(
+        lambda device: device.health.is_remapping_pending, BoardFeature.RETIRED_PAGES
+    ),
+    "nvmlDeviceGetPersistenceMode": value(lambda device: device.unit.slot.is_persistent),
+    "nvmlDeviceGetComputeMode": _zero,
+    "nvmlDeviceGetDisplayMode": _zero,
+    "nvmlDeviceGetDisplayActive": _zero,
+    "nvmlDeviceGetVirtualizationMode": _zero,
 }

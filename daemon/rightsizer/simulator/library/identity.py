@@ -1,9 +1,9 @@
 """Device lookup, names and identifiers."""
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rightsizer.simulator.library.calls import (
+    Functions,
     NvmlCallError,
     NvmlCode,
     number,
@@ -12,7 +12,7 @@ from rightsizer.simulator.library.calls import (
     put_text,
     text,
 )
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle, text_value, value
 from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import channel
 
@@ -71,27 +71,7 @@ def _by_pci_bus_id(driver: SimulatedDriver, bus_id: Any, device: Any) -> None:
     raise NvmlCallError(NvmlCode.NOT_FOUND)
 
 
-def _name(driver: SimulatedDriver, device: SimulatedHandle, buffer: Any, size: Any) -> None:
-    del driver
-    put_text(buffer, size, device.unit.device.name)
-
-
-def _uuid(driver: SimulatedDriver, device: SimulatedHandle, buffer: Any, size: Any) -> None:
-    del driver
-    put_text(buffer, size, device.uuid)
-
-
-def _index(driver: SimulatedDriver, device: SimulatedHandle, index: Any) -> None:
-    put(index, driver.present().index(device))
-
-
-def _minor_number(driver: SimulatedDriver, device: SimulatedHandle, minor: Any) -> None:
-    del driver
-    put(minor, device.unit.device.index)
-
-
-def _pci_info(driver: SimulatedDriver, device: SimulatedHandle, info: Any) -> None:
-    del driver
+def _pci_info(device: SimulatedHandle, info: Any) -> None:
     unit, target = device.unit, out(info)
     full = (unit.device.pci_bus_id or "").upper()
     target.busId = full.encode()
@@ -103,144 +83,81 @@ def _pci_info(driver: SimulatedDriver, device: SimulatedHandle, info: Any) -> No
     target.pciSubSystemId = product << 16 | _NVIDIA_VENDOR
 
 
-def _brand(driver: SimulatedDriver, device: SimulatedHandle, brand: Any) -> None:
-    del driver
-    put(brand, device.support.brand)
-
-
-def _architecture(driver: SimulatedDriver, device: SimulatedHandle, architecture: Any) -> None:
-    del driver
-    put(architecture, device.support.architecture)
-
-
-def _compute_capability(
-    driver: SimulatedDriver, device: SimulatedHandle, major: Any, minor: Any
-) -> None:
-    del driver
+def _compute_capability(device: SimulatedHandle, major: Any, minor: Any) -> None:
     board = device.unit.slot.board
     put(major, board.compute_capability[0])
     put(minor, board.compute_capability[1])
 
 
-def _cores(driver: SimulatedDriver, device: SimulatedHandle, cores: Any) -> None:
-    del driver
-    device.need(BoardFeature.CORES)
+def _cores(device: SimulatedHandle) -> int:
     board = device.unit.slot.board
     each = _CORES_PER_SM.get(board.architecture, _CORES_PER_SM_OTHERWISE)
     if board.compute_capability == (8, 0):
         each = _HGX_CORES_PER_SM
-    put(cores, board.sm_count * each)
+    return board.sm_count * each
 
 
-def _board_id(driver: SimulatedDriver, device: SimulatedHandle, board_id: Any) -> None:
-    del driver
-    put(board_id, device.unit.domain << 16 | device.unit.bus << 8)
-
-
-def _one_gpu_on_board(driver: SimulatedDriver, device: SimulatedHandle, several: Any) -> None:
-    del driver, device
-    put(several, 0)
-
-
-def _firmware_version(
-    driver: SimulatedDriver, device: SimulatedHandle, buffer: Any, size: Any
-) -> None:
-    del driver
-    put_text(buffer, size, f"96.00.{device.support.architecture:02X}.00.01")
-
-
-def _serial(driver: SimulatedDriver, device: SimulatedHandle, buffer: Any, size: Any) -> None:
-    del driver
-    device.need(BoardFeature.SERIAL)
-    put_text(buffer, size, _serial_of(device))
-
-
-def _part_number(driver: SimulatedDriver, device: SimulatedHandle, buffer: Any, size: Any) -> None:
-    del driver
-    put_text(buffer, size, f"900-2G{device.support.architecture:03d}-0000-000")
-
-
-def _inforom_version(
-    driver: SimulatedDriver, device: SimulatedHandle, kind: Any, buffer: Any, size: Any
-) -> None:
-    del driver
+def _inforom_version(device: SimulatedHandle, kind: Any, buffer: Any, size: Any) -> None:
     if number(kind) not in _INFOROM:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
     device.need(BoardFeature.ECC if number(kind) == _INFOROM_ECC else BoardFeature.MEMORY)
     put_text(buffer, size, _INFOROM[number(kind)])
 
 
-def _inforom_image_version(
-    driver: SimulatedDriver, device: SimulatedHandle, buffer: Any, size: Any
-) -> None:
-    del driver
-    put_text(buffer, size, f"G{device.support.architecture:03d}.0200.00.03")
-
-
-def _inforom_checksum(driver: SimulatedDriver, device: SimulatedHandle, checksum: Any) -> None:
-    del driver
-    put(checksum, channel(0, "inforom", device.uuid) & 0xFFFFFFFF)
-
-
-def _module(driver: SimulatedDriver, device: SimulatedHandle, module: Any) -> None:
-    del driver
+def _module(device: SimulatedHandle) -> int:
     is_on_baseboard = device.unit.slot.board.form_factor.startswith("SXM")
-    put(module, device.unit.device.index % _MODULES + 1 if is_on_baseboard else 0)
+    return device.unit.device.index % _MODULES + 1 if is_on_baseboard else 0
 
 
-def _bus_type(driver: SimulatedDriver, device: SimulatedHandle, kind: Any) -> None:
-    del driver, device
-    put(kind, _PCIE_BUS)
+def _gsp_version(device: SimulatedHandle, buffer: Any) -> None:
+    buffer.value = device.driver.node.scenario.driver_version.encode()
 
 
-def _interrupt(driver: SimulatedDriver, device: SimulatedHandle, interrupt: Any) -> None:
-    del driver
-    put(interrupt, _FIRST_INTERRUPT + device.unit.device.index)
-
-
-def _gsp_version(driver: SimulatedDriver, device: SimulatedHandle, buffer: Any) -> None:
-    del device
-    buffer.value = driver.node.scenario.driver_version.encode()
-
-
-def _gsp_mode(driver: SimulatedDriver, device: SimulatedHandle, enabled: Any, default: Any) -> None:
-    del driver
+def _gsp_mode(device: SimulatedHandle, enabled: Any, default: Any) -> None:
     has_processor = device.support.architecture >= _TURING
     put(enabled, int(has_processor))
     put(default, int(has_processor))
 
 
-LOOKUP: Final[Mapping[str, Callable[..., Any]]] = {
+LOOKUP: Final[Functions] = {
     "nvmlDeviceGetCount_v2": _count,
     "nvmlDeviceGetHandleByIndex_v2": _by_index,
     "nvmlDeviceGetHandleByUUID": _by_uuid,
     "nvmlDeviceGetHandleByPciBusId_v2": _by_pci_bus_id,
     "nvmlDeviceGetHandleBySerial": _by_serial,
 }
-IDENTITY_OF_INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
-    "nvmlDeviceGetName": _name,
-    "nvmlDeviceGetUUID": _uuid,
+IDENTITY_OF_INSTANCES: Final[Functions] = {
+    "nvmlDeviceGetName": text_value(lambda device: device.unit.device.name),
+    "nvmlDeviceGetUUID": text_value(lambda device: device.uuid),
     "nvmlDeviceGetCudaComputeCapability": _compute_capability,
-    "nvmlDeviceGetArchitecture": _architecture,
-    "nvmlDeviceGetBrand": _brand,
+    "nvmlDeviceGetArchitecture": value(lambda device: device.support.architecture),
+    "nvmlDeviceGetBrand": value(lambda device: device.support.brand),
 }
-IDENTITY: Final[Mapping[str, Callable[..., None]]] = {
-    "nvmlDeviceGetIndex": _index,
-    "nvmlDeviceGetMinorNumber": _minor_number,
+IDENTITY: Final[Functions] = {
+    "nvmlDeviceGetIndex": value(lambda device: device.driver.present().index(device)),
+    "nvmlDeviceGetMinorNumber": value(lambda device: device.unit.device.index),
     "nvmlDeviceGetPciInfo_v3": _pci_info,
     "nvmlDeviceGetPciInfoExt": _pci_info,
-    "nvmlDeviceGetNumGpuCores": _cores,
-    "nvmlDeviceGetBoardId": _board_id,
-    "nvmlDeviceGetMultiGpuBoard": _one_gpu_on_board,
-    "nvmlDeviceGetVbiosVersion": _firmware_version,
-    "nvmlDeviceGetSerial": _serial,
-    "nvmlDeviceGetBoardPartNumber": _part_number,
+    "nvmlDeviceGetNumGpuCores": value(_cores, BoardFeature.CORES),
+    "nvmlDeviceGetBoardId": value(lambda device: device.unit.domain << 16 | device.unit.bus << 8),
+    "nvmlDeviceGetMultiGpuBoard": value(lambda _: 0),
+    "nvmlDeviceGetVbiosVersion": text_value(
+        lambda device: f"96.00.{device.support.architecture:02X}.00.01"
+    ),
+    "nvmlDeviceGetSerial": text_value(_serial_of, BoardFeature.SERIAL),
+    "nvmlDeviceGetBoardPartNumber": text_value(
+        lambda device: f"900-2G{device.support.architecture:03d}-0000-000"
+    ),
     "nvmlDeviceGetInforomVersion": _inforom_version,
-    "nvmlDeviceGetInforomImageVersion": _inforom_image_version,
-    "nvmlDeviceGetInforomConfigurationChecksum": _inforom_checksum,
-    "nvmlDeviceGetModuleId": _module,
-    "nvmlDeviceGetBusType": _bus_type,
-    "nvmlDeviceGetIrqNum": _interrupt,
+    "nvmlDeviceGetInforomImageVersion": text_value(
+        lambda device: f"G{device.support.architecture:03d}.0200.00.03"
+    ),
+    "nvmlDeviceGetInforomConfigurationChecksum": value(
+        lambda device: channel(0, "inforom", device.uuid) & 0xFFFFFFFF
+    ),
+    "nvmlDeviceGetModuleId": value(_module),
+    "nvmlDeviceGetBusType": value(lambda _: _PCIE_BUS),
+    "nvmlDeviceGetIrqNum": value(lambda device: _FIRST_INTERRUPT + device.unit.device.index),
     "nvmlDeviceGetGspFirmwareVersion": _gsp_version,
     "nvmlDeviceGetGspFirmwareMode": _gsp_mode,
 }

@@ -1,12 +1,14 @@
 """MIG: mode, GPU instances, compute instances and their profiles."""
 
 import ctypes
-from collections.abc import Callable, Mapping
-from dataclasses import dataclass
+from collections.abc import Callable
 from typing import Any, Final
 
 from rightsizer.catalogue.board import MigProfile
+from rightsizer.model.device import MigInstance
+from rightsizer.model.units import MIB
 from rightsizer.simulator.library.calls import (
+    Functions,
     NvmlCallError,
     NvmlCode,
     number,
@@ -14,114 +16,86 @@ from rightsizer.simulator.library.calls import (
     point,
     put,
     read_pointer,
+    versioned,
     write_pointer,
 )
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle, value
 from rightsizer.simulator.physics import instance_memory_bytes
 from rightsizer.simulator.support import BoardFeature
 
 _MOST_INSTANCES: Final = 7
-_MIB: Final = 2**20
 
 
-def _mode(driver: SimulatedDriver, device: SimulatedHandle, current: Any, pending: Any) -> None:
-    del driver
+def _mode(device: SimulatedHandle, current: Any, pending: Any) -> None:
     device.need(BoardFeature.MIG)
     put(current, int(bool(device.instances)))
     put(pending, int(bool(device.instances)))
 
 
-def _most(driver: SimulatedDriver, device: SimulatedHandle, count: Any) -> None:
-    del driver
-    put(count, _MOST_INSTANCES if device.support.has(BoardFeature.MIG) else 0)
-
-
-def _by_index(driver: SimulatedDriver, device: SimulatedHandle, index: Any, instance: Any) -> None:
+def _by_index(device: SimulatedHandle, index: Any, instance: Any) -> None:
     device.need(BoardFeature.MIG)
     place = number(index)
     if place >= len(device.instances):
         raise NvmlCallError(
             NvmlCode.NOT_FOUND if place < _MOST_INSTANCES else NvmlCode.INVALID_ARGUMENT
         )
-    driver.give(instance, device.instances[place])
+    device.driver.give(instance, device.instances[place])
 
 
-def _is_instance(driver: SimulatedDriver, device: SimulatedHandle, answer: Any) -> None:
-    del driver
-    put(answer, int(device.unit.is_instance))
-
-
-def _gpu_instance_id(driver: SimulatedDriver, device: SimulatedHandle, identifier: Any) -> None:
-    del driver
+def _mig(device: SimulatedHandle) -> MigInstance:
     mig = device.unit.device.mig
     if mig is None:
         raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
-    put(identifier, mig.gpu_instance_id)
+    return mig
 
 
-def _compute_instance_id(driver: SimulatedDriver, device: SimulatedHandle, identifier: Any) -> None:
-    del driver
-    mig = device.unit.device.mig
-    if mig is None:
-        raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
-    put(identifier, mig.compute_instance_id)
+def _profile(device: SimulatedHandle) -> MigProfile | None:
+    return device.unit.slot.profile(device.unit.spot.instance)
 
 
-def _parent(driver: SimulatedDriver, device: SimulatedHandle, gpu: Any) -> None:
+def _parent(device: SimulatedHandle, gpu: Any) -> None:
     if not device.unit.is_instance:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-    driver.give(gpu, device.parent)
+    device.driver.give(gpu, device.parent)
 
 
-def _attributes(driver: SimulatedDriver, device: SimulatedHandle, attributes: Any) -> None:
-    del driver
-    slot, target = device.unit.slot, out(attributes)
-    profile = slot.profile(device.unit.spot.instance)
+def _attributes(device: SimulatedHandle, attributes: Any) -> None:
+    profile, target = _profile(device), out(attributes)
     if profile is None:
         raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
-    slices, engines = round(profile.compute_share * _MOST_INSTANCES), engines_of(profile)
-    target.multiprocessorCount = profile.sm_count or round(
-        profile.compute_share * slot.board.sm_count
-    )
+    slices, (decoders, others) = _slices(profile), _engines(profile)
+    target.multiprocessorCount = _multiprocessors(device, profile)
     target.sharedCopyEngineCount = slices
-    target.sharedDecoderCount = engines.decoders
-    target.sharedJpegCount, target.sharedOfaCount = engines.jpeg, engines.ofa
+    target.sharedDecoderCount = decoders
+    target.sharedJpegCount, target.sharedOfaCount = others, others
     target.gpuInstanceSliceCount = slices
     target.computeInstanceSliceCount = slices
-    target.memorySizeMB = device.state.memory_total_bytes // _MIB
+    target.memorySizeMB = device.state.memory_total_bytes // MIB
 
 
-@dataclass(frozen=True, slots=True)
-class MigEngines:
-    """The media engines of an instance."""
-
-    decoders: int
-    jpeg: int
-    ofa: int
-
-
-def engines_of(profile: MigProfile) -> MigEngines:
-    """What an instance of a profile has; JPEG and optical flow go with the whole GPU alone."""
-    slices = round(profile.compute_share * _MOST_INSTANCES)
+def _engines(profile: MigProfile) -> tuple[int, int]:
+    """Decoders, and JPEG and optical flow engines each, which go with the whole GPU alone."""
+    slices = _slices(profile)
     is_whole = int(slices == _MOST_INSTANCES)
-    return MigEngines(slices // 2 + is_whole * 2, is_whole, is_whole)
+    return slices // 2 + is_whole * 2, is_whole
 
 
-MIG_OF_INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
-    "nvmlDeviceIsMigDeviceHandle": _is_instance,
-    "nvmlDeviceGetGpuInstanceId": _gpu_instance_id,
-    "nvmlDeviceGetComputeInstanceId": _compute_instance_id,
+MIG_OF_INSTANCES: Final[Functions] = {
+    "nvmlDeviceIsMigDeviceHandle": value(lambda device: int(device.unit.is_instance)),
+    "nvmlDeviceGetGpuInstanceId": value(lambda device: _mig(device).gpu_instance_id),
+    "nvmlDeviceGetComputeInstanceId": value(lambda device: _mig(device).compute_instance_id),
     "nvmlDeviceGetDeviceHandleFromMigDeviceHandle": _parent,
     "nvmlDeviceGetAttributes_v2": _attributes,
 }
-MIG: Final[Mapping[str, Callable[..., None]]] = {
+MIG: Final[Functions] = {
     "nvmlDeviceGetMigMode": _mode,
-    "nvmlDeviceGetMaxMigDeviceCount": _most,
+    "nvmlDeviceGetMaxMigDeviceCount": value(
+        lambda device: _MOST_INSTANCES if device.support.has(BoardFeature.MIG) else 0
+    ),
     "nvmlDeviceGetMigDeviceHandleByIndex": _by_index,
 }
 
 
-_SLICES: Final = 7
 _MEMORY_SLICES: Final = 8
 _PROFILE_VERSION_2: Final = 0x02000098
 _COMPUTE_PROFILE_VERSION_2: Final = 0x02000088
@@ -136,7 +110,7 @@ _IDENTIFIERS: Final = {0: 19, 1: 14, 2: 9, 3: 5, 4: 0, _MUCH_MEMORY: 15, _WITH_M
 
 
 def _slices(profile: MigProfile) -> int:
-    return round(profile.compute_share * _SLICES)
+    return round(profile.compute_share * _MOST_INSTANCES)
 
 
 def profile_number(profile: MigProfile) -> int:
@@ -150,65 +124,60 @@ def profile_number(profile: MigProfile) -> int:
 
 
 def _of_number(device: SimulatedHandle, wanted: Any) -> MigProfile:
-    device.need(BoardFeature.MIG)
-    for profile in device.unit.slot.board.mig_profiles:
-        if profile_number(profile) == number(wanted):
-            return profile
-    raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
+    return _find(device, profile_number, wanted, NvmlCode.NOT_SUPPORTED)
 
 
 def _of_identifier(device: SimulatedHandle, wanted: Any) -> MigProfile:
+    return _find(device, _identifier, wanted, NvmlCode.INVALID_ARGUMENT)
+
+
+def _identifier(profile: MigProfile) -> int:
+    return _IDENTIFIERS[profile_number(profile)]
+
+
+def _find(
+    device: SimulatedHandle, key: Callable[[MigProfile], int], wanted: Any, refusal: NvmlCode
+) -> MigProfile:
     device.need(BoardFeature.MIG)
     for profile in device.unit.slot.board.mig_profiles:
-        if _IDENTIFIERS[profile_number(profile)] == number(wanted):
+        if key(profile) == number(wanted):
             return profile
-    raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
+    raise NvmlCallError(refusal)
 
 
 def _multiprocessors(device: SimulatedHandle, profile: MigProfile) -> int:
     return profile.sm_count or round(profile.compute_share * device.unit.slot.board.sm_count)
 
 
-def _profile_information(
-    driver: SimulatedDriver, device: SimulatedHandle, wanted: Any, info: Any
-) -> None:
-    del driver
+def _profile_information(device: SimulatedHandle, wanted: Any, info: Any) -> None:
     profile, target = _of_number(device, wanted), out(info)
-    slices, engines = _slices(profile), engines_of(profile)
-    target.id = _IDENTIFIERS[profile_number(profile)]
+    slices, (decoders, others) = _slices(profile), _engines(profile)
+    target.id = _identifier(profile)
     target.isP2pSupported = 0
     target.sliceCount, target.instanceCount = slices, profile.maximum_count
     target.multiprocessorCount = _multiprocessors(device, profile)
     target.copyEngineCount, target.encoderCount = slices, 0
-    target.decoderCount = engines.decoders
-    target.jpegCount, target.ofaCount = engines.jpeg, engines.ofa
-    target.memorySizeMB = instance_memory_bytes(device.unit.slot.board, profile) // _MIB
+    target.decoderCount = decoders
+    target.jpegCount, target.ofaCount = others, others
+    target.memorySizeMB = instance_memory_bytes(device.unit.slot.board, profile) // MIB
 
 
-def _profile_information_2(
-    driver: SimulatedDriver, device: SimulatedHandle, wanted: Any, info: Any
-) -> None:
-    target = out(info)
-    if target.version != _PROFILE_VERSION_2:
-        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
-    _profile_information(driver, device, wanted, info)
+def _profile_information_2(device: SimulatedHandle, wanted: Any, info: Any) -> None:
+    target = versioned(info, _PROFILE_VERSION_2)
+    _profile_information(device, wanted, info)
     target.name = f"MIG {_of_number(device, wanted).name}".encode()
 
 
-def _remaining(driver: SimulatedDriver, device: SimulatedHandle, wanted: Any, count: Any) -> None:
-    del driver
+def _remaining(device: SimulatedHandle, wanted: Any, count: Any) -> None:
     profile = _of_identifier(device, wanted)
-    used = [device.unit.slot.profile(part.unit.spot.instance) for part in device.instances]
+    used = [_profile(part) for part in device.instances]
     compute = 1.0 - sum(each.compute_share for each in used if each)
     memory = 1.0 - sum(each.memory_share for each in used if each)
     most = min(compute / profile.compute_share, memory / profile.memory_share) + 1e-9
     put(count, min(profile.maximum_count, int(most)))
 
 
-def _placements(
-    driver: SimulatedDriver, device: SimulatedHandle, wanted: Any, places: Any, count: Any
-) -> None:
-    del driver
+def _placements(device: SimulatedHandle, wanted: Any, places: Any, count: Any) -> None:
     profile = _of_identifier(device, wanted)
     size = round(profile.memory_share * _MEMORY_SLICES)
     put(count, profile.maximum_count)
@@ -218,25 +187,15 @@ def _placements(
             target.start, target.size = place * size, size
 
 
-def _instances(
-    driver: SimulatedDriver, device: SimulatedHandle, wanted: Any, found: Any, count: Any
-) -> None:
-    del driver
+def _instances(device: SimulatedHandle, wanted: Any, found: Any, count: Any) -> None:
     profile = _of_identifier(device, wanted)
-    same = [
-        part
-        for part in device.instances
-        if device.unit.slot.profile(part.unit.spot.instance) == profile
-    ]
+    same = [part for part in device.instances if _profile(part) == profile]
     put(count, len(same))
     for place, part in enumerate(same):
         point(found[place], part.address + _GPU_INSTANCE)
 
 
-def _instance_by_id(
-    driver: SimulatedDriver, device: SimulatedHandle, wanted: Any, found: Any
-) -> None:
-    del driver
+def _instance_by_id(device: SimulatedHandle, wanted: Any, found: Any) -> None:
     device.need(BoardFeature.MIG)
     for part in device.instances:
         mig = part.unit.device.mig
@@ -256,12 +215,12 @@ def _part(driver: SimulatedDriver, pointer: Any, kind: int) -> SimulatedHandle:
 
 def _instance_information(driver: SimulatedDriver, instance: Any, info: Any) -> None:
     part, target = _part(driver, instance, _GPU_INSTANCE), out(info)
-    profile, mig = part.unit.slot.profile(part.unit.spot.instance), part.unit.device.mig
+    profile, mig = _profile(part), part.unit.device.mig
     if profile is None or mig is None:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
-    driver.give_into(target.device, part.parent)
+    point(target.device, part.parent.address)
     target.id = mig.gpu_instance_id
-    target.profileId = _IDENTIFIERS[profile_number(profile)]
+    target.profileId = _identifier(profile)
     target.placement.start = part.parent.instances.index(part)
     target.placement.size = round(profile.memory_share * _MEMORY_SLICES)
 
@@ -286,13 +245,13 @@ def _compute_instance_by_id(
 
 
 def _compute_profile(part: SimulatedHandle) -> int:
-    profile = part.unit.slot.profile(part.unit.spot.instance)
+    profile = _profile(part)
     return _NUMBERS[_slices(profile)] if profile else 0
 
 
 def _compute_information(driver: SimulatedDriver, instance: Any, info: Any) -> None:
     part, target = _part(driver, instance, _COMPUTE_INSTANCE), out(info)
-    driver.give_into(target.device, part)
+    point(target.device, part.address)
     point(target.gpuInstance, part.address + _GPU_INSTANCE)
     target.id, target.profileId = 0, _compute_profile(part)
     target.placement.start = target.placement.size = 0
@@ -302,7 +261,7 @@ def _compute_profile_information(
     driver: SimulatedDriver, instance: Any, wanted: Any, engine: Any, info: Any
 ) -> None:
     part, target = _part(driver, instance, _GPU_INSTANCE), out(info)
-    profile = part.unit.slot.profile(part.unit.spot.instance)
+    profile = _profile(part)
     if target.version != _COMPUTE_PROFILE_VERSION_2:
         raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
     if profile is None or number(engine) or number(wanted) != _compute_profile(part):
@@ -312,7 +271,7 @@ def _compute_profile_information(
     target.name = f"MIG {profile.name}".encode()
 
 
-INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
+INSTANCES: Final[Functions] = {
     "nvmlDeviceGetGpuInstanceProfileInfo": _profile_information,
     "nvmlDeviceGetGpuInstanceProfileInfoV": _profile_information_2,
     "nvmlDeviceGetGpuInstanceRemainingCapacity": _remaining,
@@ -320,7 +279,7 @@ INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetGpuInstances": _instances,
     "nvmlDeviceGetGpuInstanceById": _instance_by_id,
 }
-INSTANCES_SYSTEM: Final[Mapping[str, Callable[..., None]]] = {
+INSTANCES_SYSTEM: Final[Functions] = {
     "nvmlGpuInstanceGetInfo": _instance_information,
     "nvmlGpuInstanceGetComputeInstances": _compute_instances,
     "nvmlGpuInstanceGetComputeInstanceById": _compute_instance_by_id,

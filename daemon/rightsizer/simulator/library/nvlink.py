@@ -5,8 +5,16 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rightsizer.simulator.faults import NvlinkErrorCounts
-from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode, number, out, put
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.library.calls import (
+    Functions,
+    NvmlCallError,
+    NvmlCode,
+    number,
+    out,
+    put,
+    versioned,
+)
+from rightsizer.simulator.library.driver import SimulatedHandle
 from rightsizer.simulator.physics import has_switches, peer_of_link
 from rightsizer.simulator.support import BoardFeature
 
@@ -25,7 +33,7 @@ _ERROR_COUNTERS: Final[Mapping[int, Callable[[NvlinkErrorCounts], int]]] = {
 }
 _COUNTERS: Final = 2
 _KIB: Final = 1024.0
-_INFORMATION_VERSIONS: Final = {0x1000008: 1, 0x200064C: 2}
+_INFORMATION_VERSIONS: Final = (0x1000008, 0x200064C)
 
 
 def _need_link(device: SimulatedHandle, link: Any) -> int:
@@ -37,9 +45,7 @@ def _need_link(device: SimulatedHandle, link: Any) -> int:
     return number(link)
 
 
-def _need_peer(
-    driver: SimulatedDriver, device: SimulatedHandle, link: Any
-) -> SimulatedHandle | None:
+def _need_peer(device: SimulatedHandle, link: Any) -> SimulatedHandle | None:
     """The GPU at the other end, `None` for a switch."""
     place = _need_link(device, link)
     if not device.support.nvlink_up or place in device.health.links_down:
@@ -47,39 +53,35 @@ def _need_peer(
     board, gpu = device.unit.slot.board, device.unit.device.index
     if has_switches(board):
         return None
-    peer = peer_of_link(board, gpu, place, len(driver.gpus))
+    peer = peer_of_link(board, gpu, place, len(device.driver.gpus))
     if peer is None:
         raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
-    return driver.gpus[peer]
+    return device.driver.gpus[peer]
 
 
-def _state(driver: SimulatedDriver, device: SimulatedHandle, link: Any, active: Any) -> None:
+def _state(device: SimulatedHandle, link: Any, active: Any) -> None:
     place = _need_link(device, link)
     try:
-        _need_peer(driver, device, place)
+        _need_peer(device, place)
         put(active, 1)
     except NvmlCallError:
         put(active, 0)
 
 
-def _version(driver: SimulatedDriver, device: SimulatedHandle, link: Any, version: Any) -> None:
-    del driver
+def _version(device: SimulatedHandle, link: Any, version: Any) -> None:
     _need_link(device, link)
     put(version, device.support.nvlink_version)
 
 
-def _capability(
-    driver: SimulatedDriver, device: SimulatedHandle, link: Any, wanted: Any, answer: Any
-) -> None:
-    del driver
+def _capability(device: SimulatedHandle, link: Any, wanted: Any, answer: Any) -> None:
     _need_link(device, link)
     if number(wanted) not in _CAPABILITIES:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
     put(answer, _CAPABILITIES[number(wanted)])
 
 
-def _remote_device(driver: SimulatedDriver, device: SimulatedHandle, link: Any, info: Any) -> None:
-    peer, target = _need_peer(driver, device, link), out(info)
+def _remote_device(device: SimulatedHandle, link: Any, info: Any) -> None:
+    peer, target = _need_peer(device, link), out(info)
     if peer is None:
         target.busId = _SWITCH_BUS_ID
         target.domain, target.bus, target.device = 0xFFFFFFFF, 0xFF, 0xFF
@@ -88,14 +90,11 @@ def _remote_device(driver: SimulatedDriver, device: SimulatedHandle, link: Any, 
     target.domain, target.bus, target.device = peer.unit.domain, peer.unit.bus, 0
 
 
-def _remote_kind(driver: SimulatedDriver, device: SimulatedHandle, link: Any, kind: Any) -> None:
-    put(kind, _SWITCH if _need_peer(driver, device, link) is None else _GPU)
+def _remote_kind(device: SimulatedHandle, link: Any, kind: Any) -> None:
+    put(kind, _SWITCH if _need_peer(device, link) is None else _GPU)
 
 
-def _errors(
-    driver: SimulatedDriver, device: SimulatedHandle, link: Any, counter: Any, count: Any
-) -> None:
-    del driver
+def _errors(device: SimulatedHandle, link: Any, counter: Any, count: Any) -> None:
     place = _need_link(device, link)
     read = _ERROR_COUNTERS.get(number(counter))
     if read is None:
@@ -103,15 +102,13 @@ def _errors(
     put(count, read(device.health.link_errors.get(place, NvlinkErrorCounts())))
 
 
-def _utilization(  # noqa: PLR0913, PLR0917 - the C function's arguments.
-    driver: SimulatedDriver,
+def _utilization(
     device: SimulatedHandle,
     link: Any,
     counter: Any,
     received: Any,
     sent: Any,
 ) -> None:
-    del driver
     device.need(BoardFeature.NVLINK_OLD_COUNTERS)
     _need_link(device, link)
     if not 0 <= number(counter) < _COUNTERS:
@@ -121,18 +118,15 @@ def _utilization(  # noqa: PLR0913, PLR0917 - the C function's arguments.
     put(sent, int(counters.nvlink_transmit_bytes / links / _KIB))
 
 
-def _information(driver: SimulatedDriver, device: SimulatedHandle, info: Any) -> None:
-    del driver
+def _information(device: SimulatedHandle, info: Any) -> None:
     device.need(BoardFeature.FABRIC)
-    target = out(info)
-    if target.version not in _INFORMATION_VERSIONS:
-        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    target = versioned(info, *_INFORMATION_VERSIONS)
     target.isNvleEnabled = 0
     if hasattr(target, "firmwareInfo"):
         target.firmwareInfo.numValidEntries = 0
 
 
-NVLINK: Final[Mapping[str, Callable[..., None]]] = {
+NVLINK: Final[Functions] = {
     "nvmlDeviceGetNvLinkState": _state,
     "nvmlDeviceGetNvLinkVersion": _version,
     "nvmlDeviceGetNvLinkCapability": _capability,
@@ -162,31 +156,26 @@ def _fill_fabric(device: SimulatedHandle, target: Any) -> bool:
     return not device.health.links_down
 
 
-def _fabric_information(driver: SimulatedDriver, device: SimulatedHandle, info: Any) -> None:
-    del driver
+def _fabric_information(device: SimulatedHandle, info: Any) -> None:
     device.need(BoardFeature.FABRIC)
     _fill_fabric(device, out(info))
 
 
-def _versioned(driver: SimulatedDriver, device: SimulatedHandle, info: Any) -> None:
-    del driver
+def _versioned(device: SimulatedHandle, info: Any) -> None:
     device.need(BoardFeature.FABRIC)
-    target = out(info)
-    if target.version not in {_VERSION_2, _VERSION_3}:
-        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
+    target = versioned(info, _VERSION_2, _VERSION_3)
     whole = _fill_fabric(device, target)
     target.healthMask = _HEALTHY if whole else _DEGRADED
     if target.version == _VERSION_3:
         target.healthSummary = _HEALTHY_SUMMARY if whole else _DEGRADED_SUMMARY
 
 
-def _chip_to_chip(driver: SimulatedDriver, device: SimulatedHandle, info: Any) -> None:
-    del driver
+def _chip_to_chip(device: SimulatedHandle, info: Any) -> None:
     device.need(BoardFeature.C2C)
     out(info).isC2cEnabled = 1
 
 
-FABRIC: Final[Mapping[str, Callable[..., None]]] = {
+FABRIC: Final[Functions] = {
     "nvmlDeviceGetGpuFabricInfo": _fabric_information,
     "nvmlDeviceGetGpuFabricInfoV": _versioned,
     "nvmlDeviceGetC2cModeInfoV": _chip_to_chip,

@@ -1,11 +1,19 @@
 """Processes on a device, and what each of them uses."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from rightsizer.model.reading import Process, ProcessKind
-from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode, number, out, put
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.library.calls import (
+    Functions,
+    NvmlCallError,
+    NvmlCode,
+    number,
+    out,
+    put,
+    versioned,
+)
+from rightsizer.simulator.library.driver import SimulatedHandle
 from rightsizer.simulator.support import BoardFeature
 
 _NO_INSTANCE: Final = 0xFFFFFFFF
@@ -15,20 +23,18 @@ _BLACKWELL: Final = 10
 _NOTHING: Final = (0, 0, 0, 0)
 
 
-def _found(driver: SimulatedDriver, device: SimulatedHandle) -> list[tuple[Process, int, int]]:
+def _found(device: SimulatedHandle) -> list[tuple[Process, int, int]]:
     found: list[tuple[Process, int, int]] = []
     for part in device.instances or (device,):
         mig = part.unit.device.mig
         ids = (mig.gpu_instance_id, mig.compute_instance_id) if mig else (_NO_INSTANCE,) * 2
-        found.extend((process, *ids) for process in driver.node.processes(part.uuid, driver.now()))
+        found.extend((process, *ids) for process in part.processes)
     return found
 
 
 def _list(kind: ProcessKind) -> Callable[..., None]:
-    def answer(
-        driver: SimulatedDriver, device: SimulatedHandle, count: Any, processes: Any
-    ) -> None:
-        found = [row for row in _found(driver, device) if row[0].kind is kind]
+    def answer(device: SimulatedHandle, count: Any, processes: Any) -> None:
+        found = [row for row in _found(device) if row[0].kind is kind]
         room = out(count).value if processes is not None else 0
         put(count, len(found))
         if room < len(found):
@@ -43,11 +49,11 @@ def _list(kind: ProcessKind) -> Callable[..., None]:
     return answer
 
 
-def _shares(driver: SimulatedDriver, device: SimulatedHandle) -> list[tuple[int, Sequence[int]]]:
+def _shares(device: SimulatedHandle) -> list[tuple[int, Sequence[int]]]:
     """Each process with the percentages of SM, memory, encoder and decoder that it uses."""
     device.need(BoardFeature.PROCESS_UTILIZATION)
     rows: list[tuple[int, Sequence[int]]] = []
-    for member in driver.node.members(device.uuid, driver.now()):
+    for member in device.driver.node.members(device.uuid, device.driver.now()):
         load, parts = member.load, len(member.pids)
         if load.gpu_busy > 0.0 or load.engines > 0.0:
             used = (load.sm_active, load.dram_active, load.encoder, load.decoder)
@@ -63,32 +69,26 @@ def _need_rows(rows: Sequence[object], room: int) -> None:
         raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
 
 
-def _utilization(
-    driver: SimulatedDriver, device: SimulatedHandle, samples: Any, count: Any, since: Any
-) -> None:
-    rows = _shares(driver, device) if number(since) < driver.microseconds() else []
+def _utilization(device: SimulatedHandle, samples: Any, count: Any, since: Any) -> None:
+    rows = _shares(device) if number(since) < device.driver.microseconds() else []
     room = out(count).value if samples is not None else 0
     put(count, len(rows))
     _need_rows(rows, room)
     is_blind = device.support.architecture >= _BLACKWELL
     for row, (pid, shares) in enumerate(rows):
         seen = _NOTHING if is_blind else shares
-        _fill(samples[row], pid, driver.microseconds(), seen)
+        _fill(samples[row], pid, device.driver.microseconds(), seen)
 
 
-def _utilization_information(
-    driver: SimulatedDriver, device: SimulatedHandle, request: Any
-) -> None:
-    target = out(request)
-    if target.version != _INFORMATION_VERSION_1:
-        raise NvmlCallError(NvmlCode.ARGUMENT_VERSION_MISMATCH)
-    fresh = target.lastSeenTimeStamp < driver.microseconds()
-    rows = _shares(driver, device) if fresh else []
+def _utilization_information(device: SimulatedHandle, request: Any) -> None:
+    target = versioned(request, _INFORMATION_VERSION_1)
+    fresh = target.lastSeenTimeStamp < device.driver.microseconds()
+    rows = _shares(device) if fresh else []
     room = target.processSamplesCount if target.procUtilArray else 0
     target.processSamplesCount = len(rows)
     _need_rows(rows, room)
     for row, (pid, shares) in enumerate(rows):
-        _fill(target.procUtilArray[row], pid, driver.microseconds(), shares)
+        _fill(target.procUtilArray[row], pid, device.driver.microseconds(), shares)
 
 
 def _fill(target: Any, pid: int, time: int, shares: Sequence[int]) -> None:
@@ -99,7 +99,7 @@ def _fill(target: Any, pid: int, time: int, shares: Sequence[int]) -> None:
 _COMPUTE: Final = _list(ProcessKind.COMPUTE)
 _GRAPHICS: Final = _list(ProcessKind.GRAPHICS)
 _MPS: Final = _list(ProcessKind.MPS)
-PROCESSES_OF_INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
+PROCESSES_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetComputeRunningProcesses_v2": _COMPUTE,
     "nvmlDeviceGetComputeRunningProcesses_v3": _COMPUTE,
     "nvmlDeviceGetGraphicsRunningProcesses_v2": _GRAPHICS,
@@ -107,7 +107,7 @@ PROCESSES_OF_INSTANCES: Final[Mapping[str, Callable[..., None]]] = {
     "nvmlDeviceGetMPSComputeRunningProcesses_v2": _MPS,
     "nvmlDeviceGetMPSComputeRunningProcesses_v3": _MPS,
 }
-PROCESSES: Final[Mapping[str, Callable[..., None]]] = {
+PROCESSES: Final[Functions] = {
     "nvmlDeviceGetProcessUtilization": _utilization,
     "nvmlDeviceGetProcessesUtilizationInfo": _utilization_information,
 }

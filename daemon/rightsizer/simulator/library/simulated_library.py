@@ -1,13 +1,10 @@
-"""SimulatedLibrary: every function by name, callable as a loader hands it out.
-
-Bound to one driver.
-"""
+"""Simulated library: every function by name, callable as a loader hands it out."""
 
 import threading
 import time
 from collections import Counter
 from collections.abc import Callable, Mapping
-from typing import Any, Final, TypeAlias
+from typing import Any, Final
 
 from rightsizer.model.units import Nanoseconds
 from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode
@@ -49,7 +46,7 @@ _SECONDS: Final[Mapping[str, float]] = {
     # These two never reach the kernel.
     "nvmlErrorString": 0.0,
     "nvmlGpmMetricsGet": 0.0,
-    # Whoever waits for events is woken by them.
+    # It returns with the event.
     "nvmlEventSetWait": 0.0,
 }
 
@@ -60,7 +57,7 @@ def assumed_latency(function: str) -> float:
 
 
 class LibraryFunction:
-    """A function that is not called on a device."""
+    """A function of the library, callable as the bindings call it; answers a return code."""
 
     def __init__(
         self,
@@ -69,118 +66,57 @@ class LibraryFunction:
         driver: SimulatedDriver,
         *,
         needs_start: bool = True,
+        on_instances: bool = False,
     ) -> None:
-        """A function by its name in the library; the driver is its first argument.
+        """A function by its name in the library.
 
         Args:
-            name: What the bindings ask for.
-            function: What it does.
-            driver: What it does it to.
+            name: Its name for the bindings.
+            function: Takes the driver, or the device of a `DeviceFunction`, as first argument.
+            driver: The driver.
             needs_start: Whether the library must be initialized before.
+            on_instances: Whether a function of devices supports MIG instances too.
         """
         self.name = name
         self.restype: Any = None
-        self._needs_start = needs_start
-        self._function = function
-        self._driver = driver
-        self._faults = driver.faults
+        self._function, self._driver, self._faults = function, driver, driver.faults
+        self._needs_start, self._on_instances = needs_start, on_instances
 
     def __call__(self, *arguments: Any) -> Any:
-        """Call it as the bindings do; the answer is a return code."""
-        if self._faults.active and (code := self._faults.code(self.name, "", "")):
-            return int(code)
-        if self._needs_start and not self._driver.is_started():
-            return NvmlCode.UNINITIALIZED.value
+        """Call it; a function that gives no code of its own answers success."""
         try:
-            answer = self._function(self._driver, *arguments)
+            answer = self._call(*arguments)
         except NvmlCallError as refusal:
             return int(refusal.code)
         return NvmlCode.SUCCESS.value if answer is None else answer
 
+    def _call(self, *arguments: Any) -> Any:
+        if self._faults.active and (code := self._faults.code(self.name, "", "")):
+            return int(code)
+        if self._needs_start and not self._driver.is_started():
+            return NvmlCode.UNINITIALIZED.value
+        return self._function(self._driver, *arguments)
 
-class DeviceFunction:
+
+class DeviceFunction(LibraryFunction):
     """A function whose first argument is a device."""
 
-    def __init__(
-        self,
-        name: str,
-        function: Callable[..., None],
-        driver: SimulatedDriver,
-        *,
-        on_instances: bool = False,
-    ) -> None:
-        """A function by its name in the library; driver and device are its first arguments.
-
-        Args:
-            name: What the bindings ask for.
-            function: What it does.
-            driver: What it does it to.
-            on_instances: Whether it answers for MIG instances too.
-        """
-        self.name = name
-        self.restype: Any = None
-        self._on_instances = on_instances
-        self._function = function
-        self._driver = driver
-        self._faults = driver.faults
-
-    def __call__(self, device: Any, *arguments: Any) -> int:
-        """Call it as the bindings do; the answer is a return code."""
+    def _call(self, *arguments: Any) -> Any:
         driver = self._driver
-        try:
-            handle = driver.at(device)
-            if self._faults.active and (
-                code := self._faults.code(self.name, handle.uuid, handle.parent.uuid)
-            ):
-                return int(code)
-            if not driver.references or (driver.has_faults and not driver.is_started()):
-                return NvmlCode.UNINITIALIZED.value
-            if handle.parent is not handle and not self._on_instances:
-                return NvmlCode.NOT_SUPPORTED.value
-            self._function(driver, handle, *arguments)
-        except NvmlCallError as refusal:
-            return int(refusal.code)
-        return NvmlCode.SUCCESS.value
+        handle = driver.at(arguments[0])
+        if self._faults.active and (
+            code := self._faults.code(self.name, handle.uuid, handle.parent.uuid)
+        ):
+            return int(code)
+        if not driver.references or (driver.has_faults and not driver.is_started()):
+            return NvmlCode.UNINITIALIZED.value
+        if handle.parent is not handle and not self._on_instances:
+            return NvmlCode.NOT_SUPPORTED.value
+        return self._function(handle, *arguments[1:])
 
 
-class MeteredFunction:
-    """A function whose calls are counted and take their time."""
-
-    _counting = threading.Lock()
-
-    def __init__(
-        self,
-        symbol: LibraryFunction | DeviceFunction,
-        calls: Counter[str],
-        latency: Callable[[str], float] | None,
-    ) -> None:
-        """A function around another.
-
-        Args:
-            symbol: What is called in the end.
-            calls: Counted into, by name.
-            latency: Seconds that a call takes; `None` for none.
-        """
-        self.name = symbol.name
-        self.restype: Any = None
-        self._symbol = symbol
-        self._calls = calls
-        self._latency_seconds = 0.0 if latency is None else latency(symbol.name)
-
-    def __call__(self, *arguments: Any) -> Any:
-        """Call it as the bindings do; the answer is a return code."""
-        with self._counting:
-            self._calls[self.name] += 1
-        if self._latency_seconds:
-            time.sleep(self._latency_seconds)
-        return self._symbol(*arguments)
-
-
-AnyFunction: TypeAlias = LibraryFunction | DeviceFunction | MeteredFunction
-
-
-_BEFORE_START: Final = (SYSTEM,)
-_SYSTEM: Final = (LOOKUP, PROFILING_SYSTEM, EVENTS_SYSTEM, TOPOLOGY_SYSTEM, INSTANCES_SYSTEM)
+_COUNTING: Final = threading.Lock()
+_OF_SYSTEM: Final = (LOOKUP, PROFILING_SYSTEM, EVENTS_SYSTEM, TOPOLOGY_SYSTEM, INSTANCES_SYSTEM)
 _OF_DEVICES: Final = (
     *(IDENTITY, MEMORY, UTILIZATION, PROCESSES, POWER, CLOCKS, THERMAL, PCIE, NVLINK, FIELDS),
     *(MIG, PROFILING, HEALTH, TOPOLOGY, EVENTS, FABRIC, INSTANCES, SAMPLES, SESSIONS),
@@ -195,7 +131,7 @@ class SimulatedLibrary:
     """Stands where nvidia-ml-py keeps the loaded `libnvidia-ml.so.1`.
 
     Its attributes are the library's functions; one that the library lacks is an AttributeError,
-    as a missing symbol is. `faults` makes things go wrong, beside what the scenario itself does.
+    as a missing symbol is. `faults` injects faults beside those of the scenario.
     """
 
     def __init__(
@@ -209,49 +145,51 @@ class SimulatedLibrary:
         """A library on a node.
 
         Args:
-            node: What the driver drives.
+            node: The devices.
             time: The wall clock that readings are taken by.
             latency: Seconds that a call of a function takes, slept for, as `assumed_latency`
                 has them; `None` for a driver that answers at once.
             counts_calls: Whether `calls` counts the calls of each function.
         """
         self.calls: Counter[str] = Counter()
-        self._latency = latency
-        self._counts_calls = counts_calls
         self.faults = DriverFaults(ScenarioFaults(node, time) if node.has_faults else None)
         driver = SimulatedDriver(node, time, self.faults)
-        self._symbols: dict[str, AnyFunction] = {}
-        for table in _BEFORE_START:
-            self._add(table, lambda *parts: LibraryFunction(*parts, needs_start=False), driver)
-        for table in _SYSTEM:
-            self._add(table, LibraryFunction, driver)
-        for table in _OF_DEVICES:
-            self._add(table, DeviceFunction, driver)
-        for table in _OF_INSTANCES:
-            self._add(table, lambda *parts: DeviceFunction(*parts, on_instances=True), driver)
+        symbols = [
+            *(LibraryFunction(*each, driver, needs_start=False) for each in SYSTEM.items()),
+            *(LibraryFunction(*each, driver) for table in _OF_SYSTEM for each in table.items()),
+            *(DeviceFunction(*each, driver) for table in _OF_DEVICES for each in table.items()),
+            *(
+                DeviceFunction(*each, driver, on_instances=True)
+                for table in _OF_INSTANCES
+                for each in table.items()
+            ),
+        ]
+        self._symbols: dict[str, Callable[..., Any]] = {
+            each.name: each
+            if latency is None and not counts_calls
+            else self._metered(each, latency(each.name) if latency else 0.0)
+            for each in symbols
+        }
 
-    def _add(
-        self,
-        table: Mapping[str, Callable[..., Any]],
-        bind: Callable[
-            [str, Callable[..., Any], SimulatedDriver], LibraryFunction | DeviceFunction
-        ],
-        driver: SimulatedDriver,
-    ) -> None:
-        for name, function in table.items():
-            symbol = bind(name, function, driver)
-            if self._latency is None and not self._counts_calls:
-                self._symbols[name] = symbol
-            else:
-                self._symbols[name] = MeteredFunction(symbol, self.calls, self._latency)
+    def _metered(self, symbol: LibraryFunction, latency_seconds: float) -> Callable[..., Any]:
+        """A function whose calls are counted and take their time."""
+
+        def metered(*arguments: Any) -> Any:
+            with _COUNTING:
+                self.calls[symbol.name] += 1
+            if latency_seconds:
+                time.sleep(latency_seconds)
+            return symbol(*arguments)
+
+        return metered
 
     @property
     def functions(self) -> tuple[str, ...]:
         """The names of all the functions that the library has."""
         return tuple(name for name in self._symbols if not self.faults.is_removed(name))
 
-    def __getattr__(self, name: str) -> AnyFunction:
-        symbols: dict[str, AnyFunction] = self.__dict__.get("_symbols", {})
+    def __getattr__(self, name: str) -> Callable[..., Any]:
+        symbols: dict[str, Callable[..., Any]] = self.__dict__.get("_symbols", {})
         symbol = symbols.get(name)
         if symbol is None or self.faults.is_removed(name):
             raise AttributeError(f"undefined symbol: {name}")

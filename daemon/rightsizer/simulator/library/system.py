@@ -1,9 +1,16 @@
 """Start and stop of the library, versions, error texts."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from typing import Any, Final
 
-from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode, number, put, put_text
+from rightsizer.simulator.library.calls import (
+    Functions,
+    NvmlCallError,
+    NvmlCode,
+    number,
+    put,
+    put_text,
+)
 from rightsizer.simulator.library.driver import SimulatedDriver
 
 _CUDA_VERSION: Final = 13000
@@ -69,7 +76,7 @@ def _host_interface_cards(driver: SimulatedDriver, count: Any, cards: Any) -> No
     put(count, 0)
 
 
-SYSTEM: Final[Mapping[str, Callable[..., Any]]] = {
+SYSTEM: Final[Functions] = {
     "nvmlInitWithFlags": _initialize,
     "nvmlShutdown": _shut_down,
     "nvmlErrorString": _error_string,

@@ -1,9 +1,16 @@
 """CPU affinity of a GPU, and paths between GPUs."""
 
-from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode, number, out, put
+from rightsizer.simulator.library.calls import (
+    Functions,
+    NvmlCallError,
+    NvmlCode,
+    number,
+    out,
+    point,
+    put,
+)
 from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
 from rightsizer.simulator.physics import has_switches, peer_of_link
 from rightsizer.simulator.support import BoardFeature
@@ -27,29 +34,25 @@ def _write_bits(words: Any, size: int, first: int, last: int) -> None:
         words[word] = ((1 << high) - 1) & ~((1 << low) - 1) if high > low else 0
 
 
-def _processors(
-    driver: SimulatedDriver, device: SimulatedHandle, size: Any, words: Any, scope: Any = 0
-) -> None:
+def _processors(device: SimulatedHandle, size: Any, words: Any, scope: Any = 0) -> None:
     del scope
-    cores = int(driver.node.scenario.cores) // _nodes(driver)
-    if number(size) * _BITS_OF_WORD < int(driver.node.scenario.cores):
+    cores = int(device.driver.node.scenario.cores) // _nodes(device.driver)
+    if number(size) * _BITS_OF_WORD < int(device.driver.node.scenario.cores):
         raise NvmlCallError(NvmlCode.INSUFFICIENT_SIZE)
     node = device.unit.device.numa_node or 0
     _write_bits(out(words), number(size), node * cores, (node + 1) * cores)
 
 
-def _memory_nodes(
-    driver: SimulatedDriver, device: SimulatedHandle, size: Any, words: Any, scope: Any
-) -> None:
-    del driver, scope
+def _memory_nodes(device: SimulatedHandle, size: Any, words: Any, scope: Any) -> None:
+    del scope
     node = device.unit.device.numa_node or 0
     _write_bits(out(words), number(size), node, node + 1)
 
 
-def _own_numa_node(driver: SimulatedDriver, device: SimulatedHandle, node: Any) -> None:
+def _own_numa_node(device: SimulatedHandle, node: Any) -> None:
     """Answers only where a GPU's memory is a NUMA node of the host."""
     device.need(BoardFeature.NUMA_NODE)
-    put(node, _nodes(driver) + device.unit.device.index * _NODES_OF_GPU)
+    put(node, _nodes(device.driver) + device.unit.device.index * _NODES_OF_GPU)
 
 
 def _level(one: SimulatedHandle, other: SimulatedHandle) -> int:
@@ -59,28 +62,28 @@ def _level(one: SimulatedHandle, other: SimulatedHandle) -> int:
     return _NODE if same else _SYSTEM
 
 
-def _common_ancestor(
-    driver: SimulatedDriver, device: SimulatedHandle, other: Any, level: Any
-) -> None:
-    put(level, _level(device, driver.at(other)))
+def _common_ancestor(device: SimulatedHandle, other: Any, level: Any) -> None:
+    put(level, _level(device, device.driver.at(other)))
 
 
-def _nearest(
-    driver: SimulatedDriver, device: SimulatedHandle, level: Any, count: Any, devices: Any
-) -> None:
+def _give(gpus: list[SimulatedHandle], count: Any, devices: Any) -> None:
+    room = out(count).value
+    put(count, len(gpus))
+    if devices is not None:
+        for place, gpu in enumerate(gpus[:room]):
+            point(devices[place], gpu.address)
+
+
+def _nearest(device: SimulatedHandle, level: Any, count: Any, devices: Any) -> None:
     near = [
         gpu
-        for gpu in driver.present()
+        for gpu in device.driver.present()
         if gpu is not device and _level(device, gpu) == number(level)
     ]
-    room = out(count).value
-    put(count, len(near))
-    if devices is not None:
-        for place, gpu in enumerate(near[:room]):
-            driver.give_into(devices[place], gpu)
+    _give(near, count, devices)
 
 
-def _are_linked(driver: SimulatedDriver, one: SimulatedHandle, other: SimulatedHandle) -> bool:
+def _are_linked(one: SimulatedHandle, other: SimulatedHandle) -> bool:
     """Whether NVLinks lead from one to the other, through switches or directly."""
     if not (one.support.nvlink_up and other.support.nvlink_up):
         return False
@@ -88,21 +91,19 @@ def _are_linked(driver: SimulatedDriver, one: SimulatedHandle, other: SimulatedH
     if has_switches(board):
         return True
     peers = {
-        peer_of_link(board, gpu, link, len(driver.gpus))
+        peer_of_link(board, gpu, link, len(one.driver.gpus))
         for link in range(one.support.nvlink_links)
         if link not in one.health.links_down
     }
     return other.unit.device.index in peers
 
 
-def _peer_status(
-    driver: SimulatedDriver, device: SimulatedHandle, other: Any, index: Any, status: Any
-) -> None:
-    peer = driver.at(other)
+def _peer_status(device: SimulatedHandle, other: Any, index: Any, status: Any) -> None:
+    peer = device.driver.at(other)
     if device.instances or peer.instances:
         put(status, _NOT_SUPPORTED)
     elif number(index) == _NVLINK_INDEX:
-        put(status, _OK if _are_linked(driver, device, peer) else _NOT_SUPPORTED)
+        put(status, _OK if _are_linked(device, peer) else _NOT_SUPPORTED)
     elif not device.support.has(BoardFeature.SERIAL) and peer is not device:
         put(status, _CHIPSET_NOT_SUPPORTED)
     else:
@@ -113,17 +114,11 @@ def _gpus_near(driver: SimulatedDriver, processor: Any, count: Any, devices: Any
     each = int(driver.node.scenario.cores) // _nodes(driver)
     node = min(number(processor) // max(1, each), _nodes(driver) - 1)
     near = [gpu for gpu in driver.present() if (gpu.unit.device.numa_node or 0) == node]
-    room = out(count).value
-    put(count, len(near))
-    if devices is not None:
-        for place, gpu in enumerate(near[:room]):
-            driver.give_into(devices[place], gpu)
+    _give(near, count, devices)
 
 
-TOPOLOGY_SYSTEM: Final[Mapping[str, Callable[..., Any]]] = {
-    "nvmlSystemGetTopologyGpuSet": _gpus_near
-}
-TOPOLOGY: Final[Mapping[str, Callable[..., None]]] = {
+TOPOLOGY_SYSTEM: Final[Functions] = {"nvmlSystemGetTopologyGpuSet": _gpus_near}
+TOPOLOGY: Final[Functions] = {
     "nvmlDeviceGetCpuAffinity": _processors,
     "nvmlDeviceGetCpuAffinityWithinScope": _processors,
     "nvmlDeviceGetMemoryAffinity": _memory_nodes,

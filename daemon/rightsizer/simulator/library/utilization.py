@@ -6,8 +6,8 @@ from typing import Any, Final
 
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.activity import DeviceLoad
-from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode, number, out, put
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle
+from rightsizer.simulator.library.calls import Functions, NvmlCallError, NvmlCode, number, out, put
+from rightsizer.simulator.library.driver import SimulatedHandle
 from rightsizer.simulator.physics import BoardEnvironment, BoardState
 from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import (
@@ -24,8 +24,7 @@ def percent(ratio: float) -> int:
     return round(100.0 * ratio)
 
 
-def _rates(driver: SimulatedDriver, device: SimulatedHandle, rates: Any) -> None:
-    del driver
+def _rates(device: SimulatedHandle, rates: Any) -> None:
     device.need(BoardFeature.UTILIZATION)
     state, target = device.state, out(rates)
     target.gpu = percent(state.load.gpu_busy)
@@ -33,8 +32,7 @@ def _rates(driver: SimulatedDriver, device: SimulatedHandle, rates: Any) -> None
 
 
 def _engine(read: Callable[[DeviceLoad], float], feature: BoardFeature) -> Callable[..., None]:
-    def answer(driver: SimulatedDriver, device: SimulatedHandle, busy: Any, period: Any) -> None:
-        del driver
+    def answer(device: SimulatedHandle, busy: Any, period: Any) -> None:
         device.need(feature)
         put(busy, percent(read(device.state.load)))
         put(period, _SAMPLING_PERIOD_MICROSECONDS)
@@ -42,7 +40,7 @@ def _engine(read: Callable[[DeviceLoad], float], feature: BoardFeature) -> Calla
     return answer
 
 
-UTILIZATION: Final[Mapping[str, Callable[..., None]]] = {
+UTILIZATION: Final[Functions] = {
     "nvmlDeviceGetUtilizationRates": _rates,
     "nvmlDeviceGetEncoderUtilization": _engine(
         lambda load: load.encoder, BoardFeature.ENCODER_DECODER
@@ -111,7 +109,6 @@ utilization over 16 s, 119 of power over 2.4 s."""
 
 
 def _samples(  # noqa: PLR0913, PLR0917 - the C function's arguments.
-    driver: SimulatedDriver,
     device: SimulatedHandle,
     kind: Any,
     since: Any,
@@ -123,7 +120,7 @@ def _samples(  # noqa: PLR0913, PLR0917 - the C function's arguments.
     if buffer is None:
         raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
     device.need(buffer.feature)
-    places = _places(buffer, driver.now(), number(since) * 1000)
+    places = _places(buffer, device.driver.now(), number(since) * 1000)
     if not places:
         raise NvmlCallError(NvmlCode.NOT_FOUND)
     put(value_type, _UNSIGNED_INT)
@@ -154,4 +151,4 @@ def _time(buffer: _Buffer, place: int) -> Nanoseconds:
     return place * NANOSECONDS_PER_SECOND // buffer.per_second
 
 
-SAMPLES: Final[Mapping[str, Callable[..., None]]] = {"nvmlDeviceGetSamples": _samples}
+SAMPLES: Final[Functions] = {"nvmlDeviceGetSamples": _samples}
