@@ -25,7 +25,7 @@ def top(tmp_path: Path) -> Path:
 
 def quota_folder(hierarchies: ControlGroupHierarchies, line: str) -> str | None:
     """Where the quota of a process is read whose `cgroup` says this."""
-    group = hierarchies.seat(line).cpu_quota
+    group = hierarchies.membership(line).cpu_quota
     return None if group is None else group.path
 
 

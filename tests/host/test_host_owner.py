@@ -271,8 +271,8 @@ def test_groups_that_nobody_asks_for_are_forgotten(tree: HostTree) -> None:
     reader = ProcessGroupReader(str(tree.procfs), HostSettings(forget_after_seconds=10.0))
     hierarchies, sizes = ControlGroupHierarchies(str(tree.cgroups)), []
     for second in range(100):
-        seat = hierarchies.seat(f"0::/job-{second}")
-        place = ProcessLocation(second, "1", seat, frozenset(), second)
+        membership = hierarchies.membership(f"0::/job-{second}")
+        place = ProcessLocation(second, 1, membership, frozenset(), second)
         now = nanoseconds(second)
         reader.read([place], disks=Disks(), online=frozenset(), host_network=-1, now=now)
         sizes.append(len(reader))

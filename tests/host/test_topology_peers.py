@@ -133,7 +133,7 @@ def topology_of(driver: NvmlDriver, sysfs: Path) -> tuple[Topology, Inventory]:
     found = driver.look()
     assert isinstance(found, Inventory)
     devices = [gpu.whole.device for gpu in found.gpus]
-    return read_topology(sysfs, devices, found.told), found
+    return read_topology(sysfs, devices, found.topology), found
 
 
 def test_links_to_switches_join_all_alike() -> None:
@@ -220,7 +220,10 @@ def test_a_gpu_that_is_a_numa_node_says_which() -> None:
     """All others do not support the question."""
     told = told_by(Wires(memory_nodes={"A": 2}))
 
-    assert (told.seat("A").memory_numa_node, told.seat("B").memory_numa_node) == (2, None)
+    assert (told.placement_of("A").memory_numa_node, told.placement_of("B").memory_numa_node) == (
+        2,
+        None,
+    )
 
 
 def test_a_driver_that_tells_nothing_leaves_all_unknown() -> None:
@@ -228,7 +231,7 @@ def test_a_driver_that_tells_nothing_leaves_all_unknown() -> None:
     told = told_by(Wires())
 
     assert told.peers == {("A", "B"): GpuPairFacts()}
-    assert told.seats == {"A": GpuPlacementFacts(), "B": GpuPlacementFacts()}
+    assert told.placements == {"A": GpuPlacementFacts(), "B": GpuPlacementFacts()}
 
 
 def test_what_cannot_change_is_asked_once() -> None:

@@ -5,7 +5,7 @@ from pathlib import Path
 import pytest
 
 from owner_trees import write_gpu
-from rightsizer.host.device_files import MinorNumbers
+from rightsizer.host.device_files import gpu_addresses
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.owners.device_keys import dra_device_key, keys_of, kubelet_device_key
 
@@ -70,10 +70,10 @@ def test_a_minor_number_is_no_index(tmp_path: Path) -> None:
     write_gpu(tmp_path, "0000:1b:00.0", 1)
     write_gpu(tmp_path, "0000:3B:00.0", 0)
     (tmp_path / "driver/nvidia/gpus/0000:ff:00.0").mkdir()
-    assert MinorNumbers(tmp_path).addresses() == ADDRESSES
-    assert MinorNumbers(tmp_path / "nowhere").addresses() == {}
+    assert gpu_addresses(tmp_path) == ADDRESSES
+    assert gpu_addresses(tmp_path / "nowhere") == {}
     # nvidia1 is the GPU with index 0.
-    key = kubelet_device_key("nvidia1", MinorNumbers(tmp_path).addresses().get)
+    key = kubelet_device_key("nvidia1", gpu_addresses(tmp_path).get)
     assert key in keys_of(GPU)
     assert "index:1" not in keys_of(GPU)
 

@@ -321,7 +321,7 @@ def test_topology_is_read_when_something_has_changed(tmp_path: Path) -> None:
     assert other is not first
     assert first is not None
     assert first.placements.keys() == {"GPU-0"}  # An instance sits where its GPU does.
-    seated = TopologyFacts(seats={"GPU-0": GpuPlacementFacts(generation=5)})
-    topology = eyes.look(HostQuery((gpu,), told=seated)).topology
+    seated = TopologyFacts(placements={"GPU-0": GpuPlacementFacts(generation=5)})
+    topology = eyes.look(HostQuery((gpu,), topology=seated)).topology
     assert topology is not None
     assert topology.placements["GPU-0"].generation == 5

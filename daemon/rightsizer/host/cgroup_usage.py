@@ -2,26 +2,24 @@
 
 import math
 from collections import defaultdict
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable
+from functools import partial
 from typing import Final, TypeAlias
 
 from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.cgroups import ControlGroup, ControlGroupMembership, outermost
-from rightsizer.host.files import cpu_set, read_file, read_whole_number
+from rightsizer.host.files import cpu_set, read_file, read_integer
 from rightsizer.host.rates import MonotonicCounter
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.units import seconds as in_seconds
 
-_Line: TypeAlias = tuple[str, Signal, int]
-"""A device, in which direction, and how many bytes."""
-
 _MICROSECONDS_PER_SECOND: Final = 1_000_000
 _USAGE: Final = "usage_usec "
 _READ: Final = Signal.DISK_READ_BYTES_PER_SECOND
 _WRITE: Final = Signal.DISK_WRITE_BYTES_PER_SECOND
-_UNIFIED_KEYS: Final = {"rbytes": _READ, "wbytes": _WRITE}
-_BLKIO_KEYS: Final = {"Read": _READ, "Write": _WRITE}
+_KEYS: Final = {"rbytes": _READ, "wbytes": _WRITE, "Read": _READ, "Write": _WRITE}
+_WORDS: Final = 3
 _BLKIO_FILES: Final = (
     "blkio.throttle.io_service_bytes_recursive",
     "blkio.throttle.io_service_bytes",
@@ -37,8 +35,8 @@ def core_seconds(group: ControlGroup, now: Nanoseconds) -> dict[Signal, Monotoni
             return {}
         used, unit = text[len(_USAGE) :].partition("\n")[0], _MICROSECONDS_PER_SECOND
     else:
-        number = read_whole_number(f"{group.folder}/cpuacct.usage")
-        used, unit = "" if number is None else str(number), NANOSECONDS_PER_SECOND
+        used = read_file(f"{group.folder}/cpuacct.usage") or ""
+        unit = NANOSECONDS_PER_SECOND
     try:
         return {Signal.CPU: MonotonicCounter(int(used) / unit, in_seconds(now))}
     except ValueError:
@@ -58,45 +56,31 @@ def disk_bytes(
         disks: The numbers of the whole disks; a volume repeats the disks below it.
         now: The time of the look.
     """
-    lines = _unified_lines(group) if group.is_unified else _blkio_lines(group)
+    lines = _disk_lines(group)
     if lines is None or not disks:
         return {}
     totals = {_READ: 0, _WRITE: 0}
-    for device, signal, count in lines:
-        if device in disks:
-            totals[signal] += count
+    for device, key, count in lines:
+        if device in disks and key in _KEYS and count.isdecimal():
+            totals[_KEYS[key]] += int(count)
     return {signal: MonotonicCounter(total, in_seconds(now)) for signal, total in totals.items()}
 
 
-def _unified_lines(group: ControlGroup) -> list[_Line] | None:
-    text = read_file(f"{group.folder}/io.stat")
-    return None if text is None else list(_pairs(text))
+def _disk_lines(group: ControlGroup) -> list[tuple[str, str, str]] | None:
+    """Device, key and count of each number."""
+    if group.is_unified:
+        text = read_file(f"{group.folder}/io.stat")
+        rows = [line.partition(" ") for line in (text or "").splitlines()]
+        found = [(row[0], *field.partition("=")[::2]) for row in rows for field in row[2].split()]
+        return None if text is None else found
+    texts = (read_file(f"{group.folder}/{name}") for name in _BLKIO_FILES)
+    text = next((text for text in texts if text is not None), "")
+    lines = (line.split(" ", 2) for line in text.splitlines())
+    # The last line, the sum of all, has no device.
+    return [(line[0], line[1], line[2]) for line in lines if len(line) == _WORDS] or None
 
 
-def _pairs(text: str) -> Iterator[_Line]:
-    for line in text.splitlines():
-        device, _, fields = line.partition(" ")
-        for field in fields.split():
-            key, _, count = field.partition("=")
-            if key in _UNIFIED_KEYS and count.isdecimal():
-                yield device, _UNIFIED_KEYS[key], int(count)
-
-
-def _blkio_lines(group: ControlGroup) -> list[_Line] | None:
-    for name in _BLKIO_FILES:
-        text = read_file(f"{group.folder}/{name}")
-        if text is not None:
-            return list(_triples(text)) or None
-    return None
-
-
-def _triples(text: str) -> Iterator[_Line]:
-    for line in text.splitlines():
-        # The last line, the sum of all, has no device.
-        device, _, rest = line.partition(" ")
-        operation, _, count = rest.partition(" ")
-        if operation in _BLKIO_KEYS and count.isdecimal():
-            yield device, _BLKIO_KEYS[operation], int(count)
+_Memberships: TypeAlias = frozenset[ControlGroupMembership]
 
 
 class CpuLimits:
@@ -104,8 +88,8 @@ class CpuLimits:
 
     def __init__(self, interval: Nanoseconds, forget_after: Nanoseconds) -> None:
         """Reads nothing before it is asked."""
-        self._cores: RefreshingCache[frozenset[ControlGroupMembership], float | None] = (
-            RefreshingCache(interval, forget_after)
+        self._cores: RefreshingCache[_Memberships, float | None] = RefreshingCache(
+            interval, forget_after
         )
         self._quotas: RefreshingCache[ControlGroup, float] = RefreshingCache(interval, forget_after)
         self._cpus: RefreshingCache[ControlGroup, frozenset[int]] = RefreshingCache(
@@ -113,39 +97,43 @@ class CpuLimits:
         )
 
     def cores(
-        self, seats: frozenset[ControlGroupMembership], online: frozenset[int], now: Nanoseconds
+        self,
+        memberships: frozenset[ControlGroupMembership],
+        online: frozenset[int],
+        now: Nanoseconds,
     ) -> float | None:
-        """What those in some seats may use together.
+        """The cores that processes may use together.
 
         Args:
-            seats: Where they sit.
+            memberships: Their groups.
             online: The node's CPUs; none where they are not known.
             now: The time of the look.
 
         Returns:
-            Cores; `None` where nothing limits them and nobody knows the node's.
+            Cores; `None` where nothing limits them and the node's are unknown.
         """
-        return self._cores.get(seats, now, lambda: self._allowed(seats, online, now))
+        return self._cores.get(memberships, now, lambda: self._allowed(memberships, online, now))
 
     def _allowed(
-        self, seats: frozenset[ControlGroupMembership], online: frozenset[int], now: Nanoseconds
+        self,
+        memberships: frozenset[ControlGroupMembership],
+        online: frozenset[int],
+        now: Nanoseconds,
     ) -> float | None:
         quota = math.inf
-        if all(seat.cpu_quota for seat in seats):
-            groups = outermost([seat.cpu_quota for seat in seats])
+        if all(each.cpu_quota for each in memberships):
+            groups = outermost([each.cpu_quota for each in memberships])
             quota = cores_allowed(
                 groups, lambda group: self._quotas.get(group, now, lambda: _quota(group))
             )
-        sets = [self._set(seat.cpu_set, now) for seat in seats]
+        sets = [
+            frozenset[int]() if group is None else self._cpus.get(group, now, partial(_cpus, group))
+            for group in (each.cpu_set for each in memberships)
+        ]
         # A group without a set of its own may use whatever is there.
         cpus: frozenset[int] = frozenset().union(*sets) if all(sets) else online
         cores = min(quota, len(cpus) or math.inf)
         return cores if 0 < cores < math.inf else None
-
-    def _set(self, group: ControlGroup | None, now: Nanoseconds) -> frozenset[int]:
-        if group is None:
-            return frozenset()
-        return self._cpus.get(group, now, lambda: _cpus(group))
 
 
 def cores_allowed(groups: Iterable[ControlGroup], quota: Callable[[ControlGroup], float]) -> float:
@@ -166,8 +154,8 @@ def _quota(group: ControlGroup) -> float:
     if group.is_unified:
         spent, _, period = (read_file(f"{group.folder}/cpu.max") or "").partition(" ")
     else:
-        spent = str(read_whole_number(f"{group.folder}/cpu.cfs_quota_us"))
-        period = str(read_whole_number(f"{group.folder}/cpu.cfs_period_us"))
+        spent = str(read_integer(f"{group.folder}/cpu.cfs_quota_us"))
+        period = str(read_integer(f"{group.folder}/cpu.cfs_period_us"))
     try:
         cores = int(spent) / int(period)
     except (ValueError, ZeroDivisionError):

@@ -8,7 +8,7 @@ from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
-from rightsizer.host.files import sorted_names
+from rightsizer.host.files import read_names
 
 
 @dataclass(frozen=True, slots=True)
@@ -108,7 +108,7 @@ def namespace_root(top: str, own: str) -> str:
 
 
 def seen_from(root: str, path: str) -> str:
-    """A path of `/proc/PID/cgroup`, told from a namespace's root, as it is from the host's."""
+    """A path of `/proc/PID/cgroup`, given from a namespace's root, as it is from the host's."""
     return posixpath.normpath(f"/{root}/{path}").strip("/")
 
 
@@ -128,22 +128,26 @@ class ControlGroupHierarchies:
         """
         self._top, self._own = top, own
         # Many processes share a group, and a group's processes all say the same.
-        self.seat = lru_cache(maxsize=1024)(self._seat)
+        self.membership = lru_cache(maxsize=1024)(self._membership)
 
-    def _seat(self, text: str) -> ControlGroupMembership:
-        """Where the process sits that has this text in its `cgroup`."""
+    def _membership(self, text: str) -> ControlGroupMembership:
+        """The groups of a process that has this text in its `cgroup`."""
         paths = self._paths(text)
         unified = self._unified(paths)
 
         def group(controller: str) -> ControlGroup | None:
             if controller not in paths:
                 return unified
-            return self._group(self._mount(controller, paths), paths[controller], is_unified=False)
+            path = paths[controller]
+            return (
+                ControlGroup(self._mount(controller, paths), path, is_unified=False)
+                if path
+                else None
+            )
 
-        cpu_time = group("cpuacct")
         return ControlGroupMembership(
             # Version 2 counts CPU time even where version 1 has the controller.
-            cpu_time=cpu_time or unified,
+            cpu_time=group("cpuacct") or unified,
             cpu_quota=group("cpu"),
             cpu_set=group("cpuset"),
             io=group("blkio"),
@@ -152,34 +156,25 @@ class ControlGroupHierarchies:
         )
 
     def _unified(self, paths: Mapping[str, str]) -> ControlGroup | None:
-        """The group of version 2, unless one of version 1 tells more finely who the process is."""
+        """The group of version 2, unless one of version 1 is finer."""
         path = paths.get(_UNIFIED, "")
         inside = f"{path}/"
         if not all(inside.startswith(f"{other}/") for other in paths.values() if other):
             return None
         beside = f"{self._top}/unified"
-        return self._group(
-            beside if Path(beside).is_dir() else self._top, path or None, is_unified=True
-        )
+        top = beside if Path(beside).is_dir() else self._top
+        return ControlGroup(top, path, is_unified=True) if path else None
 
     def _mount(self, controller: str, paths: Mapping[str, str]) -> str:
         alone = f"{self._top}/{controller}"
         if Path(alone).is_dir():
             return alone
         # Controllers that are mounted together without a link for each: `cpu,cpuacct`.
-        joined = next(
-            (
-                name
-                for name in sorted_names(self._top)
-                if controller in name.split(",") and set(name.split(",")) <= paths.keys()
-            ),
-            controller,
-        )
-        return f"{self._top}/{joined}"
-
-    @staticmethod
-    def _group(top: str, path: str | None, *, is_unified: bool) -> ControlGroup | None:
-        return ControlGroup(top, path, is_unified) if path else None
+        for name in read_names(self._top):
+            joined = set(name.split(","))
+            if controller in joined and joined <= paths.keys():
+                return f"{self._top}/{name}"
+        return alone
 
     def _paths(self, text: str) -> dict[str, str]:
         """Path by controller; empty for the root and for what cannot be seen from here."""
@@ -198,5 +193,5 @@ class ControlGroupHierarchies:
 
     @cached_property
     def _root(self) -> str:
-        """Where version 2's paths begin that are told to us; a pod's begin at its container."""
+        """Where the paths of version 2 begin that we see; a pod's begin at its container."""
         return namespace_root(self._top, self._own)

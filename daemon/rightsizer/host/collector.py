@@ -1,7 +1,4 @@
-"""Collector of host signals through procfs, sysfs and control groups.
-
-And the protocol it satisfies.
-"""
+"""Collectors of host signals: their protocol, and one through procfs, sysfs and cgroups."""
 
 from collections.abc import Mapping, Sequence
 from pathlib import Path
@@ -82,9 +79,9 @@ class ProcHostCollector:
         self._sysfs = str(sysfs)
         self._node = NodeSignalReader(str(procfs), self._sysfs, settings)
         self._owners = ProcessGroupReader(str(procfs), settings)
-        self._nearness = NumaLocalityReader(str(procfs), settings, clock.time)
+        self._locality = NumaLocalityReader(str(procfs), settings, clock.time)
         self._fabric = FabricPortReader(self._sysfs, settings)
-        self._places = ProcessLocator(
+        self._locator = ProcessLocator(
             str(procfs),
             ControlGroupHierarchies(str(cgroups)),
             interval=recheck,
@@ -105,7 +102,7 @@ class ProcHostCollector:
     def owner(self, pids: Sequence[int], near: Placement | None = None) -> Mapping[Signal, float]:
         """The processes' control groups and namespaces since the last look at them."""
         now = self._clock.time()
-        places = self._places.of(pids, now)
+        places = self._locator.of(pids, now)
         if not places:
             return {}
         online = self._online.get(None, now, lambda: online_cpus(self._sysfs))
@@ -113,7 +110,7 @@ class ProcHostCollector:
             places,
             disks=self._whole_disks(now),
             online=online,
-            host_network=self._places.host_network(now),
+            host_network=self._locator.host_network(now),
             now=now,
         )
         if near is None:
@@ -122,7 +119,7 @@ class ProcHostCollector:
         return {
             **signals,
             **affinity(places, near, online),
-            **self._nearness.memory(places, near, nodes, now),
+            **self._locality.memory(places, near, nodes, now),
         }
 
     def ports(self) -> tuple[FabricPort, ...]:
@@ -130,7 +127,7 @@ class ProcHostCollector:
         return self._fabric.ports(self._clock.time())
 
     def device(self, near: Placement | None) -> Mapping[Signal, float]:
-        """The throughput of the ports nearest to a GPU since the last look."""
+        """The throughput of the ports nearest to a GPU; none where its place is unknown."""
         return self._fabric.near(near, self._clock.time()) if near is not None else {}
 
     def _whole_disks(self, now: Nanoseconds) -> Disks:

@@ -5,15 +5,16 @@ from collections.abc import Iterable
 from pathlib import Path
 from typing import Final
 
-from rightsizer.host.files import read_text
-from rightsizer.host.pcie import pci_key
+from rightsizer.host.files import read_line, read_names
+from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import Device
 
-_MINOR: Final = re.compile(r"^DeviceFileMinor:\s*([0-9]{1,5})\s*$", re.MULTILINE)
+_FILE_MINOR: Final = re.compile(r"^DeviceFileMinor:\s*([0-9]{1,5})\s*$", re.MULTILINE)
+_GPU_MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)\s*$", re.MULTILINE)
 
 
 def device_files(procfs: Path, devices: Iterable[Device]) -> dict[str, tuple[str, ...]]:
-    """The files that a job must open to use each device, by uuid; none where nobody tells.
+    """The files that a job must open to use each device, by uuid; none where they are unknown.
 
     A GPU is `/dev/nvidia<minor>`; a MIG instance is its GPU's and one capability each for its
     GPU instance and its compute instance (NVIDIA's MIG user guide, device nodes).
@@ -38,33 +39,15 @@ def device_files(procfs: Path, devices: Iterable[Device]) -> dict[str, tuple[str
 
 
 def _capability(folder: Path) -> str | None:
-    found = _MINOR.search(read_text(folder / "access") or "")
+    found = _FILE_MINOR.search(read_line(folder / "access"))
     return None if found is None else f"/dev/nvidia-caps/nvidia-cap{found[1]}"
 
 
-_GPU_MINOR: Final = re.compile(r"^Device Minor:\s*(\d+)\s*$", re.MULTILINE)
-
-
-class MinorNumbers:
-    """Reads `<procfs>/driver/nvidia/gpus/<PCI address>/information`."""
-
-    def __init__(self, procfs: Path) -> None:
-        """Reads nothing yet."""
-        self._folder = procfs / "driver" / "nvidia" / "gpus"
-
-    def addresses(self) -> dict[int, str]:
-        """PCI addresses by minor number, empty where the driver is not loaded."""
-        found: dict[int, str] = {}
-        try:
-            gpus = sorted(self._folder.iterdir())
-        except OSError:
-            return {}
-        for gpu in gpus:
-            try:
-                text = (gpu / "information").read_text(errors="replace")
-            except OSError:
-                continue  # It has left the bus meanwhile.
-            minor = _GPU_MINOR.search(text)
-            if minor is not None:
-                found[int(minor[1])] = pci_key(gpu.name)
-        return found
+def gpu_addresses(procfs: Path) -> dict[int, str]:
+    """PCI addresses of GPUs by minor number; empty where the driver is not loaded."""
+    folder = procfs / "driver/nvidia/gpus"
+    found = {
+        kernel_address(name) or name: _GPU_MINOR.search(read_line(folder / name / "information"))
+        for name in read_names(folder)
+    }
+    return {int(minor[1]): address for address, minor in found.items() if minor is not None}

@@ -7,7 +7,8 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.host.cache import RefreshingCache
-from rightsizer.host.files import read_line, read_whole_number, sorted_names
+from rightsizer.host.files import read_integer, read_line, read_names
+from rightsizer.host.pcie import kernel_address
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.host.settings import HostSettings
 from rightsizer.model.signal import Signal
@@ -19,9 +20,6 @@ _RATE: Final = re.compile(r"(\d+(?:\.\d+)?) Gb/sec")
 _BYTES_PER_GIGABIT: Final = 1e9 / 8
 _WORD_BYTES: Final = 4
 """InfiniBand counts in words (IBTA, PortCounters: PortXmitData, PortRcvData)."""
-_ADDRESS: Final = re.compile(r"[0-9a-f]{4,}:[0-9a-f]{2}:[0-9a-f]{2}\.[0-7]", re.IGNORECASE)
-
-_ACTIVE: Final = "ACTIVE"
 
 _ERRORS: Final = (
     "counters/symbol_error",
@@ -49,67 +47,40 @@ _ERRORS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class LocatedPort:
-    """A port, where its files are and which PCIe bridges are above its adapter."""
+    """A port without its counters, its folder and the PCIe bridges above its adapter."""
 
     port: FabricPort
     folder: str
     bridges: tuple[str, ...] = ()
 
 
-def found_ports(sysfs: str) -> tuple[LocatedPort, ...]:
-    """All ports with what seldom changes of them; their counters are yet to be read."""
-    return tuple(_located(f"{sysfs}/class/infiniband"))
-
-
-def with_counters(located: LocatedPort, errors: Mapping[str, float]) -> FabricPort:
-    """The port with its counters as they are now; those that it does not have are absent."""
-    folder = located.folder
-    return replace(
-        located.port,
-        receive_bytes=_bytes(folder, "port_rcv_data", "rx_bytes"),
-        transmit_bytes=_bytes(folder, "port_xmit_data", "tx_bytes"),
-        transmit_wait=_number(f"{folder}/counters/port_xmit_wait"),
-        errors=errors,
-    )
-
-
-def port_errors(folder: str) -> Mapping[str, float]:
-    """The port's error counters by the kernel's names, those that the adapter has."""
-    counts = {name.rpartition("/")[2]: read_whole_number(f"{folder}/{name}") for name in _ERRORS}
-    return {name: float(count) for name, count in counts.items() if count is not None}
-
-
 def _located(top: str) -> Iterator[LocatedPort]:
-    for adapter in sorted_names(top):
+    for adapter in sorted(read_names(top)):
         device = str(Path(top, adapter, "device").resolve())
-        path = [part.lower() for part in device.split("/") if _ADDRESS.fullmatch(part)]
-        node = read_whole_number(f"{device}/numa_node")
-        for name in sorted_names(f"{top}/{adapter}/ports"):
+        path = [part.lower() for part in device.split("/") if kernel_address(part)]
+        node = read_integer(f"{device}/numa_node")
+        for name in sorted(read_names(f"{top}/{adapter}/ports")):
             if not name.isdecimal():
                 continue
             folder = f"{top}/{adapter}/ports/{name}"
             state = read_line(f"{folder}/state").rpartition(":")[2].strip()
+            # As in `400 Gb/sec (4X NDR)`.
+            rate = _RATE.match(read_line(f"{folder}/rate"))
             port = FabricPort(
                 adapter=adapter,
                 number=int(name),
                 link_layer=read_line(f"{folder}/link_layer"),
-                is_active=state == _ACTIVE,
+                is_active=state == "ACTIVE",
                 state=state,
                 pci_bus_id=path[-1] if path else None,
                 numa_node=node if node is not None and node >= 0 else None,
-                rate_bytes_per_second=_rate(read_line(f"{folder}/rate")),
+                rate_bytes_per_second=float(rate[1]) * _BYTES_PER_GIGABIT if rate else None,
             )
             yield LocatedPort(port, folder, tuple(path[:-1]))
 
 
-def _rate(text: str) -> float | None:
-    """Of `400 Gb/sec (4X NDR)`."""
-    found = _RATE.match(text)
-    return float(found.group(1)) * _BYTES_PER_GIGABIT if found else None
-
-
 def _bytes(folder: str, words_name: str, bytes_name: str) -> float | None:
-    count = read_whole_number(f"{folder}/counters/{words_name}")
+    count = read_integer(f"{folder}/counters/{words_name}")
     if count is not None:
         return float(count * _WORD_BYTES)
     # Adapters that are neither InfiniBand nor like it, in a cloud for instance.
@@ -117,11 +88,16 @@ def _bytes(folder: str, words_name: str, bytes_name: str) -> float | None:
 
 
 def _number(path: str) -> float | None:
-    count = read_whole_number(path)
+    count = read_integer(path)
     return None if count is None else float(count)
 
 
-_SHORT_DOMAIN: Final = 4
+def _errors(folder: str) -> Mapping[str, float]:
+    """The port's error counters by the kernel's names, those that the adapter has."""
+    counts = {name.rpartition("/")[2]: _number(f"{folder}/{name}") for name in _ERRORS}
+    return {name: count for name, count in counts.items() if count is not None}
+
+
 _DIRECTIONS: Final = (
     (Signal.INFINIBAND_RECEIVE_BYTES_PER_SECOND, Signal.INFINIBAND_RECEIVE),
     (Signal.INFINIBAND_TRANSMIT_BYTES_PER_SECOND, Signal.INFINIBAND_TRANSMIT),
@@ -177,7 +153,8 @@ class FabricPortReader:
         return signals
 
     def _all(self, now: Nanoseconds) -> tuple[LocatedPort, ...]:
-        return self._located.get(None, now, lambda: found_ports(self._sysfs))
+        top = f"{self._sysfs}/class/infiniband"
+        return self._located.get(None, now, lambda: tuple(_located(top)))
 
     def _pass(self, now: Nanoseconds) -> "_FabricPoll":
         return self._ports.get(
@@ -187,8 +164,15 @@ class FabricPortReader:
         )
 
     def _read(self, located: LocatedPort, now: Nanoseconds) -> FabricPort:
-        errors = self._errors.get(located.folder, now, lambda: port_errors(located.folder))
-        return with_counters(located, errors)
+        """The port with its counters as they are now; those that it does not have are absent."""
+        folder = located.folder
+        return replace(
+            located.port,
+            receive_bytes=_bytes(folder, "port_rcv_data", "rx_bytes"),
+            transmit_bytes=_bytes(folder, "port_xmit_data", "tx_bytes"),
+            transmit_wait=_number(f"{folder}/counters/port_xmit_wait"),
+            errors=self._errors.get(folder, now, lambda: _errors(folder)),
+        )
 
 
 @dataclass(frozen=True, slots=True)
@@ -204,12 +188,12 @@ def nearest(ports: Collection[LocatedPort], place: Placement) -> list[LocatedPor
 
     Where neither tells them apart, all ports are equally near.
     """
-    above = {_address(bridge.pci_bus_id) for bridge in place.bridges}
+    above = {kernel_address(bridge.pci_bus_id) for bridge in place.bridges}
 
     def rank(located: LocatedPort) -> tuple[int, bool]:
         node = located.port.numa_node
         return (
-            len(above.intersection(map(_address, located.bridges))),
+            len(above.intersection(map(kernel_address, located.bridges))),
             node is not None and node == place.numa_node,
         )
 
@@ -217,20 +201,14 @@ def nearest(ports: Collection[LocatedPort], place: Placement) -> list[LocatedPor
     return [located for located in ports if rank(located) == best]
 
 
-def _address(text: str) -> str:
-    """A PCI address as sysfs writes it; NVML's has a longer domain."""
-    domain, _, rest = text.lower().partition(":")
-    return f"{domain[-_SHORT_DOMAIN:]}:{rest}"
-
-
 def _counters(
     ports: Collection[FabricPort], now: Nanoseconds
 ) -> dict[tuple[Signal, str], MonotonicCounter]:
-    counters: dict[tuple[Signal, str], MonotonicCounter] = {}
-    for port in ports:
+    return {
+        (signal, port.name): MonotonicCounter(count, in_seconds(now))
+        for port in ports
         for (signal, _), count in zip(
             _DIRECTIONS, (port.receive_bytes, port.transmit_bytes), strict=True
-        ):
-            if count is not None:
-                counters[signal, port.name] = MonotonicCounter(count, in_seconds(now))
-    return counters
+        )
+        if count is not None
+    }

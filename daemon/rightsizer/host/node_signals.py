@@ -1,13 +1,13 @@
 """Signals of the whole node: CPU, pressure, disks, network interfaces."""
 
 import re
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Iterable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rightsizer.host.cache import RefreshingCache
-from rightsizer.host.files import cpu_set, link_target, read_file, read_line, sorted_names
+from rightsizer.host.files import cpu_set, link_name, read_file, read_line, read_names
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
 from rightsizer.model.signal import Signal
@@ -23,20 +23,11 @@ _SOME: Final = re.compile(r"some avg10=(\d+(?:\.\d+)?) .*?total=(\d+)")
 _MICROSECOND: Final = 1000
 
 
-def node_pressures(procfs: str, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
-    """Of the whole node; empty where the kernel does not keep them."""
-    return _pressures(f"{procfs}/pressure/", "", now)
-
-
-def group_pressures(folder: str, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
-    """Of a control group of version 2."""
-    return _pressures(f"{folder}/", ".pressure", now)
-
-
-def _pressures(prefix: str, suffix: str, now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
+def pressures(path_of: Callable[[str], str], now: Nanoseconds) -> dict[Signal, MonotonicCounter]:
+    """How long some task waited, by the file of each kind; empty where the kernel has none."""
     counters: dict[Signal, MonotonicCounter] = {}
     for signal, name in _KINDS:
-        found = _SOME.match(read_file(f"{prefix}{name}{suffix}") or "")
+        found = _SOME.match(read_file(path_of(name)) or "")
         if found is not None:
             recent, waited = found.groups()
             counters[signal] = MonotonicCounter(
@@ -80,6 +71,11 @@ def nodes_with_cpus(sysfs: str) -> frozenset[int]:
     return cpu_set(read_file(f"{sysfs}/devices/system/node/has_cpu") or "")
 
 
+_DISK_SIGNALS: Final = (Signal.DISK_READ_BYTES_PER_SECOND, Signal.DISK_WRITE_BYTES_PER_SECOND)
+_NETWORK_SIGNALS: Final = (
+    Signal.NETWORK_RECEIVE_BYTES_PER_SECOND,
+    Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND,
+)
 _NAME: Final = 2
 _SECTORS_READ: Final = 5
 _SECTORS_WRITTEN: Final = 9
@@ -101,7 +97,7 @@ def whole_disks(sysfs: str) -> Disks:
     top = f"{sysfs}/block"
     found = {
         name: read_line(f"{top}/{name}/dev")
-        for name in sorted_names(top)
+        for name in read_names(top)
         if Path(top, name, "device").is_symlink() and read_line(f"{top}/{name}/hidden") != "1"
     }
     # A slash in a disk's name is an exclamation mark in sysfs.
@@ -113,29 +109,37 @@ def disk_counters(
     procfs: str, disks: Disks, now: Nanoseconds
 ) -> Mapping[tuple[Signal, str], MonotonicCounter]:
     """Bytes read and written, disk by disk."""
-    time, counters = in_seconds(now), dict[tuple[Signal, str], MonotonicCounter]()
-    for line in (read_file(f"{procfs}/diskstats") or "").splitlines():
-        fields = line.split()
-        if len(fields) <= _SECTORS_WRITTEN or fields[_NAME] not in disks.names:
-            continue
-        name = fields[_NAME]
+    lines = (line.split() for line in (read_file(f"{procfs}/diskstats") or "").splitlines())
+    rows = [
+        (fields[_NAME], fields[_SECTORS_READ], fields[_SECTORS_WRITTEN])
+        for fields in lines
+        if len(fields) > _SECTORS_WRITTEN and fields[_NAME] in disks.names
+    ]
+    return _counters(rows, _DISK_SIGNALS, now, _SECTOR_BYTES)
+
+
+def _counters(
+    rows: Iterable[tuple[str, str, str]],
+    signals: tuple[Signal, Signal],
+    now: Nanoseconds,
+    unit_bytes: int = 1,
+) -> dict[tuple[Signal, str], MonotonicCounter]:
+    """Two counters of each disk or interface; a line that holds no numbers is left out."""
+    counters: dict[tuple[Signal, str], MonotonicCounter] = {}
+    for name, *texts in rows:
         try:
-            taken, written = int(fields[_SECTORS_READ]), int(fields[_SECTORS_WRITTEN])
+            counts = [int(text) * unit_bytes for text in texts]
         except ValueError:
             continue
-        counters[Signal.DISK_READ_BYTES_PER_SECOND, name] = MonotonicCounter(
-            taken * _SECTOR_BYTES, time
-        )
-        counters[Signal.DISK_WRITE_BYTES_PER_SECOND, name] = MonotonicCounter(
-            written * _SECTOR_BYTES, time
-        )
+        for signal, count in zip(signals, counts, strict=True):
+            counters[signal, name] = MonotonicCounter(count, in_seconds(now))
     return counters
 
 
 _RECEIVED: Final = 0
 _TRANSMITTED: Final = 8
 _REPRESENTOR: Final = re.compile(r"(?:c\d+)?pf\d+.*")
-"""Stands on the host for a function of the adapter that somebody else uses."""
+"""Stands on the host for a function of the adapter that a guest uses."""
 _VIRTUAL: Final = re.compile(
     r"(?:lo|veth|br[-\d]|docker|cni|cali|lxc|tun|tap|wg|sit|gre|erspan|ip6|dummy|ifb|vxlan|geneve|flannel"
     r"|cilium|virbr|vnet|bond|team|nodelocaldns|kube)"
@@ -146,14 +150,13 @@ _VIRTUAL: Final = re.compile(
 def physical_interfaces(sysfs: str) -> frozenset[str]:
     """Interfaces with hardware behind them that no other such interface already counts."""
     top = f"{sysfs}/class/net"
-    found = {name for name in sorted_names(top) if Path(top, name, "device").is_symlink()}
+    found = {name for name in read_names(top) if Path(top, name, "device").is_symlink()}
     return frozenset(name for name in found if not _is_counted_elsewhere(f"{top}/{name}", found))
 
 
 def _is_counted_elsewhere(folder: str, physical: set[str]) -> bool:
     # A virtual machine's fast path, below an interface that has hardware of its own.
-    master = Path(link_target(f"{folder}/master") or "").name
-    if master in physical:
+    if link_name(f"{folder}/master") in physical:
         return True
     return _REPRESENTOR.fullmatch(read_line(f"{folder}/phys_port_name")) is not None
 
@@ -167,28 +170,14 @@ def interface_counters(
     text: str | None, is_counted: Callable[[str], bool], now: Nanoseconds
 ) -> Mapping[tuple[Signal, str], MonotonicCounter]:
     """Bytes received and transmitted, interface by interface, of a `net/dev`."""
-    time, counters = in_seconds(now), dict[tuple[Signal, str], MonotonicCounter]()
+    rows = []
     for line in (text or "").splitlines():
         # The interface's own name may hold colons.
         name, colon, rest = line.rpartition(":")
-        name = name.strip()
-        fields = rest.split()
-        if not colon or len(fields) <= _TRANSMITTED or not is_counted(name):
-            continue
-        try:
-            received, transmitted = int(fields[_RECEIVED]), int(fields[_TRANSMITTED])
-        except ValueError:
-            continue
-        counters[Signal.NETWORK_RECEIVE_BYTES_PER_SECOND, name] = MonotonicCounter(received, time)
-        counters[Signal.NETWORK_TRANSMIT_BYTES_PER_SECOND, name] = MonotonicCounter(
-            transmitted, time
-        )
-    return counters
-
-
-def node_interfaces_text(procfs: str) -> str | None:
-    """The interfaces of the host's first process: our own may be a container's."""
-    return read_file(f"{procfs}/1/net/dev") or read_file(f"{procfs}/net/dev")
+        name, fields = name.strip(), rest.split()
+        if colon and len(fields) > _TRANSMITTED and is_counted(name):
+            rows.append((name, fields[_RECEIVED], fields[_TRANSMITTED]))
+    return _counters(rows, _NETWORK_SIGNALS, now)
 
 
 class NodeSignalReader:
@@ -207,7 +196,11 @@ class NodeSignalReader:
     def read(self, disks: Disks, now: Nanoseconds) -> Mapping[Signal, float]:
         """What is known now."""
         ratios = self._ratios.look(
-            now, lambda: node_pressures(self._procfs, now) | node_processors(self._procfs)
+            now,
+            lambda: (
+                pressures(lambda kind: f"{self._procfs}/pressure/{kind}", now)
+                | node_processors(self._procfs)
+            ),
         )
         throughput = self._throughput.look(now, lambda: self._counters(disks, now))
         return {signal: min(1.0, ratio) for signal, ratio in ratios.items()} | sum_by_signal(
@@ -218,7 +211,9 @@ class NodeSignalReader:
         self, disks: Disks, now: Nanoseconds
     ) -> Mapping[tuple[Signal, str], MonotonicCounter]:
         physical = self._interfaces.get(None, now, lambda: physical_interfaces(self._sysfs))
-        text = node_interfaces_text(self._procfs)
+        # The interfaces of the host's first process: our own may be a container's.
+        first = read_file(f"{self._procfs}/1/net/dev")
+        text = first or read_file(f"{self._procfs}/net/dev")
         return {
             **disk_counters(self._procfs, disks, now),
             **interface_counters(text, physical.__contains__, now),

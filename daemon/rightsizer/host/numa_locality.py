@@ -10,7 +10,7 @@ from typing import Final
 
 from rightsizer.host.cache import ExpiringCache, RefreshingCache
 from rightsizer.host.cgroups import ControlGroup, outermost
-from rightsizer.host.files import parse_cpus, read_file, read_integer, read_names, read_text
+from rightsizer.host.files import parse_cpus, read_file, read_integer, read_line, read_names
 from rightsizer.host.process_groups import ProcessLocation
 from rightsizer.host.settings import HostSettings
 from rightsizer.model.signal import Signal
@@ -38,25 +38,27 @@ def read_nodes(sysfs: Path) -> NumaNodes:
     """The nodes; none on kernels that are built without."""
     folder = sysfs / "devices/system/node"
     texts = {
-        int(match[1]): read_text(folder / name / "cpulist")
+        int(match[1]): read_file(folder / name / "cpulist")
         for name in read_names(folder)
         if (match := _NODE_FOLDER.fullmatch(name))
     }
     cpus = {node: parse_cpus(text) for node, text in texts.items()}
     # A node that is not listed, or does not tell its CPUs, may be the second.
-    is_whole = parse_cpus(read_text(folder / "online")) == tuple(sorted(cpus))
-    is_told = all(cpus[node] or text == "" for node, text in texts.items())
+    is_whole = parse_cpus(read_line(folder / "online")) == tuple(sorted(cpus))
+    is_told = all(
+        cpus[node] or (text is not None and not text.strip()) for node, text in texts.items()
+    )
     with_cpus = sum(bool(of_node) for of_node in cpus.values())
     return NumaNodes(cpus, has_one=is_whole and is_told and with_cpus == 1)
 
 
 def read_distances(sysfs: Path) -> Mapping[tuple[int, int], int]:
-    """The distance (10 is the node itself) by two nodes; empty where nobody tells."""
+    """The distance (10 is the node itself) by two nodes; empty where unknown."""
     folder = sysfs / "devices/system/node"
-    nodes = parse_cpus(read_text(folder / "online"))
+    nodes = parse_cpus(read_line(folder / "online"))
     found: dict[tuple[int, int], int] = {}
     for node in nodes:
-        words = (read_text(folder / f"node{node}" / "distance") or "").split()
+        words = read_line(folder / f"node{node}" / "distance").split()
         if len(words) != len(nodes) or not all(word.isdecimal() for word in words):
             return {}
         found |= {(node, other): int(word) for other, word in zip(nodes, words, strict=True)}
@@ -78,7 +80,7 @@ def read_cores(sysfs: Path) -> Mapping[int, int]:
     for cpu in numbers:
         told = folder / f"cpu{cpu}" / "topology"
         package = read_integer(told / "physical_package_id")
-        threads = parse_cpus(read_text(told / "thread_siblings_list"))
+        threads = parse_cpus(read_line(told / "thread_siblings_list"))
         if package is None or cpu not in threads:
             # A CPU that is off tells nothing, and shifts the number of every core behind it.
             return {}
@@ -98,7 +100,7 @@ _RESIDENT: Final = 1
 
 _UNIFIED_LINES: Final = ("anon ", "shmem ")
 _VERSION_1_LINES: Final = ("hierarchical_anon=", "hierarchical_unevictable=")
-"""What a group's processes hold; the page cache is whoever's and goes by itself."""
+"""What a group's processes hold; the page cache belongs to none of them."""
 
 _SHARED_FILES: Final = ("/dev/shm/", "/memfd:", "/SYSV", "/dev/zero")  # noqa: S108 - to recognize.
 """Files in name only: memory that processes share."""
@@ -110,7 +112,7 @@ def group_memory(group: ControlGroup) -> ByNode | None:
     if text is None:
         return None
     starts, unit = (_UNIFIED_LINES, 1) if group.is_unified else (_VERSION_1_LINES, _PAGE_BYTES)
-    return _added((line, unit) for line in text.splitlines() if line.startswith(starts))
+    return _total((line, unit) for line in text.splitlines() if line.startswith(starts))
 
 
 def process_memory(
@@ -124,7 +126,7 @@ def process_memory(
     text = _patient_text(f"{procfs}/{pid}/numa_maps", clock, patience)
     if text is None:
         return None
-    return _added(
+    return _total(
         (line, 1024 * int(size.group(1)))
         for line in text.splitlines()
         if _is_own(line) and (size := _PAGE_KIBIBYTES.search(line))
@@ -145,7 +147,7 @@ def _is_own(line: str) -> bool:
     return not is_file or name.startswith(_SHARED_FILES)
 
 
-def _added(lines: Iterable[tuple[str, int]]) -> ByNode:
+def _total(lines: Iterable[tuple[str, int]]) -> ByNode:
     total: ByNode = Counter()
     for line, unit in lines:
         for node, count in _NODE.findall(line):
@@ -154,14 +156,13 @@ def _added(lines: Iterable[tuple[str, int]]) -> ByNode:
 
 
 def _patient_text(path: str, clock: Callable[[], Nanoseconds], patience: Nanoseconds) -> str | None:
-    started = clock()
+    started, pieces = clock(), list[bytes]()
     try:
         handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
     except OSError:
         return None
     try:
-        pieces = []
-        for piece in _pieces(handle):
+        while piece := os.read(handle, _CHUNK_BYTES):
             pieces.append(piece)
             if clock() - started > patience:
                 return None
@@ -170,10 +171,6 @@ def _patient_text(path: str, clock: Callable[[], Nanoseconds], patience: Nanosec
     finally:
         os.close(handle)
     return b"".join(pieces).decode("utf-8", "replace")
-
-
-def _pieces(handle: int) -> Iterator[bytes]:
-    return iter(lambda: os.read(handle, _CHUNK_BYTES), b"")
 
 
 def affinity(
@@ -211,7 +208,7 @@ class NumaLocalityReader:
         self._groups: RefreshingCache[ControlGroup, ByNode | None] = RefreshingCache(
             self._interval, self._forget_after
         )
-        self._processes: ExpiringCache[tuple[int, str], _LocalityReading] = ExpiringCache(
+        self._processes: ExpiringCache[tuple[int, int], _LocalityReading] = ExpiringCache(
             self._forget_after
         )
         self._second = -1
@@ -234,10 +231,10 @@ class NumaLocalityReader:
         """
         if near.numa_node is None or near.numa_node not in nodes:
             return {}
-        groups = outermost([place.seat.memory for place in places])
+        groups = outermost([place.membership.memory for place in places])
         is_new = [self._note_use(group, near.numa_node, now) for group in groups]
         if any(is_new):
-            return {}  # Before a whole pass, nobody knows who else uses the group.
+            return {}  # Before a whole pass, other users of the group are unknown.
         total = ByNode()
         for part in self._parts(places, groups, now):
             if part is None:
@@ -265,8 +262,8 @@ class NumaLocalityReader:
                 counted.add(group)
                 yield count
         for place in places:
-            seat = place.seat.memory
-            if seat is None or counted.isdisjoint(seat.lineage):
+            own = place.membership.memory
+            if own is None or counted.isdisjoint(own.lineage):
                 yield self._process(place, now)
 
     def _group(self, group: ControlGroup, now: Nanoseconds) -> ByNode | None:
@@ -277,7 +274,7 @@ class NumaLocalityReader:
         return self._groups.get(group, now, lambda: group_memory(group))
 
     def _process(self, place: ProcessLocation, now: Nanoseconds) -> ByNode | None:
-        last = self._processes.get((place.pid, place.started), now, _LocalityReading)
+        last = self._processes.get((place.pid, place.started_ticks), now, _LocalityReading)
         is_due = last.time is None or now - last.time >= self._interval
         if is_due and self._may_read(now):
             last.time, last.value = now, self._measured(place.pid)

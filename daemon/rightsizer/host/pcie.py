@@ -3,13 +3,13 @@
 import itertools
 import os
 import re
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.host.files import read_integer, read_names, read_text
+from rightsizer.host.files import link_name, read_integer, read_line, read_names
 from rightsizer.model.topology import LinkKind
 
 _ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)
@@ -46,7 +46,6 @@ class BusGpu:
     """As the kernel writes it: `0000:1b:00.0`."""
     runtime_status: str | None
     """The kernel's word: `active`, `suspended`, `error`, `unsupported`."""
-    vendor: int
     driver_name: str | None
     """Which driver has it: `nvidia`, `vfio-pci`, `nouveau`; `None` for none."""
 
@@ -62,9 +61,8 @@ def expected_gpus(sysfs: Path) -> tuple[BusGpu, ...]:
     return tuple(
         BusGpu(
             pci_bus_id=name,
-            runtime_status=read_text(devices / name / "power/runtime_status") or None,
-            vendor=_NVIDIA,
-            driver_name=_driver_name(devices / name),
+            runtime_status=read_line(devices / name / "power/runtime_status") or None,
+            driver_name=link_name(devices / name / "driver"),
         )
         for name in sorted(read_names(devices))
         if is_address(name) and _is_gpu(devices / name)
@@ -73,7 +71,7 @@ def expected_gpus(sysfs: Path) -> tuple[BusGpu, ...]:
 
 def is_asleep(device: Path) -> bool:
     """Whether a device's configuration may not be read: the kernel would wake it for that."""
-    return read_text(device / "power/runtime_status") in _ASLEEP
+    return read_line(device / "power/runtime_status") in _ASLEEP
 
 
 def _is_gpu(device: Path) -> bool:
@@ -81,13 +79,6 @@ def _is_gpu(device: Path) -> bool:
         return False
     kind = read_integer(device / "class")
     return kind is not None and kind >> 8 in _DISPLAY_CLASSES
-
-
-def _driver_name(device: Path) -> str | None:
-    try:
-        return (device / "driver").readlink().name or None
-    except OSError:
-        return None
 
 
 _GENERATIONS: Final[Mapping[float, int]] = MappingProxyType(
@@ -117,16 +108,16 @@ def read_link(device: Path) -> PcieLink:
     if is_asleep(device):
         return PcieLink()
     return PcieLink(
-        generation=generation_of(read_text(device / "current_link_speed")),
+        generation=generation_of(read_line(device / "current_link_speed")),
         width=_width(device / "current_link_width"),
-        generation_maximum=generation_of(read_text(device / "max_link_speed")),
+        generation_maximum=generation_of(read_line(device / "max_link_speed")),
         width_maximum=_width(device / "max_link_width"),
     )
 
 
-def generation_of(speed: str | None) -> int | None:
+def generation_of(speed: str) -> int | None:
     """The generation of a speed as the kernel writes it: `32.0 GT/s PCIe`, formerly `8 GT/s`."""
-    number, _, unit = (speed or "").partition(" ")
+    number, _, unit = speed.partition(" ")
     if not unit.startswith("GT/s"):
         return None
     try:
@@ -177,33 +168,17 @@ def relate(one: PciPath, other: PciPath, *, has_one_node: bool) -> LinkKind:
     """
     if one.chain and one.chain == other.chain:
         return LinkKind.SELF
-    shared = _shared(one.chain, other.chain)
+    pairs = zip(one.chain, other.chain, strict=False)
+    shared = sum(1 for _ in itertools.takewhile(lambda pair: pair[0] == pair[1], pairs))
     if shared:
-        return _below(one, other, shared)
+        if is_host_bridge(one.chain[shared - 1]):
+            return LinkKind.PHB
+        # Two ports of one switch stand below its upstream port, and count as one bridge.
+        bridges = max(len(one.chain), len(other.chain)) - shared - 1
+        return LinkKind.PIX if bridges <= 1 else LinkKind.PXB
     if one.numa_node is not None and other.numa_node is not None:
         if one.numa_node != other.numa_node:
             return LinkKind.SYSTEM
     elif not has_one_node:
         return LinkKind.UNKNOWN
     return LinkKind.NODE if one.chain and other.chain else LinkKind.UNKNOWN
-
-
-def _shared(one: Sequence[str], other: Sequence[str]) -> int:
-    """How many steps down from the host bridge two ways have in common."""
-    pairs = itertools.takewhile(lambda pair: pair[0] == pair[1], zip(one, other, strict=False))
-    return sum(1 for _ in pairs)
-
-
-def _below(one: PciPath, other: PciPath, shared: int) -> LinkKind:
-    """The way between two devices below one host bridge."""
-    if is_host_bridge(one.chain[shared - 1]):
-        return LinkKind.PHB
-    # Two ports of one switch stand below its upstream port, and are one bridge to whoever counts.
-    bridges = max(len(one.chain), len(other.chain)) - shared - 1
-    return LinkKind.PIX if bridges <= 1 else LinkKind.PXB
-
-
-def pci_key(address: str) -> str:
-    """A PCI address as sysfs writes it; NVML writes the domain with eight digits, in capitals."""
-    domain, _, rest = address.lower().partition(":")
-    return f"{domain[-4:]}:{rest}"

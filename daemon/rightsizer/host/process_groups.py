@@ -1,7 +1,4 @@
-"""Signals of the control groups and network namespaces of a set of processes.
-
-And where these run.
-"""
+"""Signals of the control groups and network namespaces of processes, and where these run."""
 
 from collections.abc import Callable, Collection, Container, Iterable, Mapping
 from dataclasses import dataclass
@@ -16,7 +13,8 @@ from rightsizer.host.cgroups import (
     outermost,
 )
 from rightsizer.host.files import cpu_set, inode_of, read_file
-from rightsizer.host.node_signals import Disks, group_pressures, interface_counters, is_outward
+from rightsizer.host.node_signals import Disks, interface_counters, is_outward, pressures
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
 from rightsizer.model.signal import Signal
@@ -24,8 +22,6 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _CPUS: Final = "Cpus_allowed_list:"
 _NAMESPACED_PIDS: Final = "NSpid:"
-_START_TIME: Final = 19
-"""Of the fields after the command's name, which may itself hold spaces and parentheses."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -33,11 +29,11 @@ class ProcessLocation:
     """Where one process runs."""
 
     pid: int
-    started: str
-    """Ticks since the machine's start; tells the process from a later one of the same number."""
-    seat: ControlGroupMembership
+    started_ticks: int
+    """Since boot; tells the process from a later one of the same number."""
+    membership: ControlGroupMembership
     cpus: frozenset[int]
-    """Those that its first thread may run on; none where nobody says."""
+    """Those that its first thread may run on; none where that is unknown."""
     network: int | None
     """The number of its network namespace; `None` where procfs hides it."""
 
@@ -56,11 +52,12 @@ class ProcessLocator:
     ) -> None:
         """Reads nothing before it is asked."""
         self._procfs = procfs
+        self._table = ProcessTable(procfs)
         self._hierarchies = hierarchies
-        self._known: RefreshingCache[tuple[int, str], ProcessLocation] = RefreshingCache(
+        self._known: RefreshingCache[tuple[int, int], ProcessLocation] = RefreshingCache(
             interval, forget_after
         )
-        self._started: RefreshingCache[int, str | None] = RefreshingCache(shortest, forget_after)
+        self._started: RefreshingCache[int, int | None] = RefreshingCache(shortest, forget_after)
         self._is_ours: ExpiringCache[None, bool] = ExpiringCache(forget_after)
         self._host_network: RefreshingCache[None, int | None] = RefreshingCache(
             interval, forget_after
@@ -80,8 +77,8 @@ class ProcessLocator:
     def _shows_our_namespace(self) -> bool:
         """Whether this procfs numbers processes as the driver does when we ask it.
 
-        The driver answers with the numbers of the caller's own namespace. Seen through another
-        one's procfs, the same number is somebody else.
+        The driver answers with the numbers of the caller's own namespace. In the procfs of another
+        one, the same number is another process.
         """
         for line in (read_file(f"{self._procfs}/self/status") or "").splitlines():
             if line.startswith(_NAMESPACED_PIDS):
@@ -89,26 +86,22 @@ class ProcessLocator:
         return True
 
     def _of(self, pid: int, now: Nanoseconds) -> ProcessLocation | None:
-        started = self._started.get(pid, now, lambda: self._start(pid))
+        started = self._started.get(pid, now, lambda: self._table.started_ticks(pid))
         if started is None:
             return None
         return self._known.get((pid, started), now, lambda: self._place(pid, started))
-
-    def _start(self, pid: int) -> str | None:
-        fields = (read_file(f"{self._procfs}/{pid}/stat") or "").rpartition(")")[2].split()
-        return fields[_START_TIME] if len(fields) > _START_TIME else None
 
     def _network(self, pid: int) -> int | None:
         # The link `ns/net` is for tracers only; the file of the interfaces is for everyone, and
         # there is one for each namespace.
         return inode_of(f"{self._procfs}/{pid}/net/dev")
 
-    def _place(self, pid: int, started: str) -> ProcessLocation:
+    def _place(self, pid: int, started: int) -> ProcessLocation:
         folder = f"{self._procfs}/{pid}"
         return ProcessLocation(
             pid=pid,
-            started=started,
-            seat=self._hierarchies.seat(read_file(f"{folder}/cgroup") or ""),
+            started_ticks=started,
+            membership=self._hierarchies.membership(read_file(f"{folder}/cgroup") or ""),
             cpus=_cpus(read_file(f"{folder}/status") or ""),
             network=self._network(pid),
         )
@@ -161,19 +154,22 @@ class ProcessGroupReader:
             host_network: The namespace whose traffic is the node's, not the owner's.
             now: The time of the look.
         """
-        seats = {place.seat for place in places}
+        memberships = {place.membership for place in places}
         return {
-            **self._cpu(seats, online, now),
-            **self._pressure(seats, now),
-            **self._disk(seats, disks, now),
+            **self._cpu(memberships, online, now),
+            **self._pressure(memberships, now),
+            **self._disk(memberships, disks, now),
             **self._network(places, host_network, now),
         }
 
     def _cpu(
-        self, seats: Collection[ControlGroupMembership], online: frozenset[int], now: Nanoseconds
+        self,
+        memberships: Collection[ControlGroupMembership],
+        online: frozenset[int],
+        now: Nanoseconds,
     ) -> dict[Signal, float]:
         """CPU time used of the quota; groups without a rate count on neither side."""
-        groups = outermost([seat.cpu_time for seat in seats])
+        groups = outermost([each.cpu_time for each in memberships])
         rates = {
             group: rate
             for group in groups
@@ -182,30 +178,28 @@ class ProcessGroupReader:
         if not rates:
             return {}
         measured = frozenset(
-            seat for seat in seats if seat.cpu_time and _is_in(seat.cpu_time, rates)
+            each for each in memberships if each.cpu_time and _is_in(each.cpu_time, rates)
         )
         cores = self._limits.cores(measured, online, now)
         return {Signal.CPU: min(1.0, sum(rates.values()) / cores)} if cores else {}
 
     def _pressure(
-        self, seats: Collection[ControlGroupMembership], now: Nanoseconds
+        self, memberships: Collection[ControlGroupMembership], now: Nanoseconds
     ) -> dict[Signal, float]:
         """The worst of the groups: at least for that long, some task of theirs waited."""
         worst: dict[Signal, float] = {}
-        for group in outermost([seat.pressure for seat in seats]):
-            found = self._look(
-                self._pressures, group, now, lambda group, now: group_pressures(group.folder, now)
-            )
+        for group in outermost([each.pressure for each in memberships]):
+            found = self._look(self._pressures, group, now, _pressures)
             for signal, ratio in found.items():
                 worst[signal] = max(worst.get(signal, 0.0), min(1.0, ratio))
         return worst
 
     def _disk(
-        self, seats: Collection[ControlGroupMembership], disks: Disks, now: Nanoseconds
+        self, memberships: Collection[ControlGroupMembership], disks: Disks, now: Nanoseconds
     ) -> dict[Signal, float]:
         parts = {
             (signal, group.folder): rate
-            for group in outermost([seat.io for seat in seats])
+            for group in outermost([each.io for each in memberships])
             for signal, rate in self._look(
                 self._disks, group, now, lambda group, now: disk_bytes(group, disks.numbers, now)
             ).items()
@@ -245,6 +239,10 @@ class ProcessGroupReader:
     ) -> Mapping[Signal, float]:
         meter = meters.get(group, now, lambda: CounterMeter(self._shortest))
         return meter.look(now, lambda: counters(group, now))
+
+
+def _pressures(group: ControlGroup, now: Nanoseconds) -> Mapping[Signal, MonotonicCounter]:
+    return pressures(lambda kind: f"{group.folder}/{kind}.pressure", now)
 
 
 def _is_in(group: ControlGroup, others: Container[ControlGroup]) -> bool:

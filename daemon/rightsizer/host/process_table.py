@@ -1,4 +1,4 @@
-"""Processes of the machine from procfs: start, parent, session, user, environment."""
+"""Processes of the machine from procfs: start, parent, session, groups, user, environment."""
 
 import contextlib
 import errno
@@ -11,7 +11,7 @@ from enum import Enum
 from pathlib import Path
 from typing import Final
 
-from rightsizer.host.process_files import ProcessFiles
+from rightsizer.host.files import read_file
 
 _STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19
 _DEAD: Final = "ZXx"
@@ -19,6 +19,8 @@ _DEAD: Final = "ZXx"
 _STAT_BYTES: Final = 4096
 """Ten times what the longest takes."""
 _ENVIRONMENT_BYTES: Final = 262_144
+_SYSTEMD_HIERARCHIES: Final = ("", "name=systemd")
+"""The one hierarchy of version 2, and systemd's own of version 1."""
 
 
 class Unseen(Enum):
@@ -26,7 +28,7 @@ class Unseen(Enum):
 
     GONE = "gone"
     FORBIDDEN = "forbidden"
-    """It is there, and not for us to read: nor will it be at the next look."""
+    """It is there and may not be read: nor will it be at the next look."""
     UNKNOWN = "unknown"
     """The read failed, as it does where this process has no file left to open."""
 
@@ -38,6 +40,7 @@ class ProcessRow:
     pid: int
     parent: int
     session: int
+    """0 where its leader is in another process namespace, or the kernel's own."""
     started_ticks: int
     """Since boot; with the pid it names one process for good."""
     is_alive: bool
@@ -45,14 +48,14 @@ class ProcessRow:
 
 
 class ProcessTable:
-    """Reads `stat`, who owns a process, and of its environment what is asked for by name."""
+    """Reads `stat`, `cgroup` and the owner, and of an environment what is asked for by name."""
 
-    def __init__(self, procfs: Path) -> None:
+    def __init__(self, procfs: Path | str) -> None:
         """Reads nothing yet."""
         self._procfs = str(procfs)
 
     def pids(self) -> list[int]:
-        """All that there are; none where nobody could look, for there always is a process."""
+        """All processes; none where procfs cannot be read, for there always is one."""
         try:
             return [int(name) for name in os.listdir(self._procfs) if name.isdecimal()]  # noqa: PTH208 - each second, with thousands.
         except OSError:
@@ -66,7 +69,11 @@ class ProcessTable:
     def look(self, pid: int) -> ProcessRow | Unseen:
         """A process, or why it is not seen."""
         try:
-            raw = self._stat(pid)
+            handle = os.open(f"{self._procfs}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
+            try:
+                raw = os.read(handle, _STAT_BYTES)
+            finally:
+                os.close(handle)
         except OSError as error:
             return _WHY_UNSEEN.get(error.errno or 0, Unseen.UNKNOWN)
         # The command name may itself hold spaces and parentheses.
@@ -82,6 +89,11 @@ class ProcessTable:
         except (IndexError, ValueError):
             return Unseen.UNKNOWN
 
+    def started_ticks(self, pid: int) -> int | None:
+        """When a process began; `None` where it has ended or is not to be seen."""
+        row = self.row(pid)
+        return None if row is None else row.started_ticks
+
     def user(self, pid: int) -> int | None:
         """The number of the user that it runs as; `None` where it has ended."""
         try:
@@ -89,29 +101,26 @@ class ProcessTable:
         except OSError:
             return None
 
+    def groups(self, pid: int) -> tuple[str, ...]:
+        """The paths of its control groups, those that systemd keeps first."""
+        found = sorted(self._groups(pid), key=lambda group: group[0] not in _SYSTEMD_HIERARCHIES)
+        return tuple(path for _, path in found)
+
+    def systemd_groups(self, pid: int) -> tuple[str, ...]:
+        """The paths in the hierarchies that systemd keeps."""
+        return tuple(path for kind, path in self._groups(pid) if kind in _SYSTEMD_HIERARCHIES)
+
+    def _groups(self, pid: int) -> list[tuple[str, str]]:
+        """Hierarchy and path, of each line such as `4:memory:/slurm/job_1`."""
+        lines = (read_file(f"{self._procfs}/{pid}/cgroup") or "").splitlines()
+        parts = (line.partition(":")[2].partition(":") for line in lines)
+        return [(hierarchy, path) for hierarchy, _, path in parts]
+
     def environment(self, pid: int, names: Collection[str]) -> Mapping[str, str]:
         """These variables as it was started with; none where it may not be read."""
-        try:
-            handle = os.open(f"{self._procfs}/{pid}/environ", os.O_RDONLY | os.O_CLOEXEC)
-        except OSError:
-            return {}
-        raw = b""
-        try:
-            while len(raw) < _ENVIRONMENT_BYTES and (part := os.read(handle, 65536)):
-                raw += part
-        except OSError:
-            return {}
-        finally:
-            os.close(handle)
-        pairs = (each.partition("=") for each in raw.decode(errors="replace").split("\0"))
+        text = read_file(f"{self._procfs}/{pid}/environ", _ENVIRONMENT_BYTES) or ""
+        pairs = (each.partition("=") for each in text.split("\0"))
         return {name: value for name, _, value in pairs if name in names}
-
-    def _stat(self, pid: int) -> bytes:
-        handle = os.open(f"{self._procfs}/{pid}/stat", os.O_RDONLY | os.O_CLOEXEC)
-        try:
-            return os.read(handle, _STAT_BYTES)
-        finally:
-            os.close(handle)
 
 
 _WHY_UNSEEN: Final = {
@@ -131,19 +140,16 @@ def user_name(uid: int) -> str:
         return str(uid)
 
 
-_PROCFS: Final = Path("/proc")
-
-
 def started_of(pid: int) -> int | None:
     """When a process started, in the kernel's ticks since it booted; `None` where there is none."""
-    return ProcessFiles(_PROCFS).start_ticks(pid)
+    return ProcessTable("/proc").started_ticks(pid)
 
 
 def end_group(pid: int | None, started: int | None) -> bool:
     """End a process of ours that outlived the agent, with its group; whether it was there.
 
     Args:
-        pid: Its number, and its group's; `None` where nobody noted one.
+        pid: Its number, and its group's; `None` where none was noted.
         started: When it started; of another there with that number nothing is ended.
     """
     if pid is None or started is None or started_of(pid) != started:

@@ -3,13 +3,13 @@
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Final
 
-from rightsizer.host.files import parse_cpus, read_integer, read_names, read_text
+from rightsizer.host.files import parse_cpus, read_integer, read_line, read_names
 from rightsizer.host.numa_locality import NumaNodes, read_nodes
-from rightsizer.host.pcie import PciPath, chain_of, kernel_address, read_link, relate
+from rightsizer.host.pcie import PcieLink, PciPath, chain_of, kernel_address, read_link, relate
 from rightsizer.model.device import Device
 from rightsizer.model.topology import (
     Adapter,
@@ -29,7 +29,7 @@ class GpuPairFacts:
     pcie_kind: LinkKind = LinkKind.UNKNOWN
     nvlinks: int | None = 0
     """Links that are up between them, or from each to a switch; `None` where they are joined by
-    NVLink and nobody tells by how many."""
+    NVLink and the driver does not tell by how many."""
     can_read: bool | None = None
     """Whether one can read the other's memory."""
 
@@ -53,16 +53,16 @@ class TopologyFacts:
 
     peers: Mapping[tuple[str, str], GpuPairFacts] = field(default_factory=dict)
     """By two uuids in the order of the GPUs."""
-    seats: Mapping[str, GpuPlacementFacts] = field(default_factory=dict)
+    placements: Mapping[str, GpuPlacementFacts] = field(default_factory=dict)
     """By uuid."""
 
-    def peer(self, one: str, other: str) -> GpuPairFacts:
+    def pair_of(self, one: str, other: str) -> GpuPairFacts:
         """What was said of two GPUs, whichever comes first."""
         return self.peers.get((one, other)) or self.peers.get((other, one)) or GpuPairFacts()
 
-    def seat(self, uuid: str) -> GpuPlacementFacts:
+    def placement_of(self, uuid: str) -> GpuPlacementFacts:
         """What was said of a GPU."""
-        return self.seats.get(uuid) or GpuPlacementFacts()
+        return self.placements.get(uuid) or GpuPlacementFacts()
 
 
 _CLASSES: Final = (
@@ -94,17 +94,14 @@ def read_adapters(
             kind=kind,
             pci_bus_id=chain[-1],
             numa_node=node,
-            links=_links(PciPath(chain, node), gpus.items(), has_one_node=has_one_node),
+            links={
+                uuid: relate(gpu, PciPath(chain, node), has_one_node=has_one_node)
+                for uuid, gpu in gpus.items()
+            },
         )
         for name, kind, chain in _found(sysfs)
         for node in [numa_node(chain[-1])]
     )
-
-
-def _links(
-    site: PciPath, gpus: Iterable[tuple[str, PciPath]], *, has_one_node: bool
-) -> Mapping[str, LinkKind]:
-    return {uuid: relate(gpu, site, has_one_node=has_one_node) for uuid, gpu in gpus}
 
 
 def _found(sysfs: Path) -> Iterator[tuple[str, AdapterKind, tuple[str, ...]]]:
@@ -113,20 +110,16 @@ def _found(sysfs: Path) -> Iterator[tuple[str, AdapterKind, tuple[str, ...]]]:
             chain = chain_of(sysfs, f"class/{folder}/{name}")
             # Bonds, bridges and disks on the network hang on nothing; virtual functions are
             # lent to virtual machines and containers by the hundred.
-            if chain and not _is_virtual_function(sysfs, chain[-1]):
+            if chain and not os.path.lexists(sysfs / "bus/pci/devices" / chain[-1] / "physfn"):
                 yield name, kind, chain
-
-
-def _is_virtual_function(sysfs: Path, address: str) -> bool:
-    return os.path.lexists(sysfs / "bus/pci/devices" / address / "physfn")
 
 
 _SHORTEST_CHAIN: Final = 3
 """Host bridge, root port, GPU."""
 
 
-def read_topology(sysfs: Path, devices: Iterable[Device], told: TopologyFacts) -> Topology:
-    """How GPUs, network cards and disks hang together; whatever nobody tells stays unknown.
+def read_topology(sysfs: Path, devices: Iterable[Device], facts: TopologyFacts) -> Topology:
+    """How GPUs, network cards and disks hang together; what is missing stays unknown.
 
     Never raises, however odd the tree. Reads some hundred small files, and none that would wake
     a GPU which is asleep.
@@ -134,16 +127,17 @@ def read_topology(sysfs: Path, devices: Iterable[Device], told: TopologyFacts) -
     Args:
         sysfs: Where sysfs is mounted.
         devices: The node's GPUs; MIG instances are where their GPU is, and are left out.
-        told: What the driver says.
+        facts: What the driver says.
     """
     tree = _PciTree(sysfs, read_nodes(sysfs))
     gpus = [device for device in devices if device.mig is None]
     sites = {gpu.uuid: tree.gpu_site(kernel_address(gpu.pci_bus_id)) for gpu in gpus}
     return Topology(
         placements={
-            gpu.uuid: tree.placement(gpu, sites[gpu.uuid], told.seat(gpu.uuid)) for gpu in gpus
+            gpu.uuid: tree.placement(gpu, sites[gpu.uuid], facts.placement_of(gpu.uuid))
+            for gpu in gpus
         },
-        links=tuple(_gpu_links(sites, told, has_one_node=tree.nodes.has_one)),
+        links=tuple(_gpu_links(sites, facts, has_one_node=tree.nodes.has_one)),
         adapters=read_adapters(
             sysfs, sites, numa_node=tree.numa_node, has_one_node=tree.nodes.has_one
         ),
@@ -152,10 +146,10 @@ def read_topology(sysfs: Path, devices: Iterable[Device], told: TopologyFacts) -
 
 
 def _gpu_links(
-    sites: Mapping[str, PciPath], told: TopologyFacts, *, has_one_node: bool
+    sites: Mapping[str, PciPath], facts: TopologyFacts, *, has_one_node: bool
 ) -> Iterable[GpuLink]:
     for (uuid, site), (peer_uuid, peer_site) in itertools.combinations(sites.items(), 2):
-        peer = told.peer(uuid, peer_uuid)
+        peer = facts.pair_of(uuid, peer_uuid)
         # The kernel's tree is the bus as it was found; the driver derives its word from it, and
         # behind a hypervisor from less. Its word stands where the tree is silent.
         seen = relate(site, peer_site, has_one_node=has_one_node)
@@ -199,22 +193,23 @@ class _PciTree:
         is_real = len(chain) >= _SHORTEST_CHAIN and chain[-1] == address
         return PciPath(chain if is_real else (), self.numa_node(address))
 
-    def placement(self, device: Device, site: PciPath, seat: GpuPlacementFacts) -> Placement:
-        """What kernel and driver know of a GPU's place."""
+    def placement(self, device: Device, site: PciPath, facts: GpuPlacementFacts) -> Placement:
+        """What kernel and driver know of a GPU's place.
+
+        A container without the host's sysfs does not show it.
+        """
         address = kernel_address(device.pci_bus_id)
-        if address is None or not self.shows(address):
-            return _told_placement(device, address, seat)
-        folder = self.device(address)
-        link = read_link(folder)
+        folder = self.device(address) if address is not None and self.shows(address) else None
+        link = PcieLink() if folder is None else read_link(folder)
         return Placement(
             uuid=device.uuid,
             pci_bus_id=address,
-            numa_node=site.numa_node,
-            memory_numa_node=seat.memory_numa_node,
-            cpus=self._cpus(folder, site),
+            numa_node=facts.numa_node if folder is None else site.numa_node,
+            memory_numa_node=facts.memory_numa_node,
+            cpus=facts.cpus if folder is None else self._cpus(folder, site),
             bridges=tuple(self._bridge(name) for name in site.bridges),
-            generation=link.generation or seat.generation,
-            width=link.width or seat.width,
+            generation=link.generation or facts.generation,
+            width=link.width or facts.width,
             generation_maximum=link.generation_maximum or device.pcie_generation_maximum,
             width_maximum=link.width_maximum or device.pcie_width_maximum,
         )
@@ -223,25 +218,7 @@ class _PciTree:
         if site.numa_node is None and not self.nodes.has_one:
             # The kernel lists all CPUs as near where it does not know the node.
             return ()
-        return parse_cpus(read_text(folder / "local_cpulist"))
+        return parse_cpus(read_line(folder / "local_cpulist"))
 
     def _bridge(self, address: str) -> Bridge:
-        link = read_link(self.device(address))
-        return Bridge(
-            address, link.generation, link.width, link.generation_maximum, link.width_maximum
-        )
-
-
-def _told_placement(device: Device, address: str | None, seat: GpuPlacementFacts) -> Placement:
-    """The place of a GPU that the kernel does not show, as in a container without its sysfs."""
-    return Placement(
-        uuid=device.uuid,
-        pci_bus_id=address,
-        numa_node=seat.numa_node,
-        memory_numa_node=seat.memory_numa_node,
-        cpus=seat.cpus,
-        generation=seat.generation,
-        width=seat.width,
-        generation_maximum=device.pcie_generation_maximum,
-        width_maximum=device.pcie_width_maximum,
-    )
+        return Bridge(address, *astuple(read_link(self.device(address))))

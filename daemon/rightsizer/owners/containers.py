@@ -8,7 +8,7 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.host.process_files import ProcessFiles
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
@@ -144,7 +144,7 @@ class ContainerCollector:
     def __init__(
         self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._files = ProcessFiles(procfs)
+        self._processes = ProcessTable(procfs)
         self._settings = settings
         self._engine = (
             BackgroundFetcher("container_engine", self._ask, settings, now=now)
@@ -161,7 +161,7 @@ class ContainerCollector:
 
     def workload_of(self, pid: int) -> Workload | None:
         """The container that a process runs in."""
-        container = container_in(self._files.groups(pid))
+        container = container_in(self._processes.groups(pid))
         if container is None:
             return None
         short = container[:_SHORT_LENGTH]

@@ -8,7 +8,7 @@ import re
 from collections.abc import Callable
 from typing import Final
 
-from rightsizer.host.pcie import pci_key
+from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import Device
 
 MinorOf = Callable[[int], str | None]
@@ -18,7 +18,6 @@ _GPU_UUID: Final = r"[0-9a-fA-F]{8}(?:-[0-9a-fA-F]{4}){3}-[0-9a-fA-F]{12}"
 _FORMER_MIG: Final = re.compile(rf"MIG-(GPU-{_GPU_UUID})/(\d+)/\d+")
 _BY_UUID: Final = re.compile(rf"((?:GPU|MIG)-{_GPU_UUID})(?:[:-].*)?")
 _BY_MINOR: Final = re.compile(r"(?:/dev/)?nvidia(\d{1,4})(?:/gi(\d{1,3}))?(?:/vgpu\d+)?")
-_BY_PCI: Final = re.compile(r"(?:[0-9a-fA-F]{4}|[0-9a-fA-F]{8}):[0-9a-fA-F]{2}:[0-9a-fA-F]{2}\.\d")
 _DRA_DRIVER: Final = "gpu.nvidia.com"
 _DRA_DEVICE: Final = re.compile(r"gpu-(\d{1,4})")
 
@@ -36,7 +35,7 @@ def kubelet_device_key(spelling: str, minor_of: MinorOf) -> str | None:
     if by_minor := _BY_MINOR.fullmatch(spelling):
         address = minor_of(int(by_minor[1]))
         return _instance(address, by_minor[2]) if address is not None else None
-    return pci_key(spelling) if _BY_PCI.fullmatch(spelling) else None
+    return kernel_address(spelling)
 
 
 def dra_device_key(driver: str, spelling: str, minor_of: MinorOf) -> str | None:
@@ -51,7 +50,8 @@ def dra_device_key(driver: str, spelling: str, minor_of: MinorOf) -> str | None:
 
 def keys_of(device: Device) -> tuple[str, ...]:
     """All the keys that a scheduler may have used for a device."""
-    addresses = (pci_key(device.pci_bus_id),) if device.pci_bus_id else ()
+    address = kernel_address(device.pci_bus_id)
+    addresses = () if address is None else (address,)
     own = (device.uuid,)
     if device.mig is None:
         return (*own, f"index:{device.index}", *addresses)

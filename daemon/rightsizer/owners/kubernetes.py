@@ -9,8 +9,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rightsizer.host.device_files import MinorNumbers
-from rightsizer.host.process_files import ProcessFiles
+from rightsizer.host.device_files import gpu_addresses
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, owner_of_pod
@@ -355,8 +355,8 @@ class KubernetesCollector:
     def __init__(
         self, procfs: Path, settings: OwnerSettings, now: Callable[[], float] = time.monotonic
     ) -> None:
-        self._files = ProcessFiles(procfs)
-        self._minors = MinorNumbers(procfs)
+        self._processes = ProcessTable(procfs)
+        self._procfs = procfs
         self._settings = settings
         self._socket = Path(settings.kubelet_socket)
         self._names = (
@@ -373,7 +373,7 @@ class KubernetesCollector:
 
     def workload_of(self, pid: int) -> Workload | None:
         """The pod that a process runs in."""
-        found = pod_in(self._files.groups(pid))
+        found = pod_in(self._processes.groups(pid))
         if found is None:
             return None
         uid, container = found
@@ -414,7 +414,7 @@ class KubernetesCollector:
             timeout_seconds=self._settings.timeout_seconds,
             maximum_bytes=self._settings.answer_maximum_bytes,
         )
-        return allocations_of(containers, self._minors.addresses().get)
+        return allocations_of(containers, gpu_addresses(self._procfs).get)
 
 
 def workload_of_pod(name: PodName) -> Workload:

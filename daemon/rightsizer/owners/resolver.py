@@ -8,7 +8,7 @@ from typing import Final, Protocol, Self, runtime_checkable
 
 import structlog
 
-from rightsizer.host.process_files import ProcessFiles
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.containers import ContainerCollector
@@ -165,7 +165,7 @@ class OwnerResolver:
             [make(node) for name, make in OWNER_COLLECTORS if name in settings.sources],
             time_to_live_seconds=settings.time_to_live_seconds,
             workloads_maximum=settings.workloads_maximum,
-            start_ticks=ProcessFiles(procfs).start_ticks,
+            start_ticks=ProcessTable(procfs).started_ticks,
             now=now,
         )
 

@@ -9,8 +9,8 @@ from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Final
 
-from rightsizer.host.device_files import MinorNumbers
-from rightsizer.host.process_files import ProcessFiles
+from rightsizer.host.device_files import gpu_addresses
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.finding import Action, Instruction
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
@@ -249,8 +249,8 @@ class SlurmCollector:
         settings: OwnerSettings,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        self._files = ProcessFiles(procfs)
-        self._minors = MinorNumbers(procfs)
+        self._processes = ProcessTable(procfs)
+        self._procfs = procfs
         self._sysfs = sysfs
         self._map = Path(settings.job_map_folder) if settings.job_map_folder else None
         # The map may lie on a file system of the network.
@@ -265,7 +265,7 @@ class SlurmCollector:
 
     def workload_of(self, pid: int) -> Workload | None:
         """The job and step that a process runs in."""
-        found = job_in(self._files.groups(pid))
+        found = job_in(self._processes.groups(pid))
         return workload_of_job(*found) if found is not None else None
 
     def allocations(self) -> Allocations:
@@ -283,7 +283,7 @@ class SlurmCollector:
 
     def _read(self) -> Allocations:
         """On the thread of its own; the map goes before the control groups where it has both."""
-        jobs = dict(read_job_devices(self._sysfs, self._minors.addresses().get))
+        jobs = dict(read_job_devices(self._sysfs, gpu_addresses(self._procfs).get))
         if self._map is not None:
             jobs |= read_job_map(self._map)
         return {key: tuple(workload_of_job(job) for job in found) for key, found in jobs.items()}

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Final
 
-from rightsizer.host.process_files import ProcessFiles
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.finding import Instruction
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.owner import Allocations, Instructions, NumaHome, Owner, shell
@@ -51,18 +51,18 @@ class SystemdCollector:
     """Systemd units by name; other processes by their session and the start of its leader."""
 
     def __init__(self, procfs: Path) -> None:
-        self._files = ProcessFiles(procfs)
+        self._processes = ProcessTable(procfs)
 
     def workload_of(self, pid: int) -> Workload | None:
         """The unit or session that a process runs in."""
-        unit = unit_in(self._files.naming_groups(pid))
+        unit = unit_in(self._processes.systemd_groups(pid))
         if unit is not None:
             return Workload(f"systemd:{unit}", WorkloadKind.SYSTEMD, unit)
-        standing = self._files.standing(pid)
-        if standing is None or standing.session == 0:
+        row = self._processes.row(pid)
+        if row is None or row.session == 0:
             return None
-        session = standing.session
-        start = self._files.start_ticks(session)
+        session = row.session
+        start = self._processes.started_ticks(session)
         # A session outlives its leader; then its number alone must do.
         started = f"@{start}" if start is not None else ""
         return Workload(f"session:{session}{started}", WorkloadKind.SESSION, f"session {session}")

@@ -4,7 +4,7 @@ import pwd
 from collections.abc import Callable
 from pathlib import Path
 
-from rightsizer.host.process_files import ProcessFiles
+from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.owner import Allocations, Owner
 from rightsizer.owners.systemd import unit_in
@@ -28,14 +28,14 @@ class UserCollector:
     """Processes of login sessions by the name of their user, or by its number without one."""
 
     def __init__(self, procfs: Path, name_of: Callable[[int], str | None] = _name_of) -> None:
-        self._files = ProcessFiles(procfs)
+        self._processes = ProcessTable(procfs)
         self._name_of = name_of
 
     def workload_of(self, pid: int) -> Workload | None:
         """The user that a process runs as, unless it runs in a systemd unit."""
-        if unit_in(self._files.naming_groups(pid)) is not None:
+        if unit_in(self._processes.systemd_groups(pid)) is not None:
             return None
-        user = self._files.user(pid)
+        user = self._processes.user(pid)
         if user is None:
             return None
         name = self._name_of(user) or str(user)

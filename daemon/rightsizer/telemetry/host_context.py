@@ -45,7 +45,7 @@ class _DriverAnswer:
     """What the driver said, or why it said nothing."""
 
     devices: tuple[Device, ...] = ()
-    told: TopologyFacts = field(default_factory=TopologyFacts)
+    topology: TopologyFacts = field(default_factory=TopologyFacts)
     trouble: str | None = None
 
 
@@ -63,7 +63,7 @@ def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float) -
     rest = [gpu for gpu in on_bus if gpu.pci_bus_id not in offered]
     devices = (*answer.devices, *_without_driver(rest, first=len(answer.devices)))
     return NodeSurvey(
-        topology=read_topology(sysfs, devices, answer.told),
+        topology=read_topology(sysfs, devices, answer.topology),
         devices=devices,
         offered=frozenset(device.uuid for device in answer.devices),
         warnings=tuple(map(_absence, rest)) if answer.trouble is None else (answer.trouble,),
@@ -97,7 +97,7 @@ def _survey_with_driver(driver: NvmlDriver) -> _DriverAnswer:
     if isinstance(found, NvmlFailure):
         return _DriverAnswer(trouble=explain(found))
     devices = tuple(gpu.whole.device for gpu in found.gpus)
-    return _DriverAnswer(devices, found.told)
+    return _DriverAnswer(devices, found.topology)
 
 
 def _without_driver(gpus: Iterable[BusGpu], *, first: int) -> tuple[Device, ...]:
@@ -126,7 +126,7 @@ class HostQuery:
     devices: tuple[Device, ...] = ()
     processes: Mapping[str, tuple[Process, ...]] = field(default_factory=dict)
     """By uuid; devices whose processes nobody knows are left out."""
-    told: TopologyFacts = _NO_TOPOLOGY_FACTS
+    topology: TopologyFacts = _NO_TOPOLOGY_FACTS
     """What the driver says of the GPUs' places."""
 
 
@@ -216,9 +216,9 @@ class NodeHostProbe:
             return None
         places = [(device.uuid, device.pci_bus_id) for device in question.devices]
         now = time.monotonic()
-        if (places, question.told) != self._topology_of or now >= self._topology_due:
-            self._topology = read_topology(self._sysfs, question.devices, question.told)
-            self._topology_of = places, question.told
+        if (places, question.topology) != self._topology_of or now >= self._topology_due:
+            self._topology = read_topology(self._sysfs, question.devices, question.topology)
+            self._topology_of = places, question.topology
             self._topology_due = now + _TOPOLOGY_HOLDS_SECONDS
         return self._topology
 

@@ -174,7 +174,7 @@ class LiveSource:
                 for uuid, reading in readings.items()
                 if reading.processes is not None
             },
-            TopologyFacts() if inventory is None else inventory.told,
+            TopologyFacts() if inventory is None else inventory.topology,
         )
         return self._host_context.look(question, deadline)
 

@@ -7,7 +7,7 @@ from typing import Final
 
 import structlog
 
-from rightsizer.host.pcie import pci_key
+from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
@@ -120,8 +120,8 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
         if device.mig is not None:
             place = (device.mig.parent_uuid, device.mig.gpu_instance_id)
             places.setdefault(place, []).append(device.uuid)
-        elif device.pci_bus_id:
-            slots[pci_key(device.pci_bus_id)] = device.uuid
+        elif (address := kernel_address(device.pci_bus_id)) is not None:
+            slots[address] = device.uuid
     known = {device.uuid: device for device in view.devices}
     found: dict[str, str] = {}
     for key in view.told:
@@ -140,12 +140,12 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
 def unmatched_devices(ours: Sequence[Device], view: ExporterView) -> tuple[Device, ...]:
     """Devices that the exporter alone knows: none that may be one of ours by another name."""
     uuids = {device.uuid for device in ours}
-    slots = {pci_key(device.pci_bus_id) for device in ours if device.pci_bus_id}
+    slots = {kernel_address(device.pci_bus_id) for device in ours} - {None}
     return tuple(device for device in view.devices if _is_unmatched(device, uuids, slots))
 
 
-def _is_unmatched(device: Device, uuids: set[str], slots: set[str]) -> bool:
-    if device.uuid in uuids or pci_key(device.pci_bus_id or "") in slots:
+def _is_unmatched(device: Device, uuids: set[str], slots: set[str | None]) -> bool:
+    if device.uuid in uuids or kernel_address(device.pci_bus_id) in slots:
         return False
     if device.uuid.startswith("index:"):
         return not uuids
@@ -155,9 +155,9 @@ def _is_unmatched(device: Device, uuids: set[str], slots: set[str]) -> bool:
     return "/gi" not in device.uuid and not device.uuid.startswith("MIG-")
 
 
-def _nameless_slot(device: Device) -> str:
+def _nameless_slot(device: Device) -> str | None:
     """Where a device sits that has no uuid; what has one is not looked for by its place."""
-    return pci_key(device.pci_bus_id or "") if device.uuid.startswith("index:") else ""
+    return kernel_address(device.pci_bus_id) if device.uuid.startswith("index:") else None
 
 
 _DRIVER_VERSION: Final = "driver_version"

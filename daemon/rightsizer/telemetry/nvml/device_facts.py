@@ -10,6 +10,8 @@ import pynvml
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
+from rightsizer.host.files import read_integer
+from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import Device
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id, is_blank
@@ -189,16 +191,9 @@ class DeviceFactsReader:
 
     def numa_node(self, pci_bus_id: str | None) -> int | None:
         """The node that the kernel places a device on; it says -1 where it does not know."""
-        if pci_bus_id is None:
-            return None
-        domain, _, place = pci_bus_id.partition(":")
-        # NVML writes domains with eight digits, the kernel with four.
-        folder = self.sysfs / "bus/pci/devices" / f"{domain[-4:]}:{place}"
-        try:
-            node = int((folder / "numa_node").read_text())
-        except (OSError, ValueError):
-            return None
-        return node if node >= 0 else None
+        folder = self.sysfs / "bus/pci/devices" / (kernel_address(pci_bus_id) or "none")
+        node = read_integer(folder / "numa_node")
+        return node if node is not None and node >= 0 else None
 
     def board(self, device: Device) -> Board | None:
         """The catalogue's entry, where it knows the board."""

@@ -70,7 +70,7 @@ class PeerReader:
                 (one.device.uuid, other.device.uuid): self._peer(one, mine, other, others)
                 for (one, mine), (other, others) in itertools.combinations(ends, 2)
             },
-            seats={target.device.uuid: self._seat(target) for target in targets},
+            placements={target.device.uuid: self._placement(target) for target in targets},
         )
 
     def _peer(
@@ -117,7 +117,7 @@ class PeerReader:
         states = {link: self._ask(target, "nvmlDeviceGetNvLinkState", link) for link in _LINKS}
         return [link for link, state in states.items() if state and link_is_up(state)]
 
-    def _seat(self, target: DeviceTarget) -> GpuPlacementFacts:
+    def _placement(self, target: DeviceTarget) -> GpuPlacementFacts:
         memory_node = self._ask_once(target, "nvmlDeviceGetNumaNodeId")
         nodes = _bits(
             self._ask_once(target, "nvmlDeviceGetMemoryAffinity", _NODE_WORDS, _SCOPE_NODE)
@@ -269,8 +269,8 @@ class NvmlDriver:
         )
         if isinstance(found, Inventory):
             with self._impasses.at(PEERS, self.library) as impasse:
-                told = self._peers.read(found) if impasse is None else TopologyFacts()
-            found = self._known = replace(found, versions=self.versions, told=told)
+                topology = self._peers.read(found) if impasse is None else TopologyFacts()
+            found = self._known = replace(found, versions=self.versions, topology=topology)
         elif found.driver_is_gone:
             self.close()
         return found

@@ -54,7 +54,6 @@ class StuckProbes:
             del self._places[library]
 
 
-_NOTHING_TOLD: Final = TopologyFacts()
 _DRIVER: Final = "nvidia"
 _ASLEEP: Final = NvmlFailure(
     Missing.SUSPENDED, "the PCI bus", "the kernel has put the GPU to sleep"
@@ -111,7 +110,7 @@ class Inventory:
     """GPUs that are on the bus and not among these, by PCI address: asleep, or not offered."""
     versions: Mapping[str, str] = field(default_factory=dict)
     """Of the driver: `driver_version`, `cuda_version`, `nvml_version`."""
-    told: TopologyFacts = _NOTHING_TOLD
+    topology: TopologyFacts = field(default_factory=TopologyFacts)
     """Of the GPUs' places and the ways between them."""
 
 
