@@ -152,14 +152,14 @@ def test_switches_are_known_by_their_own_addresses_too() -> None:
     """Older drivers tell them."""
     end = (b"00000000:C4:00.0", 2)
 
-    assert told_by(Wires({"A": [end] * 12, "B": [end] * 12})).peer("A", "B").nvlinks == 12
+    assert told_by(Wires({"A": [end] * 12, "B": [end] * 12})).pair_of("A", "B").nvlinks == 12
 
 
 def test_a_hidden_end_of_unknown_kind_is_a_switch() -> None:
     """A driver that does not tell kinds hides nothing else."""
     end = (SWITCH, None)
 
-    assert told_by(Wires({"A": [end] * 6, "B": [end] * 6})).peer("A", "B").nvlinks == 6
+    assert told_by(Wires({"A": [end] * 6, "B": [end] * 6})).pair_of("A", "B").nvlinks == 6
 
 
 def test_direct_links_join_only_their_ends() -> None:
@@ -179,10 +179,10 @@ def test_direct_links_join_only_their_ends() -> None:
 def test_links_that_nobody_follows_are_joined_if_the_driver_says_so() -> None:
     """Their number stays unknown, as in a virtual machine with single GPUs of a mesh."""
     wires = Wires({"A": [(None, None)] * 4, "B": [(None, None)] * 4}, statuses={2: 0})
-    assert told_by(wires).peer("A", "B").nvlinks is None
+    assert told_by(wires).pair_of("A", "B").nvlinks is None
 
     wires.statuses = {2: pynvml.NVML_P2P_STATUS_NOT_SUPPORTED}
-    assert told_by(wires).peer("A", "B").nvlinks == 0
+    assert told_by(wires).pair_of("A", "B").nvlinks == 0
 
 
 @pytest.mark.parametrize(
@@ -199,7 +199,7 @@ def test_links_that_nobody_follows_are_joined_if_the_driver_says_so() -> None:
 )
 def test_levels_are_told_in_the_words_of_nvidia_smi(level: int, kind: LinkKind) -> None:
     """One that is not known stays unknown."""
-    assert told_by(Wires(levels={("A", "B"): level})).peer("B", "A").pcie_kind is kind
+    assert told_by(Wires(levels={("A", "B"): level})).pair_of("B", "A").pcie_kind is kind
 
 
 @pytest.mark.parametrize(
@@ -213,7 +213,7 @@ def test_levels_are_told_in_the_words_of_nvidia_smi(level: int, kind: LinkKind) 
 )
 def test_who_may_read_whose_memory_is_told(status: int, *, can_read: bool | None) -> None:
     """`UNKNOWN` is an answer too, and not a refusal."""
-    assert told_by(Wires(statuses={0: status})).peer("A", "B").can_read is can_read
+    assert told_by(Wires(statuses={0: status})).pair_of("A", "B").can_read is can_read
 
 
 def test_a_gpu_that_is_a_numa_node_says_which() -> None:
