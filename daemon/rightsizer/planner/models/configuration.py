@@ -2,14 +2,28 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
-from types import MappingProxyType
-from typing import Final
+from dataclasses import dataclass, field
+from importlib import resources
+from typing import Any, Final
 
+from rightsizer.io.yaml import load_yaml
 from rightsizer.model.errors import RequirementError
 from rightsizer.sizing.parameters import NumberFormat
 
+_FILE: Final = "model_types.yaml"
 _MOST: Final = 1e18
+
+
+def _model_types() -> Mapping[str, Mapping[str, Any]]:
+    sections = load_yaml((resources.files(__package__) / _FILE).read_text("utf-8"), _FILE).data
+    return {
+        section: {kind: row for kinds, row in rows.items() for kind in kinds.split()}
+        for section, rows in sections.items()
+    }
+
+
+MODEL_TYPES: Final = _model_types()
+"""Sections of the packaged table: families, defaults, towers; each by `model_type`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -17,7 +31,8 @@ class Configuration:
     """A parsed configuration of Hugging Face's transformers."""
 
     values: Mapping[str, object]
-    defaults: Mapping[str, int]
+    defaults: Mapping[str, int] = field(default_factory=dict)
+    """Values that files of its type leave out."""
 
     def whole(self, key: str, otherwise: int | None = None) -> int | None:
         """A whole number, or what stands for one that is missing or null.
@@ -69,7 +84,7 @@ class Configuration:
         if not value or len(value) != (count or len(value)):
             wanted = f"not {count}" if count else "where some are needed"
             raise RequirementError(f"config.json: {key}: has {len(value)} entries, {wanted}")
-        return tuple(Configuration({key: item}, {}).needed(key) for item in value)
+        return tuple(Configuration({key: item}).needed(key) for item in value)
 
     def number(self, key: str, otherwise: float) -> float:
         """A number above 0, or what stands for one that is missing or null.
@@ -112,35 +127,29 @@ class Configuration:
         return tuple(item for item in value if isinstance(item, str))
 
 
-_TYPES: Final = MappingProxyType(
-    {
-        "float32": NumberFormat.FP32,
-        "bfloat16": NumberFormat.BF16,
-        "float16": NumberFormat.FP16,
-        "float8_e4m3fn": NumberFormat.FP8,
-    }
-)
-_METHODS: Final = MappingProxyType(
-    {
-        "fp8": NumberFormat.FP8,
-        "fbgemm_fp8": NumberFormat.FP8,
-        "mxfp4": NumberFormat.INT4,
-        "nvfp4": NumberFormat.NVFP4,
-    }
-)
+_TYPES: Final = {
+    "float32": NumberFormat.FP32,
+    "bfloat16": NumberFormat.BF16,
+    "float16": NumberFormat.FP16,
+    "float8_e4m3fn": NumberFormat.FP8,
+}
+_METHODS: Final = {
+    "fp8": NumberFormat.FP8,
+    "fbgemm_fp8": NumberFormat.FP8,
+    "mxfp4": NumberFormat.INT4,
+    "nvfp4": NumberFormat.NVFP4,
+}
 """mxfp4 takes 4.25 bits, as int4 in groups of 128 does."""
-_WIDTHS: Final = MappingProxyType({4: NumberFormat.INT4, 8: NumberFormat.INT8})
-_ALGORITHMS: Final = MappingProxyType(
-    {
-        "FP8": NumberFormat.FP8,
-        "FP8_PB_WO": NumberFormat.FP8,
-        "NVFP4": NumberFormat.NVFP4,
-        "NVFP4_AWQ": NumberFormat.NVFP4,
-        "W4A16_AWQ": NumberFormat.INT4,
-        "W4A8_AWQ": NumberFormat.INT4,
-        "W8A8_SQ_PER_CHANNEL": NumberFormat.INT8,
-    }
-)
+_WIDTHS: Final = {4: NumberFormat.INT4, 8: NumberFormat.INT8}
+_ALGORITHMS: Final = {
+    "FP8": NumberFormat.FP8,
+    "FP8_PB_WO": NumberFormat.FP8,
+    "NVFP4": NumberFormat.NVFP4,
+    "NVFP4_AWQ": NumberFormat.NVFP4,
+    "W4A16_AWQ": NumberFormat.INT4,
+    "W4A8_AWQ": NumberFormat.INT4,
+    "W8A8_SQ_PER_CHANNEL": NumberFormat.INT8,
+}
 """Of NVIDIA's Model Optimizer."""
 _LEFT_OUT: Final = ("modules_to_not_convert", "ignore", "ignored_layers", "llm_int8_skip_modules")
 _LAYER: Final = re.compile(r"layers\.\d+\.")
@@ -169,7 +178,7 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
         )
     if not asked:
         return _TYPES.get(config.text("torch_dtype") or config.text("dtype"))
-    inner = Configuration(asked, {})
+    inner = Configuration(asked)
     method = inner.text("quant_method").lower()
     found = _METHODS.get(method) or _by_method(method, inner)
     if found is None:
@@ -184,7 +193,7 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
 
 def leaves_attention_out(config: Configuration) -> bool:
     """Whether quantized weights leave attention in 16 bits: by the modules that are named."""
-    asked = Configuration(config.part("quantization_config"), {})
+    asked = Configuration(config.part("quantization_config"))
     if asked.text("quant_method") == "mxfp4":
         return True
     named = [
@@ -201,7 +210,7 @@ def leaves_attention_out(config: Configuration) -> bool:
 
 def quantizes_towers(config: Configuration) -> bool:
     """Whether quantized weights have those of what sees or hears, too: nothing names them."""
-    asked = Configuration(config.part("quantization_config"), {})
+    asked = Configuration(config.part("quantization_config"))
     named = (name for key in _LEFT_OUT for name in asked.names(key))
     is_named = any(_BESIDE_TEXT.search(name) for name in named)
     return asked.text("quant_method").lower() in _WHOLE and not is_named
@@ -224,9 +233,9 @@ def _by_method(method: str, config: Configuration) -> NumberFormat | None:
 
 def _compressed(config: Configuration) -> NumberFormat | None:
     """llm-compressor's checkpoints: the first group's weights speak for all."""
-    groups = Configuration(config.part("config_groups"), {})
+    groups = Configuration(config.part("config_groups"))
     for key in groups.values:
-        weights = Configuration(Configuration(groups.part(key), {}).part("weights"), {})
+        weights = Configuration(Configuration(groups.part(key)).part("weights"))
         width = weights.whole("num_bits") or _HALF
         if weights.text("type") == "float":
             if width == max(_WIDTHS):

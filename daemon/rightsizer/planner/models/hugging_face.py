@@ -2,11 +2,11 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
-from types import MappingProxyType
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.configuration import (
+    MODEL_TYPES,
     Configuration,
     checkpoint_format,
     leaves_attention_out,
@@ -14,29 +14,31 @@ from rightsizer.planner.models.configuration import (
 )
 from rightsizer.planner.models.families.encoder_decoder import read_bart, read_encoder_decoder
 from rightsizer.planner.models.families.family import (
+    FAMILIES,
     MixtureShape,
     TransformerFamily,
     family_parameters,
 )
-from rightsizer.planner.models.families.registry import FAMILIES
 from rightsizer.planner.models.families.special_layers import (
     FAMILY_LAYERS,
     has_linear_attention,
     with_linear_attention,
-)
-from rightsizer.planner.models.recurrent.bamba import (
-    read_bamba,
-    read_falcon_h1,
-    read_granite_hybrid,
 )
 from rightsizer.planner.models.recurrent.gated import (
     read_lfm2,
     read_lfm2_mixture,
     read_recurrent_gemma,
 )
-from rightsizer.planner.models.recurrent.mamba import read_jamba, read_mamba, read_mamba2
-from rightsizer.planner.models.recurrent.nemotron_h import read_nemotron_h
-from rightsizer.planner.models.recurrent.zamba2 import read_zamba2
+from rightsizer.planner.models.recurrent.mamba import (
+    read_bamba,
+    read_falcon_h1,
+    read_granite_hybrid,
+    read_jamba,
+    read_mamba,
+    read_mamba2,
+    read_nemotron_h,
+    read_zamba2,
+)
 from rightsizer.planner.models.towers.parts import OTHER_PARTS, Towers
 from rightsizer.planner.models.towers.vision import COLORS, channels
 from rightsizer.planner.requirement_checks import check_model
@@ -51,12 +53,12 @@ _SCALED: Final = "gemma3"
 """Its files tell the length after a linear scaling, alone of all."""
 
 
-def context_tokens(config: Configuration) -> int | None:
-    """The most tokens of one request, the scaling of positions included; `None` if not told."""
+def _context_tokens(config: Configuration) -> int | None:
+    """The most tokens of one request, the scaling of positions included; `None` if not stated."""
     known = next((value for key in _KEYS if (value := config.whole(key))), None)
     if known is None or config.text("model_type").startswith(_SCALED):
         return known
-    scaling = Configuration(config.part("rope_scaling") or config.part("rope_parameters"), {})
+    scaling = Configuration(config.part("rope_scaling") or config.part("rope_parameters"))
     factor = scaling.values.get("factor")
     kind = scaling.text("rope_type") or scaling.text("type")
     if kind not in _MULTIPLIED or isinstance(factor, bool) or not isinstance(factor, int | float):
@@ -70,7 +72,7 @@ def context_tokens(config: Configuration) -> int | None:
 _WINDOWED: Final = frozenset({"sliding_attention", "chunked_attention"})
 
 
-def read_window(
+def _window(
     config: Configuration, family: TransformerFamily, layers: int
 ) -> tuple[int | None, int | None]:
     """How far windowed layers look back, and how many there are.
@@ -99,54 +101,43 @@ def read_window(
     return window, None
 
 
-RECURRENT_FAMILIES: Final[Mapping[str, Callable[[Configuration, str], Transformer]]] = (
-    MappingProxyType(
-        {
-            "bamba": read_bamba,
-            "falcon_h1": read_falcon_h1,
-            "falcon_mamba": read_mamba,
-            "granitemoehybrid": read_granite_hybrid,
-            "jamba": read_jamba,
-            "lfm2": read_lfm2,
-            "lfm2_moe": read_lfm2_mixture,
-            "mamba": read_mamba,
-            "mamba2": read_mamba2,
-            "nemotron_h": read_nemotron_h,
-            "recurrent_gemma": read_recurrent_gemma,
-            "zamba2": read_zamba2,
-        }
-    )
-)
+_READERS: Final[Mapping[str, Callable[[Configuration, str], Transformer]]] = {
+    "bamba": read_bamba,
+    "falcon_h1": read_falcon_h1,
+    "falcon_mamba": read_mamba,
+    "granitemoehybrid": read_granite_hybrid,
+    "jamba": read_jamba,
+    "lfm2": read_lfm2,
+    "lfm2_moe": read_lfm2_mixture,
+    "mamba": read_mamba,
+    "mamba2": read_mamba2,
+    "nemotron_h": read_nemotron_h,
+    "recurrent_gemma": read_recurrent_gemma,
+    "zamba2": read_zamba2,
+    **dict.fromkeys(("t5", "mt5", "umt5"), read_encoder_decoder),
+    **dict.fromkeys(("bart", "mbart", "whisper"), read_bart),
+}
 """Each as its class in transformers has it; the tests hold them against published counts."""
-
-
-_ENCODER_DECODER: Final = frozenset({"t5", "mt5", "umt5"})
-_BART: Final = frozenset({"bart", "mbart", "whisper"})
+_TWO_STACKS: Final = (read_encoder_decoder, read_bart)
 _VISION: Final = frozenset({"vit", "deit"})
 _TEXT_PARTS: Final = ("text_config", "llm_config", "language_config")
 _TIED: Final = "tie_word_embeddings"
 _TIED_BY_PART: Final = frozenset("01234")
 """Versions of transformers that do so."""
 _OWN_HEADS: Final = frozenset({"llama4"})
-"""Models whose text part has the head, and so the word on it."""
+"""Models whose text part has the head, and so says whether it is tied."""
 _COMMON: Final = ("torch_dtype", "dtype", "quantization_config", _TIED)
 """What the whole says of its parts where they do not."""
-_TEXTS: Final = MappingProxyType(
-    {
-        "clip": "clip_text_model",
-        "siglip": "siglip_text_model",
-        "mistral3": "mistral",
-        "mllama": "mllama_text_model",
-        "step3_vl": "step3_text",
-        "llava_onevision": "qwen2",
-        "internvl": "qwen2",
-        "qwen2_audio": "qwen2",
-        "paligemma": "gemma",
-        "idefics3": "llama",
-        "smolvlm": "llama",
-        "voxtral": "llama",
-    }
-)
+_TEXTS: Final = {
+    "clip": "clip_text_model",
+    "siglip": "siglip_text_model",
+    "mistral3": "mistral",
+    "mllama": "mllama_text_model",
+    "step3_vl": "step3_text",
+    **dict.fromkeys(("llava_onevision", "internvl", "qwen2_audio"), "qwen2"),
+    "paligemma": "gemma",
+    **dict.fromkeys(("idefics3", "smolvlm", "voxtral"), "llama"),
+}
 """Families of text parts that do not name themselves, where they are not `KIND_text`."""
 _CLASSES: Final = 1000
 
@@ -176,7 +167,7 @@ def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
     Raises:
         RequirementError: the kind of model is not known, or the shape cannot be.
     """
-    config = Configuration(values, {})
+    config = Configuration(values)
     named = name or config.text("_name_or_path") or config.text("model_type")
     for key in _TEXT_PARTS:
         if part := config.part(key):
@@ -193,8 +184,8 @@ def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
     check_model(model)
     if isinstance(model, Transformer) and leaves_attention_out(config):
         model = replace(model, attention_in_16_bits=True)
-    has_two_stacks = config.text("model_type") in _ENCODER_DECODER | _BART
-    longest = None if has_two_stacks else context_tokens(config)
+    has_two_stacks = _READERS.get(config.text("model_type")) in _TWO_STACKS
+    longest = None if has_two_stacks else _context_tokens(config)
     read = PublishedModel(model, checkpoint_format(config), longest)
     has_more = any(config.part(key) for key in OTHER_PARTS)
     return _with_towers(read, config) if has_more else read
@@ -217,8 +208,8 @@ def _with_towers(read: PublishedModel, config: Configuration) -> PublishedModel:
 def _is_of_whole(key: str, config: Configuration) -> bool:
     """Whether a value of the whole stands, whatever the part says.
 
-    Transformers 5 ties embedding and head by the whole's word, and writes its default into the
-    part; before, the part's word stood, and the whole's was a default that nobody read.
+    Transformers 5 ties embedding and head as the whole says, and writes its default into the
+    part; before, what the part says stood, and the whole's was a default that was not read.
     """
     if key != _TIED or config.text("model_type") in _OWN_HEADS:
         return False
@@ -232,51 +223,28 @@ def _text_type(kind: str) -> str:
         return _TEXTS[kind]
     if kind.startswith("llava"):
         return "llama"
-    parts = {each for family in FAMILIES for each in family.types.split()}
-    return f"{kind}_text" if f"{kind}_text" in parts else kind
+    return f"{kind}_text" if f"{kind}_text" in FAMILIES else kind
 
 
 def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
     kind = config.text("model_type")
     if kind in _VISION:
         return _vision_transformer(config, name)
-    if kind in _ENCODER_DECODER:
-        return read_encoder_decoder(config, name)
-    if kind in _BART:
-        return read_bart(config, name)
-    if kind in RECURRENT_FAMILIES:
-        return RECURRENT_FAMILIES[kind](config, name)
-    for family in FAMILIES:
-        if kind in family.types.split():
-            nested = {
-                key: each for part in family.nested for key, each in config.part(part).items()
-            }
-            values = {**nested, **config.values}
-            return _transformer(Configuration(values, family.defaults), family, name)
-    raise RequirementError(_not_known(kind))
-
-
-def _not_known(kind: str) -> str:
-    """What to do about a configuration of another kind."""
-    known = sorted(
-        {
-            *_VISION,
-            *_BART,
-            *_ENCODER_DECODER,
-            *RECURRENT_FAMILIES,
-            *" ".join(f.types for f in FAMILIES).split(),
-        }
-    )
-    if not kind:
-        return (
-            "config.json: model_type: is missing; take the file as published with the model."
-            f" Known are {', '.join(known)}"
+    defaults = MODEL_TYPES["defaults"].get(kind, {})
+    if kind in _READERS:
+        return _READERS[kind](Configuration(config.values, defaults), name)
+    if kind in FAMILIES:
+        family = FAMILIES[kind]
+        nested = {key: each for part in family.nested for key, each in config.part(part).items()}
+        return _transformer(Configuration({**nested, **config.values}, defaults), family, name)
+    remedy = "is missing; take the file as published with the model"
+    if kind:
+        remedy = (
+            f"'{kind}' is not known; describe the model in the plan instead (parameters, layers,"
+            " hidden, heads, kv_heads, ffn, vocab)"
         )
-    return (
-        f"config.json: model_type: '{kind}' is not known; describe the model in the plan instead"
-        " (parameters, layers, hidden, heads, kv_heads, ffn, vocab)."
-        f" Known are {', '.join(known)}"
-    )
+    known = ", ".join(sorted({*_VISION, *_READERS, *FAMILIES}))
+    raise RequirementError(f"config.json: model_type: {remedy}. Known are {known}")
 
 
 def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
@@ -305,7 +273,7 @@ def _transformer(config: Configuration, family: TransformerFamily, name: str) ->
     heads, hidden = config.needed(family.heads), config.needed(family.hidden)
     mixture = MixtureShape.of(config, family, layers, hidden)
     is_latent = config.whole("kv_lora_rank") is not None
-    window, windowed = read_window(config, family, layers)
+    window, windowed = _window(config, family, layers)
     shape = Transformer(
         layers=layers,
         hidden=hidden,

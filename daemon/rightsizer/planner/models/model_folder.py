@@ -80,7 +80,7 @@ def read_text_encoder(values: Mapping[str, object], loaded_as: str) -> TextEncod
     Raises:
         RequirementError: the kind of model is not known, or the shape cannot be.
     """
-    config = Configuration(values, {})
+    config = Configuration(values)
     if loaded_as in _HALVES:
         return TextEncoder(_half(config, loaded_as))
     try:

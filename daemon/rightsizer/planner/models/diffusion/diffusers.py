@@ -193,7 +193,7 @@ def read_denoiser(
     Raises:
         RequirementError: the class is not known, or has parts that are not counted.
     """
-    config = Configuration(values, {})
+    config = Configuration(values)
     known = find_denoiser(config)
     scale = decoder.scale if decoder else known.scale
     patch = known.patch or config.needed("patch_size")

@@ -35,7 +35,7 @@ def deep_autoencoder_parameters(config: Configuration) -> float:
         kinds = _kinds(config, f"{half}_block_types", len(channels))
         for at, width in enumerate(channels):
             kernels = scales[at] if at < len(scales) else ()
-            sizes = Configuration({half: kernels}, {}).wholes(half) if kernels else ()
+            sizes = Configuration({half: kernels}).wholes(half) if kernels else ()
             work += _block(kinds[at], width, head, sizes) * layers[at]
         work += _steps(config, half, channels)
         if half == "encoder":
@@ -153,7 +153,7 @@ def read_decoder(values: Mapping[str, object]) -> LatentDecoder:
     Raises:
         RequirementError: its class is not known, or what it says cannot be counted.
     """
-    config = Configuration(values, {})
+    config = Configuration(values)
     kind = config.text("_class_name")
     if kind not in DECODERS:
         raise RequirementError(

@@ -1,12 +1,11 @@
 """Family of Hugging Face models: its keys, its experts, and its parameters to the last bias."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
-from types import MappingProxyType
+from dataclasses import dataclass
 from typing import Final, Self
 
 from rightsizer.model.errors import RequirementError
-from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (
     count_parameters,
@@ -20,10 +19,8 @@ from rightsizer.sizing.parameters import (
 class TransformerFamily:
     """How a family names its shape, and what it has beside its matrices."""
 
-    types: str
-    """Values of `model_type`, separated by blanks."""
     layers: str = "num_hidden_layers"
-    nested: tuple[str, ...] = ()
+    nested: Sequence[str] = ()
     """Parts whose values are read as if they stood beside the others."""
     hidden: str = "hidden_size"
     heads: str = "num_attention_heads"
@@ -53,7 +50,7 @@ class TransformerFamily:
     """`all`, or the key that says so."""
     head_bias: str = ""
     """`all`, or the key that says so."""
-    switched_on: tuple[str, ...] = ()
+    switched_on: Sequence[str] = ()
     """Keys of biases that are there where a configuration does not say."""
     has_query_key_norm: bool = False
     norms_whole_projections: bool = False
@@ -66,25 +63,20 @@ class TransformerFamily:
     """The key of how many learned positions there are."""
     position_offset: int = 0
     is_encoder: bool = False
-    defaults: Mapping[str, int] = field(default_factory=lambda: MappingProxyType({}))
-    """Values that the family's configurations leave out."""
 
+
+FAMILIES: Final = {kind: TransformerFamily(**row) for kind, row in MODEL_TYPES["families"].items()}
+"""By `model_type`; encoders with decoders, hybrids and vision transformers are read apart."""
 
 _EXPERTS: Final = ("num_experts", "num_local_experts", "n_routed_experts")
-"""How transformers writes the same number, by version and family."""
+"""Spellings of one number by version and family of transformers, as are the next four."""
 _CHOSEN: Final = (
-    "num_experts_per_tok",
-    "experts_per_token",
-    "num_experts_per_token",
-    "moe_top_k",
-    "moe_topk",
-    "moe_k",
+    *("num_experts_per_tok", "experts_per_token", "num_experts_per_token"),
+    *("moe_top_k", "moe_topk", "moe_k"),
 )
 _SHARED: Final = (
-    "n_shared_experts",
-    "num_shared_experts",
-    "moe_num_shared_experts",
-    "num_shared_expert",
+    *("n_shared_experts", "num_shared_experts"),
+    *("moe_num_shared_experts", "num_shared_expert"),
 )
 _SHARED_WIDTHS: Final = ("shared_expert_intermediate_size", "share_expert_dim")
 _DENSE_FIRST: Final = ("first_k_dense_replace", "moe_layer_start_index")
@@ -114,7 +106,8 @@ class MixtureShape:
         """
         usual = (config.whole("expansion_ratio") or _EXPANSION) * hidden
         dense = _of_layers(config, family.ffn, layers) or usual
-        experts = _experts(config, family, layers)
+        keys = (family.experts, *_EXPERTS) if family.experts else ()
+        experts = next((count for key in keys if (count := _of_layers(config, key, layers))), 1)
         if experts == 1:
             return cls(1, 1, 0, dense, 0, dense)
         if layers > _MOST_LAYERS:
@@ -122,10 +115,15 @@ class MixtureShape:
                 f"config.json: {family.layers}: {layers} is more than any model has; take the file"
                 " as published with the model"
             )
+        chosen = next((count for key in _CHOSEN if (count := _of_layers(config, key, layers))), 0)
+        if not chosen:
+            raise RequirementError(
+                f"config.json: {_CHOSEN[0]}: is missing; take the file as published with the model"
+            )
         width = (_of_layers(config, family.expert_ffn, layers) if family.expert_ffn else 0) or dense
         return cls(
             experts=experts,
-            experts_per_token=_chosen(config, layers),
+            experts_per_token=chosen,
             shared_experts=shared_width(config, family, layers, width) // width,
             expert_ffn=width,
             dense_layers=layers - sum(_is_mixed(config, layer) for layer in range(layers)),
@@ -140,23 +138,6 @@ def _of_layers(config: Configuration, key: str, layers: int) -> int:
     return round(sum(config.wholes(key, layers)) / layers)
 
 
-def _experts(config: Configuration, family: TransformerFamily, layers: int) -> int:
-    """By the family's key, else by another that stands for it; one where there are none."""
-    if not family.experts:
-        return 1
-    keys = (family.experts, *_EXPERTS)
-    return next((count for key in keys if (count := _of_layers(config, key, layers))), 1)
-
-
-def _chosen(config: Configuration, layers: int) -> int:
-    count = next((value for key in _CHOSEN if (value := _of_layers(config, key, layers))), None)
-    if count is None:
-        raise RequirementError(
-            f"config.json: {_CHOSEN[0]}: is missing; take the file as published with the model"
-        )
-    return count
-
-
 def shared_width(config: Configuration, family: TransformerFamily, layers: int, width: int) -> int:
     """How wide the part of a layer is that every token passes.
 
@@ -166,8 +147,8 @@ def shared_width(config: Configuration, family: TransformerFamily, layers: int, 
         layers: All of them.
         width: Of one expert.
     """
-    told = (key for key in _SHARED if config.lists(key) or config.whole(key) is not None)
-    if (key := next(told, None)) is not None:
+    given = (key for key in _SHARED if config.lists(key) or config.whole(key) is not None)
+    if (key := next(given, None)) is not None:
         return _of_layers(config, key, layers) * width
     wide = next((value for key in _SHARED_WIDTHS if (value := config.whole(key))), 0)
     return wide or family.shared_experts * width

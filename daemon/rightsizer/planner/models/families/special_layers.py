@@ -2,7 +2,6 @@
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
-from types import MappingProxyType
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
@@ -211,16 +210,12 @@ def with_factorized_queries(shape: Transformer, config: Configuration) -> Transf
     return replace(shape, parameters=(shape.parameters or 0.0) + shape.layers * layer)
 
 
-FAMILY_LAYERS: Final[Mapping[str, Callable[[Transformer, Configuration], Transformer]]] = (
-    MappingProxyType(
-        {
-            "gemma3n_text": with_layer_embeddings,
-            "mllama_text_model": with_cross_attention,
-            "deepseek_v32": with_sparse_attention,
-            "glm_moe_dsa": with_sparse_attention,
-            "longcat_flash": with_double_layers,
-            "step3_text": with_factorized_queries,
-        }
-    )
-)
+FAMILY_LAYERS: Final[Mapping[str, Callable[[Transformer, Configuration], Transformer]]] = {
+    "gemma3n_text": with_layer_embeddings,
+    "mllama_text_model": with_cross_attention,
+    "deepseek_v32": with_sparse_attention,
+    "glm_moe_dsa": with_sparse_attention,
+    "longcat_flash": with_double_layers,
+    "step3_text": with_factorized_queries,
+}
 """By `model_type`."""

@@ -1,9 +1,9 @@
 """Hybrid of recurrent layers and attention: which layer is of which kind, and what it takes."""
 
 import math
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass, replace
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.configuration import Configuration
@@ -33,19 +33,41 @@ _MOST: Final = 10_000
 Kinds = tuple[str, ...]
 
 
-def layer_count(config: Configuration, key: str = "num_hidden_layers") -> int:
+def layer_count(config: Configuration) -> int:
     """How many layers there are.
 
     Raises:
         RequirementError: none, or more than any model has.
     """
-    count = config.needed(key)
+    count = config.needed("num_hidden_layers")
     if count > _MOST:
         raise RequirementError(
-            f"config.json: {key}: {count} is more than any model has; take the file as published"
-            " with the model"
+            f"config.json: num_hidden_layers: {count} is more than any model has; take the file as"
+            " published with the model"
         )
     return count
+
+
+def layer_pattern(
+    config: Configuration, layers: int, usual: Kinds, marked: str = ATTENTION, key: str = ""
+) -> Kinds:
+    """The kind of each layer, by its name or by a list of the places of marked ones.
+
+    Args:
+        config: Of the model.
+        layers: All of them.
+        usual: The kinds where the configuration does not say.
+        marked: The kind that is no plain recurrence.
+        key: Of the list.
+
+    Raises:
+        RequirementError: the keys do not agree, or are of more or fewer layers.
+    """
+    named = named_layers(config, (marked, RECURRENT))
+    listed = listed_layers(config, key, layers, marked, RECURRENT)
+    if named and listed:
+        agreed(key, listed, named, naming_key(config))
+    return for_all(naming_key(config), named or listed or usual, layers)
 
 
 def named_layers(
@@ -83,24 +105,6 @@ def naming_key(config: Configuration) -> str:
     return next((key for key in _NAMED_BY if config.values.get(key) is not None), _NAMED_BY[0])
 
 
-def spelled_layers(config: Configuration, key: str, letters: Mapping[str, str]) -> Kinds | None:
-    """The kind of each layer by a letter, `None` where there is no text.
-
-    Raises:
-        RequirementError: a letter is not known.
-    """
-    text = config.text(key)
-    if not text:
-        return None
-    strange = [letter for letter in text if letter not in letters]
-    if strange:
-        raise RequirementError(
-            f"config.json: {key}: '{strange[0]}' is none of {' '.join(letters)}; take the file as"
-            " published with the model"
-        )
-    return tuple(letters[letter] for letter in text)
-
-
 def listed_layers(
     config: Configuration, key: str, layers: int, listed: str, other: str
 ) -> Kinds | None:
@@ -113,7 +117,7 @@ def listed_layers(
     if value is None:
         return None
     given = value if isinstance(value, list | tuple) else (None,)
-    places = {item for item in given if _is_place(item, layers)}
+    places = {item for item in given if type(item) is int and 0 <= item < layers}
     if len(places) != len(given):
         raise RequirementError(
             f"config.json: {key}: {value!r} is no list of places of {layers} layers, each once"
@@ -170,10 +174,6 @@ def for_all(key: str, kinds: Kinds, layers: int) -> Kinds:
     return kinds
 
 
-def _is_place(item: object, layers: int) -> bool:
-    return isinstance(item, int) and not isinstance(item, bool) and 0 <= item < layers
-
-
 _AUTOMATIC: Final = (None, "auto")
 _RANK_RATIO: Final = 16
 
@@ -184,18 +184,11 @@ def inner_width(config: Configuration, expansion: str) -> int:
     return max(1, int(times * config.needed("hidden_size")))
 
 
-def time_step_rank(config: Configuration, key: str, hidden: int) -> int:
-    """The rank of the projection to the time steps; a sixteenth of the width where it is `auto`."""
-    if config.values.get(key) in _AUTOMATIC:
-        return math.ceil(hidden / _RANK_RATIO)
-    return config.needed(key)
-
-
 def head_width(config: Configuration, heads_key: str, key: str, inner: int) -> int:
-    """The width of one head: what its number leaves of all, and as it is told.
+    """The width of one head: what their number leaves of all, as stated where it is.
 
     Raises:
-        RequirementError: heads do not divide the width, or are told to be of another.
+        RequirementError: heads do not divide the width, or are stated to be of another.
     """
     heads = config.needed(heads_key)
     if inner % heads:
@@ -205,18 +198,17 @@ def head_width(config: Configuration, heads_key: str, key: str, inner: int) -> i
         )
     if config.values.get(key) in _AUTOMATIC:
         return inner // heads
-    told = config.needed(key)
-    if told * heads != inner:
+    width = config.needed(key)
+    if width * heads != inner:
         raise RequirementError(
-            f"config.json: {key}: {heads} heads of {told} are not {inner} channels; correct one of"
+            f"config.json: {key}: {heads} heads of {width} are not {inner} channels; correct one of"
             f" {key}, {heads_key}, or what tells how many channels there are"
         )
-    return told
+    return width
 
 
 WIDE: Final = 2
 """A number of 32 bits takes as much as two of 16."""
-_SCALES: Final = {"float32": WIDE, "bfloat16": 1, "float16": 1, "auto": 1}
 
 
 @dataclass(frozen=True, slots=True)
@@ -231,105 +223,88 @@ class Mixer:
     width: int
     """Elements of one token that the recurrence makes of them."""
 
+    def kind(self, layers: int, **parts: Any) -> LayerKind:
+        """So many layers that have it."""
+        return LayerKind(layers, recurrent_inputs=self.inputs, recurrent_width=self.width, **parts)
 
-def state_scale(config: Configuration, key: str, otherwise: str) -> int:
-    """How many numbers of 16 bits one of a state takes.
 
-    Raises:
-        RequirementError: the format is not known.
+def mamba_mixer(
+    config: Configuration,
+    inner: int,
+    keys: tuple[str, str, str],
+    biases: tuple[str, str],
+    *,
+    has_norms: bool = False,
+) -> Mixer:
+    """A state of its own for each channel (arXiv:2312.00752, section 3.4).
+
+    Args:
+        config: With the defaults of its type.
+        inner: Channels.
+        keys: Of the state's width, the rank of the time steps, and the tokens that the convolution
+            sees.
+        biases: Keys of whether projections have one, and the convolution.
+        has_norms: Of time steps and of what goes in and out of the state, as Jamba has them.
     """
-    named = config.text(key) or otherwise
-    if named not in _SCALES:
-        raise RequirementError(
-            f"config.json: {key}: '{named}' is not known; take one of {', '.join(_SCALES)}"
-        )
-    return _SCALES[named]
+    hidden, (state_key, rank_key, reach_key) = config.needed("hidden_size"), keys
+    state, reach = config.needed(state_key), config.needed(reach_key)
+    is_usual = config.values.get(rank_key) in _AUTOMATIC
+    rank = math.ceil(hidden / _RANK_RATIO) if is_usual else config.needed(rank_key)
+    count = 3 * hidden * inner + inner * (rank + 2 * state) + rank * inner
+    count += inner * (reach + (1 if config.is_set(biases[1], otherwise=True) else 0))
+    # The time step's bias, the decay of each element, and what passes by.
+    count += inner * (state + 2)
+    count += 2 * inner + hidden if config.is_set(biases[0]) else 0
+    count += rank + 2 * state if has_norms else 0
+    return Mixer(count, inner * (state + reach - 1), 2 * inner, inner)
 
 
-@dataclass(frozen=True, slots=True)
-class Mamba:
-    """A state of its own for each channel (arXiv:2312.00752, section 3.4)."""
+def mamba2_mixer(  # noqa: PLR0913 - the last two are usual in all classes but one each.
+    config: Configuration,
+    head_dim: int,
+    keys: tuple[str, str, str, str],
+    biases: tuple[str, str, str],
+    *,
+    has_norm: bool = True,
+    state_scale: int = 1,
+) -> Mixer:
+    """A state for each head, of its width by the state's (arXiv:2405.21060, section 7).
 
-    hidden: int
-    inner: int
-    """Channels."""
-    state: int
-    rank: int
-    """Of the projection to the time steps."""
-    reach: int
-    """Tokens that the convolution sees."""
-    has_bias: bool
-    has_convolution_bias: bool
-    has_norms: bool = False
-    """Of time steps and of what goes in and out of the state, as Jamba has them."""
-
-    @property
-    def mixer(self) -> Mixer:
-        """In parameters and widths."""
-        inner, state, rank = self.inner, self.state, self.rank
-        projections = 3 * self.hidden * inner + inner * (rank + 2 * state) + rank * inner
-        convolution = inner * (self.reach + (1 if self.has_convolution_bias else 0))
-        # The time step's bias, the decay of each element, and what passes by.
-        vectors = inner * (state + 2)
-        bias = 2 * inner + self.hidden if self.has_bias else 0
-        norms = rank + 2 * state if self.has_norms else 0
-        return Mixer(
-            parameters=projections + convolution + vectors + bias + norms,
-            state_elements=inner * (state + self.reach - 1),
-            inputs=2 * inner,
-            width=inner,
-        )
-
-
-@dataclass(frozen=True, slots=True)
-class Mamba2:
-    """A state for each head, of its width by the state's (arXiv:2405.21060, section 7)."""
-
-    hidden: int
-    heads: int
-    head_dim: int
-    groups: int
-    """Of heads that share what goes in and out of the state."""
-    state: int
-    reach: int
-    """Tokens that the convolution sees."""
-    has_input_bias: bool
-    has_output_bias: bool
-    has_convolution_bias: bool
-    has_norm: bool = True
-    state_scale: int = 1
-    """Numbers of 16 bits that one of the state takes."""
-
-    @property
-    def mixer(self) -> Mixer:
-        """In parameters and widths."""
-        inner = self.heads * self.head_dim
-        convolved = inner + 2 * self.groups * self.state
-        inputs = inner + convolved + self.heads
-        count = self.hidden * (inputs + inner)
-        count += convolved * (self.reach + (1 if self.has_convolution_bias else 0))
-        # The time step's bias, the decay, and what passes by.
-        count += 3 * self.heads + (inner if self.has_norm else 0)
-        count += inputs if self.has_input_bias else 0
-        count += self.hidden if self.has_output_bias else 0
-        return Mixer(
-            parameters=count,
-            state_elements=self.state_scale * inner * self.state + convolved * (self.reach - 1),
-            inputs=inputs,
-            width=inner,
-        )
+    Args:
+        config: With the defaults of its type.
+        head_dim: Width of one head.
+        keys: Of the heads, of their groups that share what goes in and out of the state, of the
+            state's width, and of the tokens that the convolution sees.
+        biases: Keys of whether the first projections have one, the last, and the convolution.
+        has_norm: Before the last projection.
+        state_scale: Numbers of 16 bits that one of the state takes.
+    """
+    hidden = config.needed("hidden_size")
+    heads, groups, state, reach = map(config.needed, keys)
+    inner = heads * head_dim
+    convolved = inner + 2 * groups * state
+    inputs = inner + convolved + heads
+    count = hidden * (inputs + inner)
+    count += convolved * (reach + (1 if config.is_set(biases[2], otherwise=True) else 0))
+    # The time step's bias, the decay, and what passes by.
+    count += 3 * heads + (inner if has_norm else 0)
+    count += inputs if config.is_set(biases[0]) else 0
+    count += hidden if config.is_set(biases[1]) else 0
+    state_elements = state_scale * inner * state + convolved * (reach - 1)
+    return Mixer(count, state_elements, inputs, inner)
 
 
 def attention_shape(
-    config: Configuration, name: str, layers: int, *, is_tied: bool = False
+    config: Configuration, name: str, layers: int, *, is_tied: bool = False, **parts: Any
 ) -> Transformer:
     """The shape of a model as its attention and its ends tell it.
 
     Args:
-        config: With the defaults of its family.
+        config: With the defaults of its type.
         name: Of the model.
         layers: Of any kind.
         is_tied: Whether embedding and head are one where the configuration does not say.
+        parts: Other fields of the shape.
 
     Raises:
         RequirementError: it cannot be.
@@ -347,14 +322,30 @@ def attention_shape(
         tied_embeddings=config.is_set("tie_word_embeddings", otherwise=is_tied),
     )
     check_model(shape)
-    return shape
+    return replace(shape, **parts)
+
+
+def in_turns(
+    shape: Transformer, attending: int, mixer: Mixer, feed_forwards: float, beside: float = 0.0
+) -> Transformer:
+    """The shape whose layers have either attention or a recurrent mixer, and a feed-forward part.
+
+    Args:
+        shape: Of attention and ends.
+        attending: Layers that have attention.
+        mixer: Of the others.
+        feed_forwards: Parameters of the feed-forward parts of all layers together.
+        beside: Parameters that are in none of these, nor in ends and norms.
+    """
+    kinds = (LayerKind(attending, has_attention=True), mixer.kind(shape.layers - attending))
+    return hybrid(shape, kinds, mixer, feed_forwards, beside)
 
 
 def hybrid(
     shape: Transformer,
-    kinds: Iterable[LayerKind],
+    kinds: Sequence[LayerKind],
     mixer: Mixer,
-    feed_forward_parameters: float,
+    feed_forwards: float,
     beside: float = 0.0,
 ) -> Transformer:
     """The shape with what its kinds of layers have and keep.
@@ -363,7 +354,7 @@ def hybrid(
         shape: Of attention and ends.
         kinds: All of its layers.
         mixer: Of recurrent layers.
-        feed_forward_parameters: Of all layers together.
+        feed_forwards: Parameters of the feed-forward parts of all layers together.
         beside: Parameters that are in none of these, nor in ends and norms.
 
     Raises:
@@ -380,11 +371,13 @@ def hybrid(
     norms = 1 + sum(kind.layers * kind.parts for kind in present)
     total = shape.vocab * shape.hidden * (1 if shape.tied_embeddings else 2)
     total += norms * shape.hidden + recurrent * mixer.parameters
+    if shape.attention_bias:
+        total += attending * shape.hidden  # Of attention's output.
     attention = attending * attention_parameters(shape) if attending else 0.0
     is_windowed = shape.sliding_window is not None and attending > 0
     return replace(
         shape,
-        parameters=total + attention + feed_forward_parameters + beside,
+        parameters=total + attention + feed_forwards + beside,
         sliding_window=shape.sliding_window if is_windowed else None,
         windowed_layers=attending if is_windowed else None,
         cached_layers=attending,
@@ -393,18 +386,19 @@ def hybrid(
     )
 
 
-def with_idle_experts(shape: Transformer, layers: int, expert: float) -> Transformer:
+def mixture(shape: Transformer, layers: int, expert: float, **parts: Any) -> Transformer:
     """The shape of a mixture, with what one token passes.
 
     Args:
         shape: With all parameters.
         layers: Those that have experts.
         expert: Parameters of one.
+        parts: Fields of the shape that tell of its experts.
     """
+    shape = replace(shape, **parts)
     check_model(shape)
     idle = layers * (shape.experts - shape.experts_per_token) * expert
-    whole = shape.parameters or 0.0
-    return replace(shape, active_parameters=whole - idle)
+    return replace(shape, active_parameters=(shape.parameters or 0.0) - idle)
 
 
 def feed_forward(hidden: int, ffn: int, *, is_gated: bool = True, has_bias: bool = False) -> int:

@@ -1,4 +1,4 @@
-"""Mamba, Falcon Mamba, Mamba 2 and Jamba."""
+"""Mamba and its hybrids: Jamba, Bamba, Granite 4, Falcon-H1, Nemotron-H and Zamba 2."""
 
 from dataclasses import replace
 from typing import Final
@@ -7,70 +7,49 @@ from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.recurrent.hybrid import (
     ATTENTION,
+    EXPERTS,
+    FEED_FORWARD,
+    HYBRID,
     RECURRENT,
-    Mamba,
-    Mamba2,
+    WIDE,
+    Kinds,
     Mixer,
     agreed,
     attention_shape,
     feed_forward,
+    for_all,
+    head_width,
     hybrid,
+    in_turns,
     inner_width,
     layer_count,
+    layer_pattern,
+    mamba2_mixer,
+    mamba_mixer,
+    mixture,
     named_layers,
     naming_key,
     periodic_layers,
-    time_step_rank,
-    with_idle_experts,
 )
 from rightsizer.sizing.models import LayerKind, Transformer
-
-_MAMBA: Final = {
-    "vocab_size": 50280,
-    "hidden_size": 768,
-    "state_size": 16,
-    "num_hidden_layers": 32,
-    "expand": 2,
-    "conv_kernel": 4,
-}
-_MAMBA_2: Final = {
-    "num_heads": 128,
-    "head_dim": 64,
-    "vocab_size": 32768,
-    "hidden_size": 4096,
-    "state_size": 128,
-    "num_hidden_layers": 64,
-    "expand": 2,
-    "conv_kernel": 4,
-    "n_groups": 8,
-}
+from rightsizer.sizing.parameters import attention_parameters
 
 
-def read_mamba(given: Configuration, name: str) -> Transformer:
-    """Each channel is a head of its own, with a state of its own."""
-    config = Configuration(given.values, _MAMBA)
-    hidden = config.needed("hidden_size")
-    # Falcon Mamba's file has an expansion of 16, and tells the width that it has beside it.
+def read_mamba(config: Configuration, name: str) -> Transformer:
+    """Mamba and Falcon Mamba: each channel is a head of its own, with a state of its own."""
+    # Falcon Mamba's file has an expansion of 16, and the width that it has beside it.
     inner = config.whole("intermediate_size") or inner_width(config, "expand")
-    mixer = Mamba(
-        hidden=hidden,
-        inner=inner,
-        state=config.needed("state_size"),
-        rank=time_step_rank(config, "time_step_rank", hidden),
-        reach=config.needed("conv_kernel"),
-        has_bias=config.is_set("use_bias"),
-        has_convolution_bias=config.is_set("use_conv_bias", otherwise=True),
-    ).mixer
+    keys = ("state_size", "time_step_rank", "conv_kernel")
+    mixer = mamba_mixer(config, inner, keys, ("use_bias", "use_conv_bias"))
     return _stack(config, name, (inner, 1), mixer, is_tied=True)
 
 
-def read_mamba2(given: Configuration, name: str) -> Transformer:
-    """Heads, and groups of them.
+def read_mamba2(config: Configuration, name: str) -> Transformer:
+    """Mamba 2.
 
     Raises:
         RequirementError: heads are not as wide together as the layer expands to.
     """
-    config = Configuration(given.values, _MAMBA_2)
     heads, width = config.needed("num_heads"), config.needed("head_dim")
     inner = inner_width(config, "expand")
     if heads * width != inner:
@@ -78,18 +57,8 @@ def read_mamba2(given: Configuration, name: str) -> Transformer:
             f"config.json: num_heads: {heads} heads of {width} are not {inner} wide, as hidden_size"
             " and expand tell; correct one of them"
         )
-    has_bias = config.is_set("use_bias")
-    mixer = Mamba2(
-        hidden=config.needed("hidden_size"),
-        heads=heads,
-        head_dim=width,
-        groups=config.needed("n_groups"),
-        state=config.needed("state_size"),
-        reach=config.needed("conv_kernel"),
-        has_input_bias=has_bias,
-        has_output_bias=has_bias,
-        has_convolution_bias=config.is_set("use_conv_bias", otherwise=True),
-    ).mixer
+    keys = ("num_heads", "n_groups", "state_size", "conv_kernel")
+    mixer = mamba2_mixer(config, width, keys, ("use_bias", "use_bias", "use_conv_bias"))
     return _stack(config, name, (heads, width), mixer, is_tied=False)
 
 
@@ -106,81 +75,247 @@ def _stack(
         head_dim=heads[1],
         tied_embeddings=config.is_set("tie_word_embeddings", otherwise=is_tied),
     )
-    kind = LayerKind(
-        layers,
-        has_feed_forward=False,
-        recurrent_inputs=mixer.inputs,
-        recurrent_width=mixer.width,
-        parts=1,
-    )
-    return hybrid(shape, (kind,), mixer, 0.0)
+    return hybrid(shape, [mixer.kind(layers, has_feed_forward=False, parts=1)], mixer, 0.0)
 
 
-_DEFAULTS: Final = {
-    "vocab_size": 65536,
-    "hidden_size": 4096,
-    "intermediate_size": 14336,
-    "num_hidden_layers": 32,
-    "num_attention_heads": 32,
-    "num_key_value_heads": 8,
-    "num_experts_per_tok": 2,
-    "num_experts": 16,
-    "expert_layer_period": 2,
-    "expert_layer_offset": 1,
-    "attn_layer_period": 8,
-    "attn_layer_offset": 4,
-    "mamba_d_state": 16,
-    "mamba_d_conv": 4,
-    "mamba_expand": 2,
-}
-
-
-def read_jamba(given: Configuration, name: str) -> Transformer:
-    """The model, every so many layers with attention and every so many with experts."""
-    config = Configuration(given.values, _DEFAULTS)
-    layers = layer_count(config)
-    shape = attention_shape(config, name, layers)
-    attending = _attending(config, layers)
-    hidden, ffn = shape.hidden, config.needed("intermediate_size")
-    mixer = Mamba(
-        hidden=hidden,
-        inner=inner_width(config, "mamba_expand"),
-        state=config.needed("mamba_d_state"),
-        rank=time_step_rank(config, "mamba_dt_rank", hidden),
-        reach=config.needed("mamba_d_conv"),
-        has_bias=config.is_set("mamba_proj_bias"),
-        has_convolution_bias=config.is_set("mamba_conv_bias", otherwise=True),
-        has_norms=True,
-    ).mixer
+def read_jamba(config: Configuration, name: str) -> Transformer:
+    """Every so many layers with attention and every so many with experts."""
+    layers, ffn = layer_count(config), config.needed("intermediate_size")
+    shape = attention_shape(config, name, layers, ffn=ffn)
+    is_attending = periodic_layers(config, "attn", layers)
+    if named := named_layers(config, (ATTENTION, RECURRENT)):
+        periodic = tuple(ATTENTION if attends else RECURRENT for attends in is_attending)
+        agreed(naming_key(config), named, periodic, "attn_layer_period")
+    inner, keys = inner_width(config, "mamba_expand"), _JAMBA
+    biases = ("mamba_proj_bias", "mamba_conv_bias")
+    mixer = mamba_mixer(config, inner, keys, biases, has_norms=True)
     experts = config.needed("num_experts")
     mixed = sum(periodic_layers(config, "expert", layers)) if experts > 1 else 0
-    kinds = (
-        LayerKind(attending, has_attention=True),
-        LayerKind(
-            layers - attending,
-            recurrent_inputs=mixer.inputs,
-            recurrent_width=mixer.width,
-        ),
-    )
-    one = feed_forward(hidden, ffn)
-    inner = (layers - mixed) * one + mixed * (experts * one + experts * hidden)
-    whole = hybrid(replace(shape, ffn=ffn), kinds, mixer, inner)
+    one = feed_forward(shape.hidden, ffn)
+    feed_forwards = (layers - mixed) * one + mixed * experts * (one + shape.hidden)
+    whole = in_turns(shape, sum(is_attending), mixer, feed_forwards)
     if not mixed:
         return whole
+    return mixture(
+        whole,
+        mixed,
+        one,
+        experts=experts,
+        experts_per_token=config.needed("num_experts_per_tok"),
+        dense_layers=layers - mixed,
+        dense_ffn=ffn,
+    )
+
+
+_JAMBA: Final = ("mamba_d_state", "mamba_dt_rank", "mamba_d_conv")
+_BAMBA: Final = ("mamba_n_heads", "mamba_n_groups", "mamba_d_state", "mamba_d_conv")
+
+
+def _bamba_mixer(
+    config: Configuration, inner: int, output_bias: str, *, has_norm: bool = True
+) -> Mixer:
+    head_dim = head_width(config, "mamba_n_heads", "mamba_d_head", inner)
+    biases = ("mamba_proj_bias", output_bias, "mamba_conv_bias")
+    return mamba2_mixer(config, head_dim, _BAMBA, biases, has_norm=has_norm)
+
+
+def read_bamba(config: Configuration, name: str) -> Transformer:
+    """Layers of attention are listed; where none is, all are recurrent."""
+    layers, ffn = layer_count(config), config.needed("intermediate_size")
+    usual = (RECURRENT,) * layers
+    pattern = layer_pattern(config, layers, usual, ATTENTION, "attn_layer_indices")
+    has_bias = config.is_set("attention_bias")
+    shape = attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
+    mixer = _bamba_mixer(config, inner_width(config, "mamba_expand"), "mamba_proj_bias")
+    one = feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
+    return in_turns(shape, pattern.count(ATTENTION), mixer, layers * one)
+
+
+def read_granite_hybrid(config: Configuration, name: str) -> Transformer:
+    """Each layer has a part that every token passes, and experts where there are any."""
+    layers = layer_count(config)
+    pattern = layer_pattern(config, layers, (RECURRENT,) * layers)
+    has_bias = config.is_set("attention_bias")
+    shape = attention_shape(config, name, layers, attention_bias=has_bias)
+    mixer = _bamba_mixer(config, inner_width(config, "mamba_expand"), "mamba_proj_bias")
+    hidden, shared = shape.hidden, config.needed("shared_intermediate_size")
+    experts = config.whole("num_local_experts") or 0
+    ffn = config.needed("intermediate_size") if experts else shared
+    expert = feed_forward(hidden, ffn)
+    feed_forwards = layers * (feed_forward(hidden, shared) + experts * (expert + hidden))
+    attending = pattern.count(ATTENTION)
+    whole = in_turns(replace(shape, ffn=ffn), attending, mixer, feed_forwards)
+    if not experts:
+        return whole
     chosen = config.needed("num_experts_per_tok")
-    mixture = replace(
-        whole, experts=experts, experts_per_token=chosen, dense_layers=layers - mixed, dense_ffn=ffn
-    )
-    return with_idle_experts(mixture, mixed, one)
+    parts = {"experts": experts, "experts_per_token": chosen, "shared_experts": -(-shared // ffn)}
+    return mixture(whole, layers, expert, **parts)
 
 
-def _attending(config: Configuration, layers: int) -> int:
-    """How many layers have attention, where several keys tell the same."""
-    periodic = tuple(
-        ATTENTION if has_attention else RECURRENT
-        for has_attention in periodic_layers(config, "attn", layers)
+_CHANNELS: Final = "mamba_d_ssm"
+
+
+def read_falcon_h1(config: Configuration, name: str) -> Transformer:
+    """Each layer has both, attention with a cache and a mixer with a state."""
+    layers, ffn = layer_count(config), config.needed("intermediate_size")
+    has_bias = config.is_set("attention_bias")
+    shape = attention_shape(config, name, layers, attention_bias=has_bias, ffn=ffn)
+    # Null stands for as many channels as the layer expands to, and nothing for the class's default.
+    is_null = _CHANNELS in config.values and config.values[_CHANNELS] is None
+    inner = inner_width(config, "mamba_expand") if is_null else config.needed(_CHANNELS)
+    has_norm = config.is_set("mamba_rms_norm")
+    mixer = _bamba_mixer(config, inner, "projectors_bias", has_norm=has_norm)
+    one = feed_forward(shape.hidden, ffn, has_bias=config.is_set("mlp_bias"))
+    return hybrid(shape, [mixer.kind(layers, has_attention=True)], mixer, layers * one)
+
+
+_RENAMED: Final = {
+    "mamba_n_groups": "n_groups",
+    "mamba_d_conv": "conv_kernel",
+    "mamba_conv_bias": "use_conv_bias",
+    "num_local_experts": "n_routed_experts",
+}
+"""Keys that the class reads under another name."""
+_PATTERN: Final = "hybrid_override_pattern"
+_LETTERS: Final = {"M": RECURRENT, "*": ATTENTION, "-": FEED_FORWARD, "E": EXPERTS}
+_USUAL: Final = (RECURRENT, EXPERTS, ATTENTION, FEED_FORWARD)
+_NEMOTRON: Final = ("mamba_num_heads", "n_groups", "ssm_state_size", "conv_kernel")
+_SCALES: Final = {"float32": WIDE, "bfloat16": 1, "float16": 1, "auto": 1}
+_STATE_FORMAT: Final = "mamba_ssm_cache_dtype"
+
+
+def read_nemotron_h(given: Configuration, name: str) -> Transformer:
+    """A layer is a Mamba 2, an attention, a feed-forward part or experts, alone.
+
+    Raises:
+        RequirementError: the format of the state is not known.
+    """
+    renamed = {
+        new: given.values[old]
+        for old, new in _RENAMED.items()
+        if old in given.values and new not in given.values
+    }
+    config = replace(given, values={**given.values, **renamed})
+    pattern = _nemotron_pattern(config)
+    has_bias, ffn = config.is_set("attention_bias"), config.needed("intermediate_size")
+    shape = attention_shape(
+        config, name, len(pattern), attention_bias=has_bias, gated_ffn=False, ffn=ffn
     )
-    named = named_layers(config, (ATTENTION, RECURRENT))
-    if named:
-        agreed(naming_key(config), named, periodic, "attn_layer_period")
-    return periodic.count(ATTENTION)
+    state_format = config.text(_STATE_FORMAT) or "float32"
+    if state_format not in _SCALES:
+        raise RequirementError(
+            f"config.json: {_STATE_FORMAT}: '{state_format}' is not known; take one of"
+            f" {', '.join(_SCALES)}"
+        )
+    head_dim, biases = config.needed("mamba_head_dim"), ("use_bias", "use_bias", "use_conv_bias")
+    scale = _SCALES[state_format]
+    mixer = mamba2_mixer(config, head_dim, _NEMOTRON, biases, state_scale=scale)
+    dense, mixed = pattern.count(FEED_FORWARD), pattern.count(EXPERTS)
+    kinds = (
+        LayerKind(pattern.count(ATTENTION), has_attention=True, has_feed_forward=False, parts=1),
+        mixer.kind(pattern.count(RECURRENT), has_feed_forward=False, parts=1),
+        LayerKind(dense + mixed, parts=1),
+    )
+    has_ffn_bias = config.is_set("mlp_bias")
+    one = feed_forward(shape.hidden, ffn, is_gated=False, has_bias=has_ffn_bias)
+    whole = hybrid(shape, kinds, mixer, dense * one)
+    return _with_experts(whole, config, dense, mixed) if mixed else whole
+
+
+def _with_experts(shape: Transformer, config: Configuration, dense: int, mixed: int) -> Transformer:
+    """The shape with experts in some layers, which may work on less than the layer's width."""
+    hidden, has_bias = shape.hidden, config.is_set("mlp_bias")
+    experts, width = config.needed("n_routed_experts"), config.needed("moe_intermediate_size")
+    shared = config.needed("moe_shared_expert_intermediate_size")
+    latent = config.whole("moe_latent_size")
+    expert = feed_forward(latent or hidden, width, is_gated=False)
+    layer = experts * (expert + hidden + 1)
+    layer += feed_forward(hidden, shared, is_gated=False, has_bias=has_bias)
+    if latent:
+        layer += 2 * hidden * latent + (hidden + latent if has_bias else 0)
+    return mixture(
+        shape,
+        mixed,
+        expert,
+        parameters=(shape.parameters or 0.0) + mixed * layer,
+        ffn=width,
+        experts=experts,
+        experts_per_token=config.needed("num_experts_per_tok"),
+        shared_experts=-(-shared // width),
+        dense_layers=shape.layers - mixed,
+        dense_ffn=shape.ffn if dense else None,
+    )
+
+
+def _nemotron_pattern(config: Configuration) -> Kinds:
+    """The kind of each layer, by its name or by a letter.
+
+    Raises:
+        RequirementError: a letter is not known, or the keys do not agree.
+    """
+    named, letters = named_layers(config, _USUAL), config.text(_PATTERN)
+    strange = [letter for letter in letters if letter not in _LETTERS]
+    if strange:
+        raise RequirementError(
+            f"config.json: {_PATTERN}: '{strange[0]}' is none of {' '.join(_LETTERS)}; take the"
+            " file as published with the model"
+        )
+    spelled = tuple(_LETTERS[letter] for letter in letters)
+    if named and spelled:
+        agreed(_PATTERN, spelled, named, naming_key(config))
+    pattern = named or spelled or _USUAL
+    if config.whole("num_hidden_layers") is None:
+        return pattern
+    key = naming_key(config) if named or not spelled else _PATTERN
+    return for_all(key, pattern, layer_count(config))
+
+
+_ZAMBA: Final = ("n_mamba_heads", "mamba_ngroups", "mamba_d_state", "mamba_d_conv")
+_ZAMBA_HYBRIDS: Final = (6, 12, 18, 24, 30, 36, 42, 47, 51)
+"""Layers that a shared block stands before, where the configuration does not say."""
+_DOUBLE: Final = 2
+"""Attention sees the embedding beside what comes from the layer before."""
+
+
+def read_zamba2(config: Configuration, name: str) -> Transformer:
+    """Mamba 2 in all layers, and few blocks of attention that many of them share.
+
+    Shared blocks are counted once, and passed as often as they come.
+
+    Raises:
+        RequirementError: heads do not divide twice the width of the layer.
+    """
+    layers = layer_count(config)
+    usual = tuple(
+        HYBRID if layer in _ZAMBA_HYBRIDS else RECURRENT
+        for layer in range(config.defaults["num_hidden_layers"])
+    )
+    hybrids = layer_pattern(config, layers, usual, HYBRID, "hybrid_layer_ids").count(HYBRID)
+    shape = attention_shape(config, name, layers, is_tied=True)
+    hidden, width = shape.hidden, _DOUBLE * shape.hidden
+    if width % shape.heads:
+        raise RequirementError(
+            f"config.json: num_attention_heads: {shape.heads} do not divide twice the hidden_size"
+            f" of {hidden}; take the file as published with the model"
+        )
+    ffn = config.whole("intermediate_size") or 4 * hidden
+    shape = replace(shape, head_dim=width // shape.heads, ffn=ffn)
+    inner, bias = inner_width(config, "mamba_expand"), "add_bias_linear"
+    head_dim = head_width(config, "n_mamba_heads", "mamba_headdim", inner)
+    mixer = mamba2_mixer(config, head_dim, _ZAMBA, (bias, bias, ""))
+    blocks = min(config.needed("num_mem_blocks"), hybrids)
+    keys = (shape.kv_heads or 0) * (width // shape.heads)
+    block = width * (width + 2 * keys) + width * hidden + width + hidden
+    block += feed_forward(hidden, ffn, has_bias=config.is_set(bias))
+    rank = config.needed("adapter_rank")
+    adapter = rank * (hidden + 2 * ffn)
+    if config.is_set("use_shared_attention_adapter"):
+        adapter += 3 * rank * 2 * width
+    kinds = (
+        mixer.kind(layers - hybrids, has_feed_forward=False, parts=1),
+        mixer.kind(hybrids, has_attention=True, parts=3),
+    )
+    # Of each layer with a shared block: its adapter, a matrix back, and no more norms than one.
+    own = hybrids * (adapter + hidden * hidden - 2 * hidden - attention_parameters(shape))
+    whole = hybrid(shape, kinds, mixer, blocks * block, own)
+    return replace(whole, repeated_parameters=float((hybrids - blocks) * block))

@@ -2,66 +2,25 @@
 
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Final
 
-from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration
 from rightsizer.planner.models.families.encoder_decoder import speech_encoder_parameters
-from rightsizer.planner.models.towers.vision import (
-    MERGING_TOWERS,
-    PLAIN_TOWERS,
-    TILED_TOWERS,
-    Tower,
-)
+from rightsizer.planner.models.towers.vision import VISION_TOWERS, Tower
 
-_WHISPER: Final = MappingProxyType(
-    {
-        "d_model": 1280,
-        "encoder_layers": 32,
-        "encoder_ffn_dim": 5120,
-        "num_mel_bins": 128,
-        "max_source_positions": 1500,
-    }
-)
-_VOXTRAL: Final = MappingProxyType(
-    {
-        "hidden_size": 1280,
-        "num_hidden_layers": 32,
-        "intermediate_size": 5120,
-        "num_mel_bins": 128,
-        "max_source_positions": 1500,
-    }
-)
-_CONFORMER: Final = MappingProxyType(
-    {
-        "hidden_size": 1536,
-        "conf_num_attention_heads": 8,
-        "conf_num_hidden_layers": 12,
-        "conf_conv_kernel_size": 5,
-        "input_feat_size": 128,
-    }
-)
 _CHANNELS: Final = (128, 32)
 """Of the two convolutions before a conformer, of three by three, which halve what they see."""
 _KERNEL: Final = 9
 
 
 def _whisper(config: Configuration) -> int:
-    return speech_encoder_parameters(
-        config,
-        hidden=config.needed("d_model"),
-        ffn=config.needed("encoder_ffn_dim"),
-        layers=config.needed("encoder_layers"),
-    )
+    widths = map(config.needed, ("d_model", "encoder_ffn_dim", "encoder_layers"))
+    return speech_encoder_parameters(config, *widths)
 
 
 def _voxtral(config: Configuration) -> int:
-    return speech_encoder_parameters(
-        config,
-        hidden=config.needed("hidden_size"),
-        ffn=config.needed("intermediate_size"),
-        layers=config.needed("num_hidden_layers"),
-    )
+    widths = map(config.needed, ("hidden_size", "intermediate_size", "num_hidden_layers"))
+    return speech_encoder_parameters(config, *widths)
 
 
 def _conformer(config: Configuration) -> int:
@@ -78,16 +37,6 @@ def _conformer(config: Configuration) -> int:
     return before + config.needed("conf_num_hidden_layers") * layer
 
 
-AUDIO_TOWERS: Final[Mapping[str, Tower]] = MappingProxyType(
-    {
-        "qwen2_audio_encoder": (_whisper, _WHISPER),
-        "voxtral_encoder": (_voxtral, _VOXTRAL),
-        "gemma3n_audio": (_conformer, _CONFORMER),
-    }
-)
-"""By `model_type` of the part: what counts it, and the values that its files leave out."""
-
-
 _MERGED: Final = 2
 """Patches of a side that are made one, where a file does not say."""
 _SCALED: Final = 4
@@ -96,10 +45,6 @@ _HARD_TOKENS: Final = 128
 """Of each part of Gemma 3n, in a table of their own."""
 _PROJECTED: Final = 512
 """The width that CLIP compares images and texts in."""
-
-
-def _none(_: Configuration, __: Configuration, ___: int) -> int:
-    return 0
 
 
 def _llava(outer: Configuration, part: Configuration, text: int) -> int:
@@ -170,74 +115,48 @@ def _siglip(_: Configuration, __: Configuration, ___: int) -> int:
 Projector = Callable[[Configuration, Configuration, int], int]
 """Of the whole model, the part, and the width of the text: how many parameters."""
 
-PROJECTORS: Final[Mapping[str, Projector]] = MappingProxyType(
-    {
-        "clip": _clip,
-        "siglip": _siglip,
-        "llava": _llava,
-        "llava_next": _llava_next,
-        "llava_next_video": _llava_next,
-        "llava_onevision": _llava_next,
-        "mistral3": _mistral,
-        "gemma3": _gemma,
-        "gemma3n": _gemma_3n,
-        "paligemma": _linear,
-        "qwen2_audio": _linear,
-        "voxtral": _voxtral_projector,
-        "mllama": _crossed,
-        "llama4": _unbiased,
-        "internvl": _intern,
-        "internvl_chat": _intern,
-        "idefics3": _idefics,
-        "smolvlm": _idefics,
-        **dict.fromkeys(
-            (
-                *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
-                *("glm4v", "glm4v_moe"),
-            ),
-            _none,
-        ),
-    }
-)
-"""By `model_type` of the whole model."""
+_SEEING: Final[Mapping[str, tuple[str, Projector]]] = {
+    "clip": ("clip_vision_model", _clip),
+    "siglip": ("siglip_vision_model", _siglip),
+    "llava": ("clip_vision_model", _llava),
+    "llava_next": ("clip_vision_model", _llava_next),
+    "llava_next_video": ("clip_vision_model", _llava_next),
+    "llava_onevision": ("siglip_vision_model", _llava_next),
+    "mistral3": ("pixtral", _mistral),
+    "gemma3": ("siglip_vision_model", _gemma),
+    "gemma3n": ("gemma3n_vision", _gemma_3n),
+    "paligemma": ("siglip_vision_model", _linear),
+    "mllama": ("mllama_vision_model", _crossed),
+    "llama4": ("llama4_vision_model", _unbiased),
+    "internvl": ("internvl_vision", _intern),
+    "internvl_chat": ("intern_vit_6b", _intern),
+    "idefics3": ("idefics3_vision", _idefics),
+    "smolvlm": ("smolvlm_vision", _idefics),
+    **{
+        kind: (kind, lambda *_: 0)
+        for kind in (
+            *("qwen2_vl", "qwen2_5_vl", "qwen3_vl", "qwen3_vl_moe", "qwen3_5", "qwen3_5_moe"),
+            *("glm4v", "glm4v_moe"),
+        )
+    },
+}
+"""By `model_type` of the whole: the part that sees, where its own configuration does not name it,
+and what joins it to the text."""
+_HEARING: Final[Mapping[str, tuple[str, Projector]]] = {
+    "gemma3n": ("gemma3n_audio", _gemma_3n),
+    "qwen2_audio": ("qwen2_audio_encoder", _linear),
+    "voxtral": ("voxtral_encoder", _voxtral_projector),
+}
 
 
-OTHER_PARTS: Final = ("vision_config", "audio_config")
-_TOWERS: Final = {**PLAIN_TOWERS, **MERGING_TOWERS, **TILED_TOWERS, **AUDIO_TOWERS}
-_UNNAMED: Final = MappingProxyType(
-    {
-        "clip": "clip_vision_model",
-        "siglip": "siglip_vision_model",
-        "llava": "clip_vision_model",
-        "llava_next": "clip_vision_model",
-        "llava_next_video": "clip_vision_model",
-        "llava_onevision": "siglip_vision_model",
-        "mistral3": "pixtral",
-        "gemma3": "siglip_vision_model",
-        "paligemma": "siglip_vision_model",
-        "mllama": "mllama_vision_model",
-        "llama4": "llama4_vision_model",
-        "internvl": "internvl_vision",
-        "internvl_chat": "intern_vit_6b",
-        "idefics3": "idefics3_vision",
-        "smolvlm": "smolvlm_vision",
-        "gemma3n": "gemma3n_vision",
-    }
-)
-"""The part that sees, where its own configuration does not name it; elsewhere as the whole."""
-_UNNAMED_AUDIO: Final = MappingProxyType(
-    {
-        "gemma3n": "gemma3n_audio",
-        "qwen2_audio": "qwen2_audio_encoder",
-        "voxtral": "voxtral_encoder",
-    }
-)
-_WIDTHS: Final = MappingProxyType(
-    {"gemma3n_vision": MappingProxyType({"hidden_size": 2048})}
-    | {"llama4_vision_model": MappingProxyType({"vision_output_dim": 7680})}
-    | {"mllama_vision_model": MappingProxyType({"vision_output_dim": 7680})}
-)
-"""That only what joins a part to the text goes by."""
+_PARTS: Final = {"vision_config": _SEEING, "audio_config": _HEARING}
+OTHER_PARTS: Final = tuple(_PARTS)
+_TOWERS: Final[Mapping[str, Tower]] = {
+    **VISION_TOWERS,
+    "qwen2_audio_encoder": _whisper,
+    "voxtral_encoder": _voxtral,
+    "gemma3n_audio": _conformer,
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -256,8 +175,9 @@ class Towers:
             RequirementError: a value of theirs cannot be.
         """
         kind = config.text("model_type")
-        told = [key for key in OTHER_PARTS if config.part(key)]
-        counts = {key: _parameters(config, key, text_width) for key in told}
+        counts = {
+            key: _parameters(config, key, text_width) for key in OTHER_PARTS if config.part(key)
+        }
         counted = sum(count or 0 for count in counts.values())
         if not counted:
             return cls(0, (f"only the text part of {kind} is counted, without what sees or hears",))
@@ -272,15 +192,12 @@ class Towers:
 
 def _parameters(config: Configuration, key: str, text_width: int) -> int | None:
     """Of one part; `None` where it is not understood."""
-    kind = config.text("model_type")
-    unnamed: Mapping[str, str] = _UNNAMED if key == "vision_config" else _UNNAMED_AUDIO
-    values = config.part(key)
-    named = Configuration(values, {}).text("model_type") or unnamed.get(kind, kind)
-    tower = _TOWERS.get(named) or _TOWERS.get(named.removesuffix("_vision"))
-    projector = PROJECTORS.get(kind)
-    if tower is None or projector is None:
+    kind, values = config.text("model_type"), config.part(key)
+    usual, projector = _PARTS[key].get(kind, (kind, None))
+    named = Configuration(values).text("model_type") or usual
+    named = named if named in _TOWERS else named.removesuffix("_vision")
+    if named not in _TOWERS or projector is None:
         return None
-    count, defaults = tower
-    part = Configuration(values, MappingProxyType({**defaults, **_WIDTHS.get(named, {})}))
-    own = count(part)
+    part = Configuration(values, MODEL_TYPES["towers"].get(named, {}))
+    own = _TOWERS[named](part)
     return None if own is None else own + projector(config, part, text_width)
