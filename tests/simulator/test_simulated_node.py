@@ -247,7 +247,9 @@ def test_what_is_true_can_be_seen(scenario: str, time: int) -> None:
         if state is State.UNKNOWN:
             unit = node.unit(device.uuid)
             assert (
-                unit.instances or node.course(unit).is_silent(time) or node.unload(time) is not None
+                unit.instances
+                or node.timeline(unit).is_silent(time)
+                or node.unload(time) is not None
             )
             continue
         power = power_ratio(node, device.uuid, time) if device.mig is None else 0.0

@@ -114,7 +114,7 @@ def test_nothing_that_befalls_a_node_outlasts_itself() -> None:
                 continue
             for index in range(8):
                 uuid = watch.uuid(index)
-                if watch.node.course(watch.node.units[index]).is_silent(now):
+                if watch.node.timeline(watch.node.units[index]).is_silent(now):
                     well_since[index] = elapsed + 5
                     assert uuid not in snapshot.readings
                 elif elapsed >= max(well_since[index], loaded_since) + (

@@ -1,7 +1,8 @@
 """Effect of a workload on a GPU: while its kernels run (activity), and on average (load)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
+from dataclasses import dataclass, fields
+from operator import attrgetter
 from typing import Final
 
 
@@ -71,29 +72,24 @@ class DeviceLoad:
         work = busy * vigor
         moved = intensity * vigor
         active = busy * activity.coverage
+        at_work = activity.tensor, activity.fp32, activity.fp16, activity.fp64, activity.dram
+        beside = (
+            *(activity.pcie_receive, activity.pcie_transmit),
+            *(activity.nvlink_receive, activity.nvlink_transmit),
+            *(activity.encoder, activity.decoder, activity.jpeg, activity.ofa),
+        )
         return cls(
             busy,
             active,
             active * activity.occupancy,
-            min(busy, work * activity.tensor),
-            min(busy, work * activity.fp32),
-            min(busy, work * activity.fp16),
-            min(busy, work * activity.fp64),
-            min(busy, work * activity.dram),
-            min(1.0, moved * activity.pcie_receive),
-            min(1.0, moved * activity.pcie_transmit),
-            min(1.0, moved * activity.nvlink_receive),
-            min(1.0, moved * activity.nvlink_transmit),
-            min(1.0, moved * activity.encoder),
-            min(1.0, moved * activity.decoder),
-            min(1.0, moved * activity.jpeg),
-            min(1.0, moved * activity.ofa),
+            *(min(busy, work * ratio) for ratio in at_work),
+            *(min(1.0, moved * ratio) for ratio in beside),
         )
 
     @classmethod
     def total(cls, parts: Iterable[tuple["DeviceLoad", float]]) -> "DeviceLoad":
         """Loads side by side, each on its share of the whole; nothing exceeds 1."""
-        sums = [0.0] * 16
+        sums = [0.0] * len(fields(cls))
         for load, share in parts:
             for index, value in enumerate(load.values()):
                 sums[index] += value * share
@@ -101,24 +97,8 @@ class DeviceLoad:
 
     def values(self) -> tuple[float, ...]:
         """All the ratios, in the order of the fields."""
-        return (
-            self.gpu_busy,
-            self.sm_active,
-            self.sm_occupancy,
-            self.tensor_active,
-            self.fp32_active,
-            self.fp16_active,
-            self.fp64_active,
-            self.dram_active,
-            self.pcie_receive,
-            self.pcie_transmit,
-            self.nvlink_receive,
-            self.nvlink_transmit,
-            self.encoder,
-            self.decoder,
-            self.jpeg,
-            self.ofa,
-        )
+        found: tuple[float, ...] = _RATIOS(self)
+        return found
 
     @property
     def engines(self) -> float:
@@ -126,5 +106,5 @@ class DeviceLoad:
         return max(self.encoder, self.decoder, self.jpeg, self.ofa)
 
 
+_RATIOS: Final = attrgetter(*(each.name for each in fields(DeviceLoad)))
 IDLE: Final = DeviceLoad()
-"""Nothing happens."""

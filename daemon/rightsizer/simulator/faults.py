@@ -12,7 +12,7 @@ DAY: Final[Nanoseconds] = nanoseconds(86400.0)
 
 @dataclass(frozen=True, slots=True)
 class ActivePeriod:
-    """A stretch of time, once or again and again."""
+    """A period of time, once or recurring."""
 
     begin: Nanoseconds
     """After midnight where it comes every day, else after the simulation's start."""
@@ -23,11 +23,9 @@ class ActivePeriod:
     is_daily: bool = False
 
     def since(self, time: Nanoseconds, start: Nanoseconds) -> Nanoseconds | None:
-        """How long it has held; `None` where it does not hold.
+        """For how long it has been active at a time; `None` where it is not.
 
-        Args:
-            time: When.
-            start: When the simulation started.
+        `start` is that of the simulation, here and below.
         """
         elapsed = self._elapsed(time, start)
         if elapsed is None or (self.length is not None and elapsed >= self.length):
@@ -37,7 +35,7 @@ class ActivePeriod:
         return elapsed
 
     def begun(self, time: Nanoseconds, start: Nanoseconds) -> int:
-        """How often it has begun since the simulation's start, that very moment included."""
+        """How often it has begun since the start, inclusive."""
         if self.is_daily:
             return max(0, (time - self.begin) // DAY - (start - 1 - self.begin) // DAY)
         elapsed = time - start - self.begin
@@ -46,7 +44,7 @@ class ActivePeriod:
         return 1 if self.period is None else elapsed // self.period + 1
 
     def last_begun(self, time: Nanoseconds, start: Nanoseconds) -> Nanoseconds | None:
-        """When it last began, `None` where it has not begun since the start."""
+        """When it last began since the start."""
         elapsed = self._elapsed(time, start)
         return time - elapsed if elapsed is not None and self.begun(time, start) else None
 
@@ -61,7 +59,7 @@ class ActivePeriod:
 
 @dataclass(frozen=True, slots=True)
 class CallHang:
-    """Calls do not come back."""
+    """Calls hang."""
 
     function: str = ""
     """Of the library; empty for all calls on the GPU."""
@@ -69,7 +67,7 @@ class CallHang:
 
 @dataclass(frozen=True, slots=True)
 class CallFailure:
-    """Calls answer with a code of the driver's."""
+    """Calls return an error code."""
 
     code: int
     function: str = ""
@@ -82,23 +80,23 @@ class GpuLoss:
 
 @dataclass(frozen=True, slots=True)
 class GpuAbsence:
-    """The GPU is not there and nobody counts it: before it is plugged in, or after."""
+    """The GPU is not listed: before it is plugged in, or after."""
 
 
 @dataclass(frozen=True, slots=True)
 class DriverUnload:
-    """The driver is away; its counters begin anew when it is back."""
+    """The driver is unloaded; its counters restart when it is loaded again."""
 
     code: int
 
 
 @dataclass(frozen=True, slots=True)
 class MigReconfiguration:
-    """The GPU is cut into other instances."""
+    """The GPU has other MIG instances."""
 
     profiles: tuple[MigProfile, ...]
     first_instance: int
-    """Its place in the scenario's numbers of the GPU's instances: `5/3`."""
+    """Its number among the scenario's instances of the GPU: `5/3`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -110,7 +108,7 @@ class XidReport:
 
 @dataclass(frozen=True, slots=True)
 class MemoryErrors:
-    """Counted when the fault begins; what waits for a reset waits while it holds."""
+    """Counted when the fault begins; pending while it is active."""
 
     corrected: int = 0
     uncorrected: int = 0
@@ -123,19 +121,19 @@ class MemoryErrors:
 
 @dataclass(frozen=True, slots=True)
 class ForcedThrottle:
-    """Something holds the clocks down; what is `None` is as it was."""
+    """Lower clocks; `None` leaves a value as it was."""
 
     power_limit_watts: float | None = None
     ambient_celsius: float | None = None
     clock_ratio: float | None = None
     """The ceiling, of the highest SM clock."""
     reasons: int = 0
-    """What the driver says of that ceiling."""
+    """Clock event reasons of that ceiling."""
 
 
 @dataclass(frozen=True, slots=True)
 class PcieDegradation:
-    """The link is worse than its slot; what is `None` is as it was."""
+    """A link that is worse than its slot; `None` leaves a value as it was."""
 
     generation: int | None = None
     width: int | None = None
@@ -147,7 +145,7 @@ class PcieDegradation:
 
 @dataclass(frozen=True, slots=True)
 class NvlinkDegradation:
-    """Links that are down while it holds, or err when it begins."""
+    """Links that are down while it is active, or count errors when it begins."""
 
     links: frozenset[int]
     is_down: bool = False
@@ -159,7 +157,7 @@ class NvlinkDegradation:
 
 @dataclass(frozen=True, slots=True)
 class DeadCounters:
-    """The profiling counters read 0 whatever happens."""
+    """The profiling counters always read 0."""
 
 
 FaultEffect: TypeAlias = (
@@ -184,11 +182,11 @@ class ScenarioFault:
 
     window: ActivePeriod
     gpus: tuple[int, ...]
-    """By index; a driver that is unloaded concerns all."""
+    """By index; unused by `DriverUnload`."""
     effect: FaultEffect
 
 
-_Kind = TypeVar("_Kind", bound=FaultEffect)
+_Effect = TypeVar("_Effect", bound=FaultEffect)
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +205,7 @@ class NvlinkErrorCounts:
 
 @dataclass(frozen=True, slots=True)
 class GpuHealth:
-    """What has gone wrong with a GPU up to a time."""
+    """Errors of a GPU up to a time."""
 
     corrected_errors: int = 0
     uncorrected_errors: int = 0
@@ -221,7 +219,7 @@ class GpuHealth:
     link_errors: Mapping[int, NvlinkErrorCounts] = field(default_factory=dict)
 
     def since(self, earlier: "GpuHealth") -> "GpuHealth":
-        """The same with what was counted after an earlier time alone."""
+        """The same with the memory errors after an earlier time alone."""
         if self is earlier:
             return self
         return replace(
@@ -235,56 +233,60 @@ HEALTHY: Final = GpuHealth()
 
 
 class FaultSchedule:
-    """The faults of a node, by GPU and kind. Times are counted from the simulation's start."""
+    """The faults of a node, by GPU and kind."""
 
-    def __init__(self, faults: Iterable[ScenarioFault]) -> None:
-        """The faults of a scenario."""
-        self._by_place: dict[tuple[int, type], tuple[tuple[ActivePeriod, Any], ...]] = {}
+    def __init__(self, faults: Iterable[ScenarioFault], start: Nanoseconds | None = None) -> None:
+        """Faults counted from the simulation's start; `None`: when it is first asked for."""
+        self._start = start
+        self._by_gpu: dict[tuple[int, type], list[tuple[ActivePeriod, Any]]] = {}
         self._unloads: list[tuple[ActivePeriod, DriverUnload]] = []
         for fault in faults:
             if isinstance(fault.effect, DriverUnload):
                 self._unloads.append((fault.window, fault.effect))
             for gpu in fault.gpus:
-                place = gpu, type(fault.effect)
-                before = self._by_place.get(place, ())
-                self._by_place[place] = (*before, (fault.window, fault.effect))
+                found = self._by_gpu.setdefault((gpu, type(fault.effect)), [])
+                found.append((fault.window, fault.effect))
 
     def __bool__(self) -> bool:
-        return bool(self._by_place or self._unloads)
+        return bool(self._by_gpu or self._unloads)
+
+    def start(self, now: Nanoseconds) -> Nanoseconds:
+        """When the simulation started; now, where that was unknown."""
+        if self._start is None:
+            self._start = now
+        return self._start
 
     def has(self, gpu: int, *kinds: type[FaultEffect]) -> bool:
-        """Whether anything of these kinds ever happens to a GPU."""
-        return any((gpu, kind) in self._by_place for kind in kinds)
+        """Whether a GPU ever has faults of these kinds."""
+        return any((gpu, kind) in self._by_gpu for kind in kinds)
 
-    def effects(
-        self, gpu: int, kind: type[_Kind], time: Nanoseconds, start: Nanoseconds
-    ) -> Iterator[_Kind]:
-        """What of a kind holds on a GPU."""
-        for window, effect in self._by_place.get((gpu, kind), ()):
+    def effects(self, gpu: int, kind: type[_Effect], time: Nanoseconds) -> Iterator[_Effect]:
+        """The active effects of a kind on a GPU."""
+        start = self.start(time)
+        for window, effect in self._by_gpu.get((gpu, kind), ()):
             if window.since(time, start) is not None:
                 yield effect
 
-    def unload(self, time: Nanoseconds, start: Nanoseconds) -> DriverUnload | None:
-        """How the driver is away, `None` where it is there."""
-        for window, effect in self._unloads:
-            if window.since(time, start) is not None:
-                return effect
-        return None
+    def unload(self, time: Nanoseconds) -> DriverUnload | None:
+        """How the driver is unloaded; `None` where it is loaded."""
+        start = self.start(time)
+        active = (
+            effect for window, effect in self._unloads if window.since(time, start) is not None
+        )
+        return next(active, None)
 
-    def loaded_at(self, time: Nanoseconds, start: Nanoseconds) -> Nanoseconds:
-        """When the driver was last loaded: at the start, or when it last came back.
-
-        While it is away, when it will come back.
-        """
+    def loaded_at(self, time: Nanoseconds) -> Nanoseconds:
+        """When the driver was last loaded; while it is unloaded, when it will be."""
+        start = self.start(time)
         begun = ((window.last_begun(time, start), window.length) for window, _ in self._unloads)
         return max([start, *(at + (length or 0) for at, length in begun if at is not None)])
 
-    def health(self, gpu: int, time: Nanoseconds, start: Nanoseconds) -> GpuHealth:
-        """The GPU's errors since a start."""
+    def health(self, gpu: int, time: Nanoseconds) -> GpuHealth:
+        """The GPU's errors since the start."""
         if not self.has(gpu, MemoryErrors, PcieDegradation, NvlinkDegradation):
             return HEALTHY
-        memory = list(self._counted(gpu, MemoryErrors, time, start))
-        held = list(self.effects(gpu, MemoryErrors, time, start))
+        memory = list(self._counted(gpu, MemoryErrors, time))
+        held = list(self.effects(gpu, MemoryErrors, time))
         return GpuHealth(
             corrected_errors=sum(n * effect.corrected for n, effect in memory),
             uncorrected_errors=sum(n * effect.uncorrected for n, effect in memory),
@@ -293,46 +295,44 @@ class FaultSchedule:
             is_remapping_pending=any(effect.is_pending for effect in held),
             has_remapping_failed=any(effect.has_failed for effect in held),
             pcie_replays=sum(
-                n * effect.replays for n, effect in self._counted(gpu, PcieDegradation, time, start)
+                n * effect.replays for n, effect in self._counted(gpu, PcieDegradation, time)
             ),
-            links_down=self._links_down(gpu, time, start),
-            link_errors=self._link_errors(gpu, time, start),
+            links_down=self._links_down(gpu, time),
+            link_errors=self._link_errors(gpu, time),
         )
 
     def xids(
-        self, gpu: int, after: Nanoseconds, until: Nanoseconds, start: Nanoseconds
+        self, gpu: int, after: Nanoseconds, until: Nanoseconds
     ) -> list[tuple[Nanoseconds, int]]:
         """The Xids of a GPU between two times, the second included, in order."""
-        found: list[tuple[Nanoseconds, int]] = []
-        for window, effect in self._by_place.get((gpu, XidReport), ()):
+        start, found = self.start(until), []
+        for window, effect in self._by_gpu.get((gpu, XidReport), ()):
             begun = window.last_begun(until, start)
             while begun is not None and begun > after:
-                found.append((begun, effect.code))
+                found.append((begun, int(effect.code)))
                 begun = window.last_begun(begun - 1, start)
         return sorted(found)
 
     def _counted(
-        self, gpu: int, kind: type[_Kind], time: Nanoseconds, start: Nanoseconds
-    ) -> Iterator[tuple[int, _Kind]]:
-        for window, effect in self._by_place.get((gpu, kind), ()):
+        self, gpu: int, kind: type[_Effect], time: Nanoseconds
+    ) -> Iterator[tuple[int, _Effect]]:
+        start = self.start(time)
+        for window, effect in self._by_gpu.get((gpu, kind), ()):
             yield window.begun(time, start), effect
 
-    def _links_down(
-        self, gpu: int, time: Nanoseconds, start: Nanoseconds
-    ) -> dict[int, Nanoseconds]:
+    def _links_down(self, gpu: int, time: Nanoseconds) -> dict[int, Nanoseconds]:
+        start = self.start(time)
         down: dict[int, Nanoseconds] = {}
-        for window, effect in self._by_place.get((gpu, NvlinkDegradation), ()):
+        for window, effect in self._by_gpu.get((gpu, NvlinkDegradation), ()):
             elapsed = window.since(time, start) if effect.is_down else None
             if elapsed is not None:
                 for link in effect.links:
                     down[link] = min(time - elapsed, down.get(link, time))
         return down
 
-    def _link_errors(
-        self, gpu: int, time: Nanoseconds, start: Nanoseconds
-    ) -> dict[int, NvlinkErrorCounts]:
+    def _link_errors(self, gpu: int, time: Nanoseconds) -> dict[int, NvlinkErrorCounts]:
         errors: dict[int, NvlinkErrorCounts] = {}
-        for times, effect in self._counted(gpu, NvlinkDegradation, time, start):
+        for times, effect in self._counted(gpu, NvlinkDegradation, time):
             for link in effect.links:
                 before = errors.get(link, NvlinkErrorCounts())
                 errors[link] = NvlinkErrorCounts(

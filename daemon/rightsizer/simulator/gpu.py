@@ -11,7 +11,6 @@ from rightsizer.simulator.faults import (
     HEALTHY,
     CallFailure,
     CallHang,
-    DeadCounters,
     FaultEffect,
     FaultSchedule,
     ForcedThrottle,
@@ -36,59 +35,33 @@ from rightsizer.simulator.scenario import BoardSlot, DeviceLocation
 from rightsizer.simulator.transients import channel, jitter
 from rightsizer.simulator.workloads import DeviceTask, SimulatedWorkloads
 
-_Kind = TypeVar("_Kind", bound=FaultEffect)
-
-_OF_SURROUNDINGS: Final = (ForcedThrottle, PcieDegradation, NvlinkDegradation)
-
-
-class SimulationStart:
-    """When the simulation started: as it was told, or when it was first asked for."""
-
-    def __init__(self, time: Nanoseconds | None) -> None:
-        """A start that is known, or `None`."""
-        self._time = time
-
-    def at(self, now: Nanoseconds) -> Nanoseconds:
-        """The start; now where nobody has asked before."""
-        if self._time is None:
-            self._time = now
-        return self._time
+_Effect = TypeVar("_Effect", bound=FaultEffect)
 
 
 class GpuTimeline:
-    """What is the case with a GPU at any time, its load apart."""
+    """Faults and environment of a GPU at any time, its load apart."""
 
-    def __init__(
-        self,
-        slot: BoardSlot,
-        around: BoardEnvironment,
-        outlook: FaultSchedule,
-        start: SimulationStart,
-    ) -> None:
-        """The GPU in a slot, in good health but for the faults."""
-        self._slot = slot
-        self._around = around
-        self._outlook = outlook
-        self._start = start
-        self._varies = outlook.has(slot.index, *_OF_SURROUNDINGS)
-        self._is_recut = outlook.has(slot.index, MigReconfiguration)
+    def __init__(self, slot: BoardSlot, around: BoardEnvironment, faults: FaultSchedule) -> None:
+        self._slot, self._around, self._faults = slot, around, faults
+        self._varies = faults.has(slot.index, ForcedThrottle, PcieDegradation, NvlinkDegradation)
+        self._is_recut = faults.has(slot.index, MigReconfiguration)
         self._usual = tuple(
             DeviceLocation(slot.index, number) for number in range(len(slot.profiles))
         )
 
     @property
     def is_uneventful(self) -> bool:
-        """Whether nothing ever happens to it."""
-        return not self._outlook
+        """Whether the node has no faults."""
+        return not self._faults
 
     def around(self, time: Nanoseconds) -> BoardEnvironment:
         """The slot's power, cooling and links."""
-        if not self._varies:
-            return self._around
         around = self._around
-        for throttle in self._effects(ForcedThrottle, time):
+        if not self._varies:
+            return around
+        for throttle in self.effects(ForcedThrottle, time):
             around = _throttled(around, throttle)
-        for trouble in self._effects(PcieDegradation, time):
+        for trouble in self.effects(PcieDegradation, time):
             around = replace(
                 around,
                 pcie_generation=min(
@@ -102,8 +75,8 @@ class GpuTimeline:
         return replace(around, nvlinks_up_ratio=1.0 - down / links) if down else around
 
     def spots(self, time: Nanoseconds) -> tuple[DeviceLocation, ...]:
-        """The instances that it is cut into; none where it is whole."""
-        recut = self._effect(MigReconfiguration, time) if self._is_recut else None
+        """Its MIG instances; none where it is whole."""
+        recut = next(self.effects(MigReconfiguration, time), None) if self._is_recut else None
         if recut is None:
             return self._usual
         return tuple(
@@ -112,7 +85,7 @@ class GpuTimeline:
         )
 
     def holds(self, spot: DeviceLocation, time: Nanoseconds) -> bool:
-        """Whether workloads can be on the GPU or an instance of it."""
+        """Whether the GPU or an instance of it exists for workloads."""
         if not self._is_recut:
             return True
         spots = self.spots(time)
@@ -120,50 +93,27 @@ class GpuTimeline:
 
     def health(self, time: Nanoseconds) -> GpuHealth:
         """Its errors since the start."""
-        if not self._outlook:
-            return HEALTHY
-        return self._outlook.health(self._slot.index, time, self._start.at(time))
+        return self._faults.health(self._slot.index, time) if self._faults else HEALTHY
 
-    def is_absent(self, time: Nanoseconds) -> bool:
-        """Whether it is not in its slot."""
-        return self._effect(GpuAbsence, time) is not None
+    def effects(self, kind: type[_Effect], time: Nanoseconds) -> Iterator[_Effect]:
+        """Its active faults of a kind."""
+        return self._faults.effects(self._slot.index, kind, time)
 
-    def is_lost(self, time: Nanoseconds) -> bool:
-        """Whether it has fallen off the bus."""
-        return self._effect(GpuLoss, time) is not None
-
-    def hangs(self, time: Nanoseconds) -> tuple[CallHang, ...]:
-        """Which calls on it do not come back."""
-        return tuple(self._effects(CallHang, time))
-
-    def answers(self, time: Nanoseconds) -> tuple[CallFailure, ...]:
-        """Which calls on it answer with a code."""
-        return tuple(self._effects(CallFailure, time))
+    def has(self, kind: type[FaultEffect], time: Nanoseconds) -> bool:
+        """Whether a fault of a kind is active."""
+        return next(self.effects(kind, time), None) is not None
 
     def is_silent(self, time: Nanoseconds) -> bool:
         """Whether nothing can be read of it."""
-        if not self._outlook:
+        if not self._faults:
             return False
-        return (
-            self.is_absent(time)
-            or self.is_lost(time)
-            or bool(self.hangs(time))
-            or any(not answer.function for answer in self.answers(time))
+        return any(self.has(kind, time) for kind in (GpuAbsence, GpuLoss, CallHang)) or any(
+            not failure.function for failure in self.effects(CallFailure, time)
         )
-
-    def has_dead_counters(self, time: Nanoseconds) -> bool:
-        """Whether its profiling counters read 0."""
-        return self._effect(DeadCounters, time) is not None
 
     def xids(self, after: Nanoseconds, until: Nanoseconds) -> list[tuple[Nanoseconds, int]]:
         """Its Xids between two times, the second included."""
-        return self._outlook.xids(self._slot.index, after, until, self._start.at(until))
-
-    def _effects(self, kind: type[_Kind], time: Nanoseconds) -> Iterator[_Kind]:
-        return self._outlook.effects(self._slot.index, kind, time, self._start.at(time))
-
-    def _effect(self, kind: type[_Kind], time: Nanoseconds) -> _Kind | None:
-        return next(self._effects(kind, time), None)
+        return self._faults.xids(self._slot.index, after, until)
 
 
 def _throttled(around: BoardEnvironment, throttle: ForcedThrottle) -> BoardEnvironment:
@@ -190,12 +140,9 @@ class SimulatedGpu:
     """A GPU of the node at work."""
 
     def __init__(
-        self, seed: int, slot: BoardSlot, course: GpuTimeline, crew: SimulatedWorkloads
+        self, seed: int, slot: BoardSlot, timeline: GpuTimeline, workloads: SimulatedWorkloads
     ) -> None:
-        """The GPU in a slot, with the workloads of its node."""
-        self._slot = slot
-        self._course = course
-        self._crew = crew
+        self._slot, self._timeline, self._workloads = slot, timeline, workloads
         self._whole = DeviceLocation(slot.index)
         self._profiles = slot.all_profiles
         self._last: dict[DeviceLocation, tuple[Nanoseconds, tuple[DeviceTask, ...]]] = {}
@@ -206,17 +153,17 @@ class SimulatedGpu:
         }
 
     def members(self, spot: DeviceLocation, time: Nanoseconds) -> tuple[DeviceTask, ...]:
-        """Who is at work on the GPU or an instance; nobody while there is no such instance."""
+        """The workloads on the GPU or an instance; none while there is no such instance."""
         last = self._last.get(spot)
         if last is not None and last[0] == time:
             return last[1]
-        found = self._crew.members(spot, time) if self._course.holds(spot, time) else ()
+        found = self._workloads.members(spot, time) if self._timeline.holds(spot, time) else ()
         self._last[spot] = time, found
         return found
 
     def state(self, spot: DeviceLocation, time: Nanoseconds) -> BoardState:
         """What can be read of the GPU, or of one of its instances."""
-        around, parts = self._course.around(time), self._course.spots(time)
+        around, parts = self._timeline.around(time), self._timeline.spots(time)
         members = self.members(spot, time)
         load = board_load = _sum(members)
         has_context = bool(members)
@@ -262,16 +209,14 @@ class SimulatedGpu:
         hertz = true.sm_clock_hertz
         if hertz < top and true.clock_event_reasons & ~1:
             hertz = min(top, round(hertz * (1.0 + 0.01 * clock) / 15e6) * 15e6)
-        return ElectricalState(
-            true.power_watts * (1.0 + _POWER_ERROR * power),
-            hertz,
-            true.memory_clock_hertz,
-            true.clock_event_reasons,
-            true.performance_state,
-            true.temperature_celsius + _TEMPERATURE_ERROR_CELSIUS * heat,
-            true.memory_temperature_celsius + _TEMPERATURE_ERROR_CELSIUS * heat,
-            true.pcie_generation,
-            true.pcie_width,
+        return replace(
+            true,
+            power_watts=true.power_watts * (1.0 + _POWER_ERROR * power),
+            sm_clock_hertz=hertz,
+            temperature_celsius=true.temperature_celsius + _TEMPERATURE_ERROR_CELSIUS * heat,
+            memory_temperature_celsius=(
+                true.memory_temperature_celsius + _TEMPERATURE_ERROR_CELSIUS * heat
+            ),
         )
 
     def _assembled(

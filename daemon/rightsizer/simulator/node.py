@@ -17,8 +17,8 @@ from rightsizer.model.workload import Allocator, Workload
 from rightsizer.owners.owner import Allocations
 from rightsizer.simulator.counters import STEP, GpuCounters, RateIntegral, Rates
 from rightsizer.simulator.device import SimulatedDevice, simulated_device
-from rightsizer.simulator.faults import HEALTHY, DriverUnload, FaultSchedule, GpuHealth
-from rightsizer.simulator.gpu import GpuTimeline, SimulatedGpu, SimulationStart
+from rightsizer.simulator.faults import HEALTHY, DriverUnload, FaultSchedule, GpuAbsence, GpuHealth
+from rightsizer.simulator.gpu import GpuTimeline, SimulatedGpu
 from rightsizer.simulator.physics import BoardEnvironment, BoardState
 from rightsizer.simulator.scenario import DeviceLocation, HostLoad, SimulatedScenario
 from rightsizer.simulator.workloads import DeviceTask, SimulatedWorkloads
@@ -91,14 +91,12 @@ class SimulatedNode:
         self.units = tuple(simulated_device(scenario, slot, catalogue) for slot in scenario.slots)
         everything = [unit for gpu in self.units for unit in (gpu, *gpu.instances)]
         self._by_uuid = {unit.device.uuid: unit for unit in everything}
-        self._crew = SimulatedWorkloads(scenario)
-        self._outlook, self._start = FaultSchedule(scenario.faults), SimulationStart(start)
-        self._courses = [
-            GpuTimeline(gpu.slot, gpu.around, self._outlook, self._start) for gpu in self.units
-        ]
-        self._rigs = [
-            SimulatedGpu(scenario.seed, gpu.slot, course, self._crew)
-            for gpu, course in zip(self.units, self._courses, strict=True)
+        self._workloads = SimulatedWorkloads(scenario)
+        self._faults = FaultSchedule(scenario.faults, start)
+        self._timelines = [GpuTimeline(gpu.slot, gpu.around, self._faults) for gpu in self.units]
+        self._gpus = [
+            SimulatedGpu(scenario.seed, gpu.slot, timeline, self._workloads)
+            for gpu, timeline in zip(self.units, self._timelines, strict=True)
         ]
         self._states: dict[str, dict[Nanoseconds, BoardState]] = {
             unit.device.uuid: {} for unit in everything
@@ -118,14 +116,16 @@ class SimulatedNode:
     @property
     def has_faults(self) -> bool:
         """Whether anything ever goes wrong."""
-        return bool(self._outlook)
+        return bool(self._faults)
 
     def present(self, time: Nanoseconds) -> tuple[SimulatedDevice, ...]:
         """The GPUs in their slots, each with the instances that it has at a time."""
-        if not self._outlook:
+        if not self._faults:
             return self.units
         return tuple(
-            self.as_cut(gpu, time) for gpu in self.units if not self.course(gpu).is_absent(time)
+            self.as_cut(gpu, time)
+            for gpu in self.units
+            if not self.timeline(gpu).has(GpuAbsence, time)
         )
 
     def as_cut(self, gpu: SimulatedDevice, time: Nanoseconds) -> SimulatedDevice:
@@ -136,17 +136,17 @@ class SimulatedNode:
         device = replace(gpu.device, has_mig_instances=bool(instances))
         return replace(gpu, device=device, instances=instances)
 
-    def course(self, unit: SimulatedDevice) -> GpuTimeline:
-        """What becomes of a GPU, or of the GPU of an instance."""
-        return self._courses[unit.spot.gpu]
+    def timeline(self, unit: SimulatedDevice) -> GpuTimeline:
+        """Faults of a GPU, or of the GPU of an instance, over time."""
+        return self._timelines[unit.spot.gpu]
 
     def unload(self, time: Nanoseconds) -> DriverUnload | None:
-        """How the driver is away, `None` where it is there."""
-        return self._outlook.unload(time, self._start.at(time)) if self._outlook else None
+        """How the driver is unloaded; `None` where it is loaded."""
+        return self._faults.unload(time) if self._faults else None
 
     def loaded_at(self, time: Nanoseconds) -> Nanoseconds:
         """When the driver was loaded and the GPUs were last awoken."""
-        return self._outlook.loaded_at(time, self._start.at(time))
+        return self._faults.loaded_at(time)
 
     def unit(self, uuid: str) -> SimulatedDevice:
         """A device with what the driver knows of it.
@@ -162,7 +162,7 @@ class SimulatedNode:
         state = kept.get(time)
         if state is None:
             spot = self._by_uuid[uuid].spot
-            state = self._rigs[spot.gpu].state(spot, time)
+            state = self._gpus[spot.gpu].state(spot, time)
             if len(kept) >= _KEPT_STATES:
                 self._states[uuid] = kept = {}
             kept[time] = state
@@ -177,13 +177,13 @@ class SimulatedNode:
             integral = RateIntegral(lambda moment: self._rates(uuid, moment), start, step)
             integral = self._integrals.setdefault(uuid, integral)
         counters = integral.at(time)
-        if not self._outlook or (loaded := self.loaded_at(time)) == self._start.at(time):
+        if not self._faults or (loaded := self.loaded_at(time)) == self._faults.start(time):
             return counters
         return counters.since(integral.at(min(loaded, time)))
 
     def health(self, uuid: str, time: Nanoseconds) -> GpuHealth:
         """What has gone wrong with a GPU in its life."""
-        return self.course(self._by_uuid[uuid]).health(time)
+        return self.timeline(self._by_uuid[uuid]).health(time)
 
     def recent_health(self, uuid: str, time: Nanoseconds) -> GpuHealth:
         """What of it was counted since the driver was loaded."""
@@ -195,19 +195,19 @@ class SimulatedNode:
     def processes(self, uuid: str, time: Nanoseconds) -> tuple[Process, ...]:
         """The compute processes on a device; a MIG parent has those of all its instances."""
         spot = self._by_uuid[uuid].spot
-        parts = self._courses[spot.gpu].spots(time) if spot.instance is None else ()
-        rig = self._rigs[spot.gpu]
+        parts = self._timelines[spot.gpu].spots(time) if spot.instance is None else ()
+        gpu = self._gpus[spot.gpu]
         return tuple(
             process
             for part in parts or (spot,)
-            for member in rig.members(part, time)
+            for member in gpu.members(part, time)
             for process in member.processes
         )
 
     def members(self, uuid: str, time: Nanoseconds) -> tuple[DeviceTask, ...]:
         """The workloads at work on a device, with their processes there."""
         spot = self._by_uuid[uuid].spot
-        return self._rigs[spot.gpu].members(spot, time)
+        return self._gpus[spot.gpu].members(spot, time)
 
     def truth(self, uuid: str, time: Nanoseconds) -> tuple[State, frozenset[Condition]]:
         """What is really the case.
@@ -215,27 +215,27 @@ class SimulatedNode:
         A MIG parent with instances is `unknown`, having no state, and so is what cannot be read.
         """
         unit = self._by_uuid[uuid]
-        if self.unload(time) is not None or self.course(unit).is_silent(time):
+        if self.unload(time) is not None or self.timeline(unit).is_silent(time):
             return State.UNKNOWN, frozenset()
         if not unit.is_instance and self._spots(unit, time):
             return State.UNKNOWN, frozenset()
-        around = self.course(unit).around(time)
+        around = self.timeline(unit).around(time)
         return true_state(self.state(uuid, time), around, self.members(uuid, time))
 
     def host(self, time: Nanoseconds) -> HostLoad:
         """The node's own CPU and pressure."""
-        return self._crew.host(time, self.scenario.cores)
+        return self._workloads.host(time, self.scenario.cores)
 
     def owner_host(self, pids: Iterable[int], time: Nanoseconds) -> HostLoad | None:
         """The same for the workloads that processes belong to; `None` where they belong to none."""
-        return self._crew.owner_host(pids, time)
+        return self._workloads.owner_host(pids, time)
 
     def workload_of(self, pid: int) -> Workload | None:
         """Whose process it is."""
-        return self._crew.workload_of(pid)
+        return self._workloads.workload_of(pid)
 
     def _spots(self, gpu: SimulatedDevice, time: Nanoseconds) -> tuple[DeviceLocation, ...]:
-        return self._courses[gpu.spot.gpu].spots(time)
+        return self._timelines[gpu.spot.gpu].spots(time)
 
     def _rates(self, uuid: str, time: Nanoseconds) -> Rates:
         state = self.state(uuid, time)

@@ -9,7 +9,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.device import SimulatedDevice
-from rightsizer.simulator.faults import NvlinkErrorCounts
+from rightsizer.simulator.faults import DeadCounters, NvlinkErrorCounts
 from rightsizer.simulator.library.clocks import VIDEO_RATIO
 from rightsizer.simulator.library.gpm import INTEGER_RATIO
 from rightsizer.simulator.library.health import recovery_action
@@ -24,13 +24,85 @@ from rightsizer.simulator.physics import (
     has_switches,
     link_count,
     link_megabytes_per_second,
+    nvlink_is_up,
     peer_of_link,
 )
-from rightsizer.simulator.signal_support import PROFILED, offered_signals, signals_of_driver
 from rightsizer.simulator.support import BoardFeature, support_of
 from rightsizer.simulator.transients import shown_watts
 
 _MEGABYTE: Final = 1e6
+_MEGAHERTZ: Final = 1e6
+_SLOW: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
+_PROFILED: Final = (
+    "gpu_busy sm_active sm_occupancy tensor_active dram_active fp64_active fp32_active fp16_active "
+    "integer_active"
+)
+_OFFERS: Final = tuple(
+    (BoardFeature(feature), frozenset(scopes.split()), tuple(map(Signal, names.split())))
+    for feature, scopes, names in (
+        line.split(":")
+        for line in f"""\
+gpm:whole instance:{_PROFILED}
+utilization:whole:gpu_busy memory_controller_busy
+encoder_decoder:whole:encoder decoder encoder_sessions
+jpeg:whole:jpeg
+ofa:whole:ofa
+memory:whole cut instance:memory_used_bytes memory_total_bytes
+memory:whole cut instance:memory_free_bytes memory_reserved_bytes
+memory:whole cut:bar1_used_bytes bar1_total_bytes recovery_action
+power:whole cut:power_watts power_limit_watts
+energy:whole cut:energy_joules
+clocks:whole cut:sm_clock_hertz sm_clock_maximum_hertz memory_clock_hertz performance_state
+clocks:whole cut:memory_clock_maximum_hertz video_clock_hertz
+application_clocks:whole cut:sm_clock_application_hertz memory_clock_application_hertz
+clock_events:whole cut:clock_event_reasons power_violation_seconds thermal_violation_seconds
+temperature:whole cut:temperature_celsius
+temperature_margin:whole cut:temperature_margin_celsius
+memory_temperature:whole cut:memory_temperature_celsius
+fans:whole cut:fan_speed
+pcie:whole cut:pcie_link_generation pcie_link_width pcie_replays
+pcie_counters:whole cut:pcie_receive_bytes_per_second pcie_transmit_bytes_per_second
+nvlink:whole cut:nvlink_receive_bytes_per_second nvlink_transmit_bytes_per_second
+nvlink:whole cut:nvlink_links nvlink_links_up nvlink_errors
+fabric:whole cut:fabric_state
+volatile_ecc:whole:ecc_corrected_errors ecc_uncorrected_errors
+ecc:whole instance:ecc_uncorrected_errors
+ecc:whole cut:ecc_corrected_errors_lifetime ecc_uncorrected_errors_lifetime
+row_remapping:whole:remapped_rows_correctable remapped_rows_uncorrectable
+row_remapping:whole:remapped_rows_pending remapped_rows_failed
+retired_pages:whole cut:retired_pages_correctable retired_pages_uncorrectable
+retired_pages:whole cut:retired_pages_pending
+processes:whole instance:process_count
+""".splitlines()
+    )
+)
+"""Signals by the feature that they need, and whether a GPU without instances, one that is cut into
+instances or an instance itself has them."""
+_ALL_OFFERED: Final = frozenset(signal for *_, signals in _OFFERS for signal in signals)
+_SAME_AS_LOAD: Final = tuple(
+    Signal(name) for name in _PROFILED.split() if name != Signal.INTEGER_ACTIVE
+)
+_ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG, Signal.OFA)
+
+
+class _SignalOffer:
+    """Signals of a device; `is_cut`: while it has MIG instances."""
+
+    def __init__(self, unit: SimulatedDevice, *, is_cut: bool) -> None:
+        board = unit.slot.board
+        features = set(support_of(board).features)
+        if not nvlink_is_up(board):
+            features.discard(BoardFeature.NVLINK)
+        scope = "instance" if unit.is_instance else "cut" if is_cut else "whole"
+        offered = {
+            signal
+            for feature, scopes, signals in _OFFERS
+            if feature in features and scope in scopes
+            for signal in signals
+        }
+        self.dropped = tuple(_ALL_OFFERED - offered)
+        self.missing: Mapping[Signal, Missing] = dict.fromkeys(self.dropped, Missing.NOT_SUPPORTED)
+        self.links = Signal.NVLINK_LINKS in offered
 
 
 def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -> tuple[Nvlink, ...]:
@@ -65,10 +137,6 @@ def read_links(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) ->
     return tuple(found)
 
 
-_MEGAHERTZ: Final = 1e6
-_SLOW: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
-
-
 class ModelReader:
     """Reads one device of a node."""
 
@@ -76,10 +144,10 @@ class ModelReader:
         """A device, with what its kind of board does not offer."""
         self._node = node
         self._unit = unit
-        self._course = node.course(unit)
+        self._timeline = node.timeline(unit)
         self._support = support_of(unit.slot.board)
         self._offers = {cut: _SignalOffer(unit, is_cut=cut) for cut in (False, True)}
-        self._varies = not self._course.is_uneventful
+        self._varies = not self._timeline.is_uneventful
         self._limits = {} if unit.is_instance or self._varies else self._limits_at(0)
         self._errors = {} if self._varies else self._errors_at(0)
         self._links: tuple[int, tuple[Nvlink, ...]] = (-1, ())
@@ -87,7 +155,7 @@ class ModelReader:
     def read(self, time: Nanoseconds) -> Reading:
         """The device at a time."""
         uuid, unit = self._unit.device.uuid, self._unit
-        is_cut = not unit.is_instance and bool(self._course.spots(time))
+        is_cut = not unit.is_instance and bool(self._timeline.spots(time))
         offer = self._offers[is_cut]
         state = self._node.state(uuid, time)
         values = self._activity(state, time) | _memory(state)
@@ -112,29 +180,19 @@ class ModelReader:
     def _activity(self, state: BoardState, time: Nanoseconds) -> dict[Signal, float]:
         load = state.load
         values = {
-            Signal.GPU_BUSY: load.gpu_busy,
-            Signal.SM_ACTIVE: load.sm_active,
-            Signal.SM_OCCUPANCY: load.sm_occupancy,
-            Signal.TENSOR_ACTIVE: load.tensor_active,
-            Signal.FP32_ACTIVE: load.fp32_active,
-            Signal.FP16_ACTIVE: load.fp16_active,
-            Signal.FP64_ACTIVE: load.fp64_active,
+            **{signal: getattr(load, signal.value) for signal in _SAME_AS_LOAD},
             Signal.INTEGER_ACTIVE: INTEGER_RATIO * load.sm_active,
-            Signal.DRAM_ACTIVE: load.dram_active,
             Signal.PCIE_RECEIVE_BYTES_PER_SECOND: state.pcie_receive_bytes_per_second,
             Signal.PCIE_TRANSMIT_BYTES_PER_SECOND: state.pcie_transmit_bytes_per_second,
             Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: state.nvlink_receive_bytes_per_second,
             Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: state.nvlink_transmit_bytes_per_second,
             Signal.MEMORY_CONTROLLER_BUSY: round(state.memory_controller_busy, 2),
-            Signal.ENCODER: round(load.encoder, 2),
-            Signal.DECODER: round(load.decoder, 2),
-            Signal.JPEG: round(load.jpeg, 2),
-            Signal.OFA: round(load.ofa, 2),
+            **{signal: round(getattr(load, signal.value), 2) for signal in _ENGINES},
             Signal.ENCODER_SESSIONS: float(encoder_sessions(load.encoder)),
         }
-        is_dead = self._course.has_dead_counters(time)
+        is_dead = self._timeline.has(DeadCounters, time)
         if is_dead:
-            values |= dict.fromkeys(PROFILED, 0.0)
+            values |= dict.fromkeys(map(Signal, _PROFILED.split()), 0.0)
         if is_dead or not self._support.has(BoardFeature.GPM):
             values[Signal.GPU_BUSY] = round(load.gpu_busy, 2)
         return values
@@ -165,7 +223,7 @@ class ModelReader:
         }
 
     def _limits_at(self, time: Nanoseconds) -> dict[Signal, float]:
-        around = self._course.around(time)
+        around = self._timeline.around(time)
         highest = _megahertz(around.sm_clock_maximum_hertz)
         memory_highest = _megahertz(around.family.memory_clock_hertz)
         return {
@@ -220,16 +278,6 @@ class ModelReader:
             share = round(load.sm_active / len(member.pids), 2) if works else None
             found.extend(replace(process, gpu_busy=share) for process in member.processes)
         return tuple(found)
-
-
-class _SignalOffer:
-    """What a device offers, cut into instances or whole."""
-
-    def __init__(self, unit: SimulatedDevice, *, is_cut: bool) -> None:
-        offered = offered_signals(unit, is_cut=is_cut)
-        self.dropped = tuple(signals_of_driver() - offered)
-        self.missing: Mapping[Signal, Missing] = dict.fromkeys(self.dropped, Missing.NOT_SUPPORTED)
-        self.links = Signal.NVLINK_LINKS in offered
 
 
 def _memory(state: BoardState) -> dict[Signal, float]:

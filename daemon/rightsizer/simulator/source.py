@@ -15,7 +15,7 @@ from rightsizer.model.workload import Holding
 from rightsizer.owners.holdings import holdings_of
 from rightsizer.simulator.counters import STEP
 from rightsizer.simulator.device import SimulatedDevice
-from rightsizer.simulator.faults import CallFailure
+from rightsizer.simulator.faults import CallFailure, CallHang, GpuAbsence, GpuLoss
 from rightsizer.simulator.library.calls import NvmlCode
 from rightsizer.simulator.node import ScenarioOwners, SimulatedNode, host_signals
 from rightsizer.simulator.readings import ModelReader
@@ -35,16 +35,17 @@ def down_reason(node: SimulatedNode, unit: SimulatedDevice, time: Nanoseconds) -
     """
     if not node.has_faults:
         return None
-    course = node.course(unit)
+    timeline = node.timeline(unit)
     if node.unload(time) is not None:
         return _AWAY
-    if course.is_lost(time):
+    if timeline.has(GpuLoss, time):
         return _LOST
-    if course.is_absent(time):
+    if timeline.has(GpuAbsence, time):
         return _ABSENT
-    if course.hangs(time):
+    if timeline.has(CallHang, time):
         return _HANGS
-    whole = next((answer for answer in course.answers(time) if not answer.function), None)
+    failures = timeline.effects(CallFailure, time)
+    whole = next((failure for failure in failures if not failure.function), None)
     return None if whole is None else _refused(whole)
 
 
@@ -169,7 +170,7 @@ class SimulatedSource:
         return dict(self._xids)
 
     def _hear(self, gpu: SimulatedDevice, after: Nanoseconds, until: Nanoseconds) -> None:
-        heard = self._node.course(gpu).xids(after, until)
+        heard = self._node.timeline(gpu).xids(after, until)
         if heard:
             before = self._xids.get(gpu.device.uuid)
             counts = Counter(dict(before.counts) if before else {})

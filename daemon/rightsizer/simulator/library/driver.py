@@ -10,7 +10,7 @@ from rightsizer.model.reading import Process
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.counters import GpuCounters
 from rightsizer.simulator.device import SimulatedDevice
-from rightsizer.simulator.faults import GpuHealth
+from rightsizer.simulator.faults import GpuAbsence, GpuHealth
 from rightsizer.simulator.gpu import GpuTimeline
 from rightsizer.simulator.library.calls import (
     NvmlCallError,
@@ -85,10 +85,10 @@ class SimulatedEventSet:
         self._pending: deque[XidReportEvent] = deque()
         self._lock = threading.Lock()
 
-    def register(self, uuid: str, course: GpuTimeline) -> None:
+    def register(self, uuid: str, timeline: GpuTimeline) -> None:
         """Receive the Xids of a GPU from now on."""
         with self._lock:
-            self._registered[uuid] = course
+            self._registered[uuid] = timeline
             self._since.setdefault(uuid, self._now())
 
     def wait(self, timeout_seconds: float, monotonic: Callable[[], float]) -> XidReportEvent | None:
@@ -107,8 +107,8 @@ class SimulatedEventSet:
         with self._lock:
             now = self._now()
             found: list[tuple[Nanoseconds, str, int]] = []
-            for uuid, course in self._registered.items():
-                found.extend((at, uuid, code) for at, code in course.xids(self._since[uuid], now))
+            for uuid, timeline in self._registered.items():
+                found.extend((at, uuid, code) for at, code in timeline.xids(self._since[uuid], now))
                 self._since[uuid] = now
             self._pending.extend(XidReportEvent(uuid, code) for _, uuid, code in sorted(found))
 
@@ -117,7 +117,7 @@ class SimulatedHandle:
     """A GPU or a MIG instance at an address."""
 
     __slots__ = (
-        *("_node", "_now", "_sleeps", "address", "course", "driver", "parent", "parts"),
+        *("_node", "_now", "_sleeps", "address", "timeline", "driver", "parent", "parts"),
         *("support", "unit", "uuid", "wake_time"),
     )
 
@@ -136,7 +136,7 @@ class SimulatedHandle:
         self.uuid = unit.device.uuid
         self.address = address
         self.parent = parent or self
-        self.course = driver.node.course(unit)
+        self.timeline = driver.node.timeline(unit)
         self.support: BoardSupport = support_of(unit.slot.board)
         self.wake_time: Nanoseconds = 0
         self.parts: tuple[SimulatedHandle, ...] = tuple(
@@ -149,7 +149,7 @@ class SimulatedHandle:
         """The MIG instances that the GPU has now."""
         if not self.parts or not self.unit.slot.mig_reconfigurations:
             return self.parts
-        return tuple(self.parts[spot.instance or 0] for spot in self.course.spots(self._now()))
+        return tuple(self.parts[spot.instance or 0] for spot in self.timeline.spots(self._now()))
 
     @property
     def state(self) -> BoardState:
@@ -164,7 +164,7 @@ class SimulatedHandle:
     @property
     def around(self) -> BoardEnvironment:
         """The slot's power, cooling and links now."""
-        return self.course.around(self._now())
+        return self.timeline.around(self._now())
 
     @property
     def processes(self) -> tuple[Process, ...]:
@@ -272,7 +272,7 @@ class SimulatedDriver:
         if not self.has_faults:
             return self.gpus
         now = self.now()
-        return tuple(gpu for gpu in self.gpus if not gpu.course.is_absent(now))
+        return tuple(gpu for gpu in self.gpus if not gpu.timeline.has(GpuAbsence, now))
 
     def at(self, pointer: Any) -> SimulatedHandle:
         """The device at an address.

@@ -8,6 +8,7 @@ from typing import Final
 
 from rightsizer.model.units import Nanoseconds
 from rightsizer.simulator.device import SimulatedDevice
+from rightsizer.simulator.faults import CallFailure, CallHang, GpuAbsence, GpuLoss
 from rightsizer.simulator.library.calls import NvmlCode
 from rightsizer.simulator.node import SimulatedNode
 
@@ -16,10 +17,9 @@ _SURVIVE: Final = frozenset({"nvmlErrorString"})
 
 
 class ScenarioFaults:
-    """What a node's scenario has go wrong now."""
+    """The active faults of a node's scenario."""
 
     def __init__(self, node: SimulatedNode, now: Callable[[], Nanoseconds]) -> None:
-        """The faults of a node, by a wall clock."""
         self._node = node
         self._now = now
 
@@ -27,11 +27,11 @@ class ScenarioFaults:
         """Whether a call does not come back."""
         if not uuid:
             return False
-        course = self._node.course(self._node.unit(uuid))
-        return any(hang.function in {"", function} for hang in course.hangs(self._now()))
+        hangs = self._node.timeline(self._node.unit(uuid)).effects(CallHang, self._now())
+        return any(hang.function in {"", function} for hang in hangs)
 
     def code(self, function: str, uuid: str) -> int:
-        """What a call answers instead of working, 0 where it works."""
+        """The error code of a call; 0 where it works."""
         now = self._now()
         unload = self._node.unload(now)
         if unload is not None and function not in _SURVIVE:
@@ -39,21 +39,22 @@ class ScenarioFaults:
         return self._code_of(self._node.unit(uuid), function, now) if uuid else NvmlCode.SUCCESS
 
     def _code_of(self, unit: SimulatedDevice, function: str, now: Nanoseconds) -> int:
-        course = self._node.course(unit)
-        if course.is_lost(now):
+        timeline = self._node.timeline(unit)
+        if timeline.has(GpuLoss, now):
             return NvmlCode.GPU_IS_LOST
-        if course.is_absent(now) or not self._is_cut_so(unit, now):
+        if timeline.has(GpuAbsence, now) or not self._is_cut_so(unit, now):
             return NvmlCode.INVALID_ARGUMENT
-        answers = (each for each in course.answers(now) if each.function in {"", function})
-        return next((answer.code for answer in answers), NvmlCode.SUCCESS)
+        failures = timeline.effects(CallFailure, now)
+        codes = (each.code for each in failures if each.function in {"", function})
+        return next(codes, NvmlCode.SUCCESS)
 
     def _is_cut_so(self, unit: SimulatedDevice, now: Nanoseconds) -> bool:
-        return not unit.is_instance or self._node.course(unit).holds(unit.spot, now)
+        return not unit.is_instance or self._node.timeline(unit).holds(unit.spot, now)
 
 
 _ANY: Final = ""
 _LOOK_SECONDS: Final = 0.02
-"""How often a call that hangs looks whether its scenario lets it go."""
+"""How often a hanging call polls the scenario."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,13 +68,9 @@ class XidReportEvent:
 
 
 class DriverFaults:
-    """Switches that tests and demonstrations turn; all are off at first.
-
-    The faults of a scenario come and go by themselves beside them.
-    """
+    """Faults that tests and demonstrations switch on, beside those of the scenario."""
 
     def __init__(self, script: ScenarioFaults | None = None) -> None:
-        """A driver in good health, but for what its scenario says."""
         self._script = script
         self.active = script is not None
         self._answers: dict[tuple[str, str], int] = {}
@@ -102,7 +99,7 @@ class DriverFaults:
         self.active = True
 
     def remove(self, function: str) -> None:
-        """Let a function be missing, as it is from an older driver's library."""
+        """Remove a function, as from an older driver's library."""
         self._removed.add(function)
         self.active = True
 
@@ -112,7 +109,7 @@ class DriverFaults:
         self.active = True
 
     def report(self, xid: XidReportEvent) -> None:
-        """Let the driver report an error once, to whoever waits for it."""
+        """Report an error once, to the first that waits for it."""
         with self._news:
             self._xids.append(xid)
             self._news.notify_all()
@@ -133,7 +130,7 @@ class DriverFaults:
             return found
 
     def clear(self) -> None:
-        """Put everything right again, the scenario's faults too, and let go of what hangs."""
+        """End all faults, the scenario's too, and release hanging calls."""
         self._script = None
         self.active = False
         self._whole = None
@@ -146,19 +143,16 @@ class DriverFaults:
         return function in self._removed
 
     def refusal(self, uuid: str) -> int:
-        """What looking for a GPU answers instead of its handle, 0 where it gives it."""
+        """The error code of a lookup of a GPU; 0 where it works."""
         if uuid in self._lost:
             return NvmlCode.GPU_IS_LOST
         script = self._script
         return NvmlCode.SUCCESS if script is None else script.code(_ANY, uuid)
 
     def code(self, function: str, uuid: str, parent: str) -> int:
-        """What a call answers instead of working, 0 where it works; blocks where it hangs.
+        """The error code of a call, 0 where it works; blocks where it hangs.
 
-        Args:
-            function: The function's name.
-            uuid: The device it is called on; empty where it is called on none.
-            parent: The GPU of a MIG instance, else the same as `uuid`.
+        `uuid` is that of the device, empty without one, `parent` that of its GPU.
         """
         names = {uuid, parent, _ANY}
         if any((name, on) in self._hangs for name in (function, _ANY) for on in names):

@@ -4,6 +4,7 @@ from collections.abc import Callable, Mapping
 from typing import Any, Final
 
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.simulator.faults import DeadCounters
 from rightsizer.simulator.library.calls import (
     Functions,
     NvmlCallError,
@@ -103,7 +104,7 @@ def _metrics(driver: SimulatedDriver, request: Any) -> None:
     if first.uuid != second.uuid or apart < least:
         raise NvmlCallError(NvmlCode.INVALID_ARGUMENT)
     weighted = _between(driver, first, second)
-    is_dead = handle.course.has_dead_counters(second.time)
+    is_dead = handle.timeline.has(DeadCounters, second.time)
     for metric in target.metrics[: target.numMetrics]:
         identifier = metric.metricId
         read = _METRICS.get(identifier)

@@ -48,7 +48,7 @@ def _register(device: SimulatedHandle, kinds: Any, event_set: Any) -> None:
         raise NvmlCallError(NvmlCode.NOT_SUPPORTED)
     registered = device.driver.event_sets.get(read_pointer(event_set))
     if number(kinds) & _XID:
-        registered.register(device.uuid, device.course)
+        registered.register(device.uuid, device.timeline)
 
 
 def _wait(driver: SimulatedDriver, event_set: Any, data: Any, timeout_milliseconds: Any) -> None:
