@@ -4,7 +4,7 @@ import re
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, replace
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final, Self
 
 from rightsizer.catalogue.board import Board
@@ -185,7 +185,7 @@ def built_in() -> Catalogue:
 
 def packaged_boards() -> Document:
     """The file that comes with the program."""
-    file = resources.files("rightsizer.catalogue") / _FILE
+    file = Path(__file__).with_name(_FILE)
     return load_yaml(file.read_text(encoding="utf-8"), _FILE)
 
 

@@ -3,7 +3,7 @@
 import datetime as dt
 from collections.abc import Collection, Mapping
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.catalogue.boards_file import merged
@@ -177,7 +177,7 @@ def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
 
 
 def _packaged() -> Document:
-    file = resources.files("rightsizer.catalogue") / _FILE
+    file = Path(__file__).with_name(_FILE)
     return load_yaml(file.read_text(encoding="utf-8"), _FILE)
 
 

@@ -3,7 +3,7 @@
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from functools import cache
-from importlib import resources
+from pathlib import Path
 from typing import Any, Final, Self
 
 from rightsizer.io.yaml import load_yaml
@@ -67,5 +67,5 @@ def _own(ways: Mapping[str, Mapping[str, float]], name: str, family: str) -> flo
 @cache
 def built_in_ratios() -> RatioTable:
     """The table that comes with the program."""
-    text = (resources.files("rightsizer.catalogue") / _FILE).read_text(encoding="utf-8")
+    text = Path(__file__).with_name(_FILE).read_text(encoding="utf-8")
     return RatioTable.from_data(load_yaml(text, _FILE).data)

@@ -3,7 +3,7 @@
 import csv
 from dataclasses import dataclass, replace
 from enum import StrEnum
-from importlib import resources
+from pathlib import Path
 from typing import Final
 
 from rightsizer.model.signal import Signal
@@ -109,7 +109,7 @@ def _with_rate(counter: DcgmCounter) -> DcgmCounter:
 
 
 _NVLINK_TRAFFIC: Final = "DCGM_FI_DEV_NVLINK_BANDWIDTH_TOTAL"
-_TABLE: Final = resources.files("rightsizer.model") / "dcgm_fields.csv"
+_TABLE: Final = Path(__file__).with_name("dcgm_fields.csv")
 _ROWS: Final = tuple(csv.DictReader(_TABLE.read_text(encoding="utf-8").splitlines()))
 
 DCGM_FIELDS: Final[dict[str, DcgmField]] = {row["name"]: _field(row) for row in _ROWS}

@@ -3,7 +3,6 @@
 from collections.abc import Mapping
 from dataclasses import fields as dataclass_fields
 from dataclasses import replace
-from importlib import resources
 from pathlib import Path
 from typing import Final
 
@@ -32,7 +31,7 @@ from rightsizer.simulator.scenario import (
 )
 from rightsizer.simulator.scenario_fields import ScenarioFields
 
-SCENARIO_FOLDER: Final = resources.files("rightsizer.simulator") / "scenarios"
+SCENARIO_FOLDER: Final = Path(__file__).with_name("scenarios")
 ACTIVITIES_FILE: Final = "activities.yaml"
 """What workloads do; beside the scenarios, and none itself."""
 

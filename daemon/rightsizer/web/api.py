@@ -1,11 +1,11 @@
 """Handlers and table of the routes: metrics, health, page, JSON API, load, lifecycle."""
 
 import functools
-import importlib.resources
 from collections.abc import Callable, Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
 from fnmatch import fnmatchcase
 from http import HTTPStatus
+from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.exposition.negotiation import Rendering, accepts_gzip
@@ -200,7 +200,7 @@ def span_of_query(query: Mapping[str, Sequence[str]], known: Collection[str]) ->
 @functools.cache
 def openapi_document() -> dict[str, Any]:
     """The document as plain values."""
-    file = importlib.resources.files("rightsizer.web") / "openapi.yaml"
+    file = Path(__file__).with_name("openapi.yaml")
     data: dict[str, Any] = load_yaml(file.read_text(encoding="utf-8"), file.name).data
     return data
 

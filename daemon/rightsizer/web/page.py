@@ -4,9 +4,9 @@ from __future__ import annotations
 
 import base64
 import hashlib
-import importlib.resources
 import threading
 from dataclasses import dataclass
+from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rightsizer.model.report import Report
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from jinja2 import Environment, Template
 
 
-_TEMPLATES: Final = importlib.resources.files("rightsizer.web") / "templates"
+_TEMPLATES: Final = Path(__file__).with_name("templates")
 _SCRIPT: Final = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
 
 

@@ -1,0 +1,117 @@
+"""Frozen dataclasses that share their methods do all that those of the standard library do."""
+
+import copy
+import dataclasses
+import pickle
+from typing import Any, Final
+
+import pytest
+
+from rightsizer.model.frozen import FrozenInstanceError, dataclass, field, fields, replace
+
+SHARED: Final = ("__setattr__", "__delattr__", "__eq__", "__hash__", "__repr__")
+
+
+@dataclass(frozen=True, slots=True)
+class Point:
+    """Fields of every kind."""
+
+    x: int
+    tags: list[str] = field(default_factory=list, hash=False)
+    note: str = field(default="", compare=False, repr=False)
+
+
+@dataclass(frozen=True, slots=True)
+class Mark(Point):
+    """A field more."""
+
+    color: str = "red"
+
+
+@dataclass(frozen=True, slots=True)
+class Nothing:
+    """No field at all."""
+
+
+@dataclass(frozen=True, slots=True)
+class Own:
+    """Methods of its own."""
+
+    x: int
+
+    def __repr__(self) -> str:
+        return "own"
+
+    def __eq__(self, other: object) -> bool:
+        return isinstance(other, Own)
+
+    def __hash__(self) -> int:
+        return 7
+
+
+def test_equality_is_of_class_and_of_what_is_compared() -> None:
+    """As the standard library has it."""
+    assert Point(1, ["a"], "n") == Point(1, ["a"], "m")
+    assert Point(1) != Point(2)
+    assert Mark(1) != Point(1)
+    assert Mark(1) != Mark(1, color="blue")
+    assert Nothing() == Nothing()
+    assert len({Point(1, ["a"]), Point(1, ["b"]), Nothing(), Nothing()}) == 3
+
+
+def test_nothing_can_be_changed() -> None:
+    """Neither set nor deleted, with the standard library's own error."""
+    point: Any = Point(1)
+    with pytest.raises(FrozenInstanceError, match="cannot assign to field 'x'"):
+        point.x = 2
+    with pytest.raises(dataclasses.FrozenInstanceError, match="cannot delete field 'x'"):
+        del point.x
+
+
+def test_text_names_the_fields() -> None:
+    """But for those that are left out of it."""
+    assert repr(Mark(1, ["a"], "n")) == "Mark(x=1, tags=['a'], color='red')"
+
+
+def test_it_is_a_dataclass_to_everybody() -> None:
+    """Copies, pickles, replacement, fields."""
+    mark = Mark(1, ["a"], "n", "blue")
+    assert pickle.loads(pickle.dumps(mark)) == mark == copy.deepcopy(mark)
+    assert replace(mark, x=2) == Mark(2, ["a"], "n", "blue")
+    assert [each.name for each in fields(mark)] == ["x", "tags", "note", "color"]
+    assert dataclasses.asdict(mark)["color"] == "blue"
+    match mark:
+        case Mark(x, tags):
+            assert (x, tags) == (1, ["a"])
+
+
+def test_methods_of_its_own_stay() -> None:
+    """The shared ones stand in only where a class has none."""
+    assert repr(Own(1)) == "own"
+    assert Own(1) == Own(2)
+    assert hash(Own(1)) == 7
+
+
+def test_classes_share_the_code() -> None:
+    """Which is what it is for; the class without slots is not kept either."""
+    for name in SHARED:
+        assert getattr(Point, name) is getattr(Mark, name) is getattr(Nothing, name)
+
+
+def test_what_is_not_frozen_or_has_an_order_is_the_standard_librarys() -> None:
+    """Such classes are few."""
+
+    @dataclass(frozen=True, order=True)
+    class Version:
+        number: int
+
+    @dataclass
+    class Draft:
+        number: int
+
+    draft = Draft(1)
+    draft.number = 2
+    assert draft == Draft(2)
+    assert Version(1) < Version(2)
+    with pytest.raises(TypeError):
+        hash(draft)
