@@ -42,9 +42,7 @@ def raised(rule: str, key: str, error: Exception) -> None:
 
 
 def findings(
-    cases: Sequence[Case],
-    rules: Sequence[Rule[Any]] = RULES,
-    failed: Failed = raised,
+    cases: Sequence[Case], rules: Sequence[Rule[Any]] = RULES, failed: Failed = raised
 ) -> tuple[Finding, ...]:
     """Every rule's verdict on every case as it stands, abstentions included.
 

@@ -16,8 +16,7 @@ class MarketSettings:
     """Which boards may be advised, and on what terms they are had."""
 
     boards: tuple[str, ...] = setting(
-        (),
-        help="Keys of the boards that workloads may move to; none for every data-center board.",
+        (), help="Keys of the boards that workloads may move to; none for every data-center board."
     )
     billing: Billing = setting(
         Billing.ON_DEMAND, help="Terms that costs and savings are reckoned by."

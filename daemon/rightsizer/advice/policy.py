@@ -52,11 +52,7 @@ def _left_open(settings: Any) -> type:
 
 def _frozen(name: str, parts: list[Any], words: str) -> type:
     return make_dataclass(
-        name,
-        parts,
-        frozen=True,
-        slots=True,
-        namespace={"__doc__": words, "__module__": __name__},
+        name, parts, frozen=True, slots=True, namespace={"__doc__": words, "__module__": __name__}
     )
 
 

@@ -332,12 +332,7 @@ class AdviceService:
         """
         with self._deciding:
             event = self._ledger.act(
-                advice_id,
-                state,
-                actor,
-                self._clock.wall_time(),
-                why=why,
-                for_seconds=for_seconds,
+                advice_id, state, actor, self._clock.wall_time(), why=why, for_seconds=for_seconds
             )
             self._log.info(f"advice_{state}", id=advice_id, actor=actor, why=why)
             self._note([event])

@@ -10,8 +10,7 @@ class TrackRecordSettings:
     """When advice of a kind that is wrong too often must be surer before it is given."""
 
     raises_floors: bool = setting(
-        True,
-        help="Whether a reason that was wrong too often needs more confidence from then on.",
+        True, help="Whether a reason that was wrong too often needs more confidence from then on."
     )
     least_precision_ratio: float = setting(
         0.7,

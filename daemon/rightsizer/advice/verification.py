@@ -6,12 +6,7 @@ from typing import Final
 
 from rightsizer.advice.settings import LedgerSettings, VerificationSettings
 from rightsizer.advice.track_record import TrackRecord
-from rightsizer.model.advice import (
-    Advice,
-    AdviceEvent,
-    AdviceEventKind,
-    AdviceState,
-)
+from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Severity
 from rightsizer.model.state import Condition, State

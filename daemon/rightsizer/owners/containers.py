@@ -12,14 +12,7 @@ from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
-from rightsizer.owners.owner import (
-    HEX_DIGIT,
-    Allocations,
-    Instructions,
-    NumaHome,
-    Owner,
-    shell,
-)
+from rightsizer.owners.owner import HEX_DIGIT, Allocations, Instructions, NumaHome, Owner, shell
 from rightsizer.owners.settings import OwnerSettings
 
 _OK: Final = 200

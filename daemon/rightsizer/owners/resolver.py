@@ -27,10 +27,7 @@ class WorkloadNameLimiter:
     """Lets so many workloads be named at once; whoever is not seen for a while makes room."""
 
     def __init__(
-        self,
-        workloads_maximum: int,
-        hold_seconds: float,
-        now: Callable[[], float] = time.monotonic,
+        self, workloads_maximum: int, hold_seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
         """Nobody is named yet."""
         self._workloads_maximum = workloads_maximum

@@ -16,14 +16,7 @@ from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf
-from rightsizer.owners.owner import (
-    THIS_NODE,
-    Allocations,
-    Instructions,
-    NumaHome,
-    Scheduler,
-    shell,
-)
+from rightsizer.owners.owner import THIS_NODE, Allocations, Instructions, NumaHome, Scheduler, shell
 from rightsizer.owners.settings import OwnerSettings
 
 _BY_INDEX: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?")

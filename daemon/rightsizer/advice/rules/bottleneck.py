@@ -162,10 +162,7 @@ def _costs(case: Case, state: State) -> dict[str, object]:
 
 
 def _why_not(
-    bottleneck: Bottleneck,
-    case: Case,
-    seen: tuple[Device, ...],
-    settings: BottleneckThresholds,
+    bottleneck: Bottleneck, case: Case, seen: tuple[Device, ...], settings: BottleneckThresholds
 ) -> str:
     """Why it is no complaint all the same; empty where it is one."""
     best = strongest(case)

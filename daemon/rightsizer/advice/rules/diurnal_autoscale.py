@@ -158,10 +158,7 @@ def _early(case: Case) -> Finding | None:
 
 
 def _complaint(
-    case: Case,
-    plan: _Plan,
-    settings: DiurnalAutoscaleSettings,
-    market: Market,
+    case: Case, plan: _Plan, settings: DiurnalAutoscaleSettings, market: Market
 ) -> Complaint:
     best, planned = plan.best, plan.schedule.outcome
     name = case.workload.name if case.workload else ""

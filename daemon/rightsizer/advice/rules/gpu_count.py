@@ -234,11 +234,7 @@ def _enough(case: Case, load: ReplicaLoad, settings: GpuCountSettings) -> int:
 
 
 def _fewer(
-    case: Case,
-    enough: int,
-    factors: dict[str, float],
-    evidence: dict[str, object],
-    market: Market,
+    case: Case, enough: int, factors: dict[str, float], evidence: dict[str, object], market: Market
 ) -> Complaint:
     count, workload = len(case.devices), case.workload
     part = enough / count

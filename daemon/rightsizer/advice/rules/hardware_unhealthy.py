@@ -47,11 +47,7 @@ from rightsizer.model.reading import Reading
 NAME: Final = "hardware_unhealthy"
 _CHECKS: Final[
     tuple[Callable[[InspectedBoard, HardwareFaultSettings], Iterator[HardwareFault]], ...]
-] = (
-    driver_faults,
-    memory_faults,
-    link_faults,
-)
+] = (driver_faults, memory_faults, link_faults)
 _ORDER: Final = tuple(Severity)
 _HEALTHY: Final = {"fact": 0.95}
 """What the driver does not know of, nobody sees."""

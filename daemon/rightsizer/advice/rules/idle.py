@@ -335,10 +335,7 @@ def _option(case: Case, risk: Risk, savings: Savings) -> Option:
     action = _action(case.workload)
     what = "scale to zero while nobody asks" if action is Action.SCALE_TO_ZERO else "give back"
     return Option(
-        description=f"{what}: {names_of(case.devices)}",
-        risk=risk,
-        action=action,
-        savings=savings,
+        description=f"{what}: {names_of(case.devices)}", risk=risk, action=action, savings=savings
     )
 
 

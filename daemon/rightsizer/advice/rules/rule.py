@@ -167,10 +167,7 @@ class Judgement:
         return next((each for each in self.exclusions if each.holds(finding, now)), None)
 
     def settled(
-        self,
-        short: Finding | None,
-        relaxed: Callable[[], Finding | None],
-        known_seconds: float,
+        self, short: Finding | None, relaxed: Callable[[], Finding | None], known_seconds: float
     ) -> "Judgement":
         """The same, by what the rule says of recent time: what is true of both spans may open.
 
