@@ -4,8 +4,9 @@ import base64
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
-from typing import Final
+from dataclasses import replace
+from types import MappingProxyType
+from typing import Any, Final
 
 from rightsizer.advice.confidence import probability_above
 from rightsizer.advice.market import Market
@@ -201,58 +202,70 @@ def severity_of(affected_gpus: float) -> Severity:
 
 _SCHEMA: Final = "1"
 _ID_LENGTH: Final = 12
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _MOST_HOSTS: Final = 3
 """Machines that are named; a longer list is no sentence."""
 _NO_SAVINGS: Final = Savings(reason="no price and no projected size is known for this action")
 
 
-@dataclass(frozen=True, slots=True)
-class Complaint:
-    """What a rule found."""
+def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and case.
+    rule: str,
+    case: Case,
+    *,
+    kind: FindingKind,
+    reasons: tuple[Reason, ...],
+    action: Action,
+    summary: str,
+    factors: Mapping[str, float],
+    risk: Risk,
+    evidence: Mapping[str, object],
+    culprits: tuple[str, ...] = (),
+    options: tuple[Option, ...] = (),
+    target: str = "",
+    savings: Savings = _NO_SAVINGS,
+    minimum_confidence_ratio: float = 0.0,
+    instructions: tuple[Instruction, ...] = (),
+    severity: Severity | None = None,
+    affected_gpus: float = 0.0,
+) -> Finding:
+    """A finding that asks for something.
 
-    kind: FindingKind
-    reasons: tuple[Reason, ...]
-    action: Action
-    summary: str
-    factors: Mapping[str, float]
-    risk: Risk
-    evidence: Mapping[str, object]
-    culprits: tuple[str, ...] = ()
-    options: tuple[Option, ...] = ()
-    target: str = ""
-    """The rounded target of the action, part of the id."""
-    savings: Savings = _NO_SAVINGS
-    minimum_confidence_ratio: float = 0.0
-    """Confidence under which nothing is said of savings, those of the options included."""
-    instructions: tuple[Instruction, ...] = ()
-    severity: Severity | None = None
-    """`None` for what the share of the GPUs that it is about makes of it."""
-    affected_gpus: float = 0.0
-    """GPUs' worth of time that is lost, or at stake."""
-
-
-def complain(rule: str, case: Case, complaint: Complaint) -> Finding:
-    """A finding that asks for something."""
-    confidence = confidence_of(complaint.factors)
-    is_sure = confidence >= complaint.minimum_confidence_ratio
-    return Finding(
-        id=finding_id(case.key, complaint.reasons[0], complaint.action, complaint.target),
-        rule=rule,
-        kind=complaint.kind,
-        reasons=complaint.reasons,
-        devices=_uuids(case),
-        culprits=complaint.culprits,
-        workload=_workload(case),
-        action=complaint.action,
-        summary=complaint.summary,
-        options=complaint.options if is_sure else tuple(map(_unpriced, complaint.options)),
+    Args:
+        rule: Its name.
+        case: What it judges.
+        kind: The verdict, in one word.
+        reasons: Why; the first is part of the id.
+        action: What to do.
+        summary: The same as a sentence.
+        factors: Of the confidence.
+        risk: Of the action.
+        evidence: What it rests on.
+        culprits: Uuids of the devices that cause it.
+        options: Ways to act, the best first.
+        target: The rounded target of the action, part of the id.
+        savings: What acting saves.
+        minimum_confidence_ratio: Confidence under which no savings are stated, those of the
+            options included.
+        instructions: Commands and fragments of manifests, in their order.
+        severity: By the affected GPUs without.
+        affected_gpus: GPUs' worth of time that is lost, or at stake.
+    """
+    confidence = confidence_of(factors)
+    is_sure = confidence >= minimum_confidence_ratio
+    return replace(
+        _finding(rule, case, finding_id(case.key, reasons[0], action, target), summary),
+        kind=kind,
+        reasons=reasons,
+        culprits=culprits,
+        action=action,
+        options=options if is_sure else tuple(map(_unpriced, options)),
         confidence=confidence,
-        confidence_factors={name: round(value, 3) for name, value in complaint.factors.items()},
-        risk=complaint.risk,
-        savings=complaint.savings if is_sure else LOW_CONFIDENCE,
-        evidence=_span(case) | dict(complaint.evidence),
-        severity=complaint.severity or severity_of(complaint.affected_gpus),
-        instructions=complaint.instructions,
+        confidence_factors={name: round(value, 3) for name, value in factors.items()},
+        risk=risk,
+        savings=savings if is_sure else LOW_CONFIDENCE,
+        evidence=_span(case) | dict(evidence),
+        severity=severity or severity_of(affected_gpus),
+        instructions=instructions,
     )
 
 
@@ -260,21 +273,13 @@ def find_nothing(
     rule: str,
     case: Case,
     summary: str,
-    factors: Mapping[str, float],
-    evidence: Mapping[str, object],
+    factors: Mapping[str, float] = _NOTHING,
+    evidence: Mapping[str, object] = _NOTHING,
 ) -> Finding:
     """A finding that the rule has nothing to complain of."""
-    return Finding(
-        id=finding_id(case.key, rule, Action.NONE, ""),
-        rule=rule,
+    return replace(
+        _finding(rule, case, finding_id(case.key, rule, Action.NONE, ""), summary),
         kind=FindingKind.OPTIMIZED,
-        reasons=(),
-        devices=_uuids(case),
-        culprits=(),
-        workload=_workload(case),
-        action=Action.NONE,
-        summary=summary,
-        options=(),
         confidence=confidence_of(factors),
         confidence_factors={name: round(value, 3) for name, value in factors.items()},
         risk=Risk.VERY_LOW,
@@ -285,23 +290,28 @@ def find_nothing(
 
 def abstain(rule: str, case: Case, reason: Reason, why: str) -> Finding:
     """A finding that the rule cannot say, and why."""
+    advice_id = finding_id(case.key, rule, reason, "")
+    found = _finding(rule, case, advice_id, f"No verdict: {why}.")
+    return replace(found, reasons=(reason,), abstained=why)
+
+
+def _finding(rule: str, case: Case, advice_id: str, summary: str) -> Finding:
     return Finding(
-        id=finding_id(case.key, rule, reason, ""),
+        id=advice_id,
         rule=rule,
         kind=FindingKind.UNKNOWN,
-        reasons=(reason,),
-        devices=_uuids(case),
+        reasons=(),
+        devices=tuple(device.uuid for device in case.devices),
         culprits=(),
-        workload=_workload(case),
+        workload=None if case.workload is None else case.workload.key,
         action=Action.NONE,
-        summary=f"No verdict: {why}.",
+        summary=summary,
         options=(),
         confidence=0.0,
         confidence_factors={},
         risk=Risk.UNKNOWN,
         savings=Savings(reason="no verdict"),
         evidence=_span(case),
-        abstained=why,
     )
 
 
@@ -356,14 +366,6 @@ def _listed(parts: Sequence[str]) -> str:
 
 def _unpriced(option: Option) -> Option:
     return replace(option, savings=LOW_CONFIDENCE if option.savings else None)
-
-
-def _uuids(case: Case) -> tuple[str, ...]:
-    return tuple(device.uuid for device in case.devices)
-
-
-def _workload(case: Case) -> str | None:
-    return None if case.workload is None else case.workload.key
 
 
 def _span(case: Case) -> dict[str, object]:

@@ -11,7 +11,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import class_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
 from rightsizer.model.finding import (
     Action,
     Case,
@@ -82,20 +82,18 @@ def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Fin
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.UNDERPROVISIONED,
-            reasons=(Reason.COMPUTE_SATURATED,),
-            action=Action.AUTOSCALE if scaling else Action.CHANGE_GPU_TYPE,
-            summary=f"{seen.summary}.",
-            factors=seen.factors,
-            risk=Risk.VERY_LOW,
-            evidence=seen.evidence | {"saturated_ratio": saturated},
-            options=faster_boards(case, market),
-            savings=_COSTS_MORE,
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=scaling or (Instruction("Give it more compute", more),),
-            affected_gpus=seen.gpus,
-        ),
+        kind=FindingKind.UNDERPROVISIONED,
+        reasons=(Reason.COMPUTE_SATURATED,),
+        action=Action.AUTOSCALE if scaling else Action.CHANGE_GPU_TYPE,
+        summary=f"{seen.summary}.",
+        factors=seen.factors,
+        risk=Risk.VERY_LOW,
+        evidence=seen.evidence | {"saturated_ratio": saturated},
+        options=faster_boards(case, market),
+        savings=_COSTS_MORE,
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=scaling or (Instruction("Give it more compute", more),),
+        affected_gpus=seen.gpus,
     )
 
 

@@ -23,7 +23,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of, released
+from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, released
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
 from rightsizer.model.settings import setting
@@ -137,7 +137,7 @@ def judge(case: Case, settings: DiurnalAutoscaleSettings, market: Market) -> Fin
         )
         factors = load.factors(case, settings.on_ratio - best.saved_ratio)
         return find_nothing(NAME, case, summary, factors, _evidence(plan))
-    return complain(NAME, case, _complaint(case, plan, settings, market))
+    return _complaint(case, plan, settings, market)
 
 
 def _early(case: Case) -> Finding | None:
@@ -148,18 +148,18 @@ def _early(case: Case) -> Finding | None:
         why = "nobody stated that this is a service; state its class in a policy"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if workload_class is not WorkloadClass.SERVING:
-        return find_nothing(NAME, case, f"A {workload_class} workload has no hours.", {}, {})
+        return find_nothing(NAME, case, f"A {workload_class} workload has no hours.")
     if is_shared(case):
         summary = f"{names_of(case.devices)}: shared; the others stay when it sleeps."
-        return find_nothing(NAME, case, summary, {}, {})
+        return find_nothing(NAME, case, summary)
     if any(each.is_underprovisioned for each in case.provisioning):
-        return find_nothing(NAME, case, "Under pressure, so not too large.", {}, {})
+        return find_nothing(NAME, case, "Under pressure, so not too large.")
     return None
 
 
 def _complaint(
     case: Case, plan: _Plan, settings: DiurnalAutoscaleSettings, market: Market
-) -> Complaint:
+) -> Finding:
     best, planned = plan.best, plan.schedule.outcome
     name = case.workload.name if case.workload else ""
     ends = sorted((max(0.0, planned.saved_ratio), best.saved_ratio))
@@ -169,7 +169,9 @@ def _complaint(
     factors = plan.load.factors(case, best.saved_ratio - settings.on_ratio)
     if not plan.is_repeated:
         factors["cycle"] = settings.seen_once_ratio
-    return Complaint(
+    return complain(
+        NAME,
+        case,
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,

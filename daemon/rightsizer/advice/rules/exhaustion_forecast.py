@@ -10,7 +10,7 @@ from typing import Final
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import (
     Action,
@@ -88,7 +88,7 @@ class _Forecast:
 def judge(case: Case, settings: ExhaustionForecastSettings, market: Market) -> Finding:
     """Whether the memory or the load of a workload grows to its end within the horizon."""
     if case.workload is None:
-        return find_nothing(NAME, case, "Nobody holds it, so nothing grows.", {}, {})
+        return find_nothing(NAME, case, "Nobody holds it, so nothing grows.")
     is_preallocated = any(each.memory_is_preallocated for each in case.provisioning)
     found = [
         each
@@ -100,7 +100,7 @@ def judge(case: Case, settings: ExhaustionForecastSettings, market: Market) -> F
     ]
     if found:
         first = min(found, key=lambda each: (each.days_low, each.what))
-        return complain(NAME, case, _complaint(case, first, market))
+        return _complaint(case, first, market)
     if is_preallocated:
         why = "the framework preallocates, so memory held is not memory needed"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
@@ -157,12 +157,14 @@ def _within(
     return _Forecast(what, trend, limit, days[0], days[1], is_memory)
 
 
-def _complaint(case: Case, forecast: _Forecast, market: Market) -> Complaint:
+def _complaint(case: Case, forecast: _Forecast, market: Market) -> Finding:
     workload, trend = case.workload, forecast.trend
     options = _options(case, market) if forecast.is_memory else ()
     name = workload.name if workload else ""
     when = f"in {forecast.days_low:.0f} to {forecast.days_high:.0f} days"
-    return Complaint(
+    return complain(
+        NAME,
+        case,
         kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.CHANGE_GPU_TYPE if options else Action.NONE,

@@ -18,7 +18,6 @@ from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
-    Complaint,
     abstain,
     complain,
     direct_factors,
@@ -97,20 +96,20 @@ def judge(case: Case, settings: GpuCountSettings, market: Market) -> Finding:
     """Whether a workload of several GPUs has more than it ever used."""
     count = len(case.devices)
     if case.workload is None or count == 1:
-        return find_nothing(NAME, case, "A single GPU has no number.", {}, {})
+        return find_nothing(NAME, case, "A single GPU has no number.")
     known = min(_known_seconds(window) for window in case.windows)
     if known < settings.minimum_known_seconds:
         why = f"only {format_duration(known)} of telemetry of every GPU"
         return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
     if any(each.is_underprovisioned for each in case.provisioning):
-        return find_nothing(NAME, case, "Under pressure, so not too many.", {}, {})
+        return find_nothing(NAME, case, "Under pressure, so not too many.")
     unused = tuple(
         device
         for device, window in zip(case.devices, case.windows, strict=True)
         if _is_unused(window, settings)
     )
     if unused and settings.on_ratio * count <= len(unused) < count:
-        return complain(NAME, case, _without(case, unused, settings, market))
+        return _without(case, unused, settings, market)
     return _replicas(case, settings, market)
 
 
@@ -129,14 +128,16 @@ def _is_unused(window: Window, settings: GpuCountSettings) -> bool:
 
 def _without(
     case: Case, unused: tuple[Device, ...], settings: GpuCountSettings, market: Market
-) -> Complaint:
+) -> Finding:
     workload, count = case.workload, len(case.devices)
     left, part = count - len(unused), len(unused) / count
     windows = {window.uuid: window for window in case.windows}
     risk = risk_of(0.0, case.effective_samples()).risk
     savings = released(case, market, part, part)
     known = min(_known_seconds(windows[device.uuid]) for device in unused)
-    return Complaint(
+    return complain(
+        NAME,
+        case,
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.GPU_COUNT_OVERPROVISIONED,),
         action=Action.REDUCE_GPU_COUNT,
@@ -182,18 +183,18 @@ def _replicas(case: Case, settings: GpuCountSettings, market: Market) -> Finding
     """Whether a service of replicas never needed as many of them."""
     workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
     if workload_class is not WorkloadClass.SERVING:
-        return find_nothing(NAME, case, "Every GPU was used.", {}, {})
+        return find_nothing(NAME, case, "Every GPU was used.")
     load = replica_load(case, settings.replicas)
     if load is None or load.size == 1 or not _is_known_apart(case, market):
         what = "every GPU was used, and they may be parts of one model."
-        return find_nothing(NAME, case, f"{names_of(case.devices)}: {what}", {}, {})
+        return find_nothing(NAME, case, f"{names_of(case.devices)}: {what}")
     shape = case.shape()
     if shape is None or shape.known_days < settings.minimum_days:
         why = "the history does not cover a cycle of the load"
         return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
     if shape.is_daily or shape.is_weekly or DIURNAL.in_market(market).judge(case).is_complaint:
         summary = f"{names_of(case.devices)}: the load comes and goes by the hour."
-        return find_nothing(NAME, case, summary, {}, {})
+        return find_nothing(NAME, case, summary)
     enough = _enough(case, load, settings)
     saved = 1.0 - enough / load.size
     evidence: dict[str, object] = {
@@ -208,7 +209,7 @@ def _replicas(case: Case, settings: GpuCountSettings, market: Market) -> Finding
     factors = load.factors(case, saved - settings.on_ratio)
     if not shape.covers_cycle:
         factors["cycle"] = settings.uncovered_ratio
-    return complain(NAME, case, _fewer(case, enough, factors, evidence, market))
+    return _fewer(case, enough, factors, evidence, market)
 
 
 def _is_known_apart(case: Case, market: Market) -> bool:
@@ -235,12 +236,14 @@ def _enough(case: Case, load: ReplicaLoad, settings: GpuCountSettings) -> int:
 
 def _fewer(
     case: Case, enough: int, factors: dict[str, float], evidence: dict[str, object], market: Market
-) -> Complaint:
+) -> Finding:
     count, workload = len(case.devices), case.workload
     part = enough / count
     risks = group_risks(case, enough)
     risk, savings = worst(risks.values()), released(case, market, 1.0 - part, 1.0 - part)
-    return Complaint(
+    return complain(
+        NAME,
+        case,
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.GPU_COUNT_OVERPROVISIONED,),
         action=Action.REDUCE_REPLICAS,

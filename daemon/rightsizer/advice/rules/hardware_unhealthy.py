@@ -22,14 +22,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import (
-    Complaint,
-    abstain,
-    abstain_early,
-    complain,
-    find_nothing,
-    names_of,
-)
+from rightsizer.advice.verdict import abstain, abstain_early, complain, find_nothing, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -118,25 +111,23 @@ def _complaint(
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.DEGRADED,
-            reasons=(Reason.HARDWARE_UNHEALTHY,),
-            action=Action.RESEAT_OR_DRAIN,
-            summary=f"{'; '.join(_sentence(each, troubles[each.uuid]) for each in sick)}.",
-            factors={"fact": certainty},
-            risk=Risk.LOW,
-            evidence={
-                "troubles": {
-                    device.uuid: {each.what: each.means for each in troubles[device.uuid]}
-                    for device in sick
-                },
-                "numbers": {device.uuid: _numbers(troubles[device.uuid]) for device in sick},
+        kind=FindingKind.DEGRADED,
+        reasons=(Reason.HARDWARE_UNHEALTHY,),
+        action=Action.RESEAT_OR_DRAIN,
+        summary=f"{'; '.join(_sentence(each, troubles[each.uuid]) for each in sick)}.",
+        factors={"fact": certainty},
+        risk=Risk.LOW,
+        evidence={
+            "troubles": {
+                device.uuid: {each.what: each.means for each in troubles[device.uuid]}
+                for device in sick
             },
-            culprits=tuple(device.uuid for device in sick),
-            savings=Savings(reason="healthy hardware saves work that would be lost"),
-            instructions=_instructions(case, sick, troubles),
-            severity=severity,
-        ),
+            "numbers": {device.uuid: _numbers(troubles[device.uuid]) for device in sick},
+        },
+        culprits=tuple(device.uuid for device in sick),
+        savings=Savings(reason="healthy hardware saves work that would be lost"),
+        instructions=_instructions(case, sick, troubles),
+        severity=severity,
     )
 
 

@@ -12,7 +12,6 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.straggler import follow_up, straggler_group
 from rightsizer.advice.verdict import (
-    Complaint,
     abstain,
     abstain_early,
     complain,
@@ -73,24 +72,22 @@ def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
     found = complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.INEFFICIENT,
-            reasons=(Reason.HIDDEN_STALL,),
-            action=Action.INVESTIGATE_STRAGGLER,
-            summary=(
-                f"{names_of(stalled)}{holder}: busy without working {share:.0%} of the last "
-                f"{format_duration(known_seconds(case))}{suspect}."
-            ),
-            factors=factors,
-            risk=Risk.VERY_LOW,
-            evidence=evidence,
-            culprits=tuple(device.uuid for device in waited_for),
-            # What the stall costs is known, how much of it can be mended is not.
-            savings=saved_at_most(case, market, State.HIDDEN_STALL),
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=_instructions(case, waited_for),
-            affected_gpus=lost_gpus(case, State.HIDDEN_STALL),
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.HIDDEN_STALL,),
+        action=Action.INVESTIGATE_STRAGGLER,
+        summary=(
+            f"{names_of(stalled)}{holder}: busy without working {share:.0%} of the last "
+            f"{format_duration(known_seconds(case))}{suspect}."
         ),
+        factors=factors,
+        risk=Risk.VERY_LOW,
+        evidence=evidence,
+        culprits=tuple(device.uuid for device in waited_for),
+        # What the stall costs is known, how much of it can be mended is not.
+        savings=saved_at_most(case, market, State.HIDDEN_STALL),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=_instructions(case, waited_for),
+        affected_gpus=lost_gpus(case, State.HIDDEN_STALL),
     )
     return replace(found, exclusive_group=straggler_group(case)) if waited_for else found
 

@@ -16,7 +16,7 @@ from rightsizer.advice.operator_commands import (
 )
 from rightsizer.advice.rules.bottleneck import Bottleneck, BottleneckSettings, find_bottleneck
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import Complaint, complain
+from rightsizer.advice.verdict import complain
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.signal import Signal
@@ -37,19 +37,17 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.INEFFICIENT,
-            reasons=(Reason.HOST_BOUND,),
-            action=Action.FIX_INPUT_PIPELINE,
-            summary=f"{seen.summary}, at their quota or under pressure.",
-            factors=seen.factors,
-            risk=Risk.VERY_LOW,
-            evidence=seen.evidence,
-            savings=saved_at_most(case, market, State.HOST_BOUND),
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=_instructions(case, seen.devices),
-            affected_gpus=lost_gpus(case, State.HOST_BOUND),
-        ),
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.HOST_BOUND,),
+        action=Action.FIX_INPUT_PIPELINE,
+        summary=f"{seen.summary}, at their quota or under pressure.",
+        factors=seen.factors,
+        risk=Risk.VERY_LOW,
+        evidence=seen.evidence,
+        savings=saved_at_most(case, market, State.HOST_BOUND),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=_instructions(case, seen.devices),
+        affected_gpus=lost_gpus(case, State.HOST_BOUND),
     )
 
 

@@ -9,7 +9,6 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.risk import risk_of, worst
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
-    Complaint,
     abstain_early,
     complain,
     direct_factors,
@@ -190,7 +189,7 @@ def judge(case: Case, settings: IdleSettings, market: Market) -> Finding:
     if too_little is not None:
         return too_little
     if case.workload and case.workload.workload_class is WorkloadClass.STANDBY:
-        return find_nothing(NAME, case, "A standby is meant to be idle.", {}, {})
+        return find_nothing(NAME, case, "A standby is meant to be idle.")
     shares = {window.uuid: window.share(*IDLE_STATES) for window in case.windows}
     share = min(shares.values())
     evidence = {
@@ -206,7 +205,7 @@ def judge(case: Case, settings: IdleSettings, market: Market) -> Finding:
     if _is_usual(case, settings):
         summary = f"{names_of(case.devices)}: idle, as at these hours of every day."
         return find_nothing(NAME, case, summary, opposite(factors), evidence)
-    return complain(NAME, case, _complaint(case, settings, market, factors, evidence))
+    return _complaint(case, settings, market, factors, evidence)
 
 
 def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
@@ -232,7 +231,7 @@ def _complaint(
     market: Market,
     factors: dict[str, float],
     evidence: dict[str, object],
-) -> Complaint:
+) -> Finding:
     share = min(window.share(*IDLE_STATES) for window in case.windows)
     reason = _reason(case)
     level = risk_of(1.0 - share, known_seconds(case) / _BLOCK_SECONDS)
@@ -241,7 +240,9 @@ def _complaint(
     if resumed is not None and resumed.gaps >= _LEAST_GAPS:
         risk = worst((risk, risk_of(resumed.probability_ratio, resumed.gaps).risk))
     savings = released(case, market, share, 1.0)
-    return Complaint(
+    return complain(
+        NAME,
+        case,
         kind=FindingKind.IDLE,
         reasons=(reason,),
         action=_action(case.workload),

@@ -7,7 +7,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.operator_commands import class_of, trace_kernels
 from rightsizer.advice.rules.bottleneck import Bottleneck, BottleneckSettings, find_bottleneck
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import Complaint, complain
+from rightsizer.advice.verdict import complain
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.state import State, Tier
 from rightsizer.model.workload import WorkloadClass
@@ -30,19 +30,17 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.INEFFICIENT,
-            reasons=(Reason.LAUNCH_BOUND,),
-            action=Action.ENABLE_CUDA_GRAPHS,
-            summary=f"{seen.summary}; launching them is the limit.",
-            factors=seen.factors,
-            risk=Risk.LOW,
-            evidence=seen.evidence,
-            savings=saved_at_most(case, market, State.LAUNCH_BOUND),
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=_instructions(case),
-            affected_gpus=lost_gpus(case, State.LAUNCH_BOUND),
-        ),
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.LAUNCH_BOUND,),
+        action=Action.ENABLE_CUDA_GRAPHS,
+        summary=f"{seen.summary}; launching them is the limit.",
+        factors=seen.factors,
+        risk=Risk.LOW,
+        evidence=seen.evidence,
+        savings=saved_at_most(case, market, State.LAUNCH_BOUND),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=_instructions(case),
+        affected_gpus=lost_gpus(case, State.LAUNCH_BOUND),
     )
 
 

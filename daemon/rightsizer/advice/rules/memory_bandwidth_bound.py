@@ -18,7 +18,7 @@ from rightsizer.advice.observation import (
 from rightsizer.advice.operator_commands import class_of
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, complain, find_nothing
+from rightsizer.advice.verdict import complain, find_nothing
 from rightsizer.model.finding import (
     Action,
     Case,
@@ -78,7 +78,7 @@ def judge(case: Case, settings: MemoryBandwidthBoundSettings, market: Market) ->
     why_not = _why_not(case, compute, settings)
     if why_not:
         return find_nothing(NAME, case, f"{seen.summary}: {why_not}.", seen.factors, evidence)
-    return complain(NAME, case, _complaint(case, seen, evidence, settings, market))
+    return _complaint(case, seen, evidence, settings, market)
 
 
 def _why_not(case: Case, compute: float | None, settings: MemoryBandwidthBoundSettings) -> str:
@@ -98,10 +98,12 @@ def _complaint(
     evidence: dict[str, object],
     settings: MemoryBandwidthBoundSettings,
     market: Market,
-) -> Complaint:
+) -> Finding:
     is_short = _pressed(case) >= settings.pressed_ratio
     waits = "users wait, and " if is_short else ""
-    return Complaint(
+    return complain(
+        NAME,
+        case,
         kind=FindingKind.UNDERPROVISIONED if is_short else FindingKind.INEFFICIENT,
         reasons=(Reason.MEMORY_BANDWIDTH_BOUND,),
         action=Action.RAISE_BATCH,

@@ -11,14 +11,7 @@ from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import is_shared
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import (
-    Complaint,
-    abstain,
-    complain,
-    find_nothing,
-    names_of,
-    sizing_factors,
-)
+from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, sizing_factors
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Savings
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
@@ -102,19 +95,17 @@ def judge(case: Case, settings: MemoryOverprovisionedSettings, market: Market) -
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.OVERPROVISIONED,
-            reasons=(Reason.GPU_MEMORY_OVERPROVISIONED,),
-            action=Action.CHANGE_GPU_TYPE,
-            summary=f"{summary}; {options[0].description} has less of it and is as fast.",
-            factors=factors,
-            risk=options[0].risk,
-            evidence=evidence,
-            options=options,
-            target=options[0].target,
-            savings=options[0].savings or _NO_SAVINGS,
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        ),
+        kind=FindingKind.OVERPROVISIONED,
+        reasons=(Reason.GPU_MEMORY_OVERPROVISIONED,),
+        action=Action.CHANGE_GPU_TYPE,
+        summary=f"{summary}; {options[0].description} has less of it and is as fast.",
+        factors=factors,
+        risk=options[0].risk,
+        evidence=evidence,
+        options=options,
+        target=options[0].target,
+        savings=options[0].savings or _NO_SAVINGS,
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
     )
 
 
@@ -126,10 +117,10 @@ def _early(case: Case, settings: MemoryOverprovisionedSettings) -> Finding | Non
         why = f"only {format_duration(active)} of activity to size by"
         return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
     if any(each.is_underprovisioned for each in fits):
-        return find_nothing(NAME, case, "Under pressure, so not too large.", {}, {})
+        return find_nothing(NAME, case, "Under pressure, so not too large.")
     if is_shared(case):
         summary = f"{names_of(case.devices)}: shared, so its size is not one workload's affair."
-        return find_nothing(NAME, case, summary, {}, {})
+        return find_nothing(NAME, case, summary)
     if case.workload is None or case.workload.workload_class is WorkloadClass.UNKNOWN:
         why = "the workload's class is unknown; state it in a policy"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)

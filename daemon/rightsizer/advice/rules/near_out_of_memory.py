@@ -10,7 +10,6 @@ from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
-    Complaint,
     abstain,
     abstain_early,
     complain,
@@ -91,24 +90,22 @@ def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Find
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.UNDERPROVISIONED,
-            reasons=(Reason.GPU_MEMORY_UNDERPROVISIONED,),
-            action=_action(case.workload),
-            summary=(
-                f"{names_of(full)}{holder}: memory nearly full {share:.0%} of the last "
-                f"{format_duration(known_seconds(case))}; the next allocation may fail."
-            ),
-            factors=factors,
-            risk=Risk.VERY_LOW,
-            evidence=evidence,
-            culprits=tuple(device.uuid for device in full),
-            options=_options(case, market),
-            savings=Savings(reason="a GPU that is too small saves nothing"),
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=_INSTRUCTIONS,
-            affected_gpus=sum(device.capacity_ratio for device in full),
+        kind=FindingKind.UNDERPROVISIONED,
+        reasons=(Reason.GPU_MEMORY_UNDERPROVISIONED,),
+        action=_action(case.workload),
+        summary=(
+            f"{names_of(full)}{holder}: memory nearly full {share:.0%} of the last "
+            f"{format_duration(known_seconds(case))}; the next allocation may fail."
         ),
+        factors=factors,
+        risk=Risk.VERY_LOW,
+        evidence=evidence,
+        culprits=tuple(device.uuid for device in full),
+        options=_options(case, market),
+        savings=Savings(reason="a GPU that is too small saves nothing"),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=_INSTRUCTIONS,
+        affected_gpus=sum(device.capacity_ratio for device in full),
     )
 
 

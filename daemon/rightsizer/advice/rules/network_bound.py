@@ -7,7 +7,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, complain, released
+from rightsizer.advice.verdict import complain, released
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.state import Cause, Condition
@@ -52,19 +52,17 @@ def judge(case: Case, settings: NetworkBoundSettings, market: Market) -> Finding
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.INEFFICIENT,
-            reasons=(Reason.NETWORK_BOUND,),
-            action=Action.NONE,
-            summary=f"{seen.summary}, with the ports nearest to the GPUs at their rate.",
-            factors=seen.factors,
-            risk=Risk.VERY_LOW,
-            evidence=seen.evidence,
-            savings=released(case, market, 0.0, lost / capacity),
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=_instructions(case, seen.devices),
-            affected_gpus=lost,
-        ),
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.NETWORK_BOUND,),
+        action=Action.NONE,
+        summary=f"{seen.summary}, with the ports nearest to the GPUs at their rate.",
+        factors=seen.factors,
+        risk=Risk.VERY_LOW,
+        evidence=seen.evidence,
+        savings=released(case, market, 0.0, lost / capacity),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=_instructions(case, seen.devices),
+        affected_gpus=lost,
     )
 
 

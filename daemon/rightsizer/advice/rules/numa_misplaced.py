@@ -15,7 +15,7 @@ from rightsizer.advice.observation import (
 )
 from rightsizer.advice.operator_commands import binding_instructions, home_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain
+from rightsizer.advice.verdict import abstain, complain
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk, Savings
 from rightsizer.model.settings import setting
@@ -103,19 +103,17 @@ def _complaint(
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.MISPLACED,
-            reasons=(Reason.NUMA_MISPLACED,),
-            action=Action.REBIND_NUMA,
-            summary=f"{seen.summary}; {_belongs(homes)}.",
-            factors=seen.factors,
-            risk=Risk.LOW,
-            evidence=seen.evidence | {"homes": _evidence(case, homes)},
-            culprits=tuple(device.uuid for device in seen.devices),
-            savings=Savings(reason="a shorter way saves time, not GPUs"),
-            instructions=binding_instructions(case, homes),
-            affected_gpus=seen.gpus * settings.lost_ratio,
-        ),
+        kind=FindingKind.MISPLACED,
+        reasons=(Reason.NUMA_MISPLACED,),
+        action=Action.REBIND_NUMA,
+        summary=f"{seen.summary}; {_belongs(homes)}.",
+        factors=seen.factors,
+        risk=Risk.LOW,
+        evidence=seen.evidence | {"homes": _evidence(case, homes)},
+        culprits=tuple(device.uuid for device in seen.devices),
+        savings=Savings(reason="a shorter way saves time, not GPUs"),
+        instructions=binding_instructions(case, homes),
+        affected_gpus=seen.gpus * settings.lost_ratio,
     )
 
 

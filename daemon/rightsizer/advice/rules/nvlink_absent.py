@@ -11,7 +11,6 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
-    Complaint,
     abstain,
     abstain_early,
     complain,
@@ -178,7 +177,7 @@ def judge(case: Case, settings: NvlinkAbsentSettings, market: Market) -> Finding
     if too_little is not None:
         return too_little
     if len(case.devices) == 1 or case.workload is None or any(each.mig for each in case.devices):
-        return find_nothing(NAME, case, f"{names_of(case.devices)}: nothing to join.", {}, {})
+        return find_nothing(NAME, case, f"{names_of(case.devices)}: nothing to join.")
     node, topology = case.node, None if case.node is None else case.node.topology
     if node is None or topology is None:
         why = "how the GPUs are joined is not known"
@@ -269,28 +268,26 @@ def _complaint(
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.MISPLACED,
-            reasons=(Reason.NVLINK_ABSENT,),
-            action=Action.MOVE_GPUS,
-            summary=(
-                f"{names_of(case.devices)}{holder}: joined by {weakest.label} at the weakest; "
-                f"{names_of(better.devices)} would be better joined{others}."
-            ),
-            factors=factors,
-            risk=Risk.MEDIUM if better.swaps else Risk.LOW,
-            evidence={
-                **evidence,
-                "better_score": [better.score.weakest, better.score.total],
-                "better_gpus": [device.uuid for device in better.devices],
-                "swaps": dict(better.swaps),
-            },
-            culprits=tuple(dict.fromkeys((weakest.uuid, weakest.peer_uuid))),
-            options=(Option(f"move to {names_of(better.devices)}", Risk.LOW, target=then),),
-            savings=Savings(reason="a shorter way saves time, not GPUs"),
-            instructions=_instructions(case, better),
-            affected_gpus=lost * len(case.devices),
+        kind=FindingKind.MISPLACED,
+        reasons=(Reason.NVLINK_ABSENT,),
+        action=Action.MOVE_GPUS,
+        summary=(
+            f"{names_of(case.devices)}{holder}: joined by {weakest.label} at the weakest; "
+            f"{names_of(better.devices)} would be better joined{others}."
         ),
+        factors=factors,
+        risk=Risk.MEDIUM if better.swaps else Risk.LOW,
+        evidence={
+            **evidence,
+            "better_score": [better.score.weakest, better.score.total],
+            "better_gpus": [device.uuid for device in better.devices],
+            "swaps": dict(better.swaps),
+        },
+        culprits=tuple(dict.fromkeys((weakest.uuid, weakest.peer_uuid))),
+        options=(Option(f"move to {names_of(better.devices)}", Risk.LOW, target=then),),
+        savings=Savings(reason="a shorter way saves time, not GPUs"),
+        instructions=_instructions(case, better),
+        affected_gpus=lost * len(case.devices),
     )
 
 

@@ -8,14 +8,7 @@ from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import (
-    Complaint,
-    abstain,
-    complain,
-    find_nothing,
-    names_of,
-    sizing_factors,
-)
+from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, sizing_factors
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -131,24 +124,22 @@ def _too_large(
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.OVERPROVISIONED,
-            reasons=tuple(reasons),
-            action=(options[0].action or Action.NONE) if options else Action.NONE,
-            summary=(
-                f"{names_of(case.devices)}{holder}: even the largest need, with its margin, "
-                f"leaves {over:.0%} of the GPU free."
-            ),
-            factors=sizing_factors(case, over - settings.on_ratio),
-            risk=options[0].risk if options else Risk.UNKNOWN,
-            evidence=_evidence(case)
-            | {"overprovisioned_ratio": over, "options": _about_options(case, options)},
-            options=options,
-            target=options[0].target if options else "",
-            savings=(options[0].savings or NO_TARGET) if options else NO_TARGET,
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            affected_gpus=over * sum(device.capacity_ratio for device in case.devices),
+        kind=FindingKind.OVERPROVISIONED,
+        reasons=tuple(reasons),
+        action=(options[0].action or Action.NONE) if options else Action.NONE,
+        summary=(
+            f"{names_of(case.devices)}{holder}: even the largest need, with its margin, "
+            f"leaves {over:.0%} of the GPU free."
         ),
+        factors=sizing_factors(case, over - settings.on_ratio),
+        risk=options[0].risk if options else Risk.UNKNOWN,
+        evidence=_evidence(case)
+        | {"overprovisioned_ratio": over, "options": _about_options(case, options)},
+        options=options,
+        target=options[0].target if options else "",
+        savings=(options[0].savings or NO_TARGET) if options else NO_TARGET,
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        affected_gpus=over * sum(device.capacity_ratio for device in case.devices),
     )
 
 
@@ -156,18 +147,16 @@ def _inefficient(case: Case, least: float, settings: OverprovisionedSettings) ->
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.INEFFICIENT,
-            reasons=(Reason.GPU_OVERPROVISIONED,),
-            action=Action.NONE,
-            summary=(
-                f"{names_of(case.devices)}: the SMs are occupied, yet what they compute would "
-                f"leave {least:.0%} of the GPU free."
-            ),
-            factors=sizing_factors(case, least - settings.on_ratio),
-            risk=Risk.UNKNOWN,
-            evidence=_evidence(case) | {"overprovisioned_at_most_ratio": least},
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.GPU_OVERPROVISIONED,),
+        action=Action.NONE,
+        summary=(
+            f"{names_of(case.devices)}: the SMs are occupied, yet what they compute would "
+            f"leave {least:.0%} of the GPU free."
         ),
+        factors=sizing_factors(case, least - settings.on_ratio),
+        risk=Risk.UNKNOWN,
+        evidence=_evidence(case) | {"overprovisioned_at_most_ratio": least},
     )
 
 

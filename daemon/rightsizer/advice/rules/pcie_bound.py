@@ -16,7 +16,7 @@ from rightsizer.advice.rules.bottleneck import (
     slow_opening_policy,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, complain, names_of
+from rightsizer.advice.verdict import complain, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.settings import setting
@@ -58,19 +58,17 @@ def judge(case: Case, settings: PcieBoundSettings, market: Market) -> Finding:
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.INEFFICIENT,
-            reasons=reasons,
-            action=Action.FIX_INPUT_PIPELINE,
-            summary=f"{seen.summary}{link}.",
-            factors=seen.factors,
-            risk=Risk.VERY_LOW,
-            evidence=seen.evidence | {"degraded_link": [device.uuid for device in degraded]},
-            savings=saved_at_most(case, market, State.PCIE_BOUND),
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=(*map(_look_at_link, degraded), *_instructions(case)),
-            affected_gpus=lost_gpus(case, State.PCIE_BOUND),
-        ),
+        kind=FindingKind.INEFFICIENT,
+        reasons=reasons,
+        action=Action.FIX_INPUT_PIPELINE,
+        summary=f"{seen.summary}{link}.",
+        factors=seen.factors,
+        risk=Risk.VERY_LOW,
+        evidence=seen.evidence | {"degraded_link": [device.uuid for device in degraded]},
+        savings=saved_at_most(case, market, State.PCIE_BOUND),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=(*map(_look_at_link, degraded), *_instructions(case)),
+        affected_gpus=lost_gpus(case, State.PCIE_BOUND),
     )
 
 

@@ -15,7 +15,7 @@ from rightsizer.advice.observation import (
 )
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -177,7 +177,7 @@ def judge(case: Case, settings: PcieLinkDegradedSettings, market: Market) -> Fin
         why = "the PCIe link, or what board and slot allow, is not known"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if _nobody_works(case):
-        return find_nothing(NAME, case, f"{names_of(case.devices)}: nobody works on it.", {}, {})
+        return find_nothing(NAME, case, f"{names_of(case.devices)}: nobody works on it.")
     if _hardly_works(case, known.values(), settings):
         why = "it hardly worked, and at rest links train down to save power"
         return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
@@ -240,27 +240,25 @@ def _complaint(case: Case, seen: TimeShare, links: Sequence[LinkState]) -> Findi
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.DEGRADED,
-            reasons=(Reason.PCIE_LINK_DEGRADED,),
-            action=Action.RESEAT_OR_DRAIN,
-            summary=f"{_shortened(seen)}: {'; '.join(dict.fromkeys(map(str, links)))}.",
-            factors=seen.factors,
-            risk=Risk.LOW,
-            evidence=seen.evidence
-            | {
-                "links": {
-                    device.uuid: link.evidence()
-                    for device, link in zip(seen.devices, links, strict=True)
-                }
-            },
-            culprits=tuple(device.uuid for device in seen.devices),
-            savings=Savings(reason="a whole link saves time, not GPUs"),
-            instructions=_instructions(case, seen, links),
-            affected_gpus=sum(
-                seen.share * part * device.capacity_ratio
-                for device, part in zip(seen.devices, lost, strict=True)
-            ),
+        kind=FindingKind.DEGRADED,
+        reasons=(Reason.PCIE_LINK_DEGRADED,),
+        action=Action.RESEAT_OR_DRAIN,
+        summary=f"{_shortened(seen)}: {'; '.join(dict.fromkeys(map(str, links)))}.",
+        factors=seen.factors,
+        risk=Risk.LOW,
+        evidence=seen.evidence
+        | {
+            "links": {
+                device.uuid: link.evidence()
+                for device, link in zip(seen.devices, links, strict=True)
+            }
+        },
+        culprits=tuple(device.uuid for device in seen.devices),
+        savings=Savings(reason="a whole link saves time, not GPUs"),
+        instructions=_instructions(case, seen, links),
+        affected_gpus=sum(
+            seen.share * part * device.capacity_ratio
+            for device, part in zip(seen.devices, lost, strict=True)
         ),
     )
 

@@ -24,7 +24,7 @@ from rightsizer.advice.power_saving import (
     power_saving,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -170,24 +170,22 @@ def _complaint(case: Case, seen: TimeShare, caps: Sequence[_Cap], market: Market
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.INEFFICIENT,
-            reasons=(Reason.POWER_CAP_OPPORTUNITY,),
-            action=Action.SET_POWER_LIMIT,
-            summary=(
-                f"{seen.summary}. A limit of {caps[0].saving.cap_watts:.0f} W on "
-                f"{names_of([cap.device for cap in caps])} saves {low:.0f} to {high:.0f} W."
-            ),
-            factors=seen.factors,
-            risk=risk,
-            evidence=seen.evidence | {"power": {cap.device.uuid: _evidence(cap) for cap in caps}},
-            options=(_option(caps, risk, low, high),),
-            savings=_savings(low, high),
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=_instructions(caps),
-            affected_gpus=sum(
-                cap.saving.watts_low / (cap.standing.default_limit_watts or 1.0) for cap in caps
-            ),
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.POWER_CAP_OPPORTUNITY,),
+        action=Action.SET_POWER_LIMIT,
+        summary=(
+            f"{seen.summary}. A limit of {caps[0].saving.cap_watts:.0f} W on "
+            f"{names_of([cap.device for cap in caps])} saves {low:.0f} to {high:.0f} W."
+        ),
+        factors=seen.factors,
+        risk=risk,
+        evidence=seen.evidence | {"power": {cap.device.uuid: _evidence(cap) for cap in caps}},
+        options=(_option(caps, risk, low, high),),
+        savings=_savings(low, high),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=_instructions(caps),
+        affected_gpus=sum(
+            cap.saving.watts_low / (cap.standing.default_limit_watts or 1.0) for cap in caps
         ),
     )
 

@@ -19,7 +19,7 @@ from rightsizer.advice.observation import (
 )
 from rightsizer.advice.power_saving import clock_free_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -180,28 +180,23 @@ def _complaint(case: Case, seen: TimeShare, capped: list[_Capped]) -> Finding:
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.DEGRADED,
-            reasons=(Reason.POWER_THROTTLED,),
-            action=Action.SET_POWER_LIMIT,
-            summary=(
-                f"{seen.summary}. The limit of {names_of([first.device])} is "
-                f"{first.limit_watts:.0f} W, {first.default_watts - first.limit_watts:.0f} W below "
-                f"the board's default of {first.default_watts:.0f} W{now}."
-            ),
-            factors=seen.factors,
-            risk=Risk.LOW,
-            evidence=seen.evidence
-            | {
-                "lost_to_throttling_ratio": lost,
-                "power": _power([each.standing for each in capped]),
-            },
-            culprits=tuple(device.uuid for device in devices),
-            options=(_option(capped),),
-            savings=Savings(reason="a higher limit saves time, not watts"),
-            instructions=_instructions(capped),
-            affected_gpus=sum(lost[each.uuid] * each.capacity_ratio for each in devices),
+        kind=FindingKind.DEGRADED,
+        reasons=(Reason.POWER_THROTTLED,),
+        action=Action.SET_POWER_LIMIT,
+        summary=(
+            f"{seen.summary}. The limit of {names_of([first.device])} is "
+            f"{first.limit_watts:.0f} W, {first.default_watts - first.limit_watts:.0f} W below "
+            f"the board's default of {first.default_watts:.0f} W{now}."
         ),
+        factors=seen.factors,
+        risk=Risk.LOW,
+        evidence=seen.evidence
+        | {"lost_to_throttling_ratio": lost, "power": _power([each.standing for each in capped])},
+        culprits=tuple(device.uuid for device in devices),
+        options=(_option(capped),),
+        savings=Savings(reason="a higher limit saves time, not watts"),
+        instructions=_instructions(capped),
+        affected_gpus=sum(lost[each.uuid] * each.capacity_ratio for each in devices),
     )
 
 

@@ -17,7 +17,7 @@ from rightsizer.advice.straggler import (
     straggler_group,
     straggler_of,
 )
-from rightsizer.advice.verdict import Complaint, complain, find_nothing, names_of, released
+from rightsizer.advice.verdict import complain, find_nothing, names_of, released
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State
@@ -53,7 +53,7 @@ class RankImbalanceSettings:
 def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Finding:
     """Whether the GPUs of the job do unequal work, and which of them differs."""
     if len(case.devices) == 1:
-        return find_nothing(NAME, case, "One GPU cannot be out of balance.", {}, {})
+        return find_nothing(NAME, case, "One GPU cannot be out of balance.")
     shares = {each.uuid: each.condition_share(Condition.RANK_IMBALANCE) for each in case.windows}
     question = TimeShareQuery(
         shares=shares,
@@ -69,20 +69,18 @@ def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Findin
     found = complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.INEFFICIENT,
-            reasons=(Reason.RANK_IMBALANCE,),
-            action=Action.INVESTIGATE_STRAGGLER,
-            summary=f"{seen.summary}: {_who(odd)}.",
-            factors=seen.factors,
-            risk=Risk.VERY_LOW,
-            evidence=seen.evidence | {"oddity": str(odd.oddity), "at_work_ratio": dict(odd.levels)},
-            culprits=tuple(device.uuid for device in odd.devices),
-            savings=released(case, market, 0.0, lost / _capacity(case)),
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=follow_up(case, odd.devices),
-            affected_gpus=lost,
-        ),
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.RANK_IMBALANCE,),
+        action=Action.INVESTIGATE_STRAGGLER,
+        summary=f"{seen.summary}: {_who(odd)}.",
+        factors=seen.factors,
+        risk=Risk.VERY_LOW,
+        evidence=seen.evidence | {"oddity": str(odd.oddity), "at_work_ratio": dict(odd.levels)},
+        culprits=tuple(device.uuid for device in odd.devices),
+        savings=released(case, market, 0.0, lost / _capacity(case)),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=follow_up(case, odd.devices),
+        affected_gpus=lost,
     )
     return replace(found, exclusive_group=straggler_group(case))
 

@@ -18,14 +18,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.risk import ranked
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.sharing_options import shared_gpu, sharing_commands, slice_options
-from rightsizer.advice.verdict import (
-    Complaint,
-    abstain,
-    complain,
-    find_nothing,
-    names_of,
-    sizing_factors,
-)
+from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, sizing_factors
 from rightsizer.model.finding import (
     Action,
     Case,
@@ -95,27 +88,27 @@ def judge(case: Case, settings: SharingSettings, market: Market) -> Finding:
     if not options:
         summary = f"{names_of(case.devices)}: no slice fits, and nobody on this node goes with it."
         return find_nothing(NAME, case, summary, factors, evidence)
-    return complain(NAME, case, _complaint(case, options, factors, evidence, market))
+    return _complaint(case, options, factors, evidence, market)
 
 
 def _early(case: Case, settings: SharingSettings) -> Finding | None:
     """What is said before anything is measured; `None` where that is nothing."""
     if len(case.devices) != 1 or case.workload is None or case.devices[0].mig is not None:
-        return find_nothing(NAME, case, "Not a whole GPU held by a workload.", {}, {})
+        return find_nothing(NAME, case, "Not a whole GPU held by a workload.")
     if is_shared(case):
-        return find_nothing(NAME, case, f"{names_of(case.devices)}: shared already.", {}, {})
+        return find_nothing(NAME, case, f"{names_of(case.devices)}: shared already.")
     if case.workload.workload_class is WorkloadClass.UNKNOWN:
         why = "the workload's class is unknown; state it in a policy"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if not is_movable(case):
         kind = case.workload.workload_class
-        return find_nothing(NAME, case, f"A {kind} workload keeps its GPU to itself.", {}, {})
+        return find_nothing(NAME, case, f"A {kind} workload keeps its GPU to itself.")
     (fit,) = case.provisioning
     if fit.active_seconds < settings.minimum_known_seconds:
         why = f"only {format_duration(fit.active_seconds)} of activity to size by"
         return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
     if fit.is_underprovisioned:
-        return find_nothing(NAME, case, "Under pressure, so it shares nothing.", {}, {})
+        return find_nothing(NAME, case, "Under pressure, so it shares nothing.")
     if works_on_media(case):
         why = "it works on the media engines, and nobody knows how much of them it needs"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
@@ -148,12 +141,14 @@ def _complaint(
     factors: dict[str, float],
     evidence: dict[str, object],
     market: Market,
-) -> Complaint:
+) -> Finding:
     best = options[0]
     actions = dict.fromkeys(each.action for each in options if each.action is not None)
     free = evidence["free_ratio"]
     name = case.workload.name if case.workload else ""
-    return Complaint(
+    return complain(
+        NAME,
+        case,
         kind=FindingKind.OVERPROVISIONED,
         reasons=tuple(_REASONS[action] for action in actions),
         action=best.action or Action.NONE,

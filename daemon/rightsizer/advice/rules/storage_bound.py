@@ -16,7 +16,7 @@ from rightsizer.advice.rules.bottleneck import (
     slow_opening_policy,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, complain
+from rightsizer.advice.verdict import complain
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
@@ -69,19 +69,17 @@ def judge(case: Case, settings: StorageBoundSettings, market: Market) -> Finding
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.INEFFICIENT,
-            reasons=(Reason.STORAGE_BOUND,),
-            action=action,
-            summary=f"{seen.summary}, {_pattern(working, in_bursts=in_bursts)}.",
-            factors=seen.factors,
-            risk=Risk.VERY_LOW,
-            evidence=seen.evidence | {"working_blocks_ratio": working},
-            savings=saved_at_most(case, market, State.STORAGE_BOUND),
-            minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-            instructions=_instructions(case, seen.devices, working, in_bursts=in_bursts),
-            affected_gpus=lost_gpus(case, State.STORAGE_BOUND),
-        ),
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.STORAGE_BOUND,),
+        action=action,
+        summary=f"{seen.summary}, {_pattern(working, in_bursts=in_bursts)}.",
+        factors=seen.factors,
+        risk=Risk.VERY_LOW,
+        evidence=seen.evidence | {"working_blocks_ratio": working},
+        savings=saved_at_most(case, market, State.STORAGE_BOUND),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=_instructions(case, seen.devices, working, in_bursts=in_bursts),
+        affected_gpus=lost_gpus(case, State.STORAGE_BOUND),
     )
 
 

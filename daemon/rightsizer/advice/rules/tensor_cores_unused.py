@@ -12,7 +12,7 @@ from rightsizer.advice.rules.bottleneck import (
     slow_opening_policy,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, complain
+from rightsizer.advice.verdict import complain
 from rightsizer.model.finding import (
     Action,
     Case,
@@ -72,18 +72,16 @@ def judge(case: Case, settings: TensorCoresUnusedSettings, _: Market) -> Finding
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.INEFFICIENT,
-            reasons=(Reason.TENSOR_CORES_UNUSED,),
-            action=Action.ENABLE_MIXED_PRECISION,
-            summary=f"{seen.summary}.",
-            factors=seen.factors,
-            risk=Risk.LOW,
-            evidence=seen.evidence,
-            savings=_NOT_KNOWN,
-            instructions=_instructions(case),
-            affected_gpus=_affected(case),
-        ),
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.TENSOR_CORES_UNUSED,),
+        action=Action.ENABLE_MIXED_PRECISION,
+        summary=f"{seen.summary}.",
+        factors=seen.factors,
+        risk=Risk.LOW,
+        evidence=seen.evidence,
+        savings=_NOT_KNOWN,
+        instructions=_instructions(case),
+        affected_gpus=_affected(case),
     )
 
 

@@ -16,7 +16,7 @@ from rightsizer.advice.observation import (
 )
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import Complaint, abstain, complain, names_of
+from rightsizer.advice.verdict import abstain, complain, names_of
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.finding import (
     Action,
@@ -114,23 +114,21 @@ def _complaint(case: Case, seen: TimeShare, settings: ThermalThrottledSettings) 
     return complain(
         NAME,
         case,
-        Complaint(
-            kind=FindingKind.DEGRADED,
-            reasons=(Reason.THERMAL_THROTTLED,),
-            action=Action.RESEAT_OR_DRAIN,
-            summary=f"{seen.summary}{_where(found, neighbors, settings)}.",
-            factors=seen.factors,
-            risk=Risk.LOW,
-            evidence=seen.evidence
-            | {
-                "temperatures": {each.device.uuid: _temperatures(each) for each in found},
-                "neighbors_median_celsius": neighbors,
-            },
-            culprits=tuple(device.uuid for device in seen.devices),
-            savings=Savings(reason="cooler GPUs save time, not GPUs"),
-            instructions=_instructions(case, seen, found),
-            affected_gpus=seen.gpus,
-        ),
+        kind=FindingKind.DEGRADED,
+        reasons=(Reason.THERMAL_THROTTLED,),
+        action=Action.RESEAT_OR_DRAIN,
+        summary=f"{seen.summary}{_where(found, neighbors, settings)}.",
+        factors=seen.factors,
+        risk=Risk.LOW,
+        evidence=seen.evidence
+        | {
+            "temperatures": {each.device.uuid: _temperatures(each) for each in found},
+            "neighbors_median_celsius": neighbors,
+        },
+        culprits=tuple(device.uuid for device in seen.devices),
+        savings=Savings(reason="cooler GPUs save time, not GPUs"),
+        instructions=_instructions(case, seen, found),
+        affected_gpus=seen.gpus,
     )
 
 

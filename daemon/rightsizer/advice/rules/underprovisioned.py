@@ -13,7 +13,6 @@ from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
-    Complaint,
     abstain,
     abstain_early,
     complain,
@@ -74,7 +73,7 @@ def judge(case: Case, settings: UnderprovisionedSettings, market: Market) -> Fin
     if too_little is not None:
         return too_little
     if case.workload is not None and case.workload.workload_class is WorkloadClass.BATCH:
-        return find_nothing(NAME, case, "A job at its limit is well used.", {}, {})
+        return find_nothing(NAME, case, "A job at its limit is well used.")
     shares = {
         device.uuid: {
             str(resource): each.underprovisioned
@@ -98,7 +97,7 @@ def judge(case: Case, settings: UnderprovisionedSettings, market: Market) -> Fin
     if share < settings.on_ratio:
         summary = f"{names_of(case.devices)}: short of something {share:.1%} of the time."
         return find_nothing(NAME, case, summary, opposite(factors), evidence)
-    return complain(NAME, case, _complaint(case, settings, market, shares, evidence))
+    return _complaint(case, settings, market, shares, evidence)
 
 
 def _complaint(
@@ -107,7 +106,7 @@ def _complaint(
     market: Market,
     shares: Mapping[str, Mapping[str, float]],
     evidence: Mapping[str, object],
-) -> Complaint:
+) -> Finding:
     share = max(each for found in shares.values() for each in found.values())
     factors = direct_factors(case, share, settings.on_ratio)
     what = sorted({name for found in shares.values() for name, each in found.items() if each})
@@ -118,7 +117,9 @@ def _complaint(
         if max(shares[device.uuid].values(), default=0.0) >= settings.on_ratio
     )
     holder = f" of {case.workload.name}" if case.workload else ""
-    return Complaint(
+    return complain(
+        NAME,
+        case,
         kind=FindingKind.UNDERPROVISIONED,
         reasons=_reasons(what),
         action=(options[0].action or Action.NONE) if options else Action.NONE,

@@ -11,7 +11,7 @@ from typing import Final
 from rightsizer.advice.confidence import probability_above
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
+from rightsizer.advice.verdict import abstain, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.pools.hourly import SpareSettings, spare_of
 from rightsizer.fleet.pools.pool import (
@@ -23,12 +23,7 @@ from rightsizer.fleet.pools.pool import (
     waiting_for,
     workloads_in,
 )
-from rightsizer.fleet.pools.reclaim import (
-    Defragmentation,
-    MovableResident,
-    is_fragmented,
-    room_for,
-)
+from rightsizer.fleet.pools.reclaim import Defragmentation, MovableResident, is_fragmented, room_for
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import (
     Action,
@@ -115,7 +110,7 @@ def _of_pool(
     wanted, is_waited_for = _wanted(view, pool, here)
     if wanted <= 1:
         summary = f"{pool.name}: its jobs take one GPU each, which any node can give."
-        return find_nothing(NAME, subject.case, summary, {}, {})
+        return find_nothing(NAME, subject.case, summary)
     hours = _free_hours(pool)
     if len(hours) * _HOUR_SECONDS < settings.minimum_known_seconds:
         why = "which of its nodes had free GPUs is not known for long enough"
@@ -125,19 +120,14 @@ def _of_pool(
     if not is_fragmented(pool.free_by_node, wanted) or ratio < settings.on_ratio:
         summary = f"{pool.name}: {sum(pool.free_by_node.values())} free GPUs, not scattered."
         return find_nothing(
-            NAME,
-            subject.case,
-            summary,
-            _factors(subject, scatter),
-            _evidence(pool, scatter),
+            NAME, subject.case, summary, _factors(subject, scatter), _evidence(pool, scatter)
         )
     spare = spare_of(pool, settings.spare).gpus
     if not is_waited_for and spare >= settings.spare_ratio * subject.size:
         summary = f"{pool.name}: its free GPUs are scattered, but nobody has ever needed them."
         return find_nothing(NAME, subject.case, summary, {}, _evidence(pool, scatter))
     found = room_for(wanted, pool.free_by_node, _residents(here))
-    complaint = _complaint(view, subject, scatter, found, market)
-    return complain(NAME, subject.case, complaint)
+    return _complaint(view, subject, scatter, found, market)
 
 
 def _wanted(view: FleetView, pool: FleetPool, here: Sequence[FleetWorkload]) -> tuple[int, bool]:
@@ -202,11 +192,13 @@ def _complaint(
     scatter: _Scatter,
     found: Defragmentation | None,
     market: Market,
-) -> Complaint:
+) -> Finding:
     pool = subject.pool
     free, most = sum(pool.free_by_node.values()), max(pool.free_by_node.values())
     who = "that wait" if scatter.is_waited_for else "that were seen"
-    return Complaint(
+    return complain(
+        NAME,
+        subject.case,
         kind=FindingKind.MISPLACED,
         reasons=(Reason.CAPACITY_FRAGMENTED,),
         action=Action.MOVE_GPUS if found else Action.NONE,

@@ -10,7 +10,7 @@ from typing import Final
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import Complaint, complain, find_nothing
+from rightsizer.advice.verdict import complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView
 from rightsizer.fleet.pools.hourly import (
     GrowthSettings,
@@ -85,7 +85,7 @@ def _of_pool(
     growth = growth_of(pool, settings.growth)
     if growth is not None and growth.is_filling:
         summary = f"{pool.name}: what is held grows, and all of it will be within the horizon."
-        return find_nothing(NAME, subject.case, summary, {}, {})
+        return find_nothing(NAME, subject.case, summary)
     spare = spare_of(pool, settings.spare)
     part = spare.gpus / subject.size
     evidence: dict[str, object] = {
@@ -98,8 +98,7 @@ def _of_pool(
     if not spare.gpus or part < settings.on_ratio:
         summary = f"{pool.name}: {spare.needed} of its {subject.size} GPUs were held at once."
         return find_nothing(NAME, subject.case, summary, subject.factors(0.0), evidence)
-    found = _complaint(view, subject, spare, market, evidence)
-    return complain(NAME, subject.case, found)
+    return _complaint(view, subject, spare, market, evidence)
 
 
 def _complaint(
@@ -108,12 +107,14 @@ def _complaint(
     spare: SpareCapacity,
     market: Market,
     evidence: dict[str, object],
-) -> Complaint:
+) -> Finding:
     pool, size = subject.pool, subject.size
     is_empty = spare.keep == 0
     risk = risk_of(0.0, independent_hours(pool.held_peak.values)).risk
     action = Action.RELEASE if is_empty else Action.REDUCE_GPU_COUNT
-    return Complaint(
+    return complain(
+        NAME,
+        subject.case,
         kind=FindingKind.IDLE if is_empty else FindingKind.OVERPROVISIONED,
         reasons=(Reason.IDLE_EMPTY if is_empty else Reason.GPU_COUNT_OVERPROVISIONED,),
         action=action,

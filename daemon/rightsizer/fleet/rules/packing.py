@@ -11,14 +11,7 @@ from typing import Final
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import rank_of, worst
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import (
-    Complaint,
-    abstain,
-    complain,
-    confidence_of,
-    find_nothing,
-    sizing_factors,
-)
+from rightsizer.advice.verdict import abstain, complain, confidence_of, find_nothing, sizing_factors
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.pools.pool import (
     PoolSubject,
@@ -124,8 +117,7 @@ def _of_pool(
     if not plan.freed or plan.freed < settings.on_ratio * len(small):
         summary = f"{pool.name}: its {len(small)} small workloads fill the GPUs that they have."
         return find_nothing(NAME, subject.case, summary, factors, _evidence(plan))
-    found = _complaint(view, subject, plan, factors, market)
-    return complain(NAME, subject.case, found)
+    return _complaint(view, subject, plan, factors, market)
 
 
 def _too_few(subject: PoolSubject, here: Sequence[FleetWorkload]) -> Finding:
@@ -134,7 +126,7 @@ def _too_few(subject: PoolSubject, here: Sequence[FleetWorkload]) -> Finding:
         why = "the class of its workloads is unknown; state it in a policy"
         return abstain(NAME, subject.case, Reason.UNSUPPORTED_TELEMETRY, why)
     summary = f"{subject.pool.name}: fewer than two workloads of it may share a GPU."
-    return find_nothing(NAME, subject.case, summary, {}, {})
+    return find_nothing(NAME, subject.case, summary)
 
 
 def _factors(plan: SharingPlan, small: Sequence[SmallWorkload], margin: float) -> dict[str, float]:
@@ -154,13 +146,15 @@ def _complaint(
     plan: SharingPlan,
     factors: dict[str, float],
     market: Market,
-) -> Complaint:
+) -> Finding:
     pool, first = subject.pool, plan.gpus[0]
     sure = sum(each.freed for each in plan.gpus if rank_of(each.risk) <= rank_of(Risk.LOW))
     moved = sum(len(each.members) for each in plan.gpus)
     ways = dict.fromkeys(each.action for each in plan.gpus)
     how = " and ".join(_WAYS[way] for way in ways)
-    return Complaint(
+    return complain(
+        NAME,
+        subject.case,
         kind=FindingKind.OVERPROVISIONED,
         reasons=tuple(_REASONS[way] for way in ways),
         action=first.action,

@@ -17,7 +17,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.replica_load import ReplicaLoad
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
+from rightsizer.advice.verdict import abstain, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries
 from rightsizer.fleet.pools.hourly import HOUR, independent_hours, known_values, shape_by_hour
 from rightsizer.fleet.pools.pool import (
@@ -164,7 +164,7 @@ def _of_pool(
         why = "its nodes are not alike, so that their number says little"
         return abstain(NAME, subject.case, Reason.UNSUPPORTED_TELEMETRY, why)
     if nodes.load.size < _SEVERAL:
-        return find_nothing(NAME, subject.case, f"{pool.name}: one node is all it needs.", {}, {})
+        return find_nothing(NAME, subject.case, f"{pool.name}: one node is all it needs.")
     outlook = _outlook(nodes, shape, subject, settings)
     planned = outlook.schedule.outcome
     saved, short = planned.saved_ratio, planned.short_ratio
@@ -174,8 +174,7 @@ def _of_pool(
             f"leave it short {short:.1%} of the time."
         )
         return find_nothing(NAME, subject.case, summary, subject.factors(0.0), _evidence(outlook))
-    found = _complaint(view, subject, outlook, settings, market)
-    return complain(NAME, subject.case, found)
+    return _complaint(view, subject, outlook, settings, market)
 
 
 def _early(
@@ -211,7 +210,7 @@ def _complaint(
     outlook: _Outlook,
     settings: PoolAutoscaleSettings,
     market: Market,
-) -> Complaint:
+) -> Finding:
     pool, load, planned = subject.pool, outlook.load, outlook.schedule.outcome
     gpus = load.size * load.gpus_each
     low = gpus * min(planned.saved_ratio, outlook.nodes.empty_ratio)
@@ -219,7 +218,9 @@ def _complaint(
     least, most = min(outlook.schedule.replicas), max(outlook.schedule.replicas)
     risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values)).risk
     savings = of_gpus(pool, market, low, high)
-    return Complaint(
+    return complain(
+        NAME,
+        subject.case,
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.DIURNAL_AUTOSCALE,),
         action=Action.AUTOSCALE,

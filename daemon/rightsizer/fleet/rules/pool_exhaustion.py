@@ -9,7 +9,7 @@ from typing import Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
+from rightsizer.advice.verdict import abstain, complain, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView
 from rightsizer.fleet.pools.hourly import GrowthSettings, growth_of
 from rightsizer.fleet.pools.pool import PoolSubject, pool_key, pool_subject, waiting_gpus
@@ -84,8 +84,7 @@ def _of_pool(
         factors = _factors(subject, growth.trend)
         return find_nothing(NAME, subject.case, summary, factors, evidence)
     days = (growth.days_low, growth.days_high)
-    found = _complaint(subject, growth.trend, days, evidence, market)
-    return complain(NAME, subject.case, found)
+    return _complaint(subject, growth.trend, days, evidence, market)
 
 
 def _complaint(
@@ -94,9 +93,11 @@ def _complaint(
     days: tuple[float, float],
     evidence: dict[str, object],
     market: Market,
-) -> Complaint:
+) -> Finding:
     low, high = days
-    return Complaint(
+    return complain(
+        NAME,
+        subject.case,
         kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.NONE,

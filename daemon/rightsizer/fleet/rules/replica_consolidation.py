@@ -9,13 +9,7 @@ from rightsizer.advice.projection import place_of
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.gpu_count import RULE as GPU_COUNT
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import (
-    Complaint,
-    complain,
-    confidence_of,
-    find_nothing,
-    sizing_factors,
-)
+from rightsizer.advice.verdict import complain, confidence_of, find_nothing, sizing_factors
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool import (
@@ -176,13 +170,13 @@ def _of_pool(
         return too_little
     if waiting_gpus(view, pool) > 0:
         summary = f"Work waits for GPUs of {pool.name}; what is there stays as it is."
-        return find_nothing(NAME, subject.case, summary, {}, {})
+        return find_nothing(NAME, subject.case, summary)
     found = _stacks(view, pool, settings, market)
     if not found.freed or found.freed < settings.on_ratio * found.gpus:
         summary = f"{pool.name}: no replicas of its services fit on one another's GPUs."
         return find_nothing(NAME, subject.case, summary, {}, {"services": sorted(found.given)})
     margin = found.freed / found.gpus - settings.on_ratio
-    return complain(NAME, subject.case, _complaint(view, subject, found, margin, market))
+    return _complaint(view, subject, found, margin, market)
 
 
 def _stacks(
@@ -210,14 +204,16 @@ def _stacks(
 
 def _complaint(
     view: FleetView, subject: PoolSubject, found: _Stacks, margin: float, market: Market
-) -> Complaint:
+) -> Finding:
     pool = subject.pool
     chosen = [found.given[key] for group in found.groups for key in group]
     factors = [sizing_factors(each.view.case, margin) for each in chosen]
     services, then = len(chosen), sum(each.replicas for each in chosen) - found.freed
     savings = of_gpus(pool, market, 0, found.freed)
     risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen)).risk
-    return Complaint(
+    return complain(
+        NAME,
+        subject.case,
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.SHARING_CANDIDATE_MPS,),
         action=Action.SHARE_MPS,

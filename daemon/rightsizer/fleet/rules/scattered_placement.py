@@ -11,14 +11,7 @@ from typing import Final
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import (
-    Complaint,
-    abstain,
-    abstain_early,
-    complain,
-    direct_factors,
-    find_nothing,
-)
+from rightsizer.advice.verdict import abstain, abstain_early, complain, direct_factors, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import (
@@ -82,21 +75,18 @@ def _of_workload(
     case, nodes = view.case, {node: count for node, count in view.nodes.items() if count}
     workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
     if len(nodes) <= 1:
-        return find_nothing(NAME, case, "It is on one node.", {}, {})
+        return find_nothing(NAME, case, "It is on one node.")
     if workload_class is WorkloadClass.UNKNOWN:
         why = "its class is unknown, and replicas lie apart on purpose; state it in a policy"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if workload_class is not WorkloadClass.BATCH:
         summary = f"A {workload_class} workload may lie on several nodes."
-        return find_nothing(NAME, case, summary, {}, {})
+        return find_nothing(NAME, case, summary)
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
     fewest = _fewest(sum(nodes.values()), pool)
-    evidence: dict[str, object] = {
-        "nodes": dict(sorted(nodes.items())),
-        "fewest_nodes": fewest,
-    }
+    evidence: dict[str, object] = {"nodes": dict(sorted(nodes.items())), "fewest_nodes": fewest}
     if fewest is None or 1.0 - fewest / len(nodes) < settings.on_ratio:
         summary = f"On {len(nodes)} nodes, as many as its GPUs need."
         return find_nothing(NAME, case, summary, {}, evidence)
@@ -105,7 +95,7 @@ def _of_workload(
         summary = f"On {len(nodes)} nodes instead of {fewest}; no fewer have room for it now."
         return find_nothing(NAME, case, summary, {}, evidence)
     factors = direct_factors(case, 1.0, 0.5) | {"exchange": settings.exchange_ratio}
-    return complain(NAME, case, _complaint(case, nodes, then, factors, market))
+    return _complaint(case, nodes, then, factors, market)
 
 
 def _fewest(gpus: int, pool: FleetPool | None) -> int | None:
@@ -138,11 +128,13 @@ def _complaint(
     then: tuple[str, ...],
     factors: dict[str, float],
     market: Market,
-) -> Complaint:
+) -> Finding:
     name = case.workload.name if case.workload else case.key
     gpus, now = sum(nodes.values()), " and ".join(sorted(nodes))
     there = " and ".join(sorted(then))
-    return Complaint(
+    return complain(
+        NAME,
+        case,
         kind=FindingKind.MISPLACED,
         reasons=(Reason.NVLINK_ABSENT,),
         action=Action.MOVE_GPUS,

@@ -12,12 +12,13 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.rules.rank_imbalance import RULE as RANK_IMBALANCE
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import Complaint, abstain, complain, confidence_of, find_nothing
+from rightsizer.advice.verdict import abstain, complain, confidence_of, find_nothing
 from rightsizer.fleet.model import FleetPool, FleetView
 from rightsizer.fleet.pools.pool import pool_key, pool_subject, workloads_in
 from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
 from rightsizer.model.finding import (
     Action,
+    Case,
     Finding,
     FindingKind,
     Instruction,
@@ -84,14 +85,12 @@ def _of_pool(
         return abstain(NAME, case, Reason.INSUFFICIENT_DATA, "it has no GPU now")
     odd = _odd(view, pool, nodes, settings)
     slow = {node: each for node, each in odd.items() if len(each.jobs) >= settings.minimum_jobs}
-    evidence = {
-        "jobs_by_node": {node: list(each.jobs) for node, each in sorted(odd.items())},
-    }
+    evidence = {"jobs_by_node": {node: list(each.jobs) for node, each in sorted(odd.items())}}
     if not slow:
         return find_nothing(
             NAME, case, f"{pool.name}: no node is the slow one of several jobs.", {}, evidence
         )
-    return complain(NAME, case, _complaint(pool, slow, evidence, market))
+    return _complaint(case, pool, slow, evidence, market)
 
 
 def _odd(
@@ -127,8 +126,12 @@ def _slow(judged: list[tuple[str, Finding]]) -> _Slow:
 
 
 def _complaint(
-    pool: FleetPool, slow: Mapping[str, _Slow], evidence: Mapping[str, object], market: Market
-) -> Complaint:
+    case: Case,
+    pool: FleetPool,
+    slow: Mapping[str, _Slow],
+    evidence: Mapping[str, object],
+    market: Market,
+) -> Finding:
     names = sorted(slow)
     jobs = sum(len(each.jobs) for each in slow.values())
     devices = sorted(uuid for each in slow.values() for uuid in each.devices)
@@ -136,7 +139,9 @@ def _complaint(
         (each.factors for each in slow.values()),
         key=lambda each: (confidence_of(each), sorted(each.items())),
     )
-    return Complaint(
+    return complain(
+        NAME,
+        case,
         kind=FindingKind.INEFFICIENT,
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,

@@ -11,7 +11,7 @@ from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.overprovisioned import RULE as OVERPROVISIONED
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import Complaint, abstain, complain, find_nothing
+from rightsizer.advice.verdict import abstain, complain, find_nothing
 from rightsizer.fleet.model import FleetView, FleetWorkload
 from rightsizer.fleet.pools.hourly import GrowthSettings, SpareSettings, growth_of, spare_of
 from rightsizer.fleet.pools.pool import may_wait_for, pool_subject
@@ -123,9 +123,9 @@ def _sized(
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if workload_class not in _RESIZABLE:
         summary = f"A {workload_class} workload would only run longer on a cheaper board."
-        return find_nothing(NAME, case, summary, {}, {})
+        return find_nothing(NAME, case, summary)
     if not boards:
-        return find_nothing(NAME, case, "No GPU of another board stands empty.", {}, {})
+        return find_nothing(NAME, case, "No GPU of another board stands empty.")
     rule = OVERPROVISIONED.in_market(market)
     return rule.with_settings(replace(rule.settings, on_ratio=settings.on_ratio)).judge(case)
 
@@ -164,18 +164,20 @@ def _given(
         for room, gpus in left.items():
             if room.board == option.target and gpus >= needed:
                 left[room] = gpus - needed
-                return complain(NAME, view.case, _complaint(view, sized, option, room, market))
+                return _complaint(view, sized, option, room, market)
     summary = "A cheaper board would do; those that stand empty are better used by others."
     return find_nothing(NAME, view.case, summary, {}, sized.evidence)
 
 
 def _complaint(
     view: FleetWorkload, sized: Finding, option: Option, room: _Room, market: Market
-) -> Complaint:
+) -> Finding:
     case, needed = view.case, sum(view.nodes.values())
     name = case.workload.name if case.workload else case.key
     board = case.devices[0].board or ""
-    return Complaint(
+    return complain(
+        NAME,
+        view.case,
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.GPU_OVERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE,
