@@ -48,7 +48,7 @@ def lost_gpus(case: Case, state: State) -> float:
 
 def saved_at_most(case: Case, market: Market, state: State) -> Savings:
     """What mending it would save: at most all that it costs, at least nothing."""
-    capacity = sum(device.capacity_ratio for device in case.devices)
+    capacity = case.gpus
     share = lost_gpus(case, state) / capacity if capacity else 0.0
     return released(case, market, 0.0, min(1.0, share))
 

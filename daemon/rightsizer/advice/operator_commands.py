@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.advice.board_status import board_uuid
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Instruction
-from rightsizer.model.workload import WorkloadClass, WorkloadKind
+from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.owner import NumaHome, shell
 from rightsizer.owners.registry import owner_of, schedulers_of
 
@@ -78,25 +78,15 @@ def _numactl(home: NumaHome) -> tuple[Instruction, ...]:
 _SHELL: Final = "sh"
 
 
-def class_of(case: Case) -> WorkloadClass:
-    """The workload's class; unknown where nobody holds the device."""
-    return case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
-
-
 def kind_of(case: Case) -> WorkloadKind | None:
     """Where the workload comes from; `None` where nobody holds the device."""
     return case.workload.kind if case.workload else None
 
 
-def physical_uuid(device: Device) -> str:
-    """That of the GPU that a device is on, which is what `nvidia-smi --id` takes."""
-    return device.mig.parent_uuid if device.mig else device.uuid
-
-
 def cpus_near(case: Case, device: Device) -> tuple[int, ...]:
     """The CPUs next to a device; empty where nobody knows."""
     topology = case.node.topology if case.node else None
-    place = topology.placements.get(physical_uuid(device)) if topology else None
+    place = topology.placements.get(board_uuid(device)) if topology else None
     return place.cpus if place else ()
 
 
@@ -141,7 +131,7 @@ def trace_kernels(title: str, name: str, reports: str) -> Instruction:
 
 def _for_each_process(devices: tuple[Device, ...], title: str, then: str) -> Instruction:
     """A command over the processes on some devices, one line for each GPU."""
-    uuids = dict.fromkeys(physical_uuid(device) for device in devices)
+    uuids = dict.fromkeys(board_uuid(device) for device in devices)
     ask = "--query-compute-apps=pid --format=csv,noheader"
     text = "\n".join(f"nvidia-smi --id={uuid} {ask} | {then}" for uuid in uuids)
     return Instruction(title, text, _SHELL)

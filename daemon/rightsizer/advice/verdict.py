@@ -106,7 +106,7 @@ def released(case: Case, market: Market, low: float, high: float) -> Savings:
         low: The part of all of them that is free for certain, 0 to 1.
         high: The part that may be.
     """
-    count = sum(device.capacity_ratio for device in case.devices)
+    count = case.gpus
     gpus = EstimateInterval(count * high, count * low, count * high)
     return _savings(gpus, _kilowatt_hours(case, high), _dollars(case, market, low, high))
 
@@ -334,6 +334,11 @@ def finding_id(key: str, reason: str, action: str, target: str) -> str:
     text = f"{_SCHEMA}|{key}|{reason}|{action}|{target}"
     digest = hashlib.sha256(text.encode()).digest()
     return base64.b32encode(digest).decode().lower()[:_ID_LENGTH]
+
+
+def holder_of(case: Case) -> str:
+    """` of NAME` for a case of a workload; empty otherwise."""
+    return f" of {case.workload.name}" if case.workload else ""
 
 
 def names_of(devices: Sequence[Device]) -> str:

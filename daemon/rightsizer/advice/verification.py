@@ -58,7 +58,7 @@ def measure(case: Case) -> Measurement | None:
         return None
     joules = [window.energy_joules for window in case.windows]
     return Measurement(
-        gpus=sum(device.capacity_ratio for device in case.devices),
+        gpus=case.gpus,
         waste_ratio=wasted / accounted,
         watts=sum(joules) / known * 1e9 * len(joules) if all(joules) else None,
         harms={
@@ -67,7 +67,7 @@ def measure(case: Case) -> Measurement | None:
         },
         boards=tuple(sorted(map(_board, case.devices))),
         devices=tuple(sorted(device.uuid for device in case.devices)),
-        workload_class=case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN,
+        workload_class=case.workload_class,
     )
 
 

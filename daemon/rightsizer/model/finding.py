@@ -9,7 +9,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.node import Node
 from rightsizer.model.pattern import Exceedance, Past, Shape, Trend
 from rightsizer.model.window import Provisioning, Window
-from rightsizer.model.workload import Workload
+from rightsizer.model.workload import Workload, WorkloadClass
 
 
 class FindingKind(StrEnum):
@@ -180,6 +180,16 @@ class Case:
     """What is known beyond the windows; `None` where nothing is."""
     node: Node | None = field(default=None, compare=False, repr=False)
     """The machine around it as it stands now; `None` where only a history is known."""
+
+    @property
+    def workload_class(self) -> WorkloadClass:
+        """The workload's; unknown without a workload."""
+        return self.workload.workload_class if self.workload else WorkloadClass.UNKNOWN
+
+    @property
+    def gpus(self) -> float:
+        """Of its devices, MIG instances by their part."""
+        return sum(device.capacity_ratio for device in self.devices)
 
     @property
     def workload_window(self) -> Window | None:

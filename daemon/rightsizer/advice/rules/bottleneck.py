@@ -1,24 +1,29 @@
 """Frame of the rules of bottlenecks: what limits a workload while it is at work."""
 
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Protocol
+from types import MappingProxyType
+from typing import Any, Final, Protocol
 
-from rightsizer.advice.attribution import hypotheses, lost_share, strongest
-from rightsizer.advice.observation import (
-    TimeShare,
-    TimeShareQuery,
-    minimum_known,
-    observe,
-    on_ratio,
+from rightsizer.advice.attribution import (
+    hypotheses,
+    lost_gpus,
+    lost_share,
+    saved_at_most,
+    strongest,
 )
+from rightsizer.advice.market import Market
+from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import abstain, find_nothing, names_of
+from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Case, Finding, Reason
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.model.window import Window
+
+_NOTHING_MORE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def slow_opening_policy() -> OpeningPolicy:
@@ -97,6 +102,7 @@ class Bottleneck:
     name: str
     """The rule's."""
     state: State
+    reason: Reason
     what: str
     """What was seen, for a person: `bound by launches`."""
     tiers: frozenset[Tier] = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
@@ -124,17 +130,18 @@ def find_bottleneck(
 ) -> TimeShare | Finding:
     """What limited the workload, or the finding that nothing of this kind did."""
     active = {window.uuid: seconds(window.active) for window in case.windows}
-    question = TimeShareQuery(
-        shares=_shares(bottleneck.state, case, settings),
-        on_ratio=settings.on_ratio,
-        minimum_known_seconds=settings.minimum_known_seconds,
-        what=bottleneck.what,
+
+    seen = observe(
+        bottleneck.name,
+        case,
+        settings,
+        _shares(bottleneck.state, case, settings),
+        bottleneck.what,
         tiers=bottleneck.tiers,
         why_unsupported=bottleneck.why_unsupported,
         evidence_name="active_share_ratio",
         active_seconds=active,
     )
-    seen = observe(bottleneck.name, case, question)
     if isinstance(seen, Finding):
         return abstain_inactive(seen, case, settings.minimum_active_seconds)
     seen.evidence.update(_costs(case, bottleneck.state))
@@ -143,6 +150,37 @@ def find_bottleneck(
         summary = f"{seen.summary}; {why_not}."
         return find_nothing(bottleneck.name, case, summary, seen.factors, seen.evidence)
     return seen
+
+
+def complain_of(  # noqa: PLR0913 - what differs between the limits.
+    bottleneck: Bottleneck,
+    case: Case,
+    seen: TimeShare,
+    market: Market,
+    *,
+    action: Action,
+    summary: str,
+    instructions: tuple[Instruction, ...],
+    reasons: tuple[Reason, ...] = (),
+    risk: Risk = Risk.VERY_LOW,
+    evidence: Mapping[str, object] = _NOTHING_MORE,
+) -> Finding:
+    """The complaint that a limit costs the workload time."""
+    return complain(
+        bottleneck.name,
+        case,
+        kind=FindingKind.INEFFICIENT,
+        reasons=(bottleneck.reason, *reasons),
+        action=action,
+        summary=summary,
+        factors=seen.factors,
+        risk=risk,
+        evidence={**seen.evidence, **evidence},
+        savings=saved_at_most(case, market, bottleneck.state),
+        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        instructions=instructions,
+        affected_gpus=lost_gpus(case, bottleneck.state),
+    )
 
 
 def _shares(state: State, case: Case, settings: BottleneckThresholds) -> dict[str, float]:

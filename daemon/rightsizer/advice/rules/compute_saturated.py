@@ -8,8 +8,7 @@ from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
-from rightsizer.advice.operator_commands import class_of
+from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
 from rightsizer.model.finding import (
@@ -57,20 +56,21 @@ class ComputeSaturatedSettings:
 def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Finding:
     """Whether users of a service wait while the SMs of a GPU are at their limit."""
     saturated = {window.uuid: _share(window, saturated=True) for window in case.windows}
-    is_service = class_of(case) is WorkloadClass.SERVING
-    question = TimeShareQuery(
-        shares={
+    is_service = case.workload_class is WorkloadClass.SERVING
+
+    seen = observe(
+        NAME,
+        case,
+        settings,
+        {
             window.uuid: _share(window, saturated=False) if is_service else 0.0
             for window in case.windows
         },
-        on_ratio=settings.on_ratio,
-        minimum_known_seconds=settings.minimum_known_seconds,
-        what="SMs at their limit while users wait",
+        "SMs at their limit while users wait",
         tiers=frozenset({Tier.PROFILING, Tier.POWER}),
         why_unsupported="without power or profiling nobody knows how much the SMs do",
         evidence_name="pressed_ratio",
     )
-    seen = observe(NAME, case, question)
     most = max(saturated.values(), default=0.0)
     if isinstance(seen, Finding):
         if seen.abstained is not None or most < settings.saturated_ratio:
@@ -104,7 +104,7 @@ def _share(window: Window, *, saturated: bool) -> float:
 
 def _well_used(case: Case, found: Finding, most: float) -> Finding:
     """At the limit, and nobody is known to wait."""
-    if class_of(case) is WorkloadClass.SERVING and not _is_application_read(case):
+    if case.workload_class is WorkloadClass.SERVING and not _is_application_read(case):
         why = (
             f"its SMs are at their limit {most:.0%} of the time, and no serving engine tells "
             "whether users wait; name its endpoint in the configuration"

@@ -194,7 +194,7 @@ def _complaint(
         savings=savings,
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=(schedule_instructions(case.workload, plan.schedule) if case.workload else ()),
-        affected_gpus=ends[1] * sum(device.capacity_ratio for device in case.devices),
+        affected_gpus=ends[1] * case.gpus,
     )
 
 

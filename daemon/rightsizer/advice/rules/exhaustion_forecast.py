@@ -9,7 +9,7 @@ from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
 from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import (
@@ -65,14 +65,7 @@ class ExhaustionForecastSettings:
         within=(0.1, 1),
         source="M/G/1: beyond it requests wait for longer than they are served",
     )
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
-            long_seconds=14 * 86400.0,
-            short_seconds=3 * 86400.0,
-            minimum_known_seconds=7 * 86400.0,
-            close_after_seconds=86400.0,
-        )
-    )
+    conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
 
 
 @dataclass(frozen=True, slots=True)
@@ -191,20 +184,16 @@ def _complaint(case: Case, forecast: _Forecast, market: Market) -> Finding:
         savings=_NO_SAVINGS,
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=(_advise(forecast),),
-        affected_gpus=(
-            sum(device.capacity_ratio for device in case.devices)
-            if forecast.days_low <= _DAYS_TO_TELL
-            else 0.0
-        ),
+        affected_gpus=(case.gpus if forecast.days_low <= _DAYS_TO_TELL else 0.0),
     )
 
 
 def _is_service(case: Case) -> bool:
-    return case.workload is not None and case.workload.workload_class is WorkloadClass.SERVING
+    return case.workload_class is WorkloadClass.SERVING
 
 
 def _options(case: Case, market: Market) -> tuple[Option, ...]:
-    workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
+    workload_class = case.workload_class
     return () if workload_class is WorkloadClass.UNKNOWN else larger_boards(case, market)
 
 

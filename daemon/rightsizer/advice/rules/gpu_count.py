@@ -181,7 +181,7 @@ def _peaks(
 
 def _replicas(case: Case, settings: GpuCountSettings, market: Market) -> Finding:
     """Whether a service of replicas never needed as many of them."""
-    workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
+    workload_class = case.workload_class
     if workload_class is not WorkloadClass.SERVING:
         return find_nothing(NAME, case, "Every GPU was used.")
     load = replica_load(case, settings.replicas)
@@ -270,7 +270,7 @@ def _fewer(
         savings=savings,
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=owner_of(workload.kind).request_gpus(workload, enough) if workload else (),
-        affected_gpus=(1.0 - part) * sum(device.capacity_ratio for device in case.devices),
+        affected_gpus=(1.0 - part) * case.gpus,
     )
 
 

@@ -9,23 +9,14 @@ from typing import Final
 
 from rightsizer.advice.attribution import hypotheses, lost_gpus, saved_at_most
 from rightsizer.advice.market import Market
+from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.straggler import follow_up, straggler_group
-from rightsizer.advice.verdict import (
-    abstain,
-    abstain_early,
-    complain,
-    direct_factors,
-    find_nothing,
-    known_seconds,
-    names_of,
-    opposite,
-)
+from rightsizer.advice.verdict import complain, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State, Tier
-from rightsizer.model.units import format_duration
 
 NAME: Final = "hidden_stall"
 
@@ -48,40 +39,32 @@ class HiddenStallSettings:
 
 def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
     """Whether a GPU of the workload spun, and which one the others waited for."""
-    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
-    if too_little is not None:
-        return too_little
-    if all(window.tier in (Tier.BASIC, Tier.NONE) for window in case.windows):
-        why = "without power or profiling a spinning GPU looks like a working one"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     shares = {window.uuid: window.share(State.HIDDEN_STALL) for window in case.windows}
-    share = max(shares.values())
-    factors = direct_factors(case, share, settings.on_ratio)
-    evidence: dict[str, object] = {
-        "stalled_ratio": {uuid: round(each, 4) for uuid, each in shares.items()},
-        "threshold_ratio": settings.on_ratio,
-    }
-    if share < settings.on_ratio:
-        summary = f"{names_of(case.devices)}: stalled {share:.0%} of the time."
-        return find_nothing(NAME, case, summary, opposite(factors), evidence)
-    evidence["hypotheses"] = hypotheses(case)
-    stalled = [device for device in case.devices if shares[device.uuid] >= settings.on_ratio]
-    waited_for = [device for device in case.devices if device not in stalled]
+    seen = observe(
+        NAME,
+        case,
+        settings,
+        shares,
+        "busy without working",
+        tiers=frozenset({Tier.PROFILING, Tier.POWER}),
+        why_unsupported="without power or profiling a spinning GPU looks like a working one",
+        evidence_name="stalled_ratio",
+        absent="stalled {share:.0%} of the time",
+    )
+    if isinstance(seen, Finding):
+        return seen
+    waited_for = [device for device in case.devices if device not in seen.devices]
     suspect = f"; they wait for {names_of(waited_for)}" if waited_for else ""
-    holder = f" of {case.workload.name}" if case.workload else ""
     found = complain(
         NAME,
         case,
         kind=FindingKind.INEFFICIENT,
         reasons=(Reason.HIDDEN_STALL,),
         action=Action.INVESTIGATE_STRAGGLER,
-        summary=(
-            f"{names_of(stalled)}{holder}: busy without working {share:.0%} of the last "
-            f"{format_duration(known_seconds(case))}{suspect}."
-        ),
-        factors=factors,
+        summary=f"{seen.summary}{suspect}.",
+        factors=seen.factors,
         risk=Risk.VERY_LOW,
-        evidence=evidence,
+        evidence=seen.evidence | {"hypotheses": hypotheses(case)},
         culprits=tuple(device.uuid for device in waited_for),
         # What the stall costs is known, how much of it can be mended is not.
         savings=saved_at_most(case, market, State.HIDDEN_STALL),

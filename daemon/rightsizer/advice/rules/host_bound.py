@@ -2,11 +2,9 @@
 
 from typing import Final
 
-from rightsizer.advice.attribution import lost_gpus, saved_at_most
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.market import Market
 from rightsizer.advice.operator_commands import (
-    class_of,
     cpu_list,
     cpus_for_gpu,
     cpus_near,
@@ -14,18 +12,22 @@ from rightsizer.advice.operator_commands import (
     kind_of,
     show_throttling,
 )
-from rightsizer.advice.rules.bottleneck import Bottleneck, BottleneckSettings, find_bottleneck
+from rightsizer.advice.rules.bottleneck import (
+    Bottleneck,
+    BottleneckSettings,
+    complain_of,
+    find_bottleneck,
+)
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import complain
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
 NAME: Final = "host_bound"
-_HOST: Final = Bottleneck(NAME, State.HOST_BOUND, "held up by the host's CPUs")
+_HOST: Final = Bottleneck(NAME, State.HOST_BOUND, Reason.HOST_BOUND, "held up by the host's CPUs")
 _SIGNALS: Final = (Signal.CPU, Signal.CPU_PRESSURE)
 
 
@@ -34,20 +36,14 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
     seen = find_bottleneck(_HOST, case, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, case, _SIGNALS)
-    return complain(
-        NAME,
+    return complain_of(
+        _HOST,
         case,
-        kind=FindingKind.INEFFICIENT,
-        reasons=(Reason.HOST_BOUND,),
+        seen,
+        market,
         action=Action.FIX_INPUT_PIPELINE,
         summary=f"{seen.summary}, at their quota or under pressure.",
-        factors=seen.factors,
-        risk=Risk.VERY_LOW,
-        evidence=seen.evidence,
-        savings=saved_at_most(case, market, State.HOST_BOUND),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=_instructions(case, seen.devices),
-        affected_gpus=lost_gpus(case, State.HOST_BOUND),
     )
 
 
@@ -56,7 +52,7 @@ def _instructions(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction,
         dump_stacks(devices, "See what the CPUs are busy with"),
         show_throttling(devices, "See whether a quota holds them back, and how often"),
     )
-    is_serving = class_of(case) is WorkloadClass.SERVING
+    is_serving = case.workload_class is WorkloadClass.SERVING
     mend = _server() if is_serving else _loader(case, devices[0])
     return (*confirm, *_quota(case, devices[0]), mend)
 

@@ -188,7 +188,7 @@ def judge(case: Case, settings: IdleSettings, market: Market) -> Finding:
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
-    if case.workload and case.workload.workload_class is WorkloadClass.STANDBY:
+    if case.workload_class is WorkloadClass.STANDBY:
         return find_nothing(NAME, case, "A standby is meant to be idle.")
     shares = {window.uuid: window.share(*IDLE_STATES) for window in case.windows}
     share = min(shares.values())
@@ -259,7 +259,7 @@ def _complaint(
         savings=savings,
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=release_instructions(case),
-        affected_gpus=share * sum(device.capacity_ratio for device in case.devices),
+        affected_gpus=share * case.gpus,
     )
 
 

@@ -2,13 +2,16 @@
 
 from typing import Final
 
-from rightsizer.advice.attribution import lost_gpus, saved_at_most
 from rightsizer.advice.market import Market
-from rightsizer.advice.operator_commands import class_of, trace_kernels
-from rightsizer.advice.rules.bottleneck import Bottleneck, BottleneckSettings, find_bottleneck
+from rightsizer.advice.operator_commands import trace_kernels
+from rightsizer.advice.rules.bottleneck import (
+    Bottleneck,
+    BottleneckSettings,
+    complain_of,
+    find_bottleneck,
+)
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.verdict import complain
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason, Risk
 from rightsizer.model.state import State, Tier
 from rightsizer.model.workload import WorkloadClass
 
@@ -16,6 +19,7 @@ NAME: Final = "launch_bound"
 _LAUNCHES: Final = Bottleneck(
     NAME,
     State.LAUNCH_BOUND,
+    Reason.LAUNCH_BOUND,
     "busy with kernels too small to fill the SMs",
     frozenset({Tier.PROFILING}),
     "without profiling small kernels look like large ones",
@@ -27,20 +31,15 @@ def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
     seen = find_bottleneck(_LAUNCHES, case, settings)
     if isinstance(seen, Finding):
         return seen
-    return complain(
-        NAME,
+    return complain_of(
+        _LAUNCHES,
         case,
-        kind=FindingKind.INEFFICIENT,
-        reasons=(Reason.LAUNCH_BOUND,),
+        seen,
+        market,
         action=Action.ENABLE_CUDA_GRAPHS,
         summary=f"{seen.summary}; launching them is the limit.",
-        factors=seen.factors,
-        risk=Risk.LOW,
-        evidence=seen.evidence,
-        savings=saved_at_most(case, market, State.LAUNCH_BOUND),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=_instructions(case),
-        affected_gpus=lost_gpus(case, State.LAUNCH_BOUND),
+        risk=Risk.LOW,
     )
 
 
@@ -54,7 +53,7 @@ def _instructions(case: Case) -> tuple[Instruction, ...]:
         "Where graphs are in place already, the kernels themselves are too small",
         "raise the batch size, fuse operations, or share the GPU with others",
     )
-    is_serving = class_of(case) is WorkloadClass.SERVING
+    is_serving = case.workload_class is WorkloadClass.SERVING
     return (confirm, _server() if is_serving else _program(), larger)
 
 

@@ -8,14 +8,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import (
-    TimeShare,
-    TimeShareQuery,
-    minimum_known,
-    observe,
-    on_ratio,
-)
-from rightsizer.advice.operator_commands import class_of
+from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import complain, find_nothing
@@ -62,15 +55,15 @@ class MemoryBandwidthBoundSettings:
 
 def judge(case: Case, settings: MemoryBandwidthBoundSettings, market: Market) -> Finding:
     """Whether a service is bound by memory traffic and has compute to spare."""
-    question = TimeShareQuery(
-        shares={each.uuid: each.share(State.MEMORY_BANDWIDTH_BOUND) for each in case.windows},
-        on_ratio=settings.on_ratio,
-        minimum_known_seconds=settings.minimum_known_seconds,
-        what="bound by memory traffic",
+    seen = observe(
+        NAME,
+        case,
+        settings,
+        {each.uuid: each.share(State.MEMORY_BANDWIDTH_BOUND) for each in case.windows},
+        "bound by memory traffic",
         tiers=frozenset({Tier.PROFILING}),
         why_unsupported="without profiling nobody measures memory traffic",
     )
-    seen = observe(NAME, case, question)
     if isinstance(seen, Finding):
         return seen
     compute = _compute(case)
@@ -83,7 +76,7 @@ def judge(case: Case, settings: MemoryBandwidthBoundSettings, market: Market) ->
 
 def _why_not(case: Case, compute: float | None, settings: MemoryBandwidthBoundSettings) -> str:
     """Why there is nothing to do about it; empty where there is."""
-    workload_class = class_of(case)
+    workload_class = case.workload_class
     if workload_class is not WorkloadClass.SERVING:
         is_batch = workload_class is WorkloadClass.BATCH
         return "a job at a limit of its GPU is well used" if is_batch else "no service is known"

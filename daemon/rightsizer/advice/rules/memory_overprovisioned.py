@@ -10,7 +10,7 @@ from typing import Final
 from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import is_shared
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
 from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, sizing_factors
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Savings
 from rightsizer.model.settings import setting
@@ -51,14 +51,7 @@ class MemoryOverprovisionedSettings:
         within=(1, 2),
         source="a starting point: less than a projection can tell apart",
     )
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
-            long_seconds=14 * 86400.0,
-            short_seconds=3 * 86400.0,
-            minimum_known_seconds=7 * 86400.0,
-            close_after_seconds=86400.0,
-        )
-    )
+    conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
 
 
 def judge(case: Case, settings: MemoryOverprovisionedSettings, market: Market) -> Finding:
@@ -121,7 +114,7 @@ def _early(case: Case, settings: MemoryOverprovisionedSettings) -> Finding | Non
     if is_shared(case):
         summary = f"{names_of(case.devices)}: shared, so its size is not one workload's affair."
         return find_nothing(NAME, case, summary)
-    if case.workload is None or case.workload.workload_class is WorkloadClass.UNKNOWN:
+    if case.workload_class is WorkloadClass.UNKNOWN:
         why = "the workload's class is unknown; state it in a policy"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if any(each.memory_is_preallocated for each in fits):
@@ -131,7 +124,7 @@ def _early(case: Case, settings: MemoryOverprovisionedSettings) -> Finding | Non
 
 
 def _is_batch(case: Case) -> bool:
-    return case.workload is not None and case.workload.workload_class is WorkloadClass.BATCH
+    return case.workload_class is WorkloadClass.BATCH
 
 
 def _free(case: Case) -> float:

@@ -3,22 +3,14 @@
 Memory that a framework preallocates is full by design and says nothing; the rule abstains.
 """
 
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
 from rightsizer.advice.market import Market
+from rightsizer.advice.observation import observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import (
-    abstain,
-    abstain_early,
-    complain,
-    direct_factors,
-    find_nothing,
-    known_seconds,
-    names_of,
-    opposite,
-)
+from rightsizer.advice.verdict import abstain, abstain_early, complain
 from rightsizer.model.finding import (
     Action,
     Case,
@@ -31,8 +23,7 @@ from rightsizer.model.finding import (
     Savings,
 )
 from rightsizer.model.settings import setting
-from rightsizer.model.state import Condition, Resource
-from rightsizer.model.units import format_duration
+from rightsizer.model.state import Condition, Resource, Tier
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass
 
 NAME: Final = "near_out_of_memory"
@@ -71,35 +62,36 @@ def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Find
     shares = {
         window.uuid: window.condition_share(Condition.NEAR_OUT_OF_MEMORY) for window in case.windows
     }
-    share = max(shares.values())
-    factors = direct_factors(case, share, settings.on_ratio)
-    evidence: dict[str, object] = {
-        "near_out_of_memory_ratio": {uuid: round(each, 4) for uuid, each in shares.items()},
+    seen = observe(
+        NAME,
+        case,
+        settings,
+        shares,
+        "memory nearly full",
+        tiers=frozenset(Tier),
+        evidence_name="near_out_of_memory_ratio",
+        absent="nearly out of memory {share:.1%} of the time",
+    )
+    peaks = {
         "memory_peak_ratio": {
             window.uuid: window.demands[Resource.MEMORY].maximum()
             for window in case.windows
             if Resource.MEMORY in window.demands
-        },
-        "threshold_ratio": settings.on_ratio,
+        }
     }
-    if share < settings.on_ratio:
-        summary = f"{names_of(case.devices)}: nearly out of memory {share:.1%} of the time."
-        return find_nothing(NAME, case, summary, opposite(factors), evidence)
-    full = [device for device in case.devices if shares[device.uuid] >= settings.on_ratio]
-    holder = f" of {case.workload.name}" if case.workload else ""
+    if isinstance(seen, Finding):
+        return replace(seen, evidence={**seen.evidence, **peaks})
+    full = seen.devices
     return complain(
         NAME,
         case,
         kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.GPU_MEMORY_UNDERPROVISIONED,),
         action=_action(case.workload),
-        summary=(
-            f"{names_of(full)}{holder}: memory nearly full {share:.0%} of the last "
-            f"{format_duration(known_seconds(case))}; the next allocation may fail."
-        ),
-        factors=factors,
+        summary=f"{seen.summary}; the next allocation may fail.",
+        factors=seen.factors,
         risk=Risk.VERY_LOW,
-        evidence=evidence,
+        evidence=seen.evidence | peaks,
         culprits=tuple(device.uuid for device in full),
         options=_options(case, market),
         savings=Savings(reason="a GPU that is too small saves nothing"),

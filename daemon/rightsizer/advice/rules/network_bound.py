@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
+from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import complain, released
@@ -35,20 +35,15 @@ class NetworkBoundSettings:
 def judge(case: Case, settings: NetworkBoundSettings, market: Market) -> Finding:
     """Whether a GPU of the workload waits while the ports next to it are at their rate."""
     shares = {each.uuid: each.condition_share(Condition.NETWORK_BOUND) for each in case.windows}
-    question = TimeShareQuery(
-        shares=shares,
-        on_ratio=settings.on_ratio,
-        minimum_known_seconds=settings.minimum_known_seconds,
-        what="held up by the network",
-    )
-    seen = observe(NAME, case, question)
+
+    seen = observe(NAME, case, settings, shares, "held up by the network")
     if isinstance(seen, Finding):
         return seen
     lost = sum(
         _lost(window, shares[window.uuid]) * device.capacity_ratio
         for window, device in zip(case.windows, case.devices, strict=True)
     )
-    capacity = sum(device.capacity_ratio for device in case.devices)
+    capacity = case.gpus
     return complain(
         NAME,
         case,

@@ -6,13 +6,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import board_statuses, board_uuid
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import (
-    TimeShare,
-    TimeShareQuery,
-    minimum_known,
-    observe,
-    on_ratio,
-)
+from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import binding_instructions, home_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import abstain, complain
@@ -54,17 +48,11 @@ def judge(case: Case, settings: NumaMisplacedSettings, market: Market) -> Findin
     seen = observe(
         NAME,
         case,
-        TimeShareQuery(
-            shares={
-                window.uuid: window.condition_share(Condition.NUMA_MISPLACED)
-                for window in case.windows
-            },
-            on_ratio=settings.on_ratio,
-            minimum_known_seconds=settings.minimum_known_seconds,
-            what="fed from another NUMA node",
-            why_unsupported="without telemetry of the traffic nobody can tell whether it matters",
-            evidence_name="numa_misplaced_ratio",
-        ),
+        settings,
+        {window.uuid: window.condition_share(Condition.NUMA_MISPLACED) for window in case.windows},
+        "fed from another NUMA node",
+        why_unsupported="without telemetry of the traffic nobody can tell whether it matters",
+        evidence_name="numa_misplaced_ratio",
     )
     if isinstance(seen, Finding):
         return seen

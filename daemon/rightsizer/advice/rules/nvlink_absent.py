@@ -9,6 +9,7 @@ from typing import Final
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
+from rightsizer.advice.operator_commands import kind_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
     abstain,
@@ -16,6 +17,7 @@ from rightsizer.advice.verdict import (
     complain,
     direct_factors,
     find_nothing,
+    holder_of,
     names_of,
 )
 from rightsizer.model.device import Device
@@ -207,7 +209,7 @@ def _far_apart(
     """GPUs that talk over the host: does it matter, and is there anything better?"""
     node, topology, weakest = around
     traffic = _traffic(case)
-    is_batch = case.workload is not None and case.workload.workload_class is WorkloadClass.BATCH
+    is_batch = case.workload_class is WorkloadClass.BATCH
     if traffic is None and not is_batch:
         why = "nobody measures what the GPUs exchange, and only of batch jobs can it be assumed"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
@@ -263,7 +265,6 @@ def _complaint(
     then = ",".join(device.uuid for device in better.devices)
     traffic, least = _traffic(case), evidence["threshold_ratio"]
     lost = max(traffic or 0.0, least if isinstance(least, float) else 0.0)
-    holder = f" of {case.workload.name}" if case.workload else ""
     others = f", if {' and '.join(better.swaps)} made room" if better.swaps else ", which are free"
     return complain(
         NAME,
@@ -272,7 +273,7 @@ def _complaint(
         reasons=(Reason.NVLINK_ABSENT,),
         action=Action.MOVE_GPUS,
         summary=(
-            f"{names_of(case.devices)}{holder}: joined by {weakest.label} at the weakest; "
+            f"{names_of(case.devices)}{holder_of(case)}: joined by {weakest.label} at the weakest; "
             f"{names_of(better.devices)} would be better joined{others}."
         ),
         factors=factors,
@@ -300,7 +301,7 @@ def _instructions(case: Case, better: BetterGpus) -> tuple[Instruction, ...]:
     return (
         *shell("See how the GPUs are joined", "nvidia-smi topo -m"),
         *shell("By hand: start it on the better set", f"{swaps}\n{start}" if swaps else start),
-        *owner_of(case.workload.kind if case.workload else None).prefer_neighbors(),
+        *owner_of(kind_of(case)).prefer_neighbors(),
     )
 
 

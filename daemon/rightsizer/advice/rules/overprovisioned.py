@@ -7,8 +7,15 @@ from typing import Final
 from rightsizer.advice.board_options import smaller_boards
 from rightsizer.advice.board_status import is_shared, works_on_media
 from rightsizer.advice.market import Market
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, sizing_factors
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
+from rightsizer.advice.verdict import (
+    abstain,
+    complain,
+    find_nothing,
+    holder_of,
+    names_of,
+    sizing_factors,
+)
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -70,14 +77,7 @@ class OverprovisionedSettings:
         help="Active time under which the rule abstains.",
         source="docs/definitions.md, provisioning",
     )
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
-            long_seconds=14 * 86400.0,
-            short_seconds=3 * 86400.0,
-            minimum_known_seconds=7 * 86400.0,
-            close_after_seconds=86400.0,
-        )
-    )
+    conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
 
 
 def judge(case: Case, settings: OverprovisionedSettings, market: Market) -> Finding:
@@ -86,7 +86,7 @@ def judge(case: Case, settings: OverprovisionedSettings, market: Market) -> Find
     if active < settings.minimum_known_seconds:
         why = f"only {format_duration(active)} of activity to size by"
         return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
-    workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
+    workload_class = case.workload_class
     if workload_class is WorkloadClass.BATCH:
         why = "a batch job would only run longer on a smaller GPU"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
@@ -120,7 +120,6 @@ def _too_large(
     if memory_over >= settings.on_ratio:
         reasons.append(Reason.GPU_MEMORY_OVERPROVISIONED)
     options = _options(case, market)
-    holder = f" of {case.workload.name}" if case.workload else ""
     return complain(
         NAME,
         case,
@@ -128,7 +127,7 @@ def _too_large(
         reasons=tuple(reasons),
         action=(options[0].action or Action.NONE) if options else Action.NONE,
         summary=(
-            f"{names_of(case.devices)}{holder}: even the largest need, with its margin, "
+            f"{names_of(case.devices)}{holder_of(case)}: even the largest need, with its margin, "
             f"leaves {over:.0%} of the GPU free."
         ),
         factors=sizing_factors(case, over - settings.on_ratio),
@@ -139,7 +138,7 @@ def _too_large(
         target=options[0].target if options else "",
         savings=(options[0].savings or NO_TARGET) if options else NO_TARGET,
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        affected_gpus=over * sum(device.capacity_ratio for device in case.devices),
+        affected_gpus=over * case.gpus,
     )
 
 
@@ -187,7 +186,7 @@ def _why_unknown(case: Case) -> str:
 def _about_options(case: Case, options: tuple[Option, ...]) -> str:
     if options:
         return "alternatives: one of them, not several"
-    if case.workload is None or case.workload.workload_class is WorkloadClass.UNKNOWN:
+    if case.workload_class is WorkloadClass.UNKNOWN:
         return "none: the workload's class is unknown; state it in a policy"
     unknown = next(filter(None, map(unknown_board, case.devices)), "")
     if unknown:

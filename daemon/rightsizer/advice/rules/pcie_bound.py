@@ -3,28 +3,29 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.attribution import lost_gpus, saved_at_most
+from rightsizer.advice.board_status import board_uuid
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShare, minimum_known, on_ratio
-from rightsizer.advice.operator_commands import class_of, physical_uuid, trace_kernels
+from rightsizer.advice.operator_commands import trace_kernels
 from rightsizer.advice.rules.bottleneck import (
     Bottleneck,
     active_share,
+    complain_of,
     find_bottleneck,
     lost_ratio,
     minimum_active,
     slow_opening_policy,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import complain, names_of
+from rightsizer.advice.verdict import names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State
 from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "pcie_bound"
-_LINK: Final = Bottleneck(NAME, State.PCIE_BOUND, "held up by copies over PCIe")
+_LINK: Final = Bottleneck(NAME, State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copies over PCIe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -54,21 +55,16 @@ def judge(case: Case, settings: PcieBoundSettings, market: Market) -> Finding:
         return seen
     degraded = _degraded(case, seen, settings)
     link = f"; the link of {names_of(degraded)} runs below what it could" if degraded else ""
-    reasons = (Reason.PCIE_BOUND, *((Reason.PCIE_LINK_DEGRADED,) if degraded else ()))
-    return complain(
-        NAME,
+    return complain_of(
+        _LINK,
         case,
-        kind=FindingKind.INEFFICIENT,
-        reasons=reasons,
+        seen,
+        market,
         action=Action.FIX_INPUT_PIPELINE,
         summary=f"{seen.summary}{link}.",
-        factors=seen.factors,
-        risk=Risk.VERY_LOW,
-        evidence=seen.evidence | {"degraded_link": [device.uuid for device in degraded]},
-        savings=saved_at_most(case, market, State.PCIE_BOUND),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=(*map(_look_at_link, degraded), *_instructions(case)),
-        affected_gpus=lost_gpus(case, State.PCIE_BOUND),
+        reasons=(Reason.PCIE_LINK_DEGRADED,) if degraded else (),
+        evidence={"degraded_link": [device.uuid for device in degraded]},
     )
 
 
@@ -90,7 +86,7 @@ def _look_at_link(device: Device) -> Instruction:
     return Instruction(
         f"Compare the link of GPU {device.index} with what it could be, under load",
         (
-            f"nvidia-smi --id={physical_uuid(device)} --format=csv --query-gpu="
+            f"nvidia-smi --id={board_uuid(device)} --format=csv --query-gpu="
             "pcie.link.gen.gpucurrent,pcie.link.gen.max,"
             "pcie.link.width.current,pcie.link.width.max"
         ),
@@ -104,7 +100,7 @@ def _instructions(case: Case) -> tuple[Instruction, ...]:
         "copies",
         "cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum",
     )
-    if class_of(case) is WorkloadClass.SERVING:
+    if case.workload_class is WorkloadClass.SERVING:
         text = (
             "weights or key-value cache that live in the host's memory come over the bus for "
             "every token:\n"

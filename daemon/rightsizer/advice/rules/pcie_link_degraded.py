@@ -6,13 +6,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import (
-    TimeShare,
-    TimeShareQuery,
-    minimum_known,
-    observe,
-    on_ratio,
-)
+from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
@@ -187,14 +181,11 @@ def judge(case: Case, settings: PcieLinkDegradedSettings, market: Market) -> Fin
     seen = observe(
         NAME,
         case,
-        TimeShareQuery(
-            shares=shares,
-            on_ratio=settings.on_ratio,
-            minimum_known_seconds=settings.minimum_known_seconds,
-            what="PCIe link below what board and slot allow",
-            why_unsupported="without telemetry nobody can tell when the GPU is at work",
-            evidence_name="degraded_at_work_ratio",
-        ),
+        settings,
+        shares,
+        "PCIe link below what board and slot allow",
+        why_unsupported="without telemetry nobody can tell when the GPU is at work",
+        evidence_name="degraded_at_work_ratio",
     )
     if isinstance(seen, Finding):
         return seen

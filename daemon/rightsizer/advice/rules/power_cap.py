@@ -10,13 +10,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import (
-    TimeShare,
-    TimeShareQuery,
-    minimum_known,
-    observe,
-    on_ratio,
-)
+from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.power_saving import (
     PowerSaving,
     PowerSavingSettings,
@@ -93,7 +87,19 @@ def judge(case: Case, settings: PowerCapSettings, market: Market) -> Finding:
     why = _why_not(case)
     if why is not None:
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    seen = observe(NAME, case, _question(case, settings))
+    seen = observe(
+        NAME,
+        case,
+        settings,
+        {
+            window.uuid: clock_free_ratio(window, settings.low_pipe_ratio) or 0.0
+            for window in case.windows
+        },
+        "as fast at lower clocks",
+        tiers=frozenset({Tier.PROFILING}),
+        why_unsupported="without profiling telemetry nobody can tell what sets the pace",
+        evidence_name="clock_free_ratio",
+    )
     if isinstance(seen, Finding):
         return seen
     caps = _caps(case, seen, settings)
@@ -131,21 +137,6 @@ def _knows_limits(standing: BoardStatus) -> bool:
 def _is_fixed(standing: BoardStatus) -> bool:
     return standing.stated("power_limit_minimum_watts") == standing.stated(
         "power_limit_maximum_watts"
-    )
-
-
-def _question(case: Case, settings: PowerCapSettings) -> TimeShareQuery:
-    return TimeShareQuery(
-        shares={
-            window.uuid: clock_free_ratio(window, settings.low_pipe_ratio) or 0.0
-            for window in case.windows
-        },
-        on_ratio=settings.on_ratio,
-        minimum_known_seconds=settings.minimum_known_seconds,
-        what="as fast at lower clocks",
-        tiers=frozenset({Tier.PROFILING}),
-        why_unsupported="without profiling telemetry nobody can tell what sets the pace",
-        evidence_name="clock_free_ratio",
     )
 
 

@@ -10,13 +10,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import (
-    TimeShare,
-    TimeShareQuery,
-    minimum_known,
-    observe,
-    on_ratio,
-)
+from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.power_saving import clock_free_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
@@ -98,14 +92,11 @@ def judge(case: Case, settings: PowerThrottledSettings, market: Market) -> Findi
     seen = observe(
         NAME,
         case,
-        TimeShareQuery(
-            shares=shares,
-            on_ratio=settings.on_ratio,
-            minimum_known_seconds=settings.minimum_known_seconds,
-            what="held down by the power limit",
-            why_unsupported="without telemetry of the clocks nobody can tell what holds them down",
-            evidence_name="power_throttled_ratio",
-        ),
+        settings,
+        shares,
+        "held down by the power limit",
+        why_unsupported="without telemetry of the clocks nobody can tell what holds them down",
+        evidence_name="power_throttled_ratio",
     )
     if isinstance(seen, Finding):
         return seen

@@ -8,7 +8,7 @@ from typing import Final
 
 from rightsizer.advice.attribution import lost_gpus
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
+from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.straggler import (
     Deviation,
@@ -55,13 +55,8 @@ def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Findin
     if len(case.devices) == 1:
         return find_nothing(NAME, case, "One GPU cannot be out of balance.")
     shares = {each.uuid: each.condition_share(Condition.RANK_IMBALANCE) for each in case.windows}
-    question = TimeShareQuery(
-        shares=shares,
-        on_ratio=settings.on_ratio,
-        minimum_known_seconds=settings.minimum_known_seconds,
-        what="out of balance",
-    )
-    seen = observe(NAME, case, question)
+
+    seen = observe(NAME, case, settings, shares, "out of balance")
     if isinstance(seen, Finding):
         return seen
     odd = straggler_of(case, settings.stalled_ratio, settings.spread_ratio)
@@ -86,7 +81,7 @@ def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Findin
 
 
 def _capacity(case: Case) -> float:
-    return sum(device.capacity_ratio for device in case.devices)
+    return case.gpus
 
 
 def _lost(case: Case, odd: Straggler) -> float:

@@ -48,6 +48,16 @@ class OpeningPolicy:
     )
 
 
+def sizing_opening_policy() -> OpeningPolicy:
+    """That of judgements of size: two weeks and three days."""
+    return OpeningPolicy(
+        long_seconds=14 * 86400.0,
+        short_seconds=3 * 86400.0,
+        minimum_known_seconds=7 * 86400.0,
+        close_after_seconds=86400.0,
+    )
+
+
 class RuleSettings(Protocol):
     """Settings of any rule."""
 

@@ -16,7 +16,7 @@ from rightsizer.advice.colocation import (
 )
 from rightsizer.advice.market import Market
 from rightsizer.advice.risk import ranked
-from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
 from rightsizer.advice.sharing_options import shared_gpu, sharing_commands, slice_options
 from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, sizing_factors
 from rightsizer.model.finding import (
@@ -61,14 +61,7 @@ class SharingSettings:
         3, help="How many workloads of the node are named as partners.", within=(1, 20)
     )
     colocation: ColocationSettings = field(default_factory=ColocationSettings)
-    conduct: OpeningPolicy = field(
-        default_factory=lambda: OpeningPolicy(
-            long_seconds=14 * 86400.0,
-            short_seconds=3 * 86400.0,
-            minimum_known_seconds=7 * 86400.0,
-            close_after_seconds=86400.0,
-        )
-    )
+    conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
 
 
 def judge(case: Case, settings: SharingSettings, market: Market) -> Finding:

@@ -3,30 +3,29 @@
 from dataclasses import dataclass, field
 from typing import Final
 
-from rightsizer.advice.attribution import lost_gpus, saved_at_most
 from rightsizer.advice.board_status import abstain_unobserved
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
-from rightsizer.advice.operator_commands import class_of, dump_stacks
+from rightsizer.advice.operator_commands import dump_stacks
 from rightsizer.advice.rules.bottleneck import (
     Bottleneck,
+    complain_of,
     find_bottleneck,
     lost_ratio,
     minimum_active,
     slow_opening_policy,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import complain
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "storage_bound"
-_STORAGE: Final = Bottleneck(NAME, State.STORAGE_BOUND, "held up by storage")
+_STORAGE: Final = Bottleneck(NAME, State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up by storage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -66,20 +65,15 @@ def judge(case: Case, settings: StorageBoundSettings, market: Market) -> Finding
     working = _working_share(case, seen.devices, settings)
     in_bursts = _in_bursts(case, working, settings)
     action = Action.FIX_CHECKPOINTING if in_bursts else Action.FIX_INPUT_PIPELINE
-    return complain(
-        NAME,
+    return complain_of(
+        _STORAGE,
         case,
-        kind=FindingKind.INEFFICIENT,
-        reasons=(Reason.STORAGE_BOUND,),
+        seen,
+        market,
         action=action,
         summary=f"{seen.summary}, {_pattern(working, in_bursts=in_bursts)}.",
-        factors=seen.factors,
-        risk=Risk.VERY_LOW,
-        evidence=seen.evidence | {"working_blocks_ratio": working},
-        savings=saved_at_most(case, market, State.STORAGE_BOUND),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=_instructions(case, seen.devices, working, in_bursts=in_bursts),
-        affected_gpus=lost_gpus(case, State.STORAGE_BOUND),
+        evidence={"working_blocks_ratio": working},
     )
 
 
@@ -101,7 +95,7 @@ def _working_share(
 
 def _in_bursts(case: Case, working: float | None, settings: StorageBoundSettings) -> bool:
     """Whether work and waits take turns, for longer than five minutes each."""
-    is_serving = class_of(case) is WorkloadClass.SERVING
+    is_serving = case.workload_class is WorkloadClass.SERVING
     least = settings.bursts_ratio
     return not is_serving and working is not None and least <= working <= 1.0 - least
 
@@ -119,7 +113,7 @@ def _instructions(
 ) -> tuple[Instruction, ...]:
     confirm = dump_stacks(devices, "See what is read or written")
     disks = Instruction("See which disk is busy", "iostat -x 5 3; cat /proc/pressure/io", "sh")
-    if class_of(case) is WorkloadClass.SERVING:
+    if case.workload_class is WorkloadClass.SERVING:
         return (confirm, disks, _weights())
     if in_bursts:
         return (confirm, disks, _checkpoints())

@@ -4,7 +4,7 @@ from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import TimeShareQuery, minimum_known, observe, on_ratio
+from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import (
     abstain_inactive,
     active_share,
@@ -56,17 +56,18 @@ def judge(case: Case, settings: TensorCoresUnusedSettings, _: Market) -> Finding
         )
         for window in case.windows
     }
-    question = TimeShareQuery(
-        shares=shares,
-        on_ratio=settings.on_ratio,
-        minimum_known_seconds=settings.minimum_known_seconds,
-        what="computing in FP32 with the tensor cores at rest",
+
+    seen = observe(
+        NAME,
+        case,
+        settings,
+        shares,
+        "computing in FP32 with the tensor cores at rest",
         tiers=frozenset({Tier.PROFILING}),
         why_unsupported="without profiling nobody knows which pipes compute",
         evidence_name="active_share_ratio",
         active_seconds=active,
     )
-    seen = observe(NAME, case, question)
     if isinstance(seen, Finding):
         return abstain_inactive(seen, case, settings.minimum_active_seconds)
     return complain(

@@ -7,13 +7,7 @@ from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, board_statuses
 from rightsizer.advice.market import Market
-from rightsizer.advice.observation import (
-    TimeShare,
-    TimeShareQuery,
-    minimum_known,
-    observe,
-    on_ratio,
-)
+from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import abstain, complain, names_of
@@ -72,14 +66,11 @@ def judge(case: Case, settings: ThermalThrottledSettings, market: Market) -> Fin
     seen = observe(
         NAME,
         case,
-        TimeShareQuery(
-            shares=shares,
-            on_ratio=settings.on_ratio,
-            minimum_known_seconds=settings.minimum_known_seconds,
-            what=f"slowed down by {by}",
-            why_unsupported="without telemetry of the clocks nobody can tell what holds them down",
-            evidence_name="slowdown_ratio",
-        ),
+        settings,
+        shares,
+        f"slowed down by {by}",
+        why_unsupported="without telemetry of the clocks nobody can tell what holds them down",
+        evidence_name="slowdown_ratio",
     )
     if isinstance(seen, Finding):
         return seen

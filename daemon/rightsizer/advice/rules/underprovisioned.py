@@ -18,6 +18,7 @@ from rightsizer.advice.verdict import (
     complain,
     direct_factors,
     find_nothing,
+    holder_of,
     known_seconds,
     names_of,
     opposite,
@@ -72,7 +73,7 @@ def judge(case: Case, settings: UnderprovisionedSettings, market: Market) -> Fin
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
-    if case.workload is not None and case.workload.workload_class is WorkloadClass.BATCH:
+    if case.workload_class is WorkloadClass.BATCH:
         return find_nothing(NAME, case, "A job at its limit is well used.")
     shares = {
         device.uuid: {
@@ -116,7 +117,6 @@ def _complaint(
         for device in case.devices
         if max(shares[device.uuid].values(), default=0.0) >= settings.on_ratio
     )
-    holder = f" of {case.workload.name}" if case.workload else ""
     return complain(
         NAME,
         case,
@@ -124,8 +124,8 @@ def _complaint(
         reasons=_reasons(what),
         action=(options[0].action or Action.NONE) if options else Action.NONE,
         summary=(
-            f"{names_of(short)}{holder}: short of {', '.join(what)} {share:.0%} of the last "
-            f"{format_duration(known_seconds(case))}, while requests waited."
+            f"{names_of(short)}{holder_of(case)}: short of {', '.join(what)} {share:.0%} of "
+            f"the last {format_duration(known_seconds(case))}, while requests waited."
         ),
         factors=factors,
         risk=options[0].risk if options else Risk.VERY_LOW,
@@ -148,7 +148,7 @@ def _reasons(what: list[str]) -> tuple[Reason, ...]:
 
 def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> tuple[Option, ...]:
     """More replicas of a service, or a faster board; nothing for whoever's class is unknown."""
-    workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
+    workload_class = case.workload_class
     if workload_class is WorkloadClass.UNKNOWN:
         return ()
     faster = faster_boards(case, market)
