@@ -14,6 +14,7 @@ from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Process
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.holdings import holdings_of
+from rightsizer.owners.owner import NodeCollector
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.systemd import SystemdCollector
 
@@ -110,7 +111,7 @@ def test_memory_is_bounded(tmp_path: Path) -> None:
     assert owners.remembered <= 60
 
 
-class Table:
+class Table(NodeCollector):
     """Owners by a table."""
 
     def __init__(self, names: dict[int, str]) -> None:

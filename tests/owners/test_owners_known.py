@@ -11,9 +11,9 @@ from structlog.testing import capture_logs
 
 from owner_trees import write_process
 from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.owners.owner import NodeCollector
 from rightsizer.owners.resolver import (
     OTHER_WORKLOADS,
-    OWNER_COLLECTORS,
     OwnerResolver,
     WorkloadNameLimiter,
 )
@@ -54,9 +54,9 @@ def test_precedence(tmp_path: Path, path: str, key: str) -> None:
     assert key_of(on_node(tmp_path), 11) == key
 
 
-def test_every_source_has_a_name_that_settings_know() -> None:
-    """The registry and the settings list the same sources in the same order."""
-    assert tuple(name for name, _ in OWNER_COLLECTORS) == SOURCE_NAMES
+def test_every_source_has_a_collector(tmp_path: Path) -> None:
+    """What settings may name can be made."""
+    assert on_node(tmp_path, sources=SOURCE_NAMES).collectors() == {}
 
 
 def test_unknown_source_is_refused() -> None:
@@ -104,7 +104,7 @@ def test_reused_pid_is_another_process(tmp_path: Path) -> None:
     assert key_of(owners, 11) == "systemd:b.service"
 
 
-class Given:
+class Given(NodeCollector):
     """A scheduler that gave away what it was told to."""
 
     def __init__(self, **given: str) -> None:

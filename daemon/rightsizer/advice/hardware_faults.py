@@ -1,7 +1,7 @@
 """Hardware faults of a GPU: memory, links, driver; what each means, and what repairs it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
@@ -69,15 +69,6 @@ class InspectedBoard:
 
 
 @dataclass(frozen=True, slots=True)
-class RepairStep:
-    """What repairs it; `{uuid}` stands for the GPU."""
-
-    title: str
-    text: str
-    language: str = "text"
-
-
-@dataclass(frozen=True, slots=True)
 class HardwareFault:
     """One thing that is wrong."""
 
@@ -85,18 +76,18 @@ class HardwareFault:
     """For a person: `remapping a memory row has failed`."""
     means: str
     severity: Severity
-    remedy: RepairStep
+    remedy: Instruction
+    """`{uuid}` stands for the GPU."""
     certainty: float = SURE
     evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
 
 
 def instruction_for(trouble: HardwareFault, uuid: str) -> Instruction:
     """The remedy for one GPU."""
-    remedy = trouble.remedy
-    return Instruction(remedy.title, remedy.text.replace("{uuid}", uuid), remedy.language)
+    return replace(trouble.remedy, text=trouble.remedy.text.replace("{uuid}", uuid))
 
 
-RESET: Final = RepairStep(
+RESET: Final = Instruction(
     "Reset the GPU once no process is on it",
     "nvidia-smi -i {uuid} --query-compute-apps=pid --format=csv,noheader  # must be empty\n"
     "rightsizer release gpus --wait 30s\n"
@@ -104,8 +95,8 @@ RESET: Final = RepairStep(
     "rightsizer resume",
     "sh",
 )
-REBOOT: Final = RepairStep("Reboot the node once it is drained", "sudo systemctl reboot", "sh")
-REPLACE: Final = RepairStep(
+REBOOT: Final = Instruction("Reboot the node once it is drained", "sudo systemctl reboot", "sh")
+REPLACE: Final = Instruction(
     "Have the board replaced",
     "Keep the node drained, keep the log and run the vendor's field diagnostic; its result is "
     "what a replacement (RMA) is granted by:\n"
@@ -114,18 +105,18 @@ REPLACE: Final = RepairStep(
     "dcgmi diag -r 3",
     "sh",
 )
-RESEAT: Final = RepairStep(
+RESEAT: Final = Instruction(
     "See to the slot once the node is drained",
     "Power the server off, reseat the board with its power and riser cables, and look at the "
     "kernel's log for PCIe errors (AER). If it happens again in another slot, have the board "
     "replaced.",
 )
-DIAGNOSE_LINKS: Final = RepairStep(
+DIAGNOSE_LINKS: Final = Instruction(
     "See the links and their errors",
     "nvidia-smi nvlink -s -i {uuid}\nnvidia-smi nvlink -e -i {uuid}\ndcgmi diag -r 2",
     "sh",
 )
-FABRIC: Final = RepairStep(
+FABRIC: Final = Instruction(
     "See why the NVLink fabric is not ready",
     "systemctl status nvidia-fabricmanager\n"
     "journalctl -u nvidia-fabricmanager -b --no-pager | tail -n 50\n"
@@ -280,10 +271,10 @@ def _mistakes(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterato
 _OFF_THE_BUS: Final = 79
 _NVLINK: Final = 74
 _REMAPPING_FAILED: Final = 64
-_REMEDIES: Final[Mapping[int, RepairStep]] = MappingProxyType(
+_REMEDIES: Final[Mapping[int, Instruction]] = MappingProxyType(
     {_OFF_THE_BUS: RESEAT, _NVLINK: DIAGNOSE_LINKS, _REMAPPING_FAILED: REPLACE}
 )
-_RECOVERIES: Final[Mapping[int, tuple[str, Severity, RepairStep]]] = MappingProxyType(
+_RECOVERIES: Final[Mapping[int, tuple[str, Severity, Instruction]]] = MappingProxyType(
     {
         1: ("a reset", Severity.HIGH, RESET),
         2: ("a reboot", Severity.HIGH, REBOOT),

@@ -2,7 +2,7 @@
 
 import threading
 from collections import Counter
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from functools import cache
@@ -21,6 +21,7 @@ from rightsizer.advice.restoration import Restoration
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.settings import LedgerSettings
+from rightsizer.advice.storage import Storage
 from rightsizer.advice.verification import Measured, measure_all
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.settings import CatalogueSettings
@@ -220,22 +221,8 @@ class EventSink(Protocol):
         """Send what waits; may take seconds, and never raises for a peer that is away."""
 
 
-class LedgerStore(Protocol):
-    """Place of the ledger and of events that were not delivered yet."""
-
-    @property
-    def pending_events(self) -> Sequence[AdviceEvent]:
-        """Events that were saved and may not have been offered before the program ended."""
-
-    def save_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent]) -> None:
-        """Keep the ledger as it is, with the events that are still to be offered."""
-
-    def told(self) -> None:
-        """Forget the events: every sink has them."""
-
-
 class Judge(Protocol):
-    """Whoever runs the rules: over a node's accounts, or over an estate's store."""
+    """Runs the rules: over a node's accounts, or over a fleet's store."""
 
     def run(
         self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice]
@@ -255,7 +242,7 @@ class AdviceService:
         self,
         judge: Judge,
         ledger: Ledger,
-        store: LedgerStore,
+        store: Storage,
         sinks: Sequence[EventSink],
         clock: Clock,
         *,

@@ -12,10 +12,9 @@ T = TypeVar("T")
 
 
 class BackgroundFetcher(Generic[T]):
-    """The last answer of a peer that may be slow, away or not there at all.
+    """The last answer of a server that may be slow or absent; only the first is waited for.
 
-    Nobody waits for it, but for the first answer and then shortly. A peer that never was there
-    is nobody's failure: the node has no kubelet.
+    A server that was never there is no failure: the node has no kubelet.
     """
 
     def __init__(  # noqa: PLR0913 - a peer, and how it is asked.
@@ -35,7 +34,7 @@ class BackgroundFetcher(Generic[T]):
             fetch: Asks and gives the answer, or raises.
             settings: How often and how patiently.
             interval_seconds: In place of the settings' own.
-            is_there: Whether there is anybody to ask; not called again once there was.
+            is_there: Whether the server exists; not called again once it did.
             now: The monotonic clock.
         """
         self.name = name

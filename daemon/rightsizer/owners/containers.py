@@ -12,7 +12,7 @@ from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
-from rightsizer.owners.owner import HEX_DIGIT, Allocations, Instructions, NumaHome, Owner, shell
+from rightsizer.owners.owner import HEX_DIGIT, Instructions, NodeCollector, NumaHome, Owner, shell
 from rightsizer.owners.settings import OwnerSettings
 
 _OK: Final = 200
@@ -131,7 +131,7 @@ class ContainerOwner(Owner):
         )
 
 
-class ContainerCollector:
+class ContainerCollector(NodeCollector):
     """Containers by the name that their engine gives, or by their short identifier."""
 
     def __init__(
@@ -165,10 +165,6 @@ class ContainerCollector:
                 self._engine.refresh_soon()
             name = short
         return Workload(f"container:{name}", WorkloadKind.CONTAINER, name, container=short)
-
-    def allocations(self) -> Allocations:
-        """None: engines have no record of devices."""
-        return {}
 
     def outcomes(self) -> Mapping[str, CollectorOutcome]:
         """How the last call went; nothing where the engine is not to be asked."""

@@ -21,6 +21,7 @@ from rightsizer.owners.owner import (
     THIS_NODE,
     Allocations,
     Instructions,
+    NodeCollector,
     NumaHome,
     Owner,
     Scheduler,
@@ -345,7 +346,7 @@ _SHORT_LENGTH: Final = 12
 """Of a container's identifier, as `crictl ps` shows them."""
 
 
-class KubernetesCollector:
+class KubernetesCollector(NodeCollector):
     """A process's pod is its control group's; whatever only the name tells needs the name.
 
     A pod whose name nobody tells goes by its uid, until the devices that it runs on say which

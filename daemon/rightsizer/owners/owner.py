@@ -31,6 +31,25 @@ class OwnerCollector(Protocol):
         """Devices that a scheduler has allocated, used or not; empty without a scheduler."""
 
 
+class NodeCollector(OwnerCollector):
+    """Collector on this node; by default one without allocations and without a server to ask."""
+
+    def allocations(self) -> Allocations:
+        """None: the owner allocates no devices."""
+        return {}
+
+    def generation(self) -> int:
+        """Number that grows when former answers no longer hold."""
+        return 0
+
+    def outcomes(self) -> Mapping[str, CollectorOutcome]:
+        """Outcomes of the last requests, by the server's name."""
+        return {}
+
+    def close(self) -> None:
+        """Stop the thread, if there is one."""
+
+
 class WorkloadResolver(OwnerCollector, Protocol):
     """Several collectors as one, some of which ask servers."""
 

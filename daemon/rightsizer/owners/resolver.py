@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Final, Protocol, Self, runtime_checkable
+from typing import Final, Self
 
 import structlog
 
@@ -13,8 +13,8 @@ from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.containers import ContainerCollector
 from rightsizer.owners.kubernetes import KubernetesCollector
-from rightsizer.owners.owner import Allocations, OwnerCollector
-from rightsizer.owners.settings import OwnerSettings
+from rightsizer.owners.owner import Allocations, NodeCollector
+from rightsizer.owners.settings import SOURCE_NAMES, OwnerSettings
 from rightsizer.owners.slurm import SlurmCollector
 from rightsizer.owners.systemd import SystemdCollector
 from rightsizer.owners.users import UserCollector
@@ -24,12 +24,11 @@ OTHER_WORKLOADS: Final = Workload("other", WorkloadKind.OTHER, "other")
 
 
 class WorkloadNameLimiter:
-    """Lets so many workloads be named at once; whoever is not seen for a while makes room."""
+    """Bounds how many workloads are named at once; those not seen for a while make room."""
 
     def __init__(
         self, workloads_maximum: int, hold_seconds: float, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Nobody is named yet."""
         self._workloads_maximum = workloads_maximum
         self._hold_seconds = hold_seconds
         self._now = now
@@ -41,7 +40,7 @@ class WorkloadNameLimiter:
         return len(self._seen)
 
     def name(self, workload: Workload) -> Workload:
-        """The workload itself, or `OTHERS` where too many others are named already."""
+        """The workload itself, or `OTHER_WORKLOADS` where too many others are named already."""
         now = self._now()
         if workload.key not in self._seen and not self._has_room(now):
             return OTHER_WORKLOADS
@@ -64,47 +63,8 @@ class WorkloadNameLimiter:
 
 
 @dataclass(frozen=True, slots=True)
-class OwnerContext:
-    """What the sources are made with."""
-
-    procfs: Path
-    sysfs: Path
-    settings: OwnerSettings
-    now: Callable[[], float]
-
-
-OWNER_COLLECTORS: Final[tuple[tuple[str, Callable[[OwnerContext], OwnerCollector]], ...]] = (
-    ("kubernetes", lambda node: KubernetesCollector(node.procfs, node.settings, node.now)),
-    ("slurm", lambda node: SlurmCollector(node.procfs, node.sysfs, node.settings, node.now)),
-    ("container", lambda node: ContainerCollector(node.procfs, node.settings, node.now)),
-    ("user", lambda node: UserCollector(node.procfs)),
-    ("session", lambda node: SystemdCollector(node.procfs)),
-)
-"""By name, in order of precedence; the first that knows a process names its workload."""
-
-
-@runtime_checkable
-class _FetchingCollector(Protocol):
-    """A source that asks others, on a thread of its own."""
-
-    def outcomes(self) -> Mapping[str, CollectorOutcome]:
-        """How its last attempts went."""
-
-    def close(self) -> None:
-        """Let the thread end."""
-
-
-@runtime_checkable
-class _RenamingCollector(Protocol):
-    """A source whose answers may change by themselves."""
-
-    def generation(self) -> int:
-        """Grows when they have."""
-
-
-@dataclass(frozen=True, slots=True)
 class _CachedWorkload:
-    """What was said of a process."""
+    """The answer for a process."""
 
     until: float
     start_ticks: int | None
@@ -113,14 +73,14 @@ class _CachedWorkload:
 
 
 class OwnerResolver:
-    """Asks its sources in turn and remembers what they said, also that they know nothing.
+    """Asks its sources in turn and caches their answers, `None` too; for one thread.
 
-    A PID that was given to another process is asked for anew. Everything here is for one thread.
+    A PID that was given to another process is looked up again.
     """
 
     def __init__(
         self,
-        sources: Sequence[OwnerCollector],
+        sources: Sequence[NodeCollector],
         *,
         time_to_live_seconds: float = 30.0,
         workloads_maximum: int = 200,
@@ -131,14 +91,12 @@ class OwnerResolver:
 
         Args:
             sources: The first that knows a process names its workload.
-            time_to_live_seconds: How long an answer stands, also that nobody knows.
+            time_to_live_seconds: How long an answer stands.
             workloads_maximum: How many are named at once.
             start_ticks: When a process began, to tell it from the next with its PID.
             now: The monotonic clock.
         """
         self._sources = tuple(sources)
-        self._asking = [source for source in sources if isinstance(source, _FetchingCollector)]
-        self._renaming = [source for source in sources if isinstance(source, _RenamingCollector)]
         self._time_to_live_seconds = time_to_live_seconds
         self._start_ticks = start_ticks
         self._now = now
@@ -157,9 +115,15 @@ class OwnerResolver:
     ) -> Self:
         """All the sources of a host that its settings allow."""
         settings = settings or OwnerSettings()
-        node = OwnerContext(procfs, sysfs, settings, now)
+        collectors: dict[str, Callable[[], NodeCollector]] = {
+            "kubernetes": lambda: KubernetesCollector(procfs, settings, now),
+            "slurm": lambda: SlurmCollector(procfs, sysfs, settings, now),
+            "container": lambda: ContainerCollector(procfs, settings, now),
+            "user": lambda: UserCollector(procfs),
+            "session": lambda: SystemdCollector(procfs),
+        }
         return cls(
-            [make(node) for name, make in OWNER_COLLECTORS if name in settings.sources],
+            [collectors[name]() for name in SOURCE_NAMES if name in settings.sources],
             time_to_live_seconds=settings.time_to_live_seconds,
             workloads_maximum=settings.workloads_maximum,
             start_ticks=ProcessTable(procfs).started_ticks,
@@ -199,20 +163,20 @@ class OwnerResolver:
     def collectors(self) -> Mapping[str, CollectorOutcome]:
         """How each source that asks others fared last, by the name of whom it asks."""
         outcomes: dict[str, CollectorOutcome] = {}
-        for source in self._asking:
+        for source in self._sources:
             outcomes |= source.outcomes()
         return outcomes
 
     def close(self) -> None:
         """Let the sources' threads end; what hangs is left behind."""
-        for source in self._asking:
+        for source in self._sources:
             source.close()
 
     def _generation(self) -> int:
-        return sum(source.generation() for source in self._renaming)
+        return sum(source.generation() for source in self._sources)
 
     def _sweep(self, now: float) -> None:
-        """Forget processes that nobody asked for lately; most of them have ended."""
+        """Forget processes that were not looked up lately; most of them have ended."""
         if now - self._swept >= self._time_to_live_seconds:
             self._swept = now
             self._known = {pid: known for pid, known in self._known.items() if now < known.until}

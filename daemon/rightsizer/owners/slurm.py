@@ -16,7 +16,15 @@ from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 from rightsizer.owners.background_fetcher import BackgroundFetcher
 from rightsizer.owners.device_keys import MinorOf
-from rightsizer.owners.owner import THIS_NODE, Allocations, Instructions, NumaHome, Scheduler, shell
+from rightsizer.owners.owner import (
+    THIS_NODE,
+    Allocations,
+    Instructions,
+    NodeCollector,
+    NumaHome,
+    Scheduler,
+    shell,
+)
 from rightsizer.owners.settings import OwnerSettings
 
 _BY_INDEX: Final = re.compile(r"(\d{1,4})(?:\.(\d{1,4}))?")
@@ -228,7 +236,7 @@ class SlurmOwner(Scheduler):
         return shell("Ask for fewer nodes", f"#SBATCH --nodes={nodes}\n#SBATCH --gpus={gpus}\n")
 
 
-class SlurmCollector:
+class SlurmCollector(NodeCollector):
     """Jobs of processes by the kernel; jobs without a process by the site's map of jobs.
 
     Every task of an array and every part of a heterogeneous job has a number of its own, which

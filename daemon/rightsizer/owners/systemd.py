@@ -9,7 +9,7 @@ from typing import Final
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.finding import Instruction
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.owner import Allocations, Instructions, NumaHome, Owner, shell
+from rightsizer.owners.owner import Instructions, NodeCollector, NumaHome, Owner, shell
 
 _UNIT: Final = re.compile(r"[^/]+\.(?:service|scope)")
 # These hold all that a user logged in for, not one workload.
@@ -47,7 +47,7 @@ class SystemdOwner(Owner):
         )
 
 
-class SystemdCollector:
+class SystemdCollector(NodeCollector):
     """Systemd units by name; other processes by their session and the start of its leader."""
 
     def __init__(self, procfs: Path) -> None:
@@ -66,7 +66,3 @@ class SystemdCollector:
         # A session outlives its leader; then its number alone must do.
         started = f"@{start}" if start is not None else ""
         return Workload(f"session:{session}{started}", WorkloadKind.SESSION, f"session {session}")
-
-    def allocations(self) -> Allocations:
-        """None: systemd allocates no devices."""
-        return {}

@@ -6,7 +6,7 @@ from pathlib import Path
 
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.workload import Workload, WorkloadKind
-from rightsizer.owners.owner import Allocations, Owner
+from rightsizer.owners.owner import NodeCollector, Owner
 from rightsizer.owners.systemd import unit_in
 
 
@@ -24,7 +24,7 @@ def _name_of(user: int) -> str | None:
         return None
 
 
-class UserCollector:
+class UserCollector(NodeCollector):
     """Processes of login sessions by the name of their user, or by its number without one."""
 
     def __init__(self, procfs: Path, name_of: Callable[[int], str | None] = _name_of) -> None:
@@ -40,7 +40,3 @@ class UserCollector:
             return None
         name = self._name_of(user) or str(user)
         return Workload(f"user:{name}", WorkloadKind.USER, name)
-
-    def allocations(self) -> Allocations:
-        """None: users are allocated no devices."""
-        return {}

@@ -14,7 +14,7 @@ from rightsizer.advice.attribution import (
 )
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
-from rightsizer.advice.rules.rule import OpeningPolicy
+from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
@@ -60,16 +60,8 @@ def lost_ratio() -> float:
     return result
 
 
-class BottleneckThresholds(Protocol):
+class BottleneckThresholds(RuleSettings, Protocol):
     """What the settings of all these rules have."""
-
-    @property
-    def on_ratio(self) -> float:
-        """Share of the active time."""
-
-    @property
-    def minimum_known_seconds(self) -> float:
-        """Known time under which the rule abstains."""
 
     @property
     def minimum_active_seconds(self) -> float:
