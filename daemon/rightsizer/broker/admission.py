@@ -13,7 +13,7 @@ _LONGEST_TOLD_SECONDS: Final = 1000 * 366 * 86400.0
 
 
 def refused_ticket(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -> str | None:
-    """Why a ticket is not taken; `None` where it is."""
+    """Why a ticket is rejected; `None` where it is accepted."""
     client, mine = ticket.client, [t for t in state.tickets if t.client.uid == ticket.client.uid]
     if len(state.tickets) >= settings.maximum_tickets:
         return f"{len(state.tickets)} tickets wait already, as many as allowed; ask again later"
@@ -31,52 +31,49 @@ def refused_ticket(ticket: Ticket, state: BrokerState, settings: BrokerSettings)
 
 
 def refused_reservation(
-    wish: Reservation, by: LeaseOwner, state: BrokerState, settings: BrokerSettings
+    reservation: Reservation, by: LeaseOwner, state: BrokerState, settings: BrokerSettings
 ) -> str | None:
-    """Why a reservation is not taken, as far as slots do not matter; `None` where it is."""
+    """Why a reservation is rejected whatever the slots; `None` where it is not."""
     is_operator = settings.is_operator(by)
-    if wish.user != by.user and not is_operator:
-        return f"{by.user} cannot reserve for {wish.user}; an operator can"
-    if wish.starts < state.as_of:
+    if reservation.user != by.user and not is_operator:
+        return f"{by.user} cannot reserve for {reservation.user}; an operator can"
+    if reservation.starts < state.as_of:
         return "it would begin in the past; begin it now or later"
-    if wish.ends <= wish.starts:
+    if reservation.ends <= reservation.starts:
         return "it would end before it begins; give it a length"
-    ahead, length = wish.starts - state.as_of, wish.ends - wish.starts
+    ahead, length = reservation.starts - state.as_of, reservation.ends - reservation.starts
     if ahead > nanoseconds(settings.furthest_reservation_seconds):
         most = format_duration(settings.furthest_reservation_seconds)
         return f"it would begin in {format_duration(seconds(ahead))}; {most} is the furthest"
     if not is_operator:
-        held = sum(each.reservation.user == wish.user for each in state.bookings)
+        held = sum(each.reservation.user == reservation.user for each in state.bookings)
         if settings.maximum_reservations_per_user == 0:
             return (
                 "reservations are for operators here; ask one, who can also allow them by "
                 "broker.maximum_reservations_per_user"
             )
         if held >= settings.maximum_reservations_per_user:
-            return f"{wish.user} has {held} reservations, as many as allowed; cancel one"
+            return f"{reservation.user} has {held} reservations, as many as allowed; cancel one"
         if length > nanoseconds(settings.longest_reservation_seconds):
             most = format_duration(settings.longest_reservation_seconds)
             return f"it would last {format_duration(seconds(length))}; {most} is the longest"
-    return _wrong_request(wish.request)
+    return _wrong_request(reservation.request)
 
 
 def refused_end(owner_uid: int, by: LeaseOwner | None, settings: BrokerSettings) -> str | None:
-    """Why somebody may not end what a user has; `None` where he may, or nobody is asking."""
+    """Why a client may not end an item of an owner; `None` where it, or the agent, may."""
     if by is None or by.uid == owner_uid or settings.is_operator(by):
         return None
     return f"it is not {by.user}'s; its owner or an operator can end it"
 
 
 def impossible(
-    request: GpuRequest, look: NodeObservation, settings: GpuPlacementSettings
+    request: GpuRequest, node: NodeObservation, settings: GpuPlacementSettings
 ) -> str | None:
-    """Why a node could not serve a request even if it were all free and healthy.
-
-    `None` where it could, or where no slots are known.
-    """
-    if not look.slots:
+    """Why a node could never serve a request; `None` where it could, or has no known slots."""
+    if not node.slots:
         return None
-    found = choose(look.slots, look.topology, request, settings)
+    found = choose(node.slots, node.topology, request, settings)
     if not isinstance(found, PlacementRefusal) or not found.is_hopeless:
         return None
     summary, *_, why = found.reasons

@@ -13,8 +13,6 @@ _GIBIBYTE: Final = 1 << 30
 _NO_INSTANCE: Final = (
     "in MIG mode without an instance, so that nothing can run on it; make one, or turn the mode off"
 )
-_UNHEALTHY: Final = {Condition.HARDWARE_SLOWDOWN: "the hardware slows its own clocks down"}
-"""Heat, power brake or a fault, told by the board itself; it holds for idle GPUs too."""
 
 
 def judge_slot(
@@ -25,15 +23,14 @@ def judge_slot(
     *,
     is_reserved: bool = False,
 ) -> SlotVerdict:
-    """Whether a slot can be given to a request now.
+    """Whether a slot can be granted to a request now.
 
     Args:
-        slot: As it stands; holders that belong to a lease left out.
-        request: What is asked for; how many slots does not matter here, but that only one whole
-            piece of work may use a single MIG instance without naming its profile.
-        settings: When it counts as free.
-        leases: Those that the slot is given to.
-        is_reserved: Whether it is kept free for somebody else.
+        slot: Without holders that belong to a lease.
+        request: Of its number of GPUs only whether it is one matters.
+        settings: When a slot counts as free.
+        leases: Those on the slot.
+        is_reserved: Whether it is kept free for others.
     """
     found = (
         _wrong_kind(slot, request)
@@ -55,7 +52,7 @@ def judge_slot(
 
 
 def set_aside_bytes(uuid: str, leases: Sequence[Lease]) -> float:
-    """Memory that leases have been given on a slot, all together."""
+    """Memory set aside on a slot by all leases."""
     return sum(
         amount
         for lease in leases
@@ -70,10 +67,8 @@ _Found = tuple[SlotObstacle, str] | None
 def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Found:
     mig, wanted = slot.device.mig, request.mig_profile
     if slot.device.has_mig_instances:
-        return (
-            SlotObstacle.DIVIDED,
-            "divided into MIG instances; ask for one of those by its profile",
-        )
+        why = "divided into MIG instances; ask for one of those by its profile"
+        return SlotObstacle.DIVIDED, why
     if slot.device.awaits_mig_instances:
         return SlotObstacle.DIVIDED, _NO_INSTANCE
     if wanted is not None and mig is None:
@@ -90,29 +85,27 @@ def _wrong_kind(slot: LeaseSlot, request: GpuRequest) -> _Found:
 def _unfit(slot: LeaseSlot) -> _Found:
     if slot.trouble is not None:
         return SlotObstacle.DOWN, slot.trouble
-    for condition, what in _UNHEALTHY.items():
-        if condition in slot.conditions:
-            return SlotObstacle.UNHEALTHY, what
+    if Condition.HARDWARE_SLOWDOWN in slot.conditions:
+        # Heat, power brake or a fault, by the board itself; for idle GPUs too.
+        return SlotObstacle.UNHEALTHY, "the hardware slows its own clocks down"
     return None
 
 
 def _too_small(slot: LeaseSlot, request: GpuRequest) -> _Found:
-    """Whether it would be even if it were empty."""
+    """Even if it were empty."""
     wanted, total = request.memory_bytes, slot.memory_total_bytes
     if wanted is None:
         return None
     if total is None:
         return SlotObstacle.MEMORY, "nobody knows how much memory it has"
     if total < wanted:
-        return (
-            SlotObstacle.MEMORY,
-            f"has {_size(total)} of memory in all, {_size(wanted)} are asked",
-        )
+        why = f"has {_size(total)} of memory in all, {_size(wanted)} are asked"
+        return SlotObstacle.MEMORY, why
     return None
 
 
 def _taken(slot: LeaseSlot, settings: FreeSettings) -> _Found:
-    """Whether somebody else has a slot that nobody leased."""
+    """Whether a slot without a lease is in use."""
     if slot.holders:
         return _held(slot)
     if slot.state in ACTIVE_STATES:
@@ -158,11 +151,8 @@ def _beside(
     if any(not holder.has_process for holder in slot.holders):
         return SlotVerdict(slot, *_held(slot))
     if request.memory_bytes is None:
-        return SlotVerdict(
-            slot,
-            SlotObstacle.MEMORY,
-            "others are on it, and how much memory is needed was not said",
-        )
+        why = "others are on it, and how much memory is needed was not said"
+        return SlotVerdict(slot, SlotObstacle.MEMORY, why)
     left = _left_beside(slot, settings, leases)
     if left is None or left < request.memory_bytes:
         return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
@@ -179,12 +169,12 @@ def _left(slot: LeaseSlot) -> float | None:
 
 
 def _left_beside(slot: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease]) -> float | None:
-    """What is left once everybody has taken what he was given, and the reserve."""
+    """Memory beyond what is set aside or used, and the reserve."""
     total, used = slot.memory_total_bytes, slot.memory_used_bytes
     if total is None or used is None:
         return None
     aside = set_aside_bytes(slot.uuid, leases)
-    # Nobody tells whose of the used memory is: with others beside the leases it may all be theirs.
+    # The owner of used memory is unknown: with holders beside the leases it may all be theirs.
     taken = aside + used if slot.holders else max(aside, used)
     return max(0.0, total - taken - settings.shared_memory_reserve_bytes)
 

@@ -16,14 +16,14 @@ _ENDING: Final = (signal.SIGHUP, signal.SIGTERM)
 
 
 class ExitSignal(BaseException):
-    """A signal has come that ends this process."""
+    """A signal that ends this process."""
 
     def __init__(self, number: int) -> None:
         super().__init__(number)
         self._number = number
 
     def leave(self) -> NoReturn:
-        """End as if nothing had been done before."""
+        """End by the signal's default action."""
         signal.signal(self._number, signal.SIG_DFL)
         os.kill(os.getpid(), self._number)
         raise AssertionError("a signal that ends a process has not")
@@ -31,11 +31,7 @@ class ExitSignal(BaseException):
 
 @contextmanager
 def exit_on_signals() -> Iterator[None]:
-    """Have signals raise `Leaving` in the main thread; those that are ignored stay so.
-
-    Raises:
-        Leaving: one has come.
-    """
+    """Raise `ExitSignal` in the main thread on ending signals; ignored ones stay ignored."""
     ours = [each for each in _ENDING if signal.getsignal(each) is signal.SIG_DFL]
     for each in ours:
         signal.signal(each, _raise)
@@ -53,20 +49,13 @@ def _raise(number: int, frame: FrameType | None) -> NoReturn:
 
 CANNOT_RUN: Final = 126
 NOT_FOUND: Final = 127
-"""What shells answer where there is no such command."""
+"""As shells exit."""
 _BY_SIGNAL: Final = 128
 _SUBREAPER: Final = 36
 """PR_SET_CHILD_SUBREAPER of prctl(2)."""
 _PASSED_ON: Final = (
-    signal.SIGHUP,
-    signal.SIGINT,
-    signal.SIGQUIT,
-    signal.SIGTERM,
-    signal.SIGUSR1,
-    signal.SIGUSR2,
-    signal.SIGTSTP,
-    signal.SIGCONT,
-    signal.SIGWINCH,
+    *(signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM, signal.SIGUSR1),
+    *(signal.SIGUSR2, signal.SIGTSTP, signal.SIGCONT, signal.SIGWINCH),
 )
 _LEAVING: Final = frozenset({signal.SIGHUP, signal.SIGINT, signal.SIGQUIT, signal.SIGTERM})
 _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
@@ -74,33 +63,26 @@ _IGNORED_BY_PYTHON: Final = (signal.SIGPIPE, signal.SIGXFSZ)
 
 @dataclass(frozen=True, slots=True)
 class ChildExit:
-    """How it went."""
+    """Exit of the command."""
 
     status: int
-    """Of the command: its own, or 128 and the signal that ended it."""
+    """Its own, or 128 and the signal that ended it."""
     is_all: bool
-    """Whether nothing of what it started is left."""
+    """Whether none of its descendants is left."""
 
 
 class ChildProcess:
-    """One command, from its start to the end of all that it has started."""
+    """One command, from its start to the end of its last descendant."""
 
     def __init__(self, command: Sequence[str], environ: Mapping[str, str]) -> None:
-        """Nothing is started yet.
-
-        Args:
-            command: The program and its arguments.
-            environ: All of its variables.
-        """
         self._command, self._environ = list(command), dict(environ)
         self._pid = 0
         self._status: int | None = None
 
     def start(self, prepare: Callable[[], None]) -> None:
-        """Start it; from here on this process takes no signal but to pass it on.
+        """Start it; from here on this process forwards its signals.
 
-        Args:
-            prepare: Is called in the child before the command takes its place.
+        `prepare` is called in the child before the command.
 
         Raises:
             OSError: the command cannot be run.
@@ -120,11 +102,9 @@ class ChildProcess:
             raise OSError(code, os.strerror(code), self._command[0])
 
     def wait(self, left_behind: Callable[[int], None]) -> ChildExit:
-        """Pass signals on until nothing is left, or somebody wants to leave what is.
+        """Forward signals until no descendant is left, or a signal ends the wait for them.
 
-        Args:
-            left_behind: Is called with the command's status where it ends before all that it has
-                started.
+        `left_behind` is called with the command's status where it ends before its descendants.
         """
         while True:
             info = signal.sigwaitinfo({*_PASSED_ON, signal.SIGCHLD})
@@ -144,7 +124,7 @@ class ChildProcess:
                     os.kill(self._pid, number)
 
     def _become(self, prepare: Callable[[], None], mask: Iterable[int], telling: int) -> None:
-        """In the child: turn into the command, or tell why not."""
+        """In the child: turn into the command, or write the error to the pipe."""
         code = errno.EINVAL
         try:
             for number in _IGNORED_BY_PYTHON:
@@ -156,11 +136,11 @@ class ChildProcess:
             code = error.errno or errno.EINVAL
         finally:
             os.write(telling, str(code).encode())
-            # Not the parent's way out, which is for the parent alone.
+            # Without the parent's exit handlers.
             os._exit(NOT_FOUND)
 
     def _reap(self) -> bool:
-        """Take note of who has ended or stopped; whether anybody is left."""
+        """Reap exited and stopped children; whether any is left."""
         while True:
             try:
                 pid, status = os.waitpid(-1, os.WNOHANG | os.WUNTRACED)
@@ -177,14 +157,14 @@ class ChildProcess:
 
 
 def status_of(status: int) -> int:
-    """The exit status that tells of a wait status: a signal is 128 and its number."""
+    """The exit status of a wait status: a signal is 128 and its number."""
     if os.WIFSIGNALED(status):
         return _BY_SIGNAL + os.WTERMSIG(status)
     return os.WEXITSTATUS(status)
 
 
 def _is_on_a_terminal() -> bool:
-    """Whether there is a terminal whose shell can wake up what it has stopped."""
+    """Whether a shell's terminal can continue a stopped process."""
     try:
         terminal = os.open("/dev/tty", os.O_RDWR | os.O_NOCTTY | os.O_CLOEXEC)
     except OSError:

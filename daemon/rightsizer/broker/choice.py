@@ -27,7 +27,7 @@ _NO_LEASES: Final[Mapping[str, tuple[Lease, ...]]] = MappingProxyType({})
 
 @dataclass(frozen=True, slots=True)
 class RejectedSet:
-    """Free slots that would have done, and by what the chosen ones are better."""
+    """Free slots that would have sufficed, and why the chosen ones are better."""
 
     slots: tuple[LeaseSlot, ...]
     score: PlacementScore
@@ -37,26 +37,26 @@ class RejectedSet:
 
 @dataclass(frozen=True, slots=True)
 class PlacementChoice:
-    """The best slots there are for a request."""
+    """The best slots for a request."""
 
     request: GpuRequest
     verdicts: tuple[SlotVerdict, ...]
-    """Of the slots that were chosen, by index."""
+    """Of the chosen slots, by index."""
     score: PlacementScore
     reasons: tuple[str, ...]
-    """Sentences: what speaks for the set."""
+    """Sentences."""
     rejected: tuple[RejectedSet, ...] = ()
-    """Sets that were nearly as good, best first, one of each score."""
+    """The next best sets, best first, one of each score."""
     occupied: tuple[SlotVerdict, ...] = ()
     """Seats that cannot be given, with what is in the way."""
     equals: int = 0
-    """How many other sets are just as good; the first by index is taken."""
+    """How many other sets have the same score; the first by index is taken."""
     is_exact: bool = True
-    """Whether all sets were looked at; otherwise a better one may exist."""
+    """Whether all sets were examined; otherwise a better one may exist."""
 
     @property
     def slots(self) -> tuple[LeaseSlot, ...]:
-        """Those that were chosen, by index."""
+        """The chosen ones, by index."""
         return tuple(verdict.slot for verdict in self.verdicts)
 
     @property
@@ -66,7 +66,7 @@ class PlacementChoice:
 
     @property
     def memory_bytes(self) -> tuple[float, ...]:
-        """To set aside on each slot: what was asked for, else all that is left."""
+        """To set aside on each slot: the requested memory, or all that is left."""
         asked = self.request.memory_bytes
         return tuple(
             (each.memory_left_bytes or 0.0) if asked is None else asked for each in self.verdicts
@@ -79,14 +79,14 @@ class PlacementChoice:
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """Those near to any of the slots; empty where nobody knows those of one of them."""
+        """Those near to any of the slots; empty where those of one are unknown."""
         near = [slot.cpus for slot in self.slots]
         return tuple(sorted(set(chain.from_iterable(near)))) if all(near) else ()
 
 
 @dataclass(frozen=True, slots=True)
 class PlacementRefusal:
-    """Why a request cannot be met now."""
+    """Why a request cannot be granted now."""
 
     request: GpuRequest
     reasons: tuple[str, ...]
@@ -110,15 +110,14 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
 ) -> PlacementChoice | PlacementRefusal:
     """The best slots for a request, or why there are none.
 
-    Exact: of all sets of free slots none has a better score, and of equal ones it is the first by
-    index, as long as there are no more sets than the settings let be looked at (sixteen GPUs never
-    have more). The order in which slots come does not matter.
+    Exact (no set of free slots has a better score, and of equal ones it is the first by index) up
+    to the settings' number of sets, which sixteen GPUs never exceed.
 
     Args:
-        slots: Every GPU and MIG instance as it stands; holders that belong to a lease left out.
+        slots: Every GPU and MIG instance in any order, without holders that belong to a lease.
         topology: How the GPUs are joined.
-        request: What is asked for.
-        settings: When a slot is free, and what sets are weighed by.
+        request: The request.
+        settings: When a slot is free, and the weights of sets.
         leased: The leases on each slot, by uuid.
         reserved: Uuids of the slots that are kept free for others.
     """
@@ -144,7 +143,7 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
     if not found.sets:
         free = tuple(each.verdict for each in table.candidates)
         is_hopeless = not _could_be_met(slots, topology, request, settings)
-        reasons = reasons_for_none(request, free, occupied, is_hopeless=is_hopeless)
+        reasons = tuple(reasons_for_none(request, free, occupied, is_hopeless=is_hopeless))
         return PlacementRefusal(request, reasons, occupied, free, is_hopeless)
     best, *others = found.sets
     score = score_set(best, table)
@@ -178,18 +177,8 @@ def _could_be_met(
     request: GpuRequest,
     settings: GpuPlacementSettings,
 ) -> bool:
-    """Whether the node could give it if all of it were healthy and free."""
-    empty = [
-        replace(
-            slot,
-            state=State.IDLE_EMPTY,
-            conditions=frozenset(),
-            trouble=None,
-            holders=(),
-            memory_used_bytes=None,
-        )
-        for slot in slots
-    ]
+    """Whether the node could grant it if all of it were healthy and free."""
+    empty = (LeaseSlot(slot.device, slot.placement, State.IDLE_EMPTY) for slot in slots)
     verdicts = [judge_slot(slot, request, settings.free) for slot in empty]
     free = [verdict for verdict in verdicts if verdict.is_free]
     if request.interconnect is not Interconnect.NVLINK or len(free) < request.gpus:

@@ -22,7 +22,7 @@ _ID_BYTES: Final = 6
 _FIRST_PAUSE_SECONDS: Final = 0.05
 _LONGEST_PAUSE_SECONDS: Final = 15.0
 _LONGEST_PAUSE_WITHOUT_AGENT_SECONDS: Final = 2.0
-"""Looking whether there is one costs nobody anything, and what it lends lies idle until then."""
+"""Polling for one is cheap, and its GPUs are idle until then."""
 _TRIES_BEFORE_THE_FIRST_ANSWER: Final = 12
 _MOST_DOUBLINGS: Final = 12
 """Well past the longest pause: days without an agent make a number that no float holds."""
@@ -32,16 +32,15 @@ _AWAY: Final = "the agent does not answer; its place in the queue is kept, and i
 
 @dataclass(frozen=True, slots=True)
 class RetryPolicy:
-    """How long somebody waits for GPUs."""
+    """How long to wait for GPUs."""
 
     waits: bool = True
-    """Whether at all, once the agent has looked."""
+    """Whether at all, once the agent has served the queue."""
     longest_seconds: float | None = None
-    """At most; `None` for as long as it takes."""
 
 
 class LeaseClient:
-    """One who asks; the id that he asks with makes asking again harmless."""
+    """Requests one lease; its id makes a repeated request harmless."""
 
     def __init__(
         self,
@@ -52,15 +51,6 @@ class LeaseClient:
         time: Callable[[], float],
         sleep: Callable[[float], object],
     ) -> None:
-        """An applicant who has not asked.
-
-        Args:
-            client: The agent.
-            body: What is asked for.
-            say: Takes a line for whoever waits.
-            time: Seconds of a steady clock.
-            sleep: Waits.
-        """
         self._client, self._say, self._time, self._sleep = client, say, time, sleep
         self.id = secrets.token_hex(_ID_BYTES)
         self._body = {**body, "id": self.id}
@@ -68,24 +58,20 @@ class LeaseClient:
         self._failures = 0
         self._longest_pause_seconds = _LONGEST_PAUSE_SECONDS
 
-    def wait(self, patience: RetryPolicy) -> Any:
+    def wait(self, policy: RetryPolicy) -> Any:
         """The answer that grants the lease.
 
-        Args:
-            patience: How long it may take.
-
         Raises:
-            UsageError: it was refused, was withdrawn by somebody, or was not granted in time;
-                nothing is asked for any more.
+            UsageError: it was refused, withdrawn or not granted in time; the request is canceled.
             RightsizerError: no agent runs here, or it could not be asked.
         """
         begun = self._time()
         answer = self._first()
         while not answer["is_granted"]:
-            self._tell(answer)
+            self._say_place(answer)
             waited = self._time() - begun
-            longest = patience.longest_seconds
-            if not patience.waits and answer["why"] is not None:
+            longest = policy.longest_seconds
+            if not policy.waits and answer["why"] is not None:
                 self._give_up(f"nothing was free at once: {answer['why']}")
             if longest is not None and waited >= longest:
                 self._give_up(
@@ -99,7 +85,7 @@ class LeaseClient:
         return answer
 
     def give_back(self) -> None:
-        """End what was asked for, as far as the agent is there; it notices by itself otherwise."""
+        """Cancel the request or end the lease; an agent that is away notices by itself."""
         for _ in range(3):
             try:
                 self._client.delete(f"{LEASES_PATH}/{self.id}")
@@ -111,7 +97,7 @@ class LeaseClient:
                 return
 
     def _first(self) -> Any:
-        """The first answer; an agent that is not there, or refuses, is told at once."""
+        """The first answer; an absent agent, or a refusal, raises at once."""
         while True:
             try:
                 return self._ask()
@@ -121,19 +107,19 @@ class LeaseClient:
                 self._pause()
 
     def _again(self, last: Any) -> Any:
-        """The next answer; where there is none, the last one stands."""
+        """The next answer, or the last one where there is none."""
         try:
-            answer = self._look()
+            answer = self._poll()
         except (AgentAbsentError, AgentBusyError) as error:
             is_away = isinstance(error, AgentAbsentError)
             if self._failures > 1:
-                self._tell_once(_AWAY)
+                self._say_once(_AWAY)
             self._pause(_LONGEST_PAUSE_WITHOUT_AGENT_SECONDS if is_away else _LONGEST_PAUSE_SECONDS)
             return {**last, "ask_again_seconds": 0.0}
         self._failures = 0
         return answer
 
-    def _look(self) -> Any:
+    def _poll(self) -> Any:
         try:
             return self._client.get(f"{LEASES_PATH}/{self.id}")
         except EndedError:
@@ -149,7 +135,7 @@ class LeaseClient:
 
     def _pause(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
         if longest_seconds != self._longest_pause_seconds:
-            # An agent that has come back is busy because all ask it, not for long.
+            # An agent that has come back is busy with all clients, not for long.
             self._failures, self._longest_pause_seconds = 0, longest_seconds
         doublings = min(self._failures, _MOST_DOUBLINGS)
         pause = min(longest_seconds, _FIRST_PAUSE_SECONDS * 2**doublings)
@@ -160,13 +146,12 @@ class LeaseClient:
         self.give_back()
         raise UsageError(why)
 
-    def _tell(self, answer: Any) -> None:
-        # What an agent said that is away by now was told then.
+    def _say_place(self, answer: Any) -> None:
         if answer["why"] is not None and self._failures == 0:
             place = f"{answer['place']} of {answer['waiting']}" if answer["place"] else "the last"
-            self._tell_once(f"waits as {place}: {answer['why']}")
+            self._say_once(f"waits as {place}: {answer['why']}")
 
-    def _tell_once(self, text: str) -> None:
+    def _say_once(self, text: str) -> None:
         if text != self._said:
             self._said = text
             self._say(text)
@@ -179,7 +164,7 @@ _NOT_KEPT: Final = (
 
 
 class LeaseSupervisor(threading.Thread):
-    """Asks now and then; an agent that is away meanwhile is no trouble."""
+    """Polls a lease and prints its notices; an agent may be away meanwhile."""
 
     def __init__(
         self,
@@ -188,22 +173,14 @@ class LeaseSupervisor(threading.Thread):
         say: Callable[[str], None],
         every_seconds: float = _EVERY_SECONDS,
     ) -> None:
-        """A keeper who begins with `start`.
-
-        Args:
-            client: The agent.
-            lease_id: Of the lease.
-            say: Takes a line for its holder.
-            every_seconds: How often to ask.
-        """
         super().__init__(name="lease", daemon=True)
         self._client, self._path = client, f"{LEASES_PATH}/{lease_id}"
         self._say, self._every_seconds = say, every_seconds
         self._ended = threading.Event()
 
     def run(self) -> None:
-        """Tell each message once, until the lease is over."""
-        told: tuple[str, ...] = ()
+        """Print each message once, until the lease is over."""
+        known: tuple[str, ...] = ()
         while not self._ended.wait(self._every_seconds):
             try:
                 messages = tuple(self._client.get(self._path)["messages"])
@@ -218,11 +195,11 @@ class LeaseSupervisor(threading.Thread):
                 return
             except RightsizerError:
                 continue
-            # An agent that was started anew has forgotten what it told.
-            for message in messages[len(told) :] if messages[: len(told)] == told else messages:
+            # A restarted agent has forgotten its messages.
+            for message in messages[len(known) :] if messages[: len(known)] == known else messages:
                 self._say(message)
-            told = messages
+            known = messages
 
     def end(self) -> None:
-        """Ask no more; whoever is asked at the moment is not waited for."""
+        """Stop polling, without waiting for the current poll."""
         self._ended.set()

@@ -9,7 +9,7 @@ from rightsizer.model.errors import UsageError
 
 
 def add_request_flags(parser: argparse.ArgumentParser) -> None:
-    """What is wanted, in the words of `rightsizer place`."""
+    """Flags of a GPU request."""
     parser.add_argument("--gpus", default="1", metavar="N", help="how many")
     parser.add_argument(
         "--memory",
@@ -39,10 +39,10 @@ def add_request_flags(parser: argparse.ArgumentParser) -> None:
 
 
 def words_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What is wanted, as the agent takes it.
+    """The request as the agent takes it.
 
     Raises:
-        UsageError: it contradicts itself.
+        UsageError: it is contradictory.
     """
     if arguments.share and not arguments.memory:
         raise UsageError("--share: say how much memory is needed on each GPU, as in --memory 10GiB")

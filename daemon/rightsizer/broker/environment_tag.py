@@ -14,7 +14,6 @@ _SHARED: Final = "RIGHTSIZER_LEASE_SHARED"
 _ENDS: Final = "RIGHTSIZER_LEASE_ENDS"
 _SOCKET: Final = "RIGHTSIZER_LEASE_SOCKET"
 MARKS: Final = (LEASE, _SEATS, _SHARED, _ENDS, _SOCKET)
-"""Every one."""
 
 
 def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
@@ -33,8 +32,8 @@ def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
         uuids: Its slots.
         memory_bytes: Set aside on each.
         is_shared: Whether others may have a part of them.
-        ends: When its time is up, in CLOCK_BOOTTIME; `None` without a limit.
-        socket: Of the agent that lent them: another on this machine knows nothing of it.
+        ends: CLOCK_BOOTTIME; `None` without a limit.
+        socket: Of the agent, to tell several on a machine apart.
     """
     slots = zip(uuids, memory_bytes, strict=True)
     return {
@@ -49,13 +48,7 @@ def environment_tags(  # noqa: PLR0913 - all that makes up a lease.
 def found_leases(
     table: ProcessTable, name_of: Callable[[int], str], socket: str
 ) -> Iterator[RecoveredLease]:
-    """The leases that running processes carry, as far as their environments may be read.
-
-    Args:
-        table: The processes.
-        name_of: What a user is called.
-        socket: Of the agent that lent them.
-    """
+    """The leases of an agent by the environments of running processes, as far as readable."""
     for pid in table.pids():
         marks = table.environment(pid, MARKS)
         if not marks.get(LEASE) or marks.get(_SOCKET) != socket:
@@ -69,7 +62,7 @@ def found_leases(
 
 
 def _found(marks: Mapping[str, str], client: LeaseOwner) -> RecoveredLease | None:
-    """The lease of a process; `None` where what it says of it makes no sense."""
+    """The lease of a process; `None` where its variables are invalid."""
     pairs = [each.partition("=") for each in marks.get(_SEATS, "").split(",")]
     try:
         asides = tuple(float(aside) for _, _, aside in pairs)

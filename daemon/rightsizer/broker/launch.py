@@ -25,31 +25,24 @@ _LARGEST_NODE: Final = 1023
 
 @dataclass(frozen=True, slots=True)
 class LaunchPlan:
-    """How a process is to be started."""
+    """Environment and placement of a process."""
 
     variables: Mapping[str, str]
-    """Beside those that it inherits, or in their place."""
+    """In addition to inherited ones, or in their place."""
     cpus: frozenset[int] = frozenset()
-    """To run on; empty to leave it as it is."""
+    """Empty for no change."""
     memory_node: int | None = None
-    """Where memory is taken first; `None` to leave it as it is."""
+    """Preferred for memory."""
 
 
 def launch_of(
     lease: Any, environ: Mapping[str, str], allowed: Collection[int], *, has_mps: bool, socket: str
 ) -> LaunchPlan:
-    """How to start on a lease.
+    """The launch of a lease, as the agent answers it.
 
     A share gets MPS's limits where MPS runs. Of the threads it gets twice its part of the memory,
-    as NVIDIA's guide to MPS advises (100 % over half of the clients), so that what one leaves
-    idle is of use to others. Where it does not run, processes take turns, and nothing is set.
-
-    Args:
-        lease: As the agent answers.
-        environ: What is inherited; what says how MPS is to be used goes before.
-        allowed: CPUs that this process may use.
-        has_mps: Whether MPS runs.
-        socket: Of the agent that lends.
+    as NVIDIA's guide to MPS advises (100 % over half of the clients), so that others can use idle
+    ones. Inherited variables of MPS take precedence.
     """
     uuids, asides = lease["uuids"], lease["memory_bytes"]
     variables = {
@@ -77,26 +70,19 @@ def launch_of(
 
 
 def has_mps(environ: Mapping[str, str], procfs: Path) -> bool:
-    """Whether NVIDIA's multi-process service runs, by the note of its daemon's process.
-
-    Args:
-        environ: May say where its pipes are.
-        procfs: Where processes are.
-    """
-    note = Path(environ.get(_PIPES, _USUAL_PIPES)) / "nvidia-cuda-mps-control.pid"
+    """Whether NVIDIA's multi-process service runs, by the pid file of its daemon."""
+    pid_file = Path(environ.get(_PIPES, _USUAL_PIPES)) / "nvidia-cuda-mps-control.pid"
     try:
-        pid = int(note.read_text(encoding="ascii"))
+        pid = int(pid_file.read_text(encoding="ascii"))
         return (procfs / str(pid) / "comm").read_text(errors="replace").startswith(_DAEMON)
     except (OSError, ValueError):
         return False
 
 
 def bind(launch: LaunchPlan, tell: Callable[[str], None]) -> None:
-    """Bind this process, and all that it will start, to CPUs and memory near to its GPUs.
+    """Bind this process and its descendants to CPUs and memory near to its GPUs.
 
-    Args:
-        launch: What to bind to.
-        tell: Takes a line where that cannot be; work goes on all the same.
+    `tell` gets a line where that fails.
     """
     if launch.cpus:
         try:
@@ -108,10 +94,7 @@ def bind(launch: LaunchPlan, tell: Callable[[str], None]) -> None:
 
 
 def _prefer(node: int) -> None:
-    """Take memory of a node first, of others where it is full; without it where that cannot be.
-
-    A container may not be allowed to, and its memory is near by the CPUs that it runs on anyway.
-    """
+    """Prefer memory of a node; a failure, as in a container, is ignored."""
     number = _SET_MEMPOLICY.get(platform.machine())
     if number is None or not 0 <= node <= _LARGEST_NODE:
         return

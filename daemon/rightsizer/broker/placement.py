@@ -1,15 +1,14 @@
 """Placement now: best slots by the latest report and the leases, as JSON."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, field, replace
+from dataclasses import asdict, dataclass, field, replace
 from http import HTTPStatus
-from typing import Any, Final
+from typing import Any
 
 from rightsizer.advice.operator_commands import cpu_list
-from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, RejectedSet, choose
+from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
 from rightsizer.broker.lease import GpuRequest, Lease
 from rightsizer.broker.request_parser import request_of
-from rightsizer.broker.scoring import PlacementScore
 from rightsizer.broker.settings import PlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.broker.slot_builder import SlotView, slots_of
@@ -20,7 +19,6 @@ from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Router
 
-_CRITERIA: Final = tuple(PlacementScore.__dataclass_fields__)
 Form = dict[str, Any]
 
 
@@ -31,82 +29,73 @@ def place_form(
     watched_seconds: float,
     source: str,
 ) -> Form:
-    """All that is known of an answer; what is not is null.
+    """An answer as JSON; what is unknown is null.
 
     Args:
-        answer: What was chosen, or why nothing was.
+        answer: The choice or refusal.
         time: Wall time of the readings.
         watched_seconds: For how long the node was watched before.
-        source: Who looked: `agent` or `look`.
+        source: `agent` or `look`.
     """
-    choice = answer if isinstance(answer, PlacementChoice) else None
-    cpus = () if choice is None else choice.cpus
-    return {
-        "is_met": choice is not None,
-        "request": _request(answer.request),
+    form = {
+        "is_met": False,
+        "request": asdict(answer.request),
         "source": source,
         "time": seconds(time),
         "watched_seconds": round(watched_seconds, 3),
-        "cuda_visible_devices": None if choice is None else ",".join(choice.uuids),
-        "cpus": cpu_list(cpus) or None,
-        "numa_nodes": [] if choice is None else list(choice.numa_nodes),
-        "seats": [] if choice is None else _slots(choice),
-        "score": None if choice is None else _score(choice.score),
+        "cuda_visible_devices": None,
+        "cpus": None,
+        "numa_nodes": [],
+        "seats": [],
+        "score": None,
         "reasons": list(answer.reasons),
-        "equals": 0 if choice is None else choice.equals,
-        "is_exact": True if choice is None else choice.is_exact,
+        "equals": 0,
+        "is_exact": True,
         "is_hopeless": isinstance(answer, PlacementRefusal) and answer.is_hopeless,
-        "rejected": [] if choice is None else [_rejected(each) for each in choice.rejected],
+        "rejected": [],
         "occupied": [_occupied(each) for each in answer.occupied],
     }
-
-
-def _request(request: GpuRequest) -> Form:
-    return {
-        "gpus": request.gpus,
-        "memory_bytes": request.memory_bytes,
-        "may_share": request.may_share,
-        "interconnect": str(request.interconnect),
-        "mig_profile": request.mig_profile,
+    if isinstance(answer, PlacementRefusal):
+        return form
+    rejected = [
+        {"seats": [_named(slot) for slot in each.slots], "score": asdict(each.score)}
+        | {"why": each.why}
+        for each in answer.rejected
+    ]
+    return form | {
+        "is_met": True,
+        "cuda_visible_devices": ",".join(answer.uuids),
+        "cpus": cpu_list(answer.cpus) or None,
+        "numa_nodes": list(answer.numa_nodes),
+        "seats": [_chosen(each) for each in answer.verdicts],
+        "score": asdict(answer.score),
+        "equals": answer.equals,
+        "is_exact": answer.is_exact,
+        "rejected": rejected,
     }
 
 
-def _slots(choice: PlacementChoice) -> list[Form]:
-    return [
-        {
-            **_named(verdict.slot),
-            "name": verdict.slot.device.name,
-            "mig_profile": None
-            if verdict.slot.device.mig is None
-            else verdict.slot.device.mig.profile,
-            "parent_uuid": None if verdict.slot.device.mig is None else verdict.slot.gpu_uuid,
-            "numa_node": verdict.slot.numa_node,
-            "cpus": cpu_list(verdict.slot.cpus) or None,
-            "state": str(verdict.slot.state),
-            "is_certain": verdict.is_certain,
-            "is_shared": verdict.is_shared,
-            "memory_left_bytes": verdict.memory_left_bytes,
-            "power_headroom_watts": verdict.slot.power_headroom_watts,
-            "temperature_headroom_celsius": verdict.slot.temperature_headroom_celsius,
-        }
-        for verdict in choice.verdicts
-    ]
+def _chosen(verdict: SlotVerdict) -> Form:
+    slot = verdict.slot
+    mig = slot.device.mig
+    return {
+        **_named(slot),
+        "name": slot.device.name,
+        "mig_profile": None if mig is None else mig.profile,
+        "parent_uuid": None if mig is None else slot.gpu_uuid,
+        "numa_node": slot.numa_node,
+        "cpus": cpu_list(slot.cpus) or None,
+        "state": str(slot.state),
+        "is_certain": verdict.is_certain,
+        "is_shared": verdict.is_shared,
+        "memory_left_bytes": verdict.memory_left_bytes,
+        "power_headroom_watts": slot.power_headroom_watts,
+        "temperature_headroom_celsius": slot.temperature_headroom_celsius,
+    }
 
 
 def _named(slot: LeaseSlot) -> Form:
     return {"uuid": slot.uuid, "index": slot.device.index, "label": slot.label}
-
-
-def _score(score: PlacementScore) -> Form:
-    return {name: getattr(score, name) for name in _CRITERIA}
-
-
-def _rejected(rejected: RejectedSet) -> Form:
-    return {
-        "seats": [_named(slot) for slot in rejected.slots],
-        "score": _score(rejected.score),
-        "why": rejected.why,
-    }
 
 
 def _occupied(verdict: SlotVerdict) -> Form:
@@ -121,25 +110,24 @@ def _occupied(verdict: SlotVerdict) -> Form:
 
 @dataclass(frozen=True, slots=True)
 class LeasedSlots:
-    """What is lent of the node, and kept free."""
+    """Leases and reservations of the node."""
 
     leases: Mapping[str, tuple[Lease, ...]] = field(default_factory=dict)
-    """By uuid of the slot."""
     reserved: Collection[str] = frozenset()
-    """Uuids of the slots that are kept free for others."""
+    """Uuids of slots that are kept free for others."""
     pids: Collection[int] = frozenset()
     """All processes of the leases."""
     later: Mapping[str, str] = field(default_factory=dict)
-    """By uuid of the slot the reservation that is the next to begin there, as a clause."""
+    """By uuid of the slot the next reservation there, as a clause."""
 
 
 def placement_response(
-    site: Router, request: WebRequest, settings: PlacementSettings, given: LeasedSlots
+    site: Router, request: WebRequest, settings: PlacementSettings, leased: LeasedSlots
 ) -> WebResponse:
-    """The answer to a question about the best slots, by the latest report.
+    """The best slots by the latest report.
 
     Raises:
-        UsageError: it is no such question.
+        UsageError: the query is invalid.
     """
     wanted = request_of({name: values[-1] for name, values in request.query.items()})
     report = site.latest()
@@ -147,9 +135,9 @@ def placement_response(
     if report is None or not report.devices:
         told = trouble if report is None else report.agent.trouble or trouble
         return WebResponse.of_text(told, HTTPStatus.SERVICE_UNAVAILABLE)
-    view = view_of(settings, site.wall_time(), site.freshness, given.pids)
-    answer = chosen_of(slots_of(report, view), report, wanted, settings, given)
-    answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, given)))
+    view = view_of(settings, site.wall_time(), site.freshness, leased.pids)
+    answer = chosen_of(slots_of(report, view), report, wanted, settings, leased)
+    answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, leased)))
     watched = seconds(report.wall_time - report.agent.started)
     return WebResponse.of_json(
         place_form(answer, time=report.wall_time, watched_seconds=watched, source="agent")
@@ -162,14 +150,7 @@ def view_of(
     freshness: FreshnessSettings,
     leased_pids: Collection[int] = frozenset(),
 ) -> SlotView:
-    """How slots are seen in a report, by the settings.
-
-    Args:
-        settings: The thresholds of what counts as trouble.
-        now: Wall time.
-        freshness: When a reading is stale.
-        leased_pids: All processes of leases.
-    """
+    """The view of slots in a report, by the settings; as `SlotView` says."""
     rules: Any = settings.recommender.rules
     return SlotView(now, freshness, rules.hardware_unhealthy.trouble, leased_pids)
 
@@ -179,25 +160,25 @@ def chosen_of(
     report: Report,
     request: GpuRequest,
     settings: PlacementSettings,
-    given: LeasedSlots,
+    leased: LeasedSlots,
 ) -> PlacementChoice | PlacementRefusal:
-    """The best slots of a report, by the settings and by what is lent."""
+    """The best slots of a report, by the settings and the leases."""
     return choose(
         slots,
         report.node.topology or Topology(),
         request,
         settings.placement,
-        leased=given.leases,
-        reserved=given.reserved,
+        leased=leased.leases,
+        reserved=leased.reserved,
     )
 
 
-def _kept_later(answer: PlacementChoice | PlacementRefusal, given: LeasedSlots) -> Iterator[str]:
-    """A sentence for each slot that can be given now, and is kept for somebody from later on."""
+def _kept_later(answer: PlacementChoice | PlacementRefusal, leased: LeasedSlots) -> Iterator[str]:
+    """A sentence for each slot that can be granted now, and is reserved later."""
     verdicts = answer.verdicts if isinstance(answer, PlacementChoice) else answer.free
     for slot in (each.slot for each in verdicts):
-        if slot.uuid in given.later:
+        if slot.uuid in leased.later:
             yield (
-                f"{slot.label} is kept for {given.later[slot.uuid]}: "
+                f"{slot.label} is kept for {leased.later[slot.uuid]}: "
                 "`rightsizer run` lends it only with a --time-limit that is over by then."
             )

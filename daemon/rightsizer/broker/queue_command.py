@@ -17,25 +17,20 @@ _NOTHING: Final = "-"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
-    """How to answer, and where the agent is."""
+    """Flags of output and agent."""
     parser.add_argument("--json", action="store_true", help="answer in JSON; times in seconds")
     add_agent_flags(parser)
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Print how things stand."""
+    """Print leases, queue and reservations."""
     form = client_of(arguments).get(BROKER_PATH)
     say(json.dumps(form, indent=1) if arguments.json else queue_text(form, time.time()))
     return 0
 
 
 def queue_text(form: Any, now: float) -> str:
-    """Leases, the queue in its order, and reservations.
-
-    Args:
-        form: As the agent answers.
-        now: Seconds since the epoch.
-    """
+    """Text of the agent's answer at a time in seconds since the epoch."""
     lines = ["Leases", *_leases(form["leases"], now), "", "Queue", *_queue(form, now)]
     if form["reservations"]:
         lines += ["", "Reservations", *_reservations(form["reservations"], now)]
@@ -105,11 +100,8 @@ def _reservations(reservations: Any, now: float) -> Iterator[str]:
 
 
 def _wanted(ticket: Any) -> str:
-    return (
-        f"{ticket['gpus']} of {ticket['mig_profile']}"
-        if ticket["mig_profile"]
-        else str(ticket["gpus"])
-    )
+    profile = ticket["mig_profile"]
+    return f"{ticket['gpus']} of {profile}" if profile else str(ticket["gpus"])
 
 
 def _until(at: float | None, now: float) -> str:

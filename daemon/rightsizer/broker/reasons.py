@@ -31,13 +31,7 @@ _SUMMARIES: Final = {
 def reasons_for(
     verdicts: Sequence[SlotVerdict], topology: Topology, equals: int
 ) -> tuple[str, ...]:
-    """What speaks for a set, in the order of the criteria, and what does not.
-
-    Args:
-        verdicts: Of its slots.
-        topology: How the GPUs are joined.
-        equals: How many other sets are just as good.
-    """
+    """Why a set was chosen, in the order of the criteria; `equals` other sets are as good."""
     slots = [verdict.slot for verdict in verdicts]
     found = [
         *_freedom(verdicts),
@@ -52,7 +46,7 @@ def reasons_for(
 
 
 def why_worse(worse: PlacementScore, better: PlacementScore) -> str:
-    """By what a set is worse than another, as a clause: the first criterion that differs."""
+    """The first criterion by which a set is worse than another, as a clause."""
     for name, _, _, label in CRITERIA:
         one, other = getattr(worse, name), getattr(better, name)
         if one != other:
@@ -68,25 +62,11 @@ def reasons_for_none(
     occupied: Sequence[SlotVerdict],
     *,
     is_hopeless: bool,
-) -> tuple[str, ...]:
-    """Why a request cannot be met: what it comes to, what is in the way, and the remedy.
-
-    Args:
-        request: What is asked for.
-        free: Seats that could be given to it.
-        occupied: Seats that could not.
-        is_hopeless: Whether it could not be met even if all were free.
-    """
-    return tuple(_none(request, free, occupied, is_hopeless=is_hopeless))
-
-
-def _none(
-    request: GpuRequest,
-    free: Sequence[SlotVerdict],
-    occupied: Sequence[SlotVerdict],
-    *,
-    is_hopeless: bool,
 ) -> Iterator[str]:
+    """Why a request cannot be granted: the count, the obstacles, and the remedy.
+
+    `free` slots could be granted, `occupied` ones not; `is_hopeless`: not even if all were free.
+    """
     wanted = _wanted(request)
     if not free and not occupied:
         yield f"{wanted} asked for, and this node has no GPU."

@@ -9,22 +9,17 @@ from rightsizer.config.spelling import parse_size
 from rightsizer.model.errors import UsageError
 
 WORDS: Final = ("gpus", "memory", "share", "interconnect", "mig")
-"""What can be asked for."""
 _MOST: Final = 1024
-"""More GPUs and MIG instances than any machine has."""
+"""More than any machine has."""
 _PROFILE: Final = re.compile(r"(?:\d+c\.)?\d+g\.\d+gb(?:[+-][a-z.]+)*")
 _SWITCH: Final = {"true": True, "1": True, "false": False, "0": False, "": False}
 
 
 def request_of(words: Mapping[str, str]) -> GpuRequest:
-    """A request, from words by name; what is left out has its default.
-
-    Args:
-        words: `gpus` (a number), `memory` (a size), `share` (`true` or `false`), `interconnect`,
-            `mig` (a profile).
+    """A request from texts by the names of `WORDS`; missing ones have their default.
 
     Raises:
-        UsageError: a name or a value that there is not, or values that contradict each other.
+        UsageError: a name or a value is unknown, or values contradict each other.
     """
     for name in words:
         if name not in WORDS:

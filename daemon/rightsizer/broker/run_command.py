@@ -82,32 +82,34 @@ def run(arguments: argparse.Namespace) -> int:
 
 def _run(arguments: argparse.Namespace) -> int:
     client = client_of(arguments)
-    tell = _say_nothing if arguments.quiet else _say
-    applicant = LeaseClient(
+    tell = (lambda _: None) if arguments.quiet else _say
+    lease_client = LeaseClient(
         client, _body(arguments), say=tell, time=time.monotonic, sleep=time.sleep
     )
-    patience = RetryPolicy(not arguments.no_wait, arguments.wait_at_most)
+    policy = RetryPolicy(not arguments.no_wait, arguments.wait_at_most)
     try:
         with exit_on_signals():
-            lease = _granted(applicant, patience, tell)
+            lease = _granted(lease_client, policy, tell)
     except ExitSignal as signaled:
         signaled.leave()
-    return _held(client, applicant, lease, arguments.program)
+    return _held(client, lease_client, lease, arguments.program)
 
 
-def _granted(applicant: LeaseClient, patience: RetryPolicy, tell: Callable[[str], None]) -> Any:
+def _granted(lease_client: LeaseClient, policy: RetryPolicy, tell: Callable[[str], None]) -> Any:
     try:
-        lease = applicant.wait(patience)["lease"]
+        lease = lease_client.wait(policy)["lease"]
         tell(f"lease {lease['id']}: {', '.join(lease['labels'])}")
     except BaseException:
-        # Whoever is interrupted leaves no ticket behind, nor a lease that he was not told of.
-        applicant.give_back()
+        # An interrupted client leaves no ticket behind, nor an unused lease.
+        lease_client.give_back()
         raise
     return lease
 
 
-def _held(client: LocalClient, applicant: LeaseClient, lease: Any, command: Sequence[str]) -> int:
-    """Run the command on a lease, and give that back once nothing of it is left."""
+def _held(
+    client: LocalClient, lease_client: LeaseClient, lease: Any, command: Sequence[str]
+) -> int:
+    """Run the command on a lease, and give that back after its last process."""
     mps = lease["is_shared"] and has_mps(os.environ, Path("/proc"))
     launch = launch_of(
         lease, os.environ, os.sched_getaffinity(0), has_mps=mps, socket=str(client.path)
@@ -116,23 +118,21 @@ def _held(client: LocalClient, applicant: LeaseClient, lease: Any, command: Sequ
     try:
         child.start(lambda: bind(launch, _say))
     except OSError as error:
-        applicant.give_back()
+        lease_client.give_back()
         _say(f"{command[0]}: {error.strerror}")
         return NOT_FOUND if isinstance(error, FileNotFoundError) else CANNOT_RUN
-    keeper = LeaseSupervisor(client, lease["id"], _say)
-    keeper.start()
-    ended = child.wait(lambda status: _say(_left_behind(command[0], status, lease["id"])))
-    keeper.end()
-    if ended.is_all:
-        applicant.give_back()
-    return ended.status
-
-
-def _left_behind(program: str, status: int, lease_id: str) -> str:
-    return (
-        f"{program} has ended with {status}, and what it started has not: lease {lease_id} lasts "
-        "until that ends; interrupt to leave it alone, it keeps the lease"
+    supervisor = LeaseSupervisor(client, lease["id"], _say)
+    supervisor.start()
+    ended = child.wait(
+        lambda status: _say(
+            f"{command[0]} has ended with {status}, and what it started has not: lease "
+            f"{lease['id']} lasts until that ends; interrupt to leave it alone, it keeps the lease"
+        )
     )
+    supervisor.end()
+    if ended.is_all:
+        lease_client.give_back()
+    return ended.status
 
 
 def _body(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -150,10 +150,6 @@ def _body(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def _say(text: str) -> None:
     print(f"rightsizer: {harmless(text)}", file=sys.stderr, flush=True)
-
-
-def _say_nothing(text: str) -> None:
-    del text
 
 
 COMMAND = Command("run", configure, run, _DESCRIPTION)

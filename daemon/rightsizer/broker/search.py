@@ -26,13 +26,13 @@ _WEAKEST: Final = _ONE["weakest"]
 _POWER: Final = _ONE["power_steps"]
 _NO_LINK: Final = 1 << 20
 """Stands for the weakest of no links at all; no link scores so much."""
-_NO_SEAT: Final = 1 << 14
+_NO_SLOT: Final = 1 << 14
 """The same of headrooms."""
 
 
 @dataclass(slots=True)
-class Beginning:
-    """Some slots of a set. Nothing of it changes; that freezing it costs is why it is not."""
+class PartialSet:
+    """Some slots of a set; never changed, and not frozen for speed."""
 
     places: tuple[int, ...]
     bits: int
@@ -42,32 +42,31 @@ class Beginning:
     power: int
     temperature: int
     groups: int
-    """Bits of the kinds of slots and of links that are in it."""
+    """Bits of its kinds of slots and links."""
     allowed: int
     """Bits of the places that may follow."""
     first: int
     """The first place that may follow."""
     added: list[int]
-    """What each slot from there on would add to the sum."""
+    """What each slot from `first` on would add to the sum."""
     ways: list[int]
-    """Bits of the kinds of links from there to those that are here."""
+    """Bits of the kinds of links from there to its slots."""
 
 
 class PackedTable:
-    """A table as numbers that add up.
+    """A table as packed scores.
 
-    The score of a set is a sum over its slots and its pairs, and what the least of its links and
-    headrooms and the number of its groups add to it.
+    The score of a set is a sum over its slots and pairs, plus the least of its links and headrooms
+    and the number of its groups.
     """
 
     def __init__(self, table: CandidateTable, *, must_be_joined: bool, in_order: bool) -> None:
-        """Work out what each slot, each pair and each group is worth.
+        """Compute the packed score of each slot, pair and group.
 
         Args:
             table: The free slots.
             must_be_joined: Whether NVLink has to join each to each.
-            in_order: Whether sets are put together in the order of places alone; it is faster, and
-                all sets can be.
+            in_order: Whether sets are built in the order of places alone, which is faster.
         """
         candidates = table.candidates
         places = range(len(candidates))
@@ -79,31 +78,31 @@ class PackedTable:
             sum(1 << other for other in places if row[other]) if must_be_joined else everyone
             for row in table.joined
         ]
-        """Bits of the places that a slot may work with."""
+        """Bits of the places that a slot may be joined with."""
         on_gpu = Counter(each.slot.gpu_uuid for each in candidates)
         self._alone = [_alone(at, table, on_gpu) for at in places]
         self._pairs = [[_pair(one, other, table) for other in places] for one in places]
         self._best_pair = max(map(max, self._pairs), default=0)
         self._kinds = _Kinds()
-        self._groups = [self._kinds.of_seat(each, on_gpu) for each in candidates]
+        self._groups = [self._kinds.of_slot(each, on_gpu) for each in candidates]
         ways = [[self._kinds.of_link(score) for score in row] for row in table.links]
         self._together: dict[int, int] = {}
         self.classes: list[int] = self._classes()
-        """For each place the first one that nothing tells from it; itself where there is none."""
+        """For each place the first one that is equivalent to it."""
         self._before = [self._bit_before(at) for at in places]
-        """The bit of the place before it of the same class; 0 where there is none."""
+        """The bit of the previous place of the same class, or 0."""
         self._starts = [at + 1 if in_order else 0 for at in places]
         self._added = [row[first:] for row, first in zip(self._pairs, self._starts, strict=True)]
         self._ways = [row[first:] for row, first in zip(ways, self._starts, strict=True)]
 
-    def nothing(self) -> Beginning:
-        """Where every set begins."""
-        return Beginning(
+    def empty(self) -> PartialSet:
+        """The empty set."""
+        return PartialSet(
             places=(),
             bits=0,
             sum=0,
-            power=_NO_SEAT,
-            temperature=_NO_SEAT,
+            power=_NO_SLOT,
+            temperature=_NO_SLOT,
             groups=0,
             allowed=(1 << self.size) - 1,
             first=0,
@@ -111,61 +110,59 @@ class PackedTable:
             ways=[0] * self.size,
         )
 
-    def followers(self, beginning: Beginning) -> Iterator[int]:
-        """The places that a beginning may be continued by: of a class the next one alone."""
-        bits, allowed, before = beginning.bits, beginning.allowed, self._before
-        for at in range(beginning.first, self.size):
+    def followers(self, partial: PartialSet) -> Iterator[int]:
+        """The places that may be added: of a class the next one alone."""
+        bits, allowed, before = partial.bits, partial.allowed, self._before
+        for at in range(partial.first, self.size):
             if allowed >> at & 1 and (not before[at] or bits & before[at]):
                 yield at
 
-    def extended(self, beginning: Beginning, at: int) -> Beginning:
-        """A beginning with one slot more."""
-        index, first = at - beginning.first, self._starts[at]
-        skipped = first - beginning.first
-        return Beginning(
-            (*beginning.places, at),
-            beginning.bits | 1 << at,
-            beginning.sum + beginning.added[index],
-            min(beginning.power, self._power[at]),
-            min(beginning.temperature, self._temperature[at]),
-            beginning.groups | self._groups[at] | beginning.ways[index],
-            beginning.allowed & self._partners[at] & ~(1 << at),
+    def extended(self, partial: PartialSet, at: int) -> PartialSet:
+        """The set with one slot more."""
+        index, first = at - partial.first, self._starts[at]
+        skipped = first - partial.first
+        return PartialSet(
+            (*partial.places, at),
+            partial.bits | 1 << at,
+            partial.sum + partial.added[index],
+            min(partial.power, self._power[at]),
+            min(partial.temperature, self._temperature[at]),
+            partial.groups | self._groups[at] | partial.ways[index],
+            partial.allowed & self._partners[at] & ~(1 << at),
             first,
-            list(map(add, beginning.added[skipped:], self._added[at])),
-            list(map(or_, beginning.ways[skipped:], self._ways[at])),
+            list(map(add, partial.added[skipped:], self._added[at])),
+            list(map(or_, partial.ways[skipped:], self._ways[at])),
         )
 
-    def score(self, beginning: Beginning) -> int:
-        """Of the slots that are there; of a single one its links count as the best there are."""
-        return beginning.sum + self._bounded(
-            beginning.power, beginning.temperature, beginning.groups
-        )
+    def score(self, partial: PartialSet) -> int:
+        """Of its slots; the links of a single one count as the best."""
+        return partial.sum + self._bounded(partial.power, partial.temperature, partial.groups)
 
-    def bound(self, beginning: Beginning, missing: int) -> int:
-        """A score that no set with this beginning and so many slots more exceeds."""
-        most = sum(sorted(beginning.added)[-missing:])
-        return self.score(beginning) + most + comb(missing, 2) * self._best_pair
+    def bound(self, partial: PartialSet, missing: int) -> int:
+        """An upper bound of the scores of sets with so many slots more."""
+        most = sum(sorted(partial.added)[-missing:])
+        return self.score(partial) + most + comb(missing, 2) * self._best_pair
 
-    def scores_with_one_more(self, beginning: Beginning) -> Iterator[tuple[int, int]]:
-        """The places that may follow, each after the score that the set then has."""
-        first, added, ways = beginning.first, beginning.added, beginning.ways
-        for at in self.followers(beginning):
+    def scores_with_one_more(self, partial: PartialSet) -> Iterator[tuple[int, int]]:
+        """The scores of sets with one slot more, each with its place."""
+        first, added, ways = partial.first, partial.added, partial.ways
+        for at in self.followers(partial):
             yield (
-                beginning.sum
+                partial.sum
                 + added[at - first]
                 + self._bounded(
-                    min(beginning.power, self._power[at]),
-                    min(beginning.temperature, self._temperature[at]),
-                    beginning.groups | self._groups[at] | ways[at - first],
+                    min(partial.power, self._power[at]),
+                    min(partial.temperature, self._temperature[at]),
+                    partial.groups | self._groups[at] | ways[at - first],
                 ),
                 at,
             )
 
     def _bounded(self, power: int, temperature: int, groups: int) -> int:
-        """What does not add up: the number of groups, and the least of links and headrooms."""
+        """The number of groups, and the least of links and headrooms."""
         together = self._together.get(groups)
         if together is None:
-            together = self._together[groups] = self._kinds.worth(groups)
+            together = self._together[groups] = self._kinds.score_of(groups)
         return together + power * _POWER + temperature
 
     def _classes(self) -> list[int]:
@@ -210,8 +207,8 @@ def _alone(at: int, table: CandidateTable, on_gpu: Mapping[str, int]) -> int:
 
 
 def _pair(one: int, other: int, table: CandidateTable) -> int:
-    # What stays behind is all pairs less those of each chosen one; a pair of two chosen ones has
-    # then been taken off twice.
+    # The remaining pairs are all pairs less those of each chosen one; a pair of two chosen ones
+    # was subtracted twice.
     return (
         table.links[one][other] * _ONE["total"]
         + table.empty_links[one][other] * _ONE["kept"]
@@ -220,14 +217,14 @@ def _pair(one: int, other: int, table: CandidateTable) -> int:
 
 
 class _Kinds:
-    """Bits for what slots and links can have in common, so that a union tells what a set has."""
+    """Bits of properties that slots and links share, so that a union is that of a set."""
 
     def __init__(self) -> None:
         self._bits: dict[tuple[str, Hashable], int] = {}
         self._masks = dict.fromkeys(("models", "numa_nodes", "opened"), 0)
         self._links: dict[int, int] = {}
 
-    def of_seat(self, candidate: SlotCandidate, on_gpu: Mapping[str, int]) -> int:
+    def of_slot(self, candidate: SlotCandidate, on_gpu: Mapping[str, int]) -> int:
         """Bits of its model and NUMA node, and of its GPU where several are on that."""
         uuid = candidate.slot.gpu_uuid
         bits = self._bit("models", candidate.model) | self._bit(
@@ -242,8 +239,8 @@ class _Kinds:
         bit = self._links[score] = self._new(("links", score))
         return bit
 
-    def worth(self, bits: int) -> int:
-        """What a union adds to the score of its set; no link at all counts as the best."""
+    def score_of(self, bits: int) -> int:
+        """The score of a union; no link at all counts as the best."""
         counted = sum((bits & mask).bit_count() * _ONE[name] for name, mask in self._masks.items())
         weakest = min((score for score, bit in self._links.items() if bits & bit), default=_NO_LINK)
         return weakest * _WEAKEST - counted
@@ -262,22 +259,16 @@ class SearchResult:
     """Sets by the places of their slots in the table."""
 
     sets: tuple[tuple[int, ...], ...]
-    """Best first, of each score the first one; empty where there is none."""
+    """Best first, of each score the first one."""
     equals: int
-    """How many sets are as good as the first, itself left out, of those that were looked at."""
+    """How many other examined sets have the score of the first."""
     is_exact: bool
 
 
 def best_sets(
     table: CandidateTable, count: int, settings: SearchSettings, *, must_be_joined: bool = False
 ) -> SearchResult:
-    """The best sets of some size, one of each score.
-
-    Args:
-        table: The free slots.
-        count: How many are wanted.
-        settings: How far is looked, and how many sets are told of.
-        must_be_joined: Whether NVLink has to join each to each.
+    """The best sets of `count` slots, one of each score.
 
     Raises:
         ValueError: less than one slot is wanted.
@@ -290,10 +281,10 @@ def best_sets(
     if count > packed.size:
         return SearchResult((), 0, is_exact=True)
     if is_exact:
-        _look_at_all(packed, packed.nothing(), count, best)
+        _search_all(packed, packed.empty(), count, best)
     else:
         packed = PackedTable(table, must_be_joined=must_be_joined, in_order=False)
-        _follow_best(packed, count, best, settings.beginnings)
+        _search_beam(packed, count, best, settings.beginnings)
     equals = sum(_repetitions(places, packed.classes) for places in best.equal)
     return SearchResult(best.sets, max(0, equals - 1), is_exact)
 
@@ -308,7 +299,7 @@ class _Best:
         self.equal: list[tuple[int, ...]] = []
         """All sets that have the best score."""
         self.least: int | None = None
-        """The score that a set must reach to count; `None` while every one does."""
+        """The score that a set must reach; `None` while there is no bound."""
 
     @property
     def sets(self) -> tuple[tuple[int, ...], ...]:
@@ -316,7 +307,7 @@ class _Best:
         return tuple(self._first[score] for score in sorted(self._first, reverse=True))
 
     def offer(self, score: int, places: tuple[int, ...]) -> None:
-        """A set; of those with one score the first to come is kept."""
+        """Add a set; of those with one score the first is kept."""
         if self._highest is None or score > self._highest:
             self._highest, self.equal = score, [places]
         elif score == self._highest:
@@ -330,26 +321,26 @@ class _Best:
             self.least = min(self._first)
 
 
-def _look_at_all(packed: PackedTable, beginning: Beginning, missing: int, best: _Best) -> None:
-    """Depth first, in the order of the places; beginnings that can only be worse are left out."""
+def _search_all(packed: PackedTable, partial: PartialSet, missing: int, best: _Best) -> None:
+    """Depth first, in the order of the places, with branches cut by their bound."""
     if missing == 1:
-        for score, at in packed.scores_with_one_more(beginning):
+        for score, at in packed.scores_with_one_more(partial):
             if best.least is None or score >= best.least:
-                best.offer(score, (*beginning.places, at))
+                best.offer(score, (*partial.places, at))
         return
-    for at in packed.followers(beginning):
+    for at in packed.followers(partial):
         if packed.size - at < missing:
             return
-        longer = packed.extended(beginning, at)
+        longer = packed.extended(partial, at)
         if best.least is None or packed.bound(longer, missing - 1) >= best.least:
-            _look_at_all(packed, longer, missing - 1, best)
+            _search_all(packed, longer, missing - 1, best)
 
 
-def _follow_best(packed: PackedTable, count: int, best: _Best, most: int) -> None:
-    """Beginnings grow by a slot at a time, in any order of places; the best of each size stay."""
-    followed = [packed.nothing()]
+def _search_beam(packed: PackedTable, count: int, best: _Best, most: int) -> None:
+    """Beam search: the best sets of each size are extended, in any order of places."""
+    followed = [packed.empty()]
     for _ in range(count):
-        longer: dict[int, tuple[int, Beginning, int]] = {}
+        longer: dict[int, tuple[int, PartialSet, int]] = {}
         for each in followed:
             for score, at in packed.scores_with_one_more(each):
                 longer.setdefault(each.bits | 1 << at, (score, each, at))
@@ -360,7 +351,7 @@ def _follow_best(packed: PackedTable, count: int, best: _Best, most: int) -> Non
 
 
 def _number_of_sets(classes: Sequence[int], count: int) -> int:
-    """Sets of some size where members of a class are taken in their order only."""
+    """Sets of some size, with members of a class taken in their order only."""
     ways = [1] + [0] * count
     for size in Counter(classes).values():
         ways = [sum(ways[max(0, at - size) : at + 1]) for at in range(count + 1)]
@@ -368,7 +359,7 @@ def _number_of_sets(classes: Sequence[int], count: int) -> int:
 
 
 def _repetitions(places: Sequence[int], classes: Sequence[int]) -> int:
-    """How many sets differ from one only in members of a class."""
+    """How many sets differ only in members of a class."""
     sizes = Counter(classes)
     taken = Counter(classes[at] for at in places)
     return prod(comb(sizes[each], number) for each, number in taken.items())

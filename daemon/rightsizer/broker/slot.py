@@ -11,38 +11,37 @@ from rightsizer.model.topology import Placement
 
 @dataclass(frozen=True, slots=True)
 class SlotHolder:
-    """Who has a slot without a lease: a workload whose processes or allocation were found there."""
+    """A workload without a lease whose processes or allocation are on a slot."""
 
     name: str
-    """As a person knows it: the workload's name, or a process's."""
+    """Of the workload, or of a process."""
     has_process: bool
-    """Whether a process of it is there; a scheduler may have given it for nothing."""
+    """Whether a process of it is there; a scheduler may have allocated it for nothing."""
     pids: tuple[int, ...] = ()
 
 
 @dataclass(frozen=True, slots=True)
 class LeaseSlot:
-    """One device and all that placing by it needs. Unknown figures are `None`, never 0."""
+    """One device with all that placement needs; unknown figures are `None`, never 0."""
 
     device: Device
     placement: Placement | None = None
-    """Where it sits; `None` where nobody looked."""
     state: State = State.UNKNOWN
     conditions: frozenset[Condition] = frozenset()
     trouble: str | None = None
-    """Why it cannot be trusted with work: down, lost, broken memory; `None` where it is healthy."""
+    """Why it is unusable: down, lost, broken memory; `None` where it is healthy."""
     holders: tuple[SlotHolder, ...] = ()
     memory_used_bytes: float | None = None
-    """By everything on it, the driver's own part included."""
+    """The driver's own part included."""
     power_headroom_watts: float | None = None
-    """What its limit leaves above what it draws."""
+    """Below its limit."""
     temperature_headroom_celsius: float | None = None
-    """What it may still warm up by before the hardware slows its clocks down."""
+    """Below the hardware's slowdown."""
     idle_seconds: float | None = None
-    """For how long nothing has run on it, at least; `None` where nobody has watched."""
+    """For how long nothing has run on it, at least."""
     demand: Mapping[Resource, float] = field(default_factory=dict)
-    """Measured demand of what is on it, of the whole device, by resource; without entries where
-    nothing was measured for long enough."""
+    """Measured demand of its workloads, of the whole device; without entries where the measurement
+    was too short."""
 
     @property
     def uuid(self) -> str:
@@ -51,7 +50,7 @@ class LeaseSlot:
 
     @property
     def label(self) -> str:
-        """For a person: `GPU 3`, `1g.10gb 7 of GPU 3`."""
+        """`GPU 3`, `1g.10gb 7 of GPU 3`."""
         mig = self.device.mig
         if mig is None:
             return f"GPU {self.device.index}"
@@ -59,7 +58,7 @@ class LeaseSlot:
 
     @property
     def gpu_uuid(self) -> str:
-        """The GPU's that it is, or is an instance of."""
+        """Of the GPU that it is, or is an instance of."""
         mig = self.device.mig
         return self.uuid if mig is None else mig.parent_uuid
 
@@ -70,61 +69,60 @@ class LeaseSlot:
 
     @property
     def numa_node(self) -> int | None:
-        """Of its slot; that the driver tells where the bus does not."""
+        """Of its bus, otherwise the driver's."""
         found = None if self.placement is None else self.placement.numa_node
         return self.device.numa_node if found is None else found
 
     @property
     def cpus(self) -> tuple[int, ...]:
-        """Those near to it; empty where nobody knows."""
+        """Those near to it; empty where unknown."""
         return () if self.placement is None else self.placement.cpus
 
 
 class SlotObstacle(StrEnum):
-    """Why a slot cannot be given; stable words for programs."""
+    """Why a slot cannot be granted; stable words for programs."""
 
     DIVIDED = "divided"
     """A GPU that is divided into MIG instances."""
     PROFILE = "profile"
     """Not the MIG profile that was asked for."""
     DOWN = "down"
-    """It does not answer, sleeps, was let go, or its hardware is in trouble."""
+    """It does not answer, sleeps, was released, or its hardware is faulty."""
     UNHEALTHY = "unhealthy"
     """A condition that holds at present."""
     RESERVED = "reserved"
     MEMORY = "memory"
-    """Too little of it, or nobody knows how much."""
+    """Too little, or unknown."""
     LEASED = "leased"
     HELD = "held"
     HELD_IDLE = "held_idle"
-    """Held, and nothing has run: it could be reclaimed, and is not taken."""
+    """Held, and nothing has run."""
     ALLOCATED = "allocated"
-    """A scheduler has given it, and no process is there."""
+    """Allocated by a scheduler, without a process."""
     BUSY = "busy"
-    """At work for somebody whom nobody sees."""
+    """Active without a known process."""
     UNKNOWN = "unknown"
-    """Nobody knows whether something is on it."""
     NEEDS = "needs"
-    """What is on it needs too much, or was not measured for long enough."""
+    """Its workloads demand too much, or were not measured for long enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotVerdict:
-    """Whether a slot can be given to a request."""
+    """Whether a slot can be granted to a request."""
 
     slot: LeaseSlot
     obstacle: SlotObstacle | None = None
     """`None` where it can."""
     why: str = ""
-    """A clause for a person: `held by train-llm`; with an obstacle only."""
+    """A clause with an obstacle: `held by train-llm`."""
     is_certain: bool = True
     """Whether its state was measured; otherwise it only looks empty."""
     is_shared: bool = False
     """Whether other work is on it."""
     memory_left_bytes: float | None = None
-    """What the request may use at most; `None` where nobody knows or nothing is left."""
+    """Available to the request; `None` is unknown or nothing."""
 
     @property
     def is_free(self) -> bool:
-        """Whether nothing is in the way."""
+        """Whether there is no obstacle."""
         return self.obstacle is None

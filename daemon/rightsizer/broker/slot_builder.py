@@ -1,7 +1,7 @@
 """Builder of slots from a report: GPUs, MIG instances, their holders, troubles and headroom."""
 
-from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Iterator, Mapping
+from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_uuid
@@ -25,34 +25,30 @@ from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.freshness import FreshnessSettings, is_fresh
 
 _BARRING: Final = frozenset({Severity.HIGH, Severity.CRITICAL})
-"""Trouble that ends work or keeps it from starting; with lesser one a GPU may go on."""
-_OF_THE_BOARD: Final = frozenset(
-    {
-        Condition.POWER_THROTTLED,
-        Condition.THERMAL_THROTTLED,
-        Condition.HARDWARE_SLOWDOWN,
-        Condition.PCIE_LINK_DEGRADED,
-    }
-)
+"""Trouble that stops work; with lesser one a GPU may go on."""
+_OF_THE_BOARD: Final = {
+    *(Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED),
+    *(Condition.HARDWARE_SLOWDOWN, Condition.PCIE_LINK_DEGRADED),
+}
 """Conditions that a MIG instance shares with its GPU."""
 _CURRENT: Final = "current"
-"""The window that tells of the present."""
+"""A window."""
 
 
 @dataclass(frozen=True, slots=True)
 class SlotView:
-    """How a report is looked at."""
+    """Parameters of the slots of a report."""
 
     now: Nanoseconds
-    """Wall time, by which readings are stale."""
+    """Wall time."""
     freshness: FreshnessSettings = field(default_factory=FreshnessSettings)
     trouble: HardwareFaultSettings = field(default_factory=HardwareFaultSettings)
     leased_pids: Collection[int] = frozenset()
-    """Processes that belong to leases, and are no holders beside them."""
+    """Processes that belong to leases, and are no holders."""
 
 
 def slots_of(report: Report, view: SlotView) -> tuple[LeaseSlot, ...]:
-    """Every device of a report with what placing by it needs; what was not read is `None`."""
+    """Every device of a report as a slot."""
     by_uuid = {each.device.uuid: each for each in report.devices}
     return tuple(
         _slot(each, by_uuid.get(board_uuid(each.device), each), report, view)
@@ -78,24 +74,18 @@ def _slot(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView
 
 
 def _placement(device: Device, topology: Topology) -> Placement | None:
-    """Of its GPU, under its own name, with the CPUs of its node where its slot tells none."""
+    """Of its GPU, with the CPUs of the NUMA node where its bus has none."""
     found = topology.placements.get(board_uuid(device))
     if found is None:
         return None
     cpus = found.cpus
     if not cpus and found.numa_node is not None:
         cpus = topology.numa_nodes.get(found.numa_node, ())
-    return Placement(
-        device.uuid,
-        pci_bus_id=found.pci_bus_id,
-        numa_node=found.numa_node,
-        memory_numa_node=found.memory_numa_node,
-        cpus=cpus,
-    )
+    return replace(found, uuid=device.uuid, cpus=cpus)
 
 
 def _trouble(own: DeviceReport, board: DeviceReport, report: Report, view: SlotView) -> str | None:
-    """The first thing that keeps work off it, as a clause."""
+    """The first that makes it unusable, as a clause."""
     for each in (own, board):
         if each.down is not None:
             return f"down: {each.down.detail}"
@@ -105,7 +95,7 @@ def _trouble(own: DeviceReport, board: DeviceReport, report: Report, view: SlotV
 
 
 def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> Iterator[str]:
-    """What the driver says now, then what the agent advised before and is not repaired."""
+    """By the driver now, then by open advice."""
     reading = board.reading
     if reading is not None:
         readings = {
@@ -118,7 +108,7 @@ def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> I
         found = [
             *driver_faults(stands, view.trouble),
             *memory_faults(stands, view.trouble),
-            # Links that lead nowhere are seen by the topology: those to whom they lead are told.
+            # Other links are in the topology.
             *(
                 each
                 for each in link_faults(stands, view.trouble)
@@ -134,28 +124,21 @@ def _hardware_troubles(board: DeviceReport, report: Report, view: SlotView) -> I
 
 
 def _holders(own: DeviceReport, leased_pids: Collection[int]) -> Iterator[SlotHolder]:
-    """Who was given it or runs there, leases left out.
-
-    Nobody tells which process is whose; with one workload they are its.
-    """
+    """Workloads and processes without a lease; with one workload all processes are its."""
     processes = () if own.reading is None else own.reading.processes or ()
     pids = tuple(sorted({each.pid for each in processes}))
-    strangers = tuple(pid for pid in pids if pid not in leased_pids)
+    unleased = tuple(pid for pid in pids if pid not in leased_pids)
     running = [each for each in own.holdings if each.has_process]
-    if pids and not strangers:
+    if pids and not unleased:
         running = []
     for holding in running:
-        yield SlotHolder(holding.workload.name, True, strangers if len(running) == 1 else ())
-    if strangers and not running:
-        yield SlotHolder(_called(strangers), True, strangers)
+        yield SlotHolder(holding.workload.name, True, unleased if len(running) == 1 else ())
+    if unleased and not running:
+        more = f" and {len(unleased) - 1} more" if len(unleased) > 1 else ""
+        yield SlotHolder(f"process {unleased[0]}{more}", True, unleased)
     for holding in own.holdings:
         if not holding.has_process:
             yield SlotHolder(holding.workload.name, False)
-
-
-def _called(pids: Sequence[int]) -> str:
-    first = f"process {pids[0]}"
-    return first if len(pids) == 1 else f"{first} and {len(pids) - 1} more"
 
 
 def _power_headroom(board: DeviceReport) -> float | None:
@@ -176,7 +159,7 @@ def _difference(most: float | None, now: float | None) -> float | None:
 
 
 def _idle_seconds(strip: Iterable[StripCell]) -> float | None:
-    """How long the last cells of the day are idle throughout; `None` where none is."""
+    """How long the last cells of the day are idle throughout."""
     idle: Nanoseconds = 0
     for cell in reversed(tuple(strip)):
         here = sum(cell.states.get(state, 0) for state in IDLE_STATES)
