@@ -5,11 +5,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from rightsizer.model.state import State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.scenario import (
-    DAY_SECONDS,
     BurstyLoad,
     ConstantLoad,
     DeviceLocation,

@@ -236,7 +236,6 @@ class FaultSchedule:
     """The faults of a node, by GPU and kind."""
 
     def __init__(self, faults: Iterable[ScenarioFault], start: Nanoseconds | None = None) -> None:
-        """Faults counted from the simulation's start; `None`: when it is first asked for."""
         self._start = start
         self._by_gpu: dict[tuple[int, type], list[tuple[ActivePeriod, Any]]] = {}
         self._unloads: list[tuple[ActivePeriod, DriverUnload]] = []

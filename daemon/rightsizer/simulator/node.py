@@ -257,7 +257,6 @@ class ScenarioHost:
     """Stands where procfs and control groups are read."""
 
     def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
-        """The host of a node, by a wall clock."""
         self._node = node
         self._time = time
 
@@ -297,7 +296,6 @@ class ScenarioOwners:
     """Knows the workloads of a scenario by their processes."""
 
     def __init__(self, node: SimulatedNode) -> None:
-        """The owners on a node."""
         self._node = node
 
     def workload_of(self, pid: int) -> Workload | None:

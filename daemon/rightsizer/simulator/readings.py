@@ -141,7 +141,6 @@ class ModelReader:
     """Reads one device of a node."""
 
     def __init__(self, node: SimulatedNode, unit: SimulatedDevice) -> None:
-        """A device, with what its kind of board does not offer."""
         self._node = node
         self._unit = unit
         self._timeline = node.timeline(unit)

@@ -2,31 +2,23 @@
 
 import math
 from dataclasses import dataclass
-from typing import Final, Protocol
+from typing import Final, TypeAlias
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.reading import ProcessKind
 from rightsizer.model.state import Condition, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.faults import ActivePeriod, MigReconfiguration, ScenarioFault
 from rightsizer.simulator.transients import uniform
 
-_DAY_SECONDS: Final = 86400.0
 _QUIETEST_BURST: Final = 0.35
-
-
-class LoadShape(Protocol):
-    """A course of load."""
-
-    def intensity(self, key: int, time: Nanoseconds) -> float:
-        """The load at a time, of the phase's full load, 0 to 1."""
 
 
 @dataclass(frozen=True, slots=True)
 class ConstantLoad:
-    """The same load all the time."""
+    """The same load all the time; `intensity` is the part of a phase's full load, 0 to 1."""
 
     level: float = 1.0
 
@@ -72,11 +64,14 @@ class DiurnalLoad:
 
     def sun(self, time: Nanoseconds) -> float:
         """How much of the peak's load the time of day has, 0 to 1."""
-        moment = time / NANOSECONDS_PER_SECOND % _DAY_SECONDS
-        angle = 2.0 * math.pi * (moment - self.peak_seconds) / _DAY_SECONDS
+        moment = time / NANOSECONDS_PER_SECOND % DAY_SECONDS
+        angle = 2.0 * math.pi * (moment - self.peak_seconds) / DAY_SECONDS
         # A fifth of the cosine is cut off below, so that a night has hours without any request.
         wave = max(0.0, (0.6 + math.cos(angle)) / 1.6)
         return self.night_ratio + (1.0 - self.night_ratio) * wave
+
+
+LoadShape: TypeAlias = ConstantLoad | BurstyLoad | DiurnalLoad
 
 
 def _burst(key: int, time: Nanoseconds, interval_seconds: float, share: float) -> float:
@@ -84,9 +79,6 @@ def _burst(key: int, time: Nanoseconds, interval_seconds: float, share: float) -
     if uniform(key, 2 * step) >= share:
         return 0.0
     return _QUIETEST_BURST + (1.0 - _QUIETEST_BURST) * uniform(key, 2 * step + 1)
-
-
-DAY_SECONDS: Final = 86400.0
 
 
 @dataclass(frozen=True, slots=True)

@@ -11,12 +11,12 @@ from rightsizer.io.yaml import Document, YamlError, load_yaml
 from rightsizer.model.errors import ScenarioError
 from rightsizer.model.reading import ProcessKind
 from rightsizer.model.state import Condition, State
+from rightsizer.model.units import DAY_SECONDS
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.board_reader import read_faults, read_slots
 from rightsizer.simulator.physics import instance_memory_bytes, nvlink_is_up, reserved_memory_bytes
 from rightsizer.simulator.scenario import (
-    DAY_SECONDS,
     BoardSlot,
     BurstyLoad,
     ConstantLoad,

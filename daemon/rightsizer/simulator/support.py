@@ -1,9 +1,8 @@
 """Table of board features by architecture; every NOT_SUPPORTED and NVML number follows from it."""
 
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass
 from enum import StrEnum
-from functools import lru_cache
 from typing import Final
 
 from rightsizer.catalogue.board import Board
@@ -56,29 +55,12 @@ class BoardFeature(StrEnum):
     CORES = "cores"
 
 
-class BoardTrait(StrEnum):
-    """What differs between boards of one architecture."""
-
-    DATACENTER = "datacenter"
-    """Or workstation: everything but GeForce. They have ECC too."""
-    HBM = "hbm"
-    JPEG = "jpeg"
-    FAN = "fan"
-    AVERAGED = "averaged"
-    """Anything but GA100."""
-    NVLINK = "nvlink"
-    SWITCHED = "switched"
-    """Its NVLinks lead to switches."""
-    MIG = "mig"
-    GRACE = "grace"
-
-
 @dataclass(frozen=True, slots=True)
 class SupportRow:
     """Where a feature is supported."""
 
     cells: str
-    """`y`, `n` or the trait that decides, for each of `ARCHITECTURES`."""
+    """`y`, `n` or the trait that decides (`_traits`), for each of `ARCHITECTURES`."""
     with_mig: bool = True
     """Whether a GPU with MIG instances still has it."""
 
@@ -90,7 +72,7 @@ class SupportRow:
 
 ARCHITECTURES: Final = ("Pascal", "Volta", "Turing", "Ampere", "Ada", "Hopper", "Blackwell")
 _EVERY: Final = "y y y y y y y"
-_DATACENTER: Final = " ".join([BoardTrait.DATACENTER] * 7)
+_DATACENTER: Final = " ".join(["datacenter"] * 7)
 SUPPORT_TABLE: Final[Mapping[BoardFeature, SupportRow]] = {
     BoardFeature.UTILIZATION: SupportRow(_EVERY, with_mig=False),
     BoardFeature.ENCODER_DECODER: SupportRow(_EVERY, with_mig=False),
@@ -132,22 +114,13 @@ SUPPORT_TABLE: Final[Mapping[BoardFeature, SupportRow]] = {
 }
 
 
-_ARCHITECTURES: Final = {
-    "Pascal": 4,
-    "Volta": 5,
-    "Turing": 6,
-    "Ampere": 7,
-    "Ada": 8,
-    "Hopper": 9,
-    "Blackwell": 10,
-}
+_ARCHITECTURE_CODES: Final = {name: code for code, name in enumerate(ARCHITECTURES, 4)}
 _UNKNOWN_ARCHITECTURE: Final = 0xFFFFFFFF
 _TESLA, _GEFORCE, _QUADRO_RTX, _NVIDIA_RTX, _NVIDIA = 2, 5, 12, 13, 14
 _NVLINK_VERSIONS: Final = {1: 1, 2: 2, 3: 5, 4: 6, 5: 7}
 """NVML's codes for generations: an A100, of the third, answers 5."""
 _WITHOUT_JPEG: Final = (8, 6)
 _GA100: Final = (8, 0)
-_BOARDS: Final = 256
 
 
 @dataclass(frozen=True, slots=True)
@@ -170,36 +143,25 @@ class BoardSupport:
         return feature in self.features
 
 
+_CACHE: Final[dict[str, tuple[Board, BoardSupport]]] = {}
+
+
 def support_of(board: Board) -> BoardSupport:
     """What a board supports."""
-    return _support(_Keyed(board))
+    cached = _CACHE.get(board.key)
+    if cached is None or (cached[0] is not board and cached[0] != board):
+        _CACHE[board.key] = cached = board, _support(board)
+    return cached[1]
 
 
-class _Keyed:
-    """A board that can be looked up by its key and figures."""
-
-    __slots__ = ("board",)
-
-    def __init__(self, board: Board) -> None:
-        self.board = board
-
-    def __hash__(self) -> int:
-        return hash(self.board.key)
-
-    def __eq__(self, other: object) -> bool:
-        return isinstance(other, _Keyed) and self.board == other.board
-
-
-@lru_cache(_BOARDS)
-def _support(keyed: _Keyed) -> BoardSupport:
-    board = keyed.board
-    traits = {str(trait) for trait in _traits(board)} | {"y"}
+def _support(board: Board) -> BoardSupport:
+    traits = {"y", *_traits(board)}
     features = frozenset(
         feature for feature, row in SUPPORT_TABLE.items() if row.cell(board.architecture) in traits
     )
     has_links = BoardFeature.NVLINK in features
     return BoardSupport(
-        architecture=_ARCHITECTURES.get(board.architecture, _UNKNOWN_ARCHITECTURE),
+        architecture=_ARCHITECTURE_CODES.get(board.architecture, _UNKNOWN_ARCHITECTURE),
         brand=_brand(board.usual_name),
         features=features,
         features_with_mig=frozenset(
@@ -211,20 +173,27 @@ def _support(keyed: _Keyed) -> BoardSupport:
     )
 
 
-def _traits(board: Board) -> frozenset[BoardTrait]:
-    geforce = any("GeForce" in name for name in board.names)
-    answers = {
-        BoardTrait.DATACENTER: not geforce,
-        BoardTrait.HBM: board.memory_type.startswith("HBM"),
-        BoardTrait.JPEG: board.compute_capability != _WITHOUT_JPEG,
-        BoardTrait.FAN: board.key.startswith("RTX") and "SE" not in board.key,
-        BoardTrait.AVERAGED: board.compute_capability > _GA100,
-        BoardTrait.NVLINK: bool(board.nvlink_bytes_per_second),
-        BoardTrait.SWITCHED: has_switches(board),
-        BoardTrait.MIG: bool(board.mig_profiles),
-        BoardTrait.GRACE: board.key.startswith(("GH", "GB")),
-    }
-    return frozenset(trait for trait, holds in answers.items() if holds)
+def _traits(board: Board) -> Iterator[str]:
+    """What differs between boards of one architecture."""
+    if not any("GeForce" in name for name in board.names):
+        # Datacenter or workstation; they have ECC too.
+        yield "datacenter"
+    if board.memory_type.startswith("HBM"):
+        yield "hbm"
+    if board.compute_capability != _WITHOUT_JPEG:
+        yield "jpeg"
+    if board.key.startswith("RTX") and "SE" not in board.key:
+        yield "fan"
+    if board.compute_capability > _GA100:
+        yield "averaged"
+    if board.nvlink_bytes_per_second:
+        yield "nvlink"
+    if has_switches(board):
+        yield "switched"
+    if board.mig_profiles:
+        yield "mig"
+    if board.key.startswith(("GH", "GB")):
+        yield "grace"
 
 
 def _brand(name: str) -> int:

@@ -5,11 +5,10 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.model.reading import Process
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
+from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.simulator.activity import DeviceLoad
 from rightsizer.simulator.scenario import (
-    DAY_SECONDS,
     DeviceLocation,
     HostLoad,
     MemoryPlan,
@@ -26,7 +25,6 @@ class TaskSchedule:
     """A task's timetable."""
 
     def __init__(self, task: SimulatedTask, key: int) -> None:
-        """The timetable of a task, with a noise key for its phases' jitter."""
         self._key = key
         self._start = task.start_seconds
         self._run = (task.stop_seconds - task.start_seconds) % DAY_SECONDS or DAY_SECONDS
@@ -131,7 +129,6 @@ class SimulatedWorkloads:
     """All the workloads of a node."""
 
     def __init__(self, scenario: SimulatedScenario) -> None:
-        """The workloads of a scenario."""
         self._workers = [
             _TaskTimeline(scenario.seed, number, task) for number, task in enumerate(scenario.tasks)
         ]
