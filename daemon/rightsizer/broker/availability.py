@@ -7,9 +7,8 @@ from rightsizer.broker.lease import GpuRequest, Lease
 from rightsizer.broker.settings import FreeSettings
 from rightsizer.broker.slot import LeaseSlot, SlotObstacle, SlotVerdict
 from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import GIB, format_duration
 
-_GIBIBYTE: Final = 1 << 30
 _NO_INSTANCE: Final = (
     "in MIG mode without an instance, so that nothing can run on it; make one, or turn the mode off"
 )
@@ -199,4 +198,4 @@ def _too_little(left: float | None, wanted: float) -> str:
 
 
 def _size(amount_bytes: float) -> str:
-    return f"{amount_bytes / _GIBIBYTE:.1f} GiB"
+    return f"{amount_bytes / GIB:.1f} GiB"

@@ -10,8 +10,8 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.broker.environment_tag import environment_tags
+from rightsizer.model.units import MIB
 
-_MEBIBYTE: Final = 1 << 20
 _PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"
 _USUAL_PIPES: Final = "/tmp/nvidia-mps"  # noqa: S108 - where NVIDIA's daemon has it.
 _MEMORY_LIMIT: Final = "CUDA_MPS_PINNED_DEVICE_MEM_LIMIT"
@@ -60,7 +60,7 @@ def launch_of(
     if lease["is_shared"] and has_mps:
         variables[_PIPES] = environ.get(_PIPES, _USUAL_PIPES)
         variables[_MEMORY_LIMIT] = ",".join(
-            f"{at}={max(1, int(aside // _MEBIBYTE))}M" for at, aside in enumerate(asides)
+            f"{at}={max(1, int(aside // MIB))}M" for at, aside in enumerate(asides)
         )
         if _THREADS not in environ:
             variables.update(_thread_limit(asides, lease["memory_total_bytes"]))

@@ -10,9 +10,8 @@ from rightsizer.broker.feature import BROKER_PATH
 from rightsizer.console.agent_client import add_agent_flags, client_of
 from rightsizer.console.command import Command, say
 from rightsizer.console.text import aligned
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import GIB, format_duration
 
-_GIBIBYTE: Final = 1 << 30
 _NOTHING: Final = "-"
 
 
@@ -111,7 +110,7 @@ def _until(at: float | None, now: float) -> str:
 
 
 def _size(amount_bytes: float | None) -> str:
-    return "all" if amount_bytes is None else f"{amount_bytes / _GIBIBYTE:.1f} GiB"
+    return "all" if amount_bytes is None else f"{amount_bytes / GIB:.1f} GiB"
 
 
 COMMAND = Command("queue", configure, run)

@@ -9,8 +9,8 @@ from rightsizer.broker.lease import GpuRequest, Interconnect
 from rightsizer.broker.scoring import CRITERIA, PlacementScore
 from rightsizer.broker.slot import LeaseSlot, SlotObstacle, SlotVerdict
 from rightsizer.model.topology import LinkKind, Topology
+from rightsizer.model.units import GIB
 
-_GIBIBYTE: Final = 1 << 30
 _SUMMARIES: Final = {
     SlotObstacle.DIVIDED: "divided into MIG instances",
     SlotObstacle.PROFILE: "of another kind",
@@ -105,7 +105,7 @@ def _why_never(request: GpuRequest, slots: Sequence[LeaseSlot]) -> str:
 
 def _wanted(request: GpuRequest) -> str:
     what = "GPU" if request.mig_profile is None else f"MIG instance {request.mig_profile}"
-    size = "" if request.memory_bytes is None else f" with {request.memory_bytes / _GIBIBYTE:g} GiB"
+    size = "" if request.memory_bytes is None else f" with {request.memory_bytes / GIB:g} GiB"
     if request.gpus == 1:
         return f"1 {what}{size} is"
     plural = "GPUs" if request.mig_profile is None else f"MIG instances {request.mig_profile}"
@@ -158,7 +158,7 @@ def _memory(verdicts: Sequence[SlotVerdict]) -> Iterator[str]:
     left = [each.memory_left_bytes for each in verdicts if each.memory_left_bytes is not None]
     if len(left) == len(verdicts):
         each = " each" if len(verdicts) > 1 else ""
-        yield f"At least {min(left) / _GIBIBYTE:.1f} GiB of memory are left{each}."
+        yield f"At least {min(left) / GIB:.1f} GiB of memory are left{each}."
 
 
 def _headroom(slots: Sequence[LeaseSlot]) -> Iterator[str]:

@@ -10,13 +10,13 @@ from rightsizer.broker.settings import ScoringSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.model.state import Condition
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
+from rightsizer.model.units import GIB
 from rightsizer.sizing.gpu_sets import link_score, pcie_score
 
 _SLOWING: Final = frozenset(
     {Condition.POWER_THROTTLED, Condition.THERMAL_THROTTLED, Condition.PCIE_LINK_DEGRADED}
 )
 """Conditions of the board; the others are the workload's own."""
-_GIBIBYTE: Final = 1 << 30
 
 
 CRITERIA: Final = (
@@ -205,8 +205,8 @@ def _spare(verdict: SlotVerdict, request: GpuRequest) -> int:
     slot = verdict.slot
     size = verdict.memory_left_bytes if verdict.is_shared else slot.memory_total_bytes
     if request.memory_bytes is None:
-        return -int((size or 0.0) // _GIBIBYTE)
-    return int(max(0.0, (size or 0.0) - request.memory_bytes) // _GIBIBYTE)
+        return -int((size or 0.0) // GIB)
+    return int(max(0.0, (size or 0.0) - request.memory_bytes) // GIB)
 
 
 def _steps(headroom: float | None, step: float) -> int:

@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Final, Protocol
+from typing import TYPE_CHECKING, Protocol
 
 from rightsizer.broker.lease import LeaseOwner
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.settings import setting
+from rightsizer.model.units import DAY_SECONDS
 from rightsizer.sizing.gpu_sets import LinkScores
 from rightsizer.telemetry.settings import SamplingSettings
 
@@ -103,9 +104,6 @@ class GpuPlacementSettings:
     search: SearchSettings = field(default_factory=SearchSettings)
 
 
-_DAY: Final = 86400.0
-
-
 @dataclass(frozen=True, slots=True)
 class BrokerSettings:
     """How GPUs of this node are lent, and to whom."""
@@ -156,21 +154,21 @@ class BrokerSettings:
         source="a starting point: eight shared GPUs, eight leases on each",
     )
     default_limit_seconds: float = setting(
-        _DAY,
+        DAY_SECONDS,
         help="How long a lease lasts at most where nobody said so; then its holder is told.",
-        within=(60.0, 366 * _DAY),
+        within=(60.0, 366 * DAY_SECONDS),
         source="Slurm's DefaultTime, which sites set; a day and a night",
     )
     longest_limit_seconds: float = setting(
-        7 * _DAY,
+        7 * DAY_SECONDS,
         help="The longest time that a lease may be asked for.",
-        within=(60.0, 366 * _DAY),
+        within=(60.0, 366 * DAY_SECONDS),
         source="Slurm's MaxTime, which sites set; a week",
     )
     fair_share_half_life_seconds: float = setting(
-        7 * _DAY,
+        7 * DAY_SECONDS,
         help="Time after which GPU time that somebody used counts half as much against him.",
-        within=(60.0, 366 * _DAY),
+        within=(60.0, 366 * DAY_SECONDS),
         source="Slurm's PriorityDecayHalfLife, 7-0 by default",
     )
     fair_share_weight: float = setting(
@@ -181,9 +179,9 @@ class BrokerSettings:
         source="no more than one step: priority goes before fair share",
     )
     aging_seconds: float = setting(
-        _DAY / 4,
+        DAY_SECONDS / 4,
         help="Waiting for so long is worth one step of priority, so that nobody waits for ever.",
-        within=(60.0, 366 * _DAY),
+        within=(60.0, 366 * DAY_SECONDS),
         source="docs/benchmarks.md, the node broker: against a day it halves the wait for eight "
         "GPUs, at no cost to others; less gains no more",
     )
@@ -231,7 +229,7 @@ class BrokerSettings:
         3600.0,
         help="By how much the first that waits may be delayed where nobody knows the end of what "
         "is in its way, so that its GPUs do not lie idle meanwhile; 0: by nothing.",
-        within=(0.0, 30 * _DAY),
+        within=(0.0, 30 * DAY_SECONDS),
         source="a starting point: what a person who waits for a process without a limit would "
         "hardly notice",
     )
@@ -239,7 +237,7 @@ class BrokerSettings:
         600.0,
         help="Time that a shared lease must have been on a GPU before another joins it there, so "
         "that what it needs was measured.",
-        within=(0.0, 7 * _DAY),
+        within=(0.0, 7 * DAY_SECONDS),
         source="docs/definitions.md: demand is not told under 600 s of work",
     )
     start_grace_seconds: float = setting(
@@ -251,14 +249,14 @@ class BrokerSettings:
     idle_grace_seconds: float = setting(
         3600.0,
         help="Time without work on its GPUs after which a holder is told.",
-        within=(60.0, 30 * _DAY),
+        within=(60.0, 30 * DAY_SECONDS),
         source="a starting point: the hour that notebooks get of reapers",
     )
     over_memory_grace_seconds: float = setting(
         300.0,
         help="Time within its memory after which a holder that was told of using more may be told "
         "again.",
-        within=(0.0, _DAY),
+        within=(0.0, DAY_SECONDS),
         source="a starting point: a training step or an evaluation that takes memory and gives it "
         "back comes round within minutes",
     )
@@ -269,15 +267,15 @@ class BrokerSettings:
         source="Slurm's reservations, which operators alone make; 2 are one that runs and the next",
     )
     longest_reservation_seconds: float = setting(
-        2 * _DAY,
+        2 * DAY_SECONDS,
         help="The longest time that may be reserved in one piece; operators may take more.",
-        within=(60.0, 366 * _DAY),
+        within=(60.0, 366 * DAY_SECONDS),
         source="a starting point: a weekend",
     )
     furthest_reservation_seconds: float = setting(
-        14 * _DAY,
+        14 * DAY_SECONDS,
         help="How far ahead a reservation may begin.",
-        within=(60.0, 366 * _DAY),
+        within=(60.0, 366 * DAY_SECONDS),
         source="a starting point: twice the longest lease, so that all of them can end before",
     )
 

@@ -20,6 +20,7 @@ from rightsizer.broker.scheduling_state import EarliestStart
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.state import Booking, BrokerState
 from rightsizer.model.units import (
+    GIB,
     NANOSECONDS_PER_SECOND,
     Nanoseconds,
     format_duration,
@@ -27,7 +28,6 @@ from rightsizer.model.units import (
     seconds,
 )
 
-_GIBIBYTE: Final = 1 << 30
 _ENDS: Final = {
     EndReason.GIVEN_BACK: "it was given back",
     EndReason.DIED: "none of its processes is left",
@@ -122,8 +122,8 @@ def _idle(record: LeaseRecord, now: Nanoseconds, settings: BrokerSettings) -> st
 def _over_memory(record: LeaseRecord) -> str:
     if not record.is_over_memory:
         return ""
-    used = max(value for value in record.measured_bytes if value is not None) / _GIBIBYTE
-    aside = max(record.lease.memory_bytes) / _GIBIBYTE
+    used = max(value for value in record.measured_bytes if value is not None) / GIB
+    aside = max(record.lease.memory_bytes) / GIB
     return (
         f"lease {record.id} holds {used:.1f} GiB of a GPU that others share, and {aside:.1f} GiB "
         "were set aside for it; use less, or ask for more"

@@ -14,6 +14,7 @@ NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 HOUR_SECONDS: Final = 3600.0
 DAY_SECONDS: Final = 86400.0
 MIB: Final = 2**20
+GIB: Final = 2**30
 
 
 class Unit(StrEnum):

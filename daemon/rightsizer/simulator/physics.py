@@ -5,6 +5,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.driver_codes import ClockEvent
+from rightsizer.model.units import MIB
 from rightsizer.simulator.activity import DeviceLoad
 
 
@@ -63,8 +64,7 @@ def family_of(board: Board) -> BoardFamily:
     return _BY_ARCHITECTURE.get(board.architecture, _OTHER)
 
 
-_MIB: Final = 2**20
-_GRAIN: Final = 128 * _MIB
+_GRAIN: Final = 128 * MIB
 _INSTANCE_RATIO: Final = 0.99
 """An instance has less than its slices: 9984 of 10195 MiB for an eighth of an H100."""
 _RESERVED_RATIO: Final = 0.0075
@@ -80,7 +80,7 @@ def instance_memory_bytes(board: Board, profile: MigProfile | None) -> int:
 
 def reserved_memory_bytes(board: Board, profile: MigProfile | None) -> int:
     """What the driver keeps for itself."""
-    return int(instance_memory_bytes(board, profile) * _RESERVED_RATIO) // _MIB * _MIB
+    return int(instance_memory_bytes(board, profile) * _RESERVED_RATIO) // MIB * MIB
 
 
 HIGHEST_CELSIUS: Final = 87

@@ -11,7 +11,7 @@ from rightsizer.io.yaml import Document, YamlError, load_yaml
 from rightsizer.model.errors import ScenarioError
 from rightsizer.model.reading import ProcessKind
 from rightsizer.model.state import Condition, State
-from rightsizer.model.units import DAY_SECONDS
+from rightsizer.model.units import DAY_SECONDS, GIB
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 from rightsizer.simulator.activity import KernelActivity
 from rightsizer.simulator.board_reader import read_faults, read_slots
@@ -48,7 +48,6 @@ def packaged_scenarios() -> tuple[str, ...]:
     )
 
 
-_GIB: Final = 2.0**30
 _HOST: Final = tuple(field.name for field in dataclass_fields(HostLoad))
 
 
@@ -134,8 +133,8 @@ def _memory(entry: ScenarioFields, slot: BoardSlot, spot: DeviceLocation) -> Mem
     if entry.has("memory_gib") == entry.has("memory_ratio"):
         entry.fail("needs either 'memory_gib' or 'memory_ratio', of each device it holds")
     if entry.has("memory_gib"):
-        first, last = entry.pair("memory_gib", 0.0, most / _GIB)
-        return MemoryPlan(first * _GIB, last * _GIB)
+        first, last = entry.pair("memory_gib", 0.0, most / GIB)
+        return MemoryPlan(first * GIB, last * GIB)
     first, last = entry.pair("memory_ratio", 0.0, most / total)
     return MemoryPlan(first * total, last * total)
 

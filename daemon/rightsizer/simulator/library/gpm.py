@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Any, Final
 
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import MIB, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.faults import DeadCounters
 from rightsizer.simulator.library.calls import (
     Functions,
@@ -21,7 +21,6 @@ from rightsizer.simulator.support import BoardFeature
 
 INTEGER_RATIO: Final = 0.3
 """Of SM activity: addresses and loops take their part in all kernels."""
-_MIB: Final = 2.0**20
 _SHORTEST_OF_INSTANCE: Final[Nanoseconds] = NANOSECONDS_PER_SECOND // 10
 _LONGEST_STEP: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
 _MOST_STEPS: Final = 12
@@ -39,13 +38,13 @@ _METRICS: Final[Mapping[int, Callable[[BoardState], float]]] = {
     11: lambda state: 100.0 * state.load.fp64_active,
     12: lambda state: 100.0 * state.load.fp32_active,
     13: lambda state: 100.0 * state.load.fp16_active,
-    20: lambda state: state.pcie_transmit_bytes_per_second / _MIB,
-    21: lambda state: state.pcie_receive_bytes_per_second / _MIB,
+    20: lambda state: state.pcie_transmit_bytes_per_second / MIB,
+    21: lambda state: state.pcie_receive_bytes_per_second / MIB,
     30: lambda state: 100.0 * state.load.decoder,
     40: lambda state: 100.0 * state.load.jpeg,
     50: lambda state: 100.0 * state.load.ofa,
-    60: lambda state: state.nvlink_receive_bytes_per_second / _MIB,
-    61: lambda state: state.nvlink_transmit_bytes_per_second / _MIB,
+    60: lambda state: state.nvlink_receive_bytes_per_second / MIB,
+    61: lambda state: state.nvlink_transmit_bytes_per_second / MIB,
 }
 _NVLINK: Final = frozenset({60, 61})
 _BUS: Final = frozenset({20, 21, 60, 61})
