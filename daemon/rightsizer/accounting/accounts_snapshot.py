@@ -182,11 +182,7 @@ class AccountsSnapshot:
     """
 
     def __init__(
-        self,
-        views: Sequence[CaseInput],
-        node: Node,
-        now: Nanoseconds,
-        settings: AccountingSettings,
+        self, views: Sequence[CaseInput], node: Node, now: Nanoseconds, settings: AccountingSettings
     ) -> None:
         """Nothing is worked out yet.
 

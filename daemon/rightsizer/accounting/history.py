@@ -373,8 +373,7 @@ def _put(connection: Connection, window: PackedWindow, row: int | None) -> int:
         if changed.rowcount:
             return row
     added = connection.execute(
-        "INSERT INTO window (uuid, start, finish, data) VALUES (?, ?, ?, ?)",
-        (window.uuid, *values),
+        "INSERT INTO window (uuid, start, finish, data) VALUES (?, ?, ?, ?)", (window.uuid, *values)
     )
     return int(added.lastrowid or 0)
 

@@ -329,8 +329,7 @@ class HistorySettings:
     """What is kept on disk."""
 
     path: str = setting(
-        "/var/lib/rightsizer/history.db",
-        help="The database; empty to keep nothing over a restart.",
+        "/var/lib/rightsizer/history.db", help="The database; empty to keep nothing over a restart."
     )
     retention: float = setting(
         30 * 86400.0,

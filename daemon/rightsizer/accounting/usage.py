@@ -74,10 +74,7 @@ def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettin
 
 
 def waste(
-    state: State,
-    conditions: frozenset[Condition],
-    used_ratio: float | None,
-    clock: float,
+    state: State, conditions: frozenset[Condition], used_ratio: float | None, clock: float
 ) -> dict[Cause, float]:
     """The unused part of a stretch by cause; with the used part it sums to 1.
 
@@ -117,10 +114,7 @@ def _compute_bounds(
 
 
 def _used(
-    shares: Mapping[Resource, float],
-    work: float | None,
-    device: Device,
-    settings: UsageSettings,
+    shares: Mapping[Resource, float], work: float | None, device: Device, settings: UsageSettings
 ) -> float | None:
     achieved = [] if work is None else [work]
     for resource, achievable in (

@@ -85,8 +85,7 @@ def _offers(header: str) -> Iterator[_FormatOffer]:
         name, *parameters = (piece.strip() for piece in part.split(";"))
         pairs = (parameter.partition("=") for parameter in parameters)
         yield _FormatOffer(
-            name.lower(),
-            {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs},
+            name.lower(), {key.strip().lower(): value.strip().strip('"') for key, _, value in pairs}
         )
 
 

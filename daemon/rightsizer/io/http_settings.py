@@ -36,8 +36,7 @@ class HttpSettings:
         8 * 2**20, help="The largest answer that is read.", within=(1024, None)
     )
     ca_file: str = setting(
-        "",
-        help="A PEM file with the authorities to trust; empty for the system's own.",
+        "", help="A PEM file with the authorities to trust; empty for the system's own."
     )
 
 

@@ -72,10 +72,7 @@ class _Loader(_Parser):  # type: ignore[misc]  # Either parser.
             text = str(node.value)
             quoted = text if len(text) <= _QUOTED else f"{text[:_QUOTED]}..."
             raise yaml.constructor.ConstructorError(
-                None,
-                None,
-                f"'{quoted}' is not a valid {kind}; quote what is text",
-                node.start_mark,
+                None, None, f"'{quoted}' is not a valid {kind}; quote what is text", node.start_mark
             ) from None
 
 

@@ -42,12 +42,7 @@ class AdviceSource(Protocol):
         """All of it, what was closed too."""
 
     def act(
-        self,
-        advice_id: str,
-        state: AdviceState,
-        actor: str,
-        why: str,
-        for_seconds: float | None,
+        self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
     ) -> Advice:
         """Put advice into a state by hand, and keep it so.
 

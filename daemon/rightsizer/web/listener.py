@@ -105,8 +105,7 @@ class Connections:
         idle = [connection for connection, place in self._open.items() if not place.is_working]
         # The first of equals has idled longest.
         return min(
-            idle,
-            key=lambda each: (self._open[each].is_proven, -held[self._open[each].address]),
+            idle, key=lambda each: (self._open[each].is_proven, -held[self._open[each].address])
         )
 
 

@@ -51,10 +51,7 @@ class WebResponse:
 
     @classmethod
     def of_text(
-        cls,
-        text: str,
-        status: HTTPStatus = HTTPStatus.OK,
-        headers: Mapping[str, str] | None = None,
+        cls, text: str, status: HTTPStatus = HTTPStatus.OK, headers: Mapping[str, str] | None = None
     ) -> Self:
         """A line of plain text."""
         # A request may name half a character, and is quoted all the same.

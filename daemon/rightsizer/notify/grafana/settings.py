@@ -25,8 +25,7 @@ class GrafanaSettings:
         "", help="Grafana's address, its sub-path included; empty to post no annotations."
     )
     token_file: str = setting(
-        "",
-        help="A file that holds a service account's token; systemd's credential comes first.",
+        "", help="A file that holds a service account's token; systemd's credential comes first."
     )
     annotations_per_run: int = setting(
         20,

@@ -60,8 +60,7 @@ class WebhookSettings:
     minimum_severity: Severity = setting(Severity.LOW, help="The least severity that is sent.")
     send_resolved: bool = setting(True, help="Whether the end of advice is sent too.")
     external_url: str = setting(
-        "",
-        help="The agent's address as its readers reach it, for links back; empty for no links.",
+        "", help="The agent's address as its readers reach it, for links back; empty for no links."
     )
     resend_seconds: float = setting(
         60.0,

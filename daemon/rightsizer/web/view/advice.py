@@ -80,12 +80,7 @@ def _cost(option: Option) -> str:
 
 
 _GIB: Final = 2.0**30
-_UNITS: Final = {
-    "watts": "W",
-    "celsius": "°C",
-    "hertz": "Hz",
-    "joules": "J",
-}
+_UNITS: Final = {"watts": "W", "celsius": "°C", "hertz": "Hz", "joules": "J"}
 
 
 @dataclass(frozen=True, slots=True)

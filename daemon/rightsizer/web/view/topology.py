@@ -152,10 +152,7 @@ def _matrix(
     ways = {frozenset((link.uuid, link.peer_uuid)): link.label for link in topology.links}
     ways |= {frozenset((uuid,)): ABSENT for uuid in uuids}
     gpus = [
-        MatrixRow(
-            names[one],
-            tuple(ways.get(frozenset((one, other)), "?") for other in uuids),
-        )
+        MatrixRow(names[one], tuple(ways.get(frozenset((one, other)), "?") for other in uuids))
         for one in uuids
     ]
     adapters = [
