@@ -262,7 +262,7 @@ def annotation_way() -> frozenset[str]:
             storage.database,
             lambda: desk.advice_service.advice,
             clock=desk.clock,
-            tell=lambda *_: None,
+            warn=lambda *_: None,
             sleep=lambda _: True,
         )
         desk.take(

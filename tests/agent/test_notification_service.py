@@ -9,7 +9,7 @@ from rightsizer.model.errors import HistoryError
 from rightsizer.notify.grafana.service import GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.service import NotificationService
-from rightsizer.notify.webhook.service import WebhookService
+from rightsizer.notify.webhook.service import Webhook
 from rightsizer.notify.webhook.settings import WebhookSettings
 
 
@@ -21,7 +21,7 @@ def test_raising_grafana_sink_does_not_starve_webhooks(monkeypatch: pytest.Monke
         raise HistoryError("disk full")
 
     monkeypatch.setattr(GrafanaAnnotations, "deliver", broken)
-    monkeypatch.setattr(WebhookService, "deliver", lambda _: delivered.append("webhooks"))
+    monkeypatch.setattr(Webhook, "deliver", lambda _: delivered.append("webhooks"))
     settings = Settings(
         grafana=GrafanaSettings(url="http://127.0.0.1:9"),
         webhooks=(WebhookSettings(url="http://127.0.0.1:9"),),
@@ -31,7 +31,7 @@ def test_raising_grafana_sink_does_not_starve_webhooks(monkeypatch: pytest.Monke
         Storage("").database,
         tuple,
         clock=SystemClock(),
-        tell=lambda *_: None,
+        warn=lambda *_: None,
         sleep=lambda _: True,
     )
 

@@ -13,7 +13,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import AdviceEventKind, AdviceState
 from rightsizer.notify.grafana.outbox import AnnotationOutbox
-from rightsizer.notify.grafana.service import grafana_annotations
+from rightsizer.notify.grafana.service import GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 
 OPENED, CLOSED, DECIDED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED
@@ -32,7 +32,7 @@ def test_opening_posts_one_region(grafana: Grafana) -> None:
     desk = Desk(grafana.url)
     desk.sink.offer([event(OPENED)])
     report = desk.sink.deliver()
-    assert (report.posted, report.failed, report.pending, report.trouble) == (1, 0, 0, None)
+    assert (report.sent, report.failed, report.pending, report.trouble) == (1, 0, 0, None)
     assert [method for method, _ in grafana.requests] == ["GET", "POST"]
     (annotation,) = grafana.annotations.values()
     assert annotation["time"] == annotation["timeEnd"] == NOW // 1_000_000
@@ -200,7 +200,7 @@ def test_fault_delays_and_loses_nothing(grafana: Grafana, fault: str, trouble: s
     assert report.trouble is not None
     assert trouble in report.trouble
     report = desk.sink.deliver()
-    assert (report.posted, report.pending, report.trouble) == (3, 0, None)
+    assert (report.sent, report.pending, report.trouble) == (3, 0, None)
     tags = [annotation["tags"][1] for annotation in grafana.annotations.values()]
     assert tags == ["advice:a", "advice:b", "advice:c"]
     assert len(desk.told) == 1
@@ -268,7 +268,7 @@ def test_unacceptable_note_does_not_stop_the_others(grafana: Grafana) -> None:
     grafana.faults = ["POST 400"]
     desk.sink.offer([event(OPENED, id="a"), event(OPENED, id="b")])
     report = desk.sink.deliver()
-    assert (report.posted, report.dropped, report.pending) == (1, 1, 0)
+    assert (report.sent, report.dropped, report.pending) == (1, 1, 0)
     assert "for what it says" in desk.told[0]
 
 
@@ -277,7 +277,7 @@ def test_flood_is_rolled_up(grafana: Grafana) -> None:
     desk = Desk(grafana.url, annotations_per_run=3)
     desk.sink.offer([event(OPENED, id=f"n{index}") for index in range(10)])
     report = desk.sink.deliver()
-    assert (report.posted, report.pending) == (4, 0)
+    assert (report.sent, report.pending) == (4, 0)
     *_, last = grafana.annotations.values()
     assert last["text"].startswith("7 more changes of advice:")
     assert last["tags"][2] == "event:rollup"
@@ -347,7 +347,7 @@ def test_unreadable_token_is_trouble_with_a_remedy(tmp_path: Path) -> None:
     """A token file that is not there delays annotations; it does not raise."""
     settings = GrafanaSettings(url="http://127.0.0.1:9", token_file=str(tmp_path / "none"))
     told: list[str] = []
-    sink = grafana_annotations(
+    sink = GrafanaAnnotations(
         settings, AnnotationOutbox(Storage("").database), FastClock(NOW), told.append
     )
     sink.offer([event(OPENED)])
@@ -360,9 +360,11 @@ def test_whole_sink_from_settings(grafana: Grafana, tmp_path: Path) -> None:
     """The sink that the settings describe posts with the token of the file."""
     (tmp_path / "token").write_text(TOKEN)
     settings = GrafanaSettings(url=grafana.url, token_file=str(tmp_path / "token"))
-    sink = grafana_annotations(settings, AnnotationOutbox(Storage("").database))
+    sink = GrafanaAnnotations(
+        settings, AnnotationOutbox(Storage("").database), FastClock(NOW), lambda _: None
+    )
     sink.offer([event(OPENED)])
-    assert sink.deliver().posted == 1
+    assert sink.deliver().sent == 1
 
 
 def test_unusable_address_is_refused_by_the_settings() -> None:

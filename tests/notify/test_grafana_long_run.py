@@ -67,7 +67,7 @@ def test_a_day_away_costs_few_attempts_and_no_advice() -> None:
     outbox, clock = AnnotationOutbox(Storage("").database), FastClock(NOW)
     settings = GrafanaSettings(url="http://127.0.0.1:9", http=HttpSettings(tries=2))
     http = HttpClient(settings.url, settings.http, token=lambda: TOKEN, sleep=refuse)
-    sink = GrafanaAnnotations(http, settings, outbox, clock, lambda _: None)
+    sink = GrafanaAnnotations(settings, outbox, clock, lambda _: None, http=http)
     for minute in range(24 * 60):
         if minute % 144 == 0:
             sink.offer([event(OPENED, id=f"n{minute}", opened=clock.wall_time())])
@@ -77,7 +77,7 @@ def test_a_day_away_costs_few_attempts_and_no_advice() -> None:
         report = Desk(server.url, outbox).sink.deliver()
 
     assert 40 <= len(tried) <= 60
-    assert (report.posted, report.pending) == (10, 0)
+    assert (report.sent, report.pending) == (10, 0)
     tags = [note["tags"][1] for note in server.annotations.values()]
     assert tags == [f"advice:n{minute}" for minute in range(0, 1440, 144)]
 

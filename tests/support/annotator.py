@@ -7,9 +7,10 @@ import sys
 from pathlib import Path
 
 from rightsizer.advice.storage import Storage
+from rightsizer.io.clock import SystemClock
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.notify.grafana.outbox import AnnotationOutbox
-from rightsizer.notify.grafana.service import grafana_annotations
+from rightsizer.notify.grafana.service import GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
 
@@ -18,7 +19,8 @@ def main(history: Path, url: str, token_file: str) -> int:
     storage = Storage(str(history))
     http = HttpSettings(timeout_seconds=5.0, tries=1)
     settings = GrafanaSettings(url=url, token_file=token_file, http=http)
-    report = grafana_annotations(settings, AnnotationOutbox(storage.database)).deliver()
+    outbox = AnnotationOutbox(storage.database)
+    report = GrafanaAnnotations(settings, outbox, SystemClock(), print).deliver()
     storage.close()
     return 0 if report.pending == 0 else 1
 

@@ -27,7 +27,6 @@ from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.report import AgentReport
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import WorkloadClass
-from rightsizer.notify.grafana.service import AnnotationReport
 
 AGENT: Final = AgentReport("0", "test", EPOCH, 60.0)
 NOTEBOOK: Final = workload("ana", WorkloadClass.NOTEBOOK)
@@ -49,10 +48,9 @@ class Sink:
         storage.close()
         self.events.extend(events)
 
-    def deliver(self) -> AnnotationReport:
+    def deliver(self) -> None:
         """Count."""
         self.deliveries += 1
-        return AnnotationReport()
 
 
 class NodeServices:

@@ -25,7 +25,11 @@ class Desk:
         patience = HttpSettings(timeout_seconds=0.3)
         http = HttpClient(url, patience, token=lambda: TOKEN, sleep=lambda _: None)
         self.sink = GrafanaAnnotations(
-            http, GrafanaSettings(url=url, **settings), self.outbox, self.clock, self.told.append
+            GrafanaSettings(url=url, **settings),
+            self.outbox,
+            self.clock,
+            self.told.append,
+            http=http,
         )
 
     def wait(self, seconds: float) -> None:

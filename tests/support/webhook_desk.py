@@ -11,7 +11,7 @@ from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.finding import Severity
 from rightsizer.notify.outbox import Outbox
-from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, WebhookService
+from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, webhooks_of
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 
 __all__ = ["MINUTE", "QUICK", "Desk", "alerts_to", "severe", "to"]
@@ -30,20 +30,26 @@ class Desk:
         self.advice: list[Advice] = []
         self.told: list[str] = []
         self.outbox = outbox or Outbox(Storage("").database, WEBHOOK_OUTBOX)
-        self.webhooks = WebhookService(
+        self.webhooks = webhooks_of(
             settings,
             self.outbox,
             lambda: self.advice,
             clock=self.clock,
             node="node-1",
-            tell=self.told.append,
+            warn=self.told.append,
             sleep=lambda _: None,
         )
 
     def send(self, *events: AdviceEvent) -> Any:
         """Offer events, deliver, and give the first webhook's report."""
-        self.webhooks.offer(events)
-        return self.webhooks.deliver()[0]
+        self.offer(*events)
+        first, *_ = [webhook.deliver() for webhook in self.webhooks]
+        return first
+
+    def offer(self, *events: AdviceEvent) -> None:
+        """Offer events to each webhook."""
+        for webhook in self.webhooks:
+            webhook.offer(events)
 
     def wait(self, seconds: float) -> None:
         """Let time pass."""

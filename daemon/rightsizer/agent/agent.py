@@ -166,7 +166,7 @@ class Agent:
             self._storage.database,
             lambda: self.advice_service.advice,
             clock=self._clock,
-            tell=lambda event, message: self._log.warning(event, message=message),
+            warn=lambda event, message: self._log.warning(event, message=message),
             sleep=self._stopping.wait,
         )
 

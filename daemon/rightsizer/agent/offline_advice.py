@@ -85,7 +85,7 @@ def _sinks(settings: Settings, storage: Storage, ledger: Ledger) -> Notification
         storage.database,
         ledger.advice,
         clock=SystemClock(),
-        tell=lambda *_: None,
+        warn=lambda *_: None,
         sleep=lambda _: True,
     )
 

@@ -301,7 +301,7 @@ def _kept(judge: FleetJudge, settings: FleetConfig, clock: Clock) -> FleetAnswer
             storage.database,
             lambda: desk.advice,
             clock=clock,
-            tell=lambda _, message: troubles.append(message),
+            warn=lambda _, message: troubles.append(message),
             sleep=_at_once,
         )
         told = (DeduplicatingSink(sinks, judge),)

@@ -72,7 +72,7 @@ class FleetService:
             storage.database,
             lambda: self.desk.advice,
             clock=clock,
-            tell=lambda event, message: self._log.warning(event, message=message),
+            warn=lambda event, message: self._log.warning(event, message=message),
             sleep=self._stopping.wait,
         )
         sinks = (DeduplicatingSink(self._sinks, judge),)

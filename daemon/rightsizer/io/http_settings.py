@@ -1,8 +1,9 @@
-"""Settings of HTTP clients: timeout, retries; check of an address."""
+"""Settings of HTTP clients: timeout, retries; addresses and tokens."""
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from pathlib import Path
 from urllib.parse import urlsplit
 
 from rightsizer.model.settings import setting
@@ -56,3 +57,16 @@ def checked_url(url: str) -> str:
     if parts.query or parts.fragment:
         raise ValueError(f"{shown} has a query in it; end it at the path")
     return url
+
+
+def read_token_file(path: Path, hint: str = "it must be one line") -> str:
+    """The bearer token in a file.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it does not hold a token; the message ends with the hint.
+    """
+    token = path.read_text(encoding="utf-8", errors="replace").strip()
+    if not token or not token.isascii() or not token.isprintable() or " " in token:
+        raise ValueError(f"{path} does not hold a token; {hint}")
+    return token

@@ -3,8 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from functools import cached_property
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING, Any, Protocol
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
@@ -13,16 +12,11 @@ from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
 
 if TYPE_CHECKING:
-    from rightsizer.notify.grafana.outbox import AnnotationOutbox
-    from rightsizer.notify.outbox import Outbox
-
-
-Tell = Callable[[str, str], None]
-"""Takes the name of an event of the log, and what is to be said."""
+    from rightsizer.notify.delivery import Delivery
 
 
 class NotificationSettings(Protocol):
-    """Sections that name who is told of advice."""
+    """Settings of an agent or a fleet service."""
 
     @property
     def grafana(self) -> GrafanaSettings:
@@ -30,30 +24,11 @@ class NotificationSettings(Protocol):
 
     @property
     def webhooks(self) -> tuple[WebhookSettings, ...]:
-        """Who else is told."""
-
-
-class NotificationSink(Protocol):
-    """One kind of receiver."""
-
-    def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Take events; quick, without network."""
-
-    def notify(self, body: str) -> None:
-        """Take something that is no advice, as JSON; quick, without network."""
-
-    def deliver(self) -> object:
-        """Send what waits; may take seconds."""
-
-    def counters(self) -> dict[str, float]:
-        """What was sent and what was not, by the names of metrics."""
-
-    def gauges(self) -> dict[str, float]:
-        """What waits, by the names of metrics."""
+        """Where changes and alerts go."""
 
 
 class NotificationService:
-    """The sinks that are configured; one that fails keeps no other waiting."""
+    """The deliveries that are configured; one that fails keeps no other waiting."""
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
@@ -62,113 +37,98 @@ class NotificationService:
         advice: Callable[[], Sequence[Advice]],
         *,
         clock: Clock,
-        tell: Tell,
+        warn: Callable[[str, str], None],
         sleep: Callable[[float], object],
     ) -> None:
-        """The sinks of the first settings.
+        """The deliveries of the first settings.
 
         Args:
             settings: Addresses, limits, credentials' places.
             database: Keeps what could not be delivered.
             advice: Gives all advice as the ledger has it.
             clock: The agent's.
-            tell: Is told of each trouble once.
+            warn: Logs each trouble once: the name of the event, and the message.
             sleep: Waits between tries; where it returns true there are no more.
         """
         self._database, self._advice = database, advice
-        self._clock, self._tell, self._sleep = clock, tell, sleep
+        self._clock, self._warn, self._sleep = clock, warn, sleep
         self._settings = settings
-        self._sinks = self._grafana(settings.grafana) | self._webhooks(settings.webhooks)
+        self._annotations = self._grafana(settings.grafana)
+        self._webhooks = self._webhooks_of(settings.webhooks)
 
-    # Outboxes outlive the sinks, and most agents load neither.
-
-    @cached_property
-    def _annotation_outbox(self) -> AnnotationOutbox:
-        from rightsizer.notify.grafana.outbox import AnnotationOutbox  # noqa: PLC0415
-
-        return AnnotationOutbox(self._database)
-
-    @cached_property
-    def _webhook_outbox(self) -> Outbox[str]:
-        from rightsizer.notify.outbox import Outbox  # noqa: PLC0415
-        from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX  # noqa: PLC0415
-
-        return Outbox(self._database, WEBHOOK_OUTBOX)
+    @property
+    def _deliveries(self) -> tuple[Delivery[Any], ...]:
+        return (*self._annotations, *self._webhooks)
 
     def change(self, settings: NotificationSettings) -> None:
-        """Rebuild the sinks whose settings differ; what waits for them stays in the outboxes.
+        """Rebuild the deliveries whose settings differ; what waits stays in the outboxes.
 
         Raises:
             RightsizerError: what waits cannot be read; all stays as it was.
         """
-        before, sinks = self._settings, dict(self._sinks)
+        before, annotations, webhooks = self._settings, self._annotations, self._webhooks
         if before.grafana != settings.grafana:
-            sinks.pop("grafana", None)
-            sinks = self._grafana(settings.grafana) | sinks
+            annotations = self._grafana(settings.grafana)
         if before.webhooks != settings.webhooks:
-            sinks.pop("webhooks", None)
-            sinks |= self._webhooks(settings.webhooks)
-        self._settings, self._sinks = settings, sinks
+            webhooks = self._webhooks_of(settings.webhooks)
+        self._settings, self._annotations, self._webhooks = settings, annotations, webhooks
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Tell every sink of events; quick, without network."""
-        for sink in self._sinks.values():
-            sink.offer(events)
+        """Hand events to every delivery; quick, without network."""
+        for delivery in self._deliveries:
+            delivery.offer(events)
 
     def notify(self, body: str) -> None:
-        """Tell webhooks of something that is no advice, as JSON; quick, without network."""
-        for sink in self._sinks.values():
-            sink.notify(body)
+        """Hand webhooks another JSON message; quick, without network."""
+        for delivery in self._deliveries:
+            delivery.notify(body)
 
     def deliver(self) -> None:
-        """Let every sink send what waits; the first failure is raised after the last sink."""
+        """Let every delivery send what waits; the first failure is raised after the last."""
         failures = []
-        for sink in self._sinks.values():
+        for delivery in self._deliveries:
             try:
-                sink.deliver()
-            except Exception as failure:  # noqa: BLE001 - one sink's fault is its own.
+                delivery.deliver()
+            except Exception as failure:  # noqa: BLE001 - one delivery's fault is its own.
                 failures.append(failure)
         if failures:
             raise failures[0]
 
     def counters(self) -> dict[str, float]:
-        """What was sent and what was not, by the names of metrics."""
-        return {
-            name: count for sink in self._sinks.values() for name, count in sink.counters().items()
-        }
+        """Attempts and failures, by series."""
+        return {name: value for each in self._deliveries for name, value in each.counters().items()}
 
     def gauges(self) -> dict[str, float]:
-        """What waits, by the names of metrics."""
-        return {
-            name: value for sink in self._sinks.values() for name, value in sink.gauges().items()
-        }
+        """Pending messages and last successes, by series."""
+        return {name: value for each in self._deliveries for name, value in each.gauges().items()}
 
-    def _grafana(self, settings: GrafanaSettings) -> dict[str, NotificationSink]:
+    def _grafana(self, settings: GrafanaSettings) -> tuple[Delivery[Any], ...]:
         if not settings.url:
-            return {}
-        from rightsizer.notify.grafana.service import grafana_annotations  # noqa: PLC0415
+            return ()
+        from rightsizer.notify.grafana.outbox import AnnotationOutbox  # noqa: PLC0415
+        from rightsizer.notify.grafana.service import GrafanaAnnotations  # noqa: PLC0415
 
-        def tell(message: str) -> None:
-            self._tell("grafana_trouble", message)
-
-        return {
-            "grafana": grafana_annotations(
-                settings, self._annotation_outbox, self._clock, tell, self._sleep
-            )
-        }
-
-    def _webhooks(self, settings: tuple[WebhookSettings, ...]) -> dict[str, NotificationSink]:
-        if not settings:
-            return {}
-        from rightsizer.notify.webhook.service import WebhookService  # noqa: PLC0415
-
-        return {
-            "webhooks": WebhookService(
+        return (
+            GrafanaAnnotations(
                 settings,
-                self._webhook_outbox,
-                self._advice,
-                clock=self._clock,
-                tell=lambda message: self._tell("webhook_trouble", message),
+                AnnotationOutbox(self._database),
+                self._clock,
+                lambda message: self._warn("grafana_trouble", message),
                 sleep=self._sleep,
-            )
-        }
+            ),
+        )
+
+    def _webhooks_of(self, settings: tuple[WebhookSettings, ...]) -> tuple[Delivery[Any], ...]:
+        if not settings:
+            return ()
+        from rightsizer.notify.outbox import Outbox  # noqa: PLC0415
+        from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, webhooks_of  # noqa: PLC0415
+
+        return webhooks_of(
+            settings,
+            Outbox(self._database, WEBHOOK_OUTBOX),
+            self._advice,
+            clock=self._clock,
+            warn=lambda message: self._warn("webhook_trouble", message),
+            sleep=self._sleep,
+        )

@@ -5,7 +5,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from rightsizer.io.http_settings import HttpSettings, checked_url
+from rightsizer.io.http_settings import HttpSettings, checked_url, read_token_file
 from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS
 
@@ -70,18 +70,9 @@ def read_token(
         OSError: the token's file cannot be read.
         ValueError: the file does not hold a token.
     """
-    path = _token_path(settings, environment)
-    if path is None:
-        return None
-    token = path.read_text(encoding="utf-8", errors="replace").strip()
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError(f"{path} does not hold a token; it must be one line, as Grafana gave it")
-    return token
-
-
-def _token_path(settings: GrafanaSettings, environment: Mapping[str, str]) -> Path | None:
+    path = Path(settings.token_file) if settings.token_file else None
     if folder := environment.get("CREDENTIALS_DIRECTORY"):
         credential = Path(folder) / CREDENTIAL_NAME
-        if credential.exists():
-            return credential
-    return Path(settings.token_file) if settings.token_file else None
+        path = credential if credential.exists() else path
+    hint = "it must be one line, as Grafana gave it"
+    return None if path is None else read_token_file(path, hint)

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from rightsizer.io.http_settings import HttpSettings, checked_url
+from rightsizer.io.http_settings import HttpSettings, checked_url, read_token_file
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Reason, Severity
 from rightsizer.model.settings import setting
@@ -138,13 +138,7 @@ def read_token(token_file: str, environment: Mapping[str, str] = os.environ) -> 
         OSError: its file cannot be read.
         ValueError: the file does not hold a token.
     """
-    if not token_file:
-        return None
-    path = _path(token_file, environment)
-    token = path.read_text(encoding="utf-8", errors="replace").strip()
-    if not token or not token.isascii() or not token.isprintable() or " " in token:
-        raise ValueError(f"{path} does not hold a token; it must be one line")
-    return token
+    return read_token_file(_path(token_file, environment)) if token_file else None
 
 
 def read_headers(

@@ -1,0 +1,163 @@
+"""Delivery of advice to one receiver: what waits, pauses after failures, counters."""
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Sequence
+from dataclasses import dataclass, replace
+from typing import Final, Generic, TypeVar
+
+from rightsizer.io.clock import Clock
+from rightsizer.io.http_result import Failure, FailureKind
+from rightsizer.model.advice import AdviceEvent
+from rightsizer.model.units import Nanoseconds, nanoseconds
+from rightsizer.notify.outbox import Outbox, OutboxEntry
+
+_Body = TypeVar("_Body")
+_UNACCEPTABLE: Final = frozenset({400, 413, 422})
+"""The message itself is at fault: sending it again would stop all that come after it."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeliveryReport:
+    """Counters of one receiver since the start, and its present state."""
+
+    name: str
+    sent: int = 0
+    """Messages that the receiver took."""
+    failed: int = 0
+    """Attempts that it did not take."""
+    dropped: int = 0
+    """Messages given up: refused for their content, or crowded out of the outbox."""
+    pending: int = 0
+    last_success: Nanoseconds | None = None
+    """Wall time of the last run that left nothing to send."""
+    trouble: str | None = None
+    """The present failure, with its remedy; `None` where there is none."""
+
+    @property
+    def tried(self) -> int:
+        """Attempts, successful or not."""
+        return self.sent + self.failed
+
+
+class Delivery(ABC, Generic[_Body]):
+    """Sends the messages of an outbox in order; the receiver's fault is a report, never raised."""
+
+    def __init__(  # noqa: PLR0913 - keywords.
+        self,
+        name: str,
+        *,
+        outbox: Outbox[_Body],
+        destination: str = "",
+        maximum: int,
+        clock: Clock,
+        warn: Callable[[str], None],
+    ) -> None:
+        """Nothing was sent yet.
+
+        Args:
+            name: The receiver in logs and metrics.
+            outbox: Keeps messages until they are delivered.
+            destination: The receiver in the outbox.
+            maximum: Messages that may wait; the oldest give way.
+            clock: Steady for pauses, wall time for reports.
+            warn: Logs each trouble once.
+        """
+        self._outbox, self._destination, self._maximum = outbox, destination, maximum
+        self._clock, self._warn = clock, warn
+        self._failures_in_a_row = 0
+        self._paused_until: Nanoseconds | None = None
+        self._warned_of: tuple[FailureKind, int | None] | None = None
+        self.report = DeliveryReport(name, pending=len(self._pending()))
+
+    @abstractmethod
+    def offer(self, events: Sequence[AdviceEvent]) -> None:
+        """Put messages of events into the outbox; quick, without network."""
+
+    def notify(self, body: str) -> None:
+        """Put another JSON message into the outbox, where the receiver takes such."""
+
+    def deliver(self) -> DeliveryReport:
+        """Send what waits, in order, until all is sent or the receiver fails; may take seconds."""
+        if self._paused_until is None or self._clock.time() >= self._paused_until:
+            failure = self._send()
+            self._hang_up()
+            self._settle(failure)
+        return self._count(pending=len(self._pending()))
+
+    @abstractmethod
+    def counters(self) -> dict[str, float]:
+        """Attempts and failures, by series."""
+
+    @abstractmethod
+    def gauges(self) -> dict[str, float]:
+        """Pending messages and the last success, by series."""
+
+    @abstractmethod
+    def _send(self) -> Failure | None:
+        """Send what is due; the failure that ended it."""
+
+    @abstractmethod
+    def _post(self, body: _Body) -> Failure | None:
+        """Send one message and count it where it was taken."""
+
+    @abstractmethod
+    def _hang_up(self) -> None:
+        """Close idle connections until the next run."""
+
+    @abstractmethod
+    def _pause_seconds(self, failures: int) -> float:
+        """The pause after so many failed runs in a row."""
+
+    @abstractmethod
+    def _explain(self, failure: Failure) -> str:
+        """The trouble in a sentence, with its remedy."""
+
+    @abstractmethod
+    def _refused(self, failure: Failure) -> str:
+        """The warning for a message that was refused for its content."""
+
+    def _pending(self) -> Sequence[OutboxEntry[_Body]]:
+        return self._outbox.pending(self._destination)
+
+    def _due(self) -> Sequence[OutboxEntry[_Body]]:
+        """What waits, after the oldest gave way where it is too much."""
+        entries = self._pending()
+        excess = max(0, len(entries) - self._maximum)
+        self._drop(entries[:excess])
+        return entries[excess:]
+
+    def _send_entries(self, entries: Sequence[OutboxEntry[_Body]]) -> Failure | None:
+        for entry in entries:
+            failure = self._post(entry.body)
+            if failure is None:
+                self._outbox.done([entry.number])
+            elif failure.status in _UNACCEPTABLE:
+                self._drop([entry])
+                self._warn(self._refused(failure))
+            else:
+                return failure
+        return None
+
+    def _drop(self, entries: Sequence[OutboxEntry[_Body]]) -> None:
+        self._outbox.done(entry.number for entry in entries)
+        self._count(dropped=self.report.dropped + len(entries))
+
+    def _settle(self, failure: Failure | None) -> None:
+        if failure is None:
+            self._failures_in_a_row, self._paused_until, self._warned_of = 0, None, None
+            self._count(last_success=self._clock.wall_time(), trouble=None)
+            return
+        self._failures_in_a_row += 1
+        pause = self._pause_seconds(self._failures_in_a_row)
+        pause = max(pause, failure.retry_after_seconds or 0.0)
+        self._paused_until = self._clock.time() + nanoseconds(pause)
+        trouble = self._explain(failure)
+        # By its kind, since the text may hold a trace id that is new each time.
+        if self._warned_of != (failure.kind, failure.status):
+            self._warned_of = (failure.kind, failure.status)
+            self._warn(trouble)
+        self._count(trouble=trouble)
+
+    def _count(self, **changes: object) -> DeliveryReport:
+        self.report = replace(self.report, **changes)  # type: ignore[arg-type]
+        return self.report
