@@ -8,12 +8,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.accounting.classification import (
-    ClassificationInput,
+    StateEvidence,
     StateMatch,
     classify,
     looks_stalled,
 )
 from rightsizer.accounting.classification_settings import ClassificationSettings
+from rightsizer.accounting.signals import tier_of
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import Unit
@@ -41,7 +42,9 @@ def below(value: float) -> float:
 
 def judge(signals: dict[Signal, float], *, peer_stalls: bool = False) -> StateMatch:
     """The verdict under the default thresholds."""
-    return classify(ClassificationInput(signals, TOTAL, peer_stalls), ClassificationSettings())
+    return classify(
+        StateEvidence(signals, TOTAL, peer_stalls=peer_stalls), ClassificationSettings()
+    )
 
 
 CASES: Final = [
@@ -220,10 +223,10 @@ def test_small_device_is_empty_below_half_a_gibibyte() -> None:
     """On a slice of 10 GiB, 1 % would be less than a context's leftovers."""
     signals = QUIET | {Signal.MEMORY_USED: 0.04}
     settings = ClassificationSettings()
-    small = ClassificationInput(signals, 10 * 2.0**30)
+    small = StateEvidence(signals, 10 * 2.0**30)
     assert classify(small, settings).state is State.IDLE_EMPTY
-    assert classify(ClassificationInput(signals, TOTAL), settings).state is State.IDLE_HELD
-    assert classify(ClassificationInput(signals, None), settings).state is State.IDLE_HELD
+    assert classify(StateEvidence(signals, TOTAL), settings).state is State.IDLE_HELD
+    assert classify(StateEvidence(signals, None), settings).state is State.IDLE_HELD
 
 
 @pytest.mark.parametrize(
@@ -265,7 +268,7 @@ def test_device_whose_compute_nobody_sees_is_unknown(signals: dict[Signal, float
 )
 def test_tier_follows_from_what_is_read(signals: dict[Signal, float], tier: Tier) -> None:
     """Counters, else power, else utilization, else nothing."""
-    assert ClassificationInput(signals).tier is tier
+    assert tier_of(signals) is tier
 
 
 def test_score_is_a_half_at_the_threshold_and_one_far_inside() -> None:

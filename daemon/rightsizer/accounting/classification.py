@@ -37,52 +37,50 @@ def margin_below(value: float | None, threshold: float) -> float:
     return min(_JUST_OUTSIDE, MATCH_MARGIN * threshold / value) if value > 0 else 0.0
 
 
+_SM: Final = Signal.SM_ACTIVE
 _ENGINES: Final = (Signal.ENCODER, Signal.DECODER, Signal.JPEG, Signal.OFA)
 _PCIE: Final = (Signal.PCIE_RECEIVE, Signal.PCIE_TRANSMIT)
 _NVLINK: Final = (Signal.NVLINK_RECEIVE, Signal.NVLINK_TRANSMIT)
 
 
-@dataclass(frozen=True, slots=True)
 class StateEvidence:
-    """The witnesses, each `None` where nobody heard it; where there are several, the loudest."""
+    """The signals of a stretch of a device's time as signatures compare them.
 
-    busy: float | None
-    power: float | None
-    sm: float | None
-    pipes: float | None
-    dram: float | None
-    engines: float | None
-    """The media engines, which work while the SMs rest."""
-    pcie: float | None
-    nvlink: float | None
-    memory_controller: float | None
-    """At the highest memory clock; its own share is of the current one."""
-    cpu: float | None
-    cpu_pressure: float | None
-    io_pressure: float | None
+    Ratios, each `None` where it is not measured; of several sources of one the highest.
+    """
 
-    @classmethod
-    def of(cls, signals: Mapping[Signal, float]) -> "StateEvidence":
-        """The evidence in these signals."""
+    def __init__(
+        self,
+        signals: Mapping[Signal, float],
+        memory_total_bytes: float | None = None,
+        *,
+        peer_stalls: bool = False,
+        clock_ratio: float = 1.0,
+    ) -> None:
+        """The evidence in some signals.
+
+        Args:
+            signals: All that is known.
+            memory_total_bytes: The device's memory, where it is known.
+            peer_stalls: Whether another device of the same workload looks stalled meanwhile.
+            clock_ratio: SM clock over its maximum.
+        """
         get = signals.get
-        return cls(
-            busy=get(Signal.GPU_BUSY),
-            power=get(Signal.POWER),
-            sm=get(Signal.SM_ACTIVE),
-            pipes=highest(signals, *PIPES),
-            dram=get(Signal.DRAM_ACTIVE),
-            engines=highest(signals, *_ENGINES),
-            pcie=highest(signals, *_PCIE),
-            nvlink=highest(signals, *_NVLINK),
-            memory_controller=memory_work(signals),
-            cpu=get(Signal.CPU),
-            cpu_pressure=get(Signal.CPU_PRESSURE),
-            io_pressure=get(Signal.IO_PRESSURE),
-        )
+        self.signals, self.memory_total_bytes = signals, memory_total_bytes
+        self.peer_stalls, self.clock_ratio = peer_stalls, clock_ratio
+        self.busy, self.power, self.sm = get(Signal.GPU_BUSY), get(Signal.POWER), get(_SM)
+        self.pipes, self.dram = highest(signals, *PIPES), get(Signal.DRAM_ACTIVE)
+        # Media engines work while the SMs rest.
+        self.engines = highest(signals, *_ENGINES)
+        self.pcie, self.nvlink = highest(signals, *_PCIE), highest(signals, *_NVLINK)
+        # At the highest memory clock; its own share is of the current one.
+        self.memory_controller = memory_work(signals)
+        self.cpu, self.cpu_pressure = get(Signal.CPU), get(Signal.CPU_PRESSURE)
+        self.io_pressure = get(Signal.IO_PRESSURE)
 
     @property
     def has_counters(self) -> bool:
-        """Whether anybody counts what pipes or memory do."""
+        """Whether pipes or memory are counted."""
         return self.pipes is not None or self.dram is not None
 
     @property
@@ -90,18 +88,16 @@ class StateEvidence:
         """Whether a kernel would show; a single pipe at rest says nothing of the others."""
         return self.busy is not None or self.sm is not None
 
-
-@dataclass(frozen=True, slots=True)
-class SignatureInput:
-    """The evidence of a stretch with what else bears on it."""
-
-    evidence: StateEvidence
-    peer_stalls: bool = False
-    clock_ratio: float = 1.0
+    @property
+    def memory_used_bytes(self) -> float | None:
+        """As it was read, or as its ratio of the total."""
+        used, total = self.signals.get(Signal.MEMORY_USED), self.memory_total_bytes
+        stated = self.signals.get(Signal.MEMORY_USED_BYTES)
+        return used * total if stated is None and used is not None and total else stated
 
 
 def activity_margin(evidence: StateEvidence, settings: ClassificationSettings) -> float:
-    """How clearly a device does anything; every witness must be at rest for it to be idle."""
+    """How clearly a device does anything; idle is only what shows none in any signal."""
     ratio, traffic = settings.active_ratio, settings.active_traffic_ratio
     return max(
         margin_above(evidence.busy, ratio),
@@ -114,9 +110,8 @@ def activity_margin(evidence: StateEvidence, settings: ClassificationSettings) -
     )
 
 
-def possible_stall(scene: SignatureInput, settings: ClassificationSettings) -> float:
+def possible_stall(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     """How far a stall cannot be excluded for want of the device's power; 0 where it is known."""
-    evidence = scene.evidence
     if evidence.power is not None:
         return 0.0
     return min(
@@ -126,21 +121,21 @@ def possible_stall(scene: SignatureInput, settings: ClassificationSettings) -> f
     )
 
 
-def wait_cause(scene: SignatureInput, settings: ClassificationSettings) -> dict[State, float]:
+def wait_cause(evidence: StateEvidence, settings: ClassificationSettings) -> dict[State, float]:
     """How well storage and host explain that a device has gaps, or does nothing at all."""
     return {
-        State.STORAGE_BOUND: _storage(scene, settings),
-        State.HOST_BOUND: _host(scene, settings),
+        State.STORAGE_BOUND: _storage(evidence, settings),
+        State.HOST_BOUND: _host(evidence, settings),
     }
 
 
-def _hidden_stall(scene: SignatureInput, settings: ClassificationSettings) -> float:
-    evidence, power = scene.evidence, settings.stall_power_ratio
+def _hidden_stall(evidence: StateEvidence, settings: ClassificationSettings) -> float:
+    power = settings.stall_power_ratio
     needed = settings.stall_busy_ratio
     if not evidence.has_counters:
         # Work draws less at a low clock, too; and what may be work is not accused.
-        power *= scene.clock_ratio
-        if not scene.peer_stalls:
+        power *= evidence.clock_ratio
+        if not evidence.peer_stalls:
             needed = settings.stall_busy_alone_ratio
     return min(
         margin_above(evidence.busy, needed),
@@ -150,7 +145,7 @@ def _hidden_stall(scene: SignatureInput, settings: ClassificationSettings) -> fl
 
 
 def _spins(evidence: StateEvidence, settings: ClassificationSettings) -> float:
-    """How far nothing else than the presence of a kernel shows; what nobody measures may be."""
+    """How far nothing else than the presence of a kernel shows; what is not measured may be."""
     signs = [_rest_margin(evidence.engines, settings.stall_engine_ratio)]
     if evidence.has_counters:
         signs.append(_rest_margin(evidence.pipes, settings.stall_pipe_ratio))
@@ -161,16 +156,14 @@ def _spins(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     return min(signs)
 
 
-def _pcie(scene: SignatureInput, settings: ClassificationSettings) -> float:
-    evidence = scene.evidence
+def _pcie(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     return min(
         margin_above(evidence.pcie, settings.link_ratio),
         _rest_margin(evidence.pipes, settings.link_pipe_ratio),
     )
 
 
-def _memory_bandwidth(scene: SignatureInput, settings: ClassificationSettings) -> float:
-    evidence = scene.evidence
+def _memory_bandwidth(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     return max(
         margin_above(evidence.dram, settings.dram_ratio),
         min(
@@ -180,12 +173,12 @@ def _memory_bandwidth(scene: SignatureInput, settings: ClassificationSettings) -
     )
 
 
-def _compute(scene: SignatureInput, settings: ClassificationSettings) -> float:
-    return margin_above(scene.evidence.pipes, settings.pipe_ratio)
+def _compute(evidence: StateEvidence, settings: ClassificationSettings) -> float:
+    return margin_above(evidence.pipes, settings.pipe_ratio)
 
 
-def _launch(scene: SignatureInput, settings: ClassificationSettings) -> float:
-    busy, sm = scene.evidence.busy, scene.evidence.sm
+def _launch(evidence: StateEvidence, settings: ClassificationSettings) -> float:
+    busy, sm = evidence.busy, evidence.sm
     if not busy or sm is None:
         return 0.0
     return min(
@@ -195,16 +188,14 @@ def _launch(scene: SignatureInput, settings: ClassificationSettings) -> float:
     )
 
 
-def _storage(scene: SignatureInput, settings: ClassificationSettings) -> float:
-    evidence = scene.evidence
+def _storage(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     return min(
         _has_gaps(evidence, settings),
         margin_above(evidence.io_pressure, settings.io_pressure_ratio),
     )
 
 
-def _host(scene: SignatureInput, settings: ClassificationSettings) -> float:
-    evidence = scene.evidence
+def _host(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     return min(
         _has_gaps(evidence, settings),
         max(
@@ -223,11 +214,11 @@ def _has_gaps(evidence: StateEvidence, settings: ClassificationSettings) -> floa
 
 
 def _rest_margin(value: float | None, threshold: float) -> float:
-    """How far a value is below a threshold, wholly where nobody measures it."""
+    """How far a value is below a threshold, wholly where it is not measured."""
     return 1.0 if value is None else margin_below(value, threshold)
 
 
-_Signature = Callable[[SignatureInput, ClassificationSettings], float]
+_Signature = Callable[[StateEvidence, ClassificationSettings], float]
 SIGNATURES: Final[tuple[tuple[State, _Signature], ...]] = (
     (State.HIDDEN_STALL, _hidden_stall),
     (State.PCIE_BOUND, _pcie),
@@ -238,30 +229,6 @@ SIGNATURES: Final[tuple[tuple[State, _Signature], ...]] = (
     (State.HOST_BOUND, _host),
 )
 """The states of a device that does something, first match; `productive` is what is left."""
-
-
-@dataclass(frozen=True, slots=True)
-class ClassificationInput:
-    """What is known of a device for one stretch of time."""
-
-    signals: Mapping[Signal, float]
-    memory_total_bytes: float | None = None
-    peer_stalls: bool = False
-    """Another device of the same workload looks stalled at the same time."""
-    clock_ratio: float = 1.0
-    """SM clock over its maximum."""
-
-    @property
-    def tier(self) -> Tier:
-        """What the signals allow to be claimed."""
-        return tier_of(self.signals)
-
-    @property
-    def memory_used_bytes(self) -> float | None:
-        """As it was read, or as its ratio of the total."""
-        used, total = self.signals.get(Signal.MEMORY_USED), self.memory_total_bytes
-        stated = self.signals.get(Signal.MEMORY_USED_BYTES)
-        return used * total if stated is None and used is not None and total else stated
 
 
 @dataclass(frozen=True, slots=True)
@@ -276,18 +243,14 @@ class StateMatch:
 _UNKNOWN: Final = StateMatch(State.UNKNOWN, None, 1.0)
 
 
-def classify(observation: ClassificationInput, settings: ClassificationSettings) -> StateMatch:
+def classify(evidence: StateEvidence, settings: ClassificationSettings) -> StateMatch:
     """The state of one stretch by the table of `docs/definitions.md`, first match."""
-    if observation.tier is Tier.NONE:
+    if tier_of(evidence.signals) is Tier.NONE:
         return _UNKNOWN
-    evidence = StateEvidence.of(observation.signals)
-    scene = SignatureInput(evidence, observation.peer_stalls, observation.clock_ratio)
     active = activity_margin(evidence, settings)
     if active < MATCH_MARGIN:
-        return _at_rest(observation, scene, active, settings)
-    if _is_waking(observation, evidence, settings):
-        return _UNKNOWN
-    return _at_work(scene, settings)
+        return _at_rest(evidence, active, settings)
+    return _UNKNOWN if _is_waking(evidence, settings) else _at_work(evidence, settings)
 
 
 def looks_stalled(
@@ -310,26 +273,21 @@ def looks_stalled(
 
 
 def _at_rest(
-    observation: ClassificationInput,
-    scene: SignatureInput,
-    active: float,
-    settings: ClassificationSettings,
+    evidence: StateEvidence, active: float, settings: ClassificationSettings
 ) -> StateMatch:
-    """Idle, unless nobody looked where it could have been at work, or power says that it is."""
-    power = scene.evidence.power
-    if not scene.evidence.sees_compute or (
-        power is not None and power >= settings.idle_power_ratio
-    ):
+    """Idle, unless work would not have shown, or power says that there is some."""
+    power = evidence.power
+    if not evidence.sees_compute or (power is not None and power >= settings.idle_power_ratio):
         return _UNKNOWN
-    if not _is_held(observation, settings):
+    if not _is_held(evidence, settings):
         return StateMatch(State.IDLE_EMPTY, None, 1.0 - active)
-    second, score = _best(wait_cause(scene, settings))
+    second, score = _best(wait_cause(evidence, settings))
     cause = second if score >= settings.second_cause_score else None
     return StateMatch(State.IDLE_HELD, cause, 1.0 - active)
 
 
-def _at_work(scene: SignatureInput, settings: ClassificationSettings) -> StateMatch:
-    scores = {state: signature(scene, settings) for state, signature in SIGNATURES}
+def _at_work(evidence: StateEvidence, settings: ClassificationSettings) -> StateMatch:
+    scores = {state: signature(evidence, settings) for state, signature in SIGNATURES}
     match = next((state for state, score in scores.items() if score >= MATCH_MARGIN), None)
     if match is State.STORAGE_BOUND and scores[State.HOST_BOUND] > scores[match]:
         match = State.HOST_BOUND
@@ -338,7 +296,7 @@ def _at_work(scene: SignatureInput, settings: ClassificationSettings) -> StateMa
     cause = second if score >= settings.second_cause_score else None
     if match is not None and own is not None:
         return StateMatch(match, cause, own)
-    return StateMatch(State.PRODUCTIVE, cause, 1.0 - max(score, possible_stall(scene, settings)))
+    return StateMatch(State.PRODUCTIVE, cause, 1.0 - max(score, possible_stall(evidence, settings)))
 
 
 def _best(scores: Mapping[State, float]) -> tuple[State, float]:
@@ -346,8 +304,8 @@ def _best(scores: Mapping[State, float]) -> tuple[State, float]:
     return best, scores[best]
 
 
-def _is_held(observation: ClassificationInput, settings: ClassificationSettings) -> bool:
-    signals = observation.signals
+def _is_held(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
+    signals = evidence.signals
     processes = signals.get(Signal.PROCESS_COUNT)
     memory = signals.get(Signal.MEMORY_USED)
     if processes:
@@ -355,19 +313,17 @@ def _is_held(observation: ClassificationInput, settings: ClassificationSettings)
     if memory is None:
         size = signals.get(Signal.MEMORY_USED_BYTES)
         return processes is None if size is None else size >= settings.empty_memory_bytes
-    total = observation.memory_total_bytes
+    total = evidence.memory_total_bytes
     smallest = settings.empty_memory_bytes / total if total else 0.0
     return memory >= max(settings.empty_memory_ratio, smallest)
 
 
-def _is_waking(
-    observation: ClassificationInput, evidence: StateEvidence, settings: ClassificationSettings
-) -> bool:
+def _is_waking(evidence: StateEvidence, settings: ClassificationSettings) -> bool:
     """Whether it is busy with nothing to be busy with, as a GPU reads that was just woken."""
-    used = observation.memory_used_bytes
-    processes = observation.signals.get(Signal.PROCESS_COUNT)
+    used = evidence.memory_used_bytes
+    processes = evidence.signals.get(Signal.PROCESS_COUNT)
     # A log of utilization and memory alone may read the one before the other.
-    is_unattended = processes == 0 or (processes is None and Signal.POWER in observation.signals)
+    is_unattended = processes == 0 or (processes is None and Signal.POWER in evidence.signals)
     return (
         is_unattended
         and used is not None

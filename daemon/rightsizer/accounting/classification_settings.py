@@ -6,6 +6,9 @@ from typing import Final
 from rightsizer.model.settings import setting
 
 _MEBIBYTE: Final = 2**20
+_STATES: Final = "docs/definitions.md, states"
+_SOURCES: Final = "docs/definitions.md, sources"
+_PRESSURE: Final = "docs/definitions.md, sources: PSI 20 %"
 
 
 def _ratio(default: float, text: str, source: str) -> float:
@@ -18,9 +21,7 @@ class ClassificationSettings:
     """Where one state ends and another begins."""
 
     active_ratio: float = _ratio(
-        0.01,
-        "Share of any engine's time from which on a device does something.",
-        "docs/definitions.md, states",
+        0.01, "Share of any engine's time from which on a device does something.", _STATES
     )
     active_sm_ratio: float = _ratio(
         0.005,
@@ -33,12 +34,10 @@ class ClassificationSettings:
         "above the idle noise of profiling counters",
     )
     empty_memory_ratio: float = _ratio(
-        0.01, "Memory in use below which nobody holds the device.", "docs/definitions.md, states"
+        0.01, "Memory in use below which nobody holds the device.", _STATES
     )
     empty_memory_bytes: float = setting(
-        512 * _MEBIBYTE,
-        help="The same as a size; the larger of the two counts.",
-        source="docs/definitions.md, states",
+        512 * _MEBIBYTE, help="The same as a size; the larger of the two counts.", source=_STATES
     )
     context_memory_bytes: float = setting(
         64 * _MEBIBYTE,
@@ -68,19 +67,15 @@ class ClassificationSettings:
         "above the noise of engines at rest; video encoding leaves the SMs alone",
     )
     stall_pipe_ratio: float = _ratio(
-        0.02,
-        "Activity of every pipe below which a busy device does no work.",
-        "docs/definitions.md, states",
+        0.02, "Activity of every pipe below which a busy device does no work.", _STATES
     )
     stall_dram_ratio: float = _ratio(
-        0.05,
-        "Memory traffic below which a busy device does no work.",
-        "docs/definitions.md, states",
+        0.05, "Memory traffic below which a busy device does no work.", _STATES
     )
     stall_busy_alone_ratio: float = _ratio(
         0.98,
         "Busy share that shows a hidden stall by itself where no profiling counters are.",
-        "docs/definitions.md, states",
+        _STATES,
     )
     stall_memory_controller_ratio: float = _ratio(
         0.05,
@@ -88,32 +83,24 @@ class ClassificationSettings:
         "power is not stalled; it may decode at low clocks, or replay small kernels.",
         "as for memory traffic; an H100 at its full 632 W reads no more than .11",
     )
-    link_ratio: float = _ratio(
-        0.6, "Share of a PCIe direction that limits.", "docs/definitions.md, states"
-    )
+    link_ratio: float = _ratio(0.6, "Share of a PCIe direction that limits.", _STATES)
     link_pipe_ratio: float = _ratio(
         0.3,
         "Pipe activity from which on PCIe is not what limits.",
         "docs/definitions.md, sources: sm < 0.3",
     )
-    dram_ratio: float = _ratio(
-        0.65, "Memory traffic that limits, whatever the pipes do.", "docs/definitions.md, states"
-    )
+    dram_ratio: float = _ratio(0.65, "Memory traffic that limits, whatever the pipes do.", _STATES)
     dram_alone_ratio: float = _ratio(
         0.5,
         "Memory traffic that limits where no pipe does.",
         "docs/definitions.md, states; KempnerPulse",
     )
-    pipe_ratio: float = _ratio(
-        0.5, "Activity of a pipe that limits.", "docs/definitions.md, states"
-    )
+    pipe_ratio: float = _ratio(0.5, "Activity of a pipe that limits.", _STATES)
     launch_busy_ratio: float = _ratio(
         0.5, "Busy share of a device bound by launches.", "docs/definitions.md, sources: gr >= 0.5"
     )
     launch_sm_ratio: float = _ratio(
-        0.25,
-        "SM activity below which a busy device waits for launches.",
-        "docs/definitions.md, states",
+        0.25, "SM activity below which a busy device waits for launches.", _STATES
     )
     launch_coverage_ratio: float = _ratio(
         0.4,
@@ -123,12 +110,8 @@ class ClassificationSettings:
     gap_busy_ratio: float = _ratio(
         0.7, "Busy share below which a device has gaps.", "docs/definitions.md, sources: u < 0.7"
     )
-    io_pressure_ratio: float = _ratio(
-        0.2, "I/O pressure that explains gaps.", "docs/definitions.md, sources: PSI 20 %"
-    )
-    cpu_pressure_ratio: float = _ratio(
-        0.2, "CPU pressure that explains gaps.", "docs/definitions.md, sources: PSI 20 %"
-    )
+    io_pressure_ratio: float = _ratio(0.2, "I/O pressure that explains gaps.", _PRESSURE)
+    cpu_pressure_ratio: float = _ratio(0.2, "CPU pressure that explains gaps.", _PRESSURE)
     cpu_ratio: float = _ratio(
         0.9,
         "CPU use of the quota that explains gaps.",
@@ -246,19 +229,15 @@ class ConditionSettings:
         source="docs/definitions.md, sources: mem >= 0.95",
     )
     no_tensor_sm_ratio: float = setting(
-        0.5,
-        help="SM activity from which on unused tensor cores are worth a word.",
-        source="docs/definitions.md, sources",
+        0.5, help="SM activity from which on unused tensor cores are worth a word.", source=_SOURCES
     )
     no_tensor_fp32_ratio: float = setting(
         0.2,
         help="FP32 activity from which on unused tensor cores are worth a word.",
-        source="docs/definitions.md, sources",
+        source=_SOURCES,
     )
     no_tensor_ratio: float = setting(
-        0.02,
-        help="Tensor activity below which the tensor cores are unused.",
-        source="docs/definitions.md, sources",
+        0.02, help="Tensor activity below which the tensor cores are unused.", source=_SOURCES
     )
     placement: NumaPlacementSettings = field(default_factory=NumaPlacementSettings)
     network: NetworkSettings = field(default_factory=NetworkSettings)
@@ -286,9 +265,7 @@ class UsageSettings:
         source="KempnerPulse: tensor about 0.93 at saturation",
     )
     memory_saturated_ratio: float = setting(
-        0.95,
-        help="Memory in use from which on it is at its limit.",
-        source="docs/definitions.md, sources",
+        0.95, help="Memory in use from which on it is at its limit.", source=_SOURCES
     )
     bandwidth_saturated_ratio: float = setting(
         0.65,
@@ -296,7 +273,5 @@ class UsageSettings:
         source="docs/definitions.md, states; practical peak about 0.8",
     )
     link_saturated_ratio: float = setting(
-        0.6,
-        help="Traffic of a link's direction from which on it is at its limit.",
-        source="docs/definitions.md, states",
+        0.6, help="Traffic of a link's direction from which on it is at its limit.", source=_STATES
     )

@@ -253,13 +253,15 @@ def conditions(around: ConditionInput, settings: ConditionSettings) -> frozenset
     return frozenset(condition for condition, holds in CONDITIONS if holds(around, settings))
 
 
-def _throttled_by(mask: ClockEvent) -> _Test:
-    bits = int(mask)
+def _has_clock_event(signals: Mapping[Signal, float], mask: int) -> bool:
+    return bool(int(signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & mask)
 
+
+def _throttled_by(mask: int) -> _Test:
     def holds(around: ConditionInput, settings: ConditionSettings) -> bool:
         signals = around.signals
         return (
-            bool(int(signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & bits)
+            _has_clock_event(signals, mask)
             and signals.get(Signal.GPU_BUSY, 1.0) >= settings.throttle_busy_ratio
             and (
                 Signal.SM_CLOCK_HERTZ not in signals
@@ -270,11 +272,7 @@ def _throttled_by(mask: ClockEvent) -> _Test:
     return holds
 
 
-_SLOWDOWN: Final = int(ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
-
-
-def _hardware_slowdown(around: ConditionInput, _: ConditionSettings) -> bool:
-    return bool(int(around.signals.get(Signal.CLOCK_EVENT_REASONS, 0)) & _SLOWDOWN)
+_SLOWDOWN: Final = ClockEvent.HW_SLOWDOWN | ClockEvent.HW_POWER_BRAKE_SLOWDOWN
 
 
 def _link_degraded(around: ConditionInput, settings: ConditionSettings) -> bool:
@@ -293,10 +291,6 @@ def _stated(device: Device, name: str) -> float | None:
     """A capacity that is no assumption."""
     value: float | None = None if name in device.assumed else getattr(device, name)
     return value
-
-
-def _test_numa_misplaced(around: ConditionInput, settings: ConditionSettings) -> bool:
-    return is_numa_misplaced(around.signals, settings.placement)
 
 
 def _near_out_of_memory(around: ConditionInput, settings: ConditionSettings) -> bool:
@@ -319,25 +313,17 @@ def _no_tensor_cores(around: ConditionInput, settings: ConditionSettings) -> boo
     )
 
 
-def _rank_imbalance(around: ConditionInput, _: ConditionSettings) -> bool:
-    return around.is_out_of_balance
-
-
-def _test_network_bound(around: ConditionInput, settings: ConditionSettings) -> bool:
-    return is_network_bound(around.signals, settings.network)
-
-
 _THERMAL: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
 
 CONDITIONS: Final[tuple[tuple[Condition, _Test], ...]] = (
     (Condition.POWER_THROTTLED, _throttled_by(ClockEvent.SW_POWER_CAP)),
     (Condition.THERMAL_THROTTLED, _throttled_by(_THERMAL)),
-    (Condition.HARDWARE_SLOWDOWN, _hardware_slowdown),
+    (Condition.HARDWARE_SLOWDOWN, lambda of, _: _has_clock_event(of.signals, _SLOWDOWN)),
     (Condition.PCIE_LINK_DEGRADED, _link_degraded),
-    (Condition.NUMA_MISPLACED, _test_numa_misplaced),
+    (Condition.NUMA_MISPLACED, lambda of, to: is_numa_misplaced(of.signals, to.placement)),
     (Condition.NEAR_OUT_OF_MEMORY, _near_out_of_memory),
     (Condition.NO_TENSOR_CORES, _no_tensor_cores),
-    (Condition.RANK_IMBALANCE, _rank_imbalance),
-    (Condition.NETWORK_BOUND, _test_network_bound),
+    (Condition.RANK_IMBALANCE, lambda of, _: of.is_out_of_balance),
+    (Condition.NETWORK_BOUND, lambda of, to: is_network_bound(of.signals, to.network)),
 )
-"""All conditions, with how each is told."""
+"""All conditions, each with its test."""

@@ -6,13 +6,12 @@ from collections.abc import Set as AbstractSet
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.accounting.power import EnergyMeter, MeasuredEnergy
+from rightsizer.accounting.power import EnergyMeter
 from rightsizer.accounting.settings import EnergySettings, PcieLinkSettings, PressureSettings
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.workload import Holding
 
 
 class PressureDetector:
@@ -139,57 +138,17 @@ class PcieLinkMonitor:
         return max(part.highest for part in self._parts)
 
 
-@dataclass(frozen=True, slots=True)
-class Interval:
-    """What is known of a device from `start` to `end` (wall time)."""
-
-    start: Nanoseconds
-    end: Nanoseconds
-    signals: dict[Signal, float]
-    peer_stalls: bool
-    steady_end: Nanoseconds
-    xids: XidLog | None
-    holdings: tuple[Holding, ...]
-    clock_ratio: float
-
-    @property
-    def duration(self) -> Nanoseconds:
-        """How long it is."""
-        return self.end - self.start
-
-
 class DeviceState:
     """One device's memory; a device that is no longer there has none."""
 
-    __slots__ = ("_meter", "accounted", "has_dead_counters", "link", "pressure")
+    __slots__ = ("accounted", "has_dead_counters", "link", "meter", "pressure")
 
     def __init__(
         self, energy: EnergySettings, pressure: PressureSettings, link: PcieLinkSettings
     ) -> None:
-        """A device that was not read yet."""
         self.accounted: Nanoseconds | None = None
         """Up to when, on the source's steady clock; `None` before its first reading."""
         self.has_dead_counters = False
         self.pressure = PressureDetector(pressure)
         self.link = PcieLinkMonitor(link)
-        self._meter = EnergyMeter(energy)
-
-    def begin(self, now: Nanoseconds, energy_joules: float | None) -> None:
-        """Account from a first reading on: what was before, nobody saw."""
-        self.accounted = now
-        self._meter.restart(energy_joules)
-
-    def skip(self, until: Nanoseconds) -> None:
-        """Pass over a gap; the counter of energy went on in it."""
-        self.accounted = until
-        self._meter.restart(None)
-
-    def energy(self, stretch: Interval, limit_watts: float | None) -> MeasuredEnergy | None:
-        """What was drawn over a stretch, `None` where nobody knows."""
-        signals = stretch.signals
-        return self._meter.measure(
-            stretch.duration,
-            signals.get(Signal.POWER_WATTS),
-            signals.get(Signal.ENERGY_JOULES),
-            signals.get(Signal.POWER_LIMIT_WATTS, limit_watts),
-        )
+        self.meter = EnergyMeter(energy)

@@ -1,16 +1,12 @@
 """EntryBuilder: snapshots into entries, so that each device's time is accounted for once."""
 
 from collections.abc import Iterable, Iterator, Mapping
+from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.accounting.classification import (
-    ClassificationInput,
-    StateMatch,
-    classify,
-    looks_stalled,
-)
+from rightsizer.accounting.classification import StateEvidence, classify, looks_stalled
 from rightsizer.accounting.conditions import ConditionInput, ImbalanceDetector, conditions, job_of
-from rightsizer.accounting.device_state import DeviceState, Interval
+from rightsizer.accounting.device_state import DeviceState
 from rightsizer.accounting.power import LearnedPower, PowerRange
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.signals import clock_ratio, derive_signals, has_dead_counters, tier_of
@@ -20,7 +16,7 @@ from rightsizer.model.entry import Entry
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.model.state import Condition, State, Tier
+from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Allocator, Holding
 
@@ -28,12 +24,20 @@ _ABSENT_KEPT: Final = 64
 """Ranges of boards that are not there; MIG reconfiguration makes new uuids each time."""
 
 
+@dataclass(frozen=True, slots=True)
+class _Interval:
+    start: Nanoseconds
+    end: Nanoseconds
+    steady_end: Nanoseconds
+    """`end` on the source's steady clock; the others are wall time."""
+
+
 class EntryBuilder:
     """Turns snapshots into entries; remembers each device's last reading and range of power."""
 
     def __init__(self, settings: EntrySettings | None = None) -> None:
         self._settings = settings or EntrySettings()
-        self._pages: dict[str, DeviceState] = {}
+        self._states: dict[str, DeviceState] = {}
         self._power: dict[str, PowerRange] = {}
         self._imbalance = ImbalanceDetector(self._settings.imbalance)
 
@@ -65,67 +69,69 @@ class EntryBuilder:
         stalled = self._stalled_peers(snapshot, devices, derived)
         entries: list[Entry] = []
         for device in devices:
-            entries.extend(self._post_device(snapshot, device, derived, stalled))
+            signals, peer_stalls = derived.get(device.uuid, {}), device.uuid in stalled
+            entries += self._post_device(snapshot, device, signals, peer_stalls=peer_stalls)
         return entries
 
     def _post_device(
-        self,
-        snapshot: Snapshot,
-        device: Device,
-        derived: Mapping[str, dict[Signal, float]],
-        stalled: frozenset[str],
+        self, snapshot: Snapshot, device: Device, signals: dict[Signal, float], *, peer_stalls: bool
     ) -> Iterator[Entry]:
-        reading = snapshot.readings.get(device.uuid)
+        uuid = device.uuid
+        reading, state = snapshot.readings.get(uuid), self._state(uuid)
         now = snapshot.time if reading is None else reading.time
-        page = self._page(device.uuid)
-        last = page.accounted
-        if last is None:
+        if state.accounted is None:
             if reading is not None:
-                page.begin(now, reading.get(Signal.ENERGY_JOULES))
+                state.accounted = now
+                state.meter.restart(reading.get(Signal.ENERGY_JOULES))
             return
-        if reading is None and device.uuid not in snapshot.down:
+        if reading is None and uuid not in snapshot.down:
             return
-        known_from = max(last, now - self._longest_gap(snapshot.interval))
-        if known_from > last:
-            yield _unknown(
-                device.uuid, snapshot.wall_time_of(last), snapshot.wall_time_of(known_from)
-            )
-            page.skip(known_from)
+        known_from = max(state.accounted, now - self._longest_gap(snapshot.interval))
+        start = snapshot.wall_time_of(known_from)
+        if known_from > state.accounted:
+            yield Entry(uuid, snapshot.wall_time_of(state.accounted), start)
+            state.accounted = known_from
+            state.meter.restart(None)  # The counter of energy went on in the gap.
         if reading is not None and now > known_from:
-            signals = derived[device.uuid]
-            stretch = Interval(
-                start=snapshot.wall_time_of(known_from),
-                end=snapshot.wall_time_of(now),
-                signals=signals,
-                peer_stalls=device.uuid in stalled,
-                steady_end=now,
-                xids=snapshot.xids.get(device.uuid),
-                holdings=snapshot.holdings.get(device.uuid, ()),
+            evidence = StateEvidence(
+                signals,
+                signals.get(Signal.MEMORY_TOTAL_BYTES, device.memory_total_bytes),
+                peer_stalls=peer_stalls,
                 clock_ratio=clock_ratio(signals, device),
             )
-            yield self._entry(device, page, stretch)
-            page.accounted = now
+            interval = _Interval(start, snapshot.wall_time_of(now), now)
+            yield self._entry(snapshot, device, interval, evidence)
+            state.accounted = now
 
-    def _entry(self, device: Device, page: DeviceState, stretch: Interval) -> Entry:
-        settings, signals = self._settings, stretch.signals
-        verdict = self._verdict(device, stretch)
-        known = verdict.state is not State.UNKNOWN
-        holding = self._conditions(device, page, stretch) if known else frozenset()
+    def _entry(
+        self, snapshot: Snapshot, device: Device, interval: _Interval, evidence: StateEvidence
+    ) -> Entry:
+        uuid, settings, signals = device.uuid, self._settings, evidence.signals
+        state, duration = self._state(uuid), interval.end - interval.start
+        match = classify(evidence, settings.classify)
+        known = match.state is not State.UNKNOWN
+        holdings = snapshot.holdings.get(uuid, ())
+        holding = self._conditions(device, holdings, interval, evidence) if known else frozenset()
         used = usage(signals, device, settings.usage)
-        energy = page.energy(stretch, device.power_limit_watts)
-        pressed = page.pressure.see(
-            stretch.steady_end, signals, used.saturated, holding, stretch.xids
-        )
         watts = signals.get(Signal.POWER_WATTS)
+        energy = state.meter.measure(
+            duration,
+            watts,
+            signals.get(Signal.ENERGY_JOULES),
+            signals.get(Signal.POWER_LIMIT_WATTS, device.power_limit_watts),
+        )
+        pressed = state.pressure.see(
+            interval.steady_end, signals, used.saturated, holding, snapshot.xids.get(uuid)
+        )
         if watts is not None:
-            self._range(device.uuid).account(watts, verdict.state, stretch.duration)
+            self._range(uuid).account(watts, match.state, duration)
         return Entry(
-            uuid=device.uuid,
-            start=stretch.start,
-            end=stretch.end,
-            state=verdict.state,
-            second_cause=verdict.second_cause,
-            score=verdict.score,
+            uuid=uuid,
+            start=interval.start,
+            end=interval.end,
+            state=match.state,
+            second_cause=match.second_cause,
+            score=match.score,
             conditions=holding,
             tier=tier_of(signals),
             signals=signals,
@@ -134,37 +140,34 @@ class EntryBuilder:
             saturated=used.saturated if known else frozenset(),
             pressed=pressed if known else frozenset(),
             used_ratio=used.used_ratio if known else None,
-            waste=waste(verdict.state, holding, used.used_ratio, stretch.clock_ratio),
+            waste=waste(match.state, holding, used.used_ratio, evidence.clock_ratio),
             energy_joules=None if energy is None else energy.joules,
             energy_source=None if energy is None else energy.source,
         )
 
-    def _verdict(self, device: Device, stretch: Interval) -> StateMatch:
-        signals = stretch.signals
-        total = signals.get(Signal.MEMORY_TOTAL_BYTES, device.memory_total_bytes)
-        seen = ClassificationInput(signals, total, stretch.peer_stalls, stretch.clock_ratio)
-        return classify(seen, self._settings.classify)
-
     def _conditions(
-        self, device: Device, page: DeviceState, stretch: Interval
+        self,
+        device: Device,
+        holdings: tuple[Holding, ...],
+        interval: _Interval,
+        evidence: StateEvidence,
     ) -> frozenset[Condition]:
-        settings, signals = self._settings.conditions, stretch.signals
-        job = job_of(device, stretch.holdings)
-        around = ConditionInput(
-            signals,
-            device,
-            _allocator(stretch.holdings),
-            stretch.clock_ratio,
-            page.link.see(
-                stretch.steady_end,
-                stretch.duration,
-                signals.get(Signal.PCIE_LINK_GENERATION),
-                is_loaded=signals.get(Signal.GPU_BUSY, 0.0) >= settings.load_busy_ratio,
-            ),
-            job is not None and self._imbalance.holds(device.uuid),
+        settings, signals = self._settings.conditions, evidence.signals
+        end, duration = interval.steady_end, interval.end - interval.start
+        job = job_of(device, holdings)
+        link_generation = self._state(device.uuid).link.see(
+            end,
+            duration,
+            signals.get(Signal.PCIE_LINK_GENERATION),
+            is_loaded=(evidence.busy or 0.0) >= settings.load_busy_ratio,
         )
-        self._imbalance.see(device, job, stretch.steady_end, stretch.duration, signals)
-        return conditions(around, settings)
+        is_out_of_balance = job is not None and self._imbalance.holds(device.uuid)
+        self._imbalance.see(device, job, end, duration, signals)
+        allocator, clock = _allocator(holdings), evidence.clock_ratio
+        return conditions(
+            ConditionInput(signals, device, allocator, clock, link_generation, is_out_of_balance),
+            settings,
+        )
 
     def _derive(self, snapshot: Snapshot, device: Device, reading: Reading) -> dict[Signal, float]:
         power = self._range(device.uuid)
@@ -172,16 +175,16 @@ class EntryBuilder:
         if watts is not None:
             power.see(watts)
         limit = device.power_limit_watts or reading.get(Signal.POWER_LIMIT_WATTS)
-        page = self._page(device.uuid)
+        state = self._state(device.uuid)
         signals = derive_signals(
             reading,
             device,
             snapshot.host,
             power.draws(limit),
             self._settings.signals,
-            counters_were_dead=page.has_dead_counters,
+            counters_were_dead=state.has_dead_counters,
         )
-        page.has_dead_counters = has_dead_counters(reading, signals)
+        state.has_dead_counters = has_dead_counters(reading, signals)
         return signals
 
     def _stalled_peers(
@@ -199,11 +202,11 @@ class EntryBuilder:
         groups = (uuids for uuids in by_workload.values() if len(uuids) > 1)
         return frozenset().union(*groups)
 
-    def _page(self, uuid: str) -> DeviceState:
-        if uuid not in self._pages:
+    def _state(self, uuid: str) -> DeviceState:
+        if uuid not in self._states:
             settings = self._settings
-            self._pages[uuid] = DeviceState(settings.energy, settings.pressure, settings.link)
-        return self._pages[uuid]
+            self._states[uuid] = DeviceState(settings.energy, settings.pressure, settings.link)
+        return self._states[uuid]
 
     def _range(self, uuid: str) -> PowerRange:
         if uuid not in self._power:
@@ -215,34 +218,13 @@ class EntryBuilder:
         return max(minimum, round(self._settings.gap_intervals * interval))
 
     def _forget(self, present: set[str]) -> None:
-        for uuid in self._pages.keys() - present:
-            del self._pages[uuid]
+        for uuid in self._states.keys() - present:
+            del self._states[uuid]
         self._imbalance.forget(present)
         # A board that comes back, or that a history has told of before, is the same board.
         absent = [uuid for uuid in self._power if uuid not in present]
         for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
             del self._power[uuid]
-
-
-def _unknown(uuid: str, start: Nanoseconds, end: Nanoseconds) -> Entry:
-    return Entry(
-        uuid=uuid,
-        start=start,
-        end=end,
-        state=State.UNKNOWN,
-        second_cause=None,
-        score=1.0,
-        conditions=frozenset(),
-        tier=Tier.NONE,
-        signals={},
-        shares={},
-        compute_at_least=None,
-        saturated=frozenset(),
-        pressed=frozenset(),
-        used_ratio=None,
-        waste={},
-        energy_joules=None,
-    )
 
 
 def _allocator(holdings: tuple[Holding, ...]) -> Allocator:

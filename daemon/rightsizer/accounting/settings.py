@@ -13,6 +13,11 @@ from rightsizer.model.settings import setting
 
 MAXIMUM_BYTES: Final = 256 * 2**20
 """What a history may grow to unless told otherwise."""
+_STATES: Final = "docs/definitions.md, states"
+_SOURCES: Final = "docs/definitions.md, sources"
+_PROVISIONING: Final = "docs/definitions.md, provisioning"
+_SIGNALS: Final = "docs/definitions.md, signals"
+_CONDUCT: Final = "docs/definitions.md, conduct"
 
 
 @dataclass(frozen=True, slots=True)
@@ -20,28 +25,16 @@ class DecaySettings:
     """How fast the past fades, and which quantile of it counts."""
 
     fast_half_life_seconds: float = setting(
-        21600.0,
-        help="Half-life of the quick memory.",
-        within=(60, None),
-        source="docs/definitions.md, sources",
+        21600.0, help="Half-life of the quick memory.", within=(60, None), source=_SOURCES
     )
     fast_quantile_ratio: float = setting(
-        0.99,
-        help="Quantile of the quick memory.",
-        within=(0.5, 1),
-        source="docs/definitions.md, sources",
+        0.99, help="Quantile of the quick memory.", within=(0.5, 1), source=_SOURCES
     )
     slow_half_life_seconds: float = setting(
-        259200.0,
-        help="Half-life of the slow memory.",
-        within=(60, None),
-        source="docs/definitions.md, sources",
+        259200.0, help="Half-life of the slow memory.", within=(60, None), source=_SOURCES
     )
     slow_quantile_ratio: float = setting(
-        0.97,
-        help="Quantile of the slow memory.",
-        within=(0.5, 1),
-        source="docs/definitions.md, sources",
+        0.97, help="Quantile of the slow memory.", within=(0.5, 1), source=_SOURCES
     )
 
 
@@ -104,13 +97,13 @@ class PowerSettings:
     idle_quantile_ratio: float = setting(
         0.05,
         help="Quantile of the draw over empty seconds that counts as the idle draw.",
-        source="docs/definitions.md, signals",
+        source=_SIGNALS,
     )
     idle_minimum_seconds: float = setting(
         60.0,
         help="Empty seconds that must be seen before their quantile is trusted.",
         within=(1, None),
-        source="docs/definitions.md, signals",
+        source=_SIGNALS,
     )
     idle_limit_ratio: float = setting(
         0.15,
@@ -139,7 +132,7 @@ class PressureSettings:
     kv_cache_ratio: float = setting(
         0.9,
         help="Key-value cache in use from which on a serving engine is short.",
-        source="docs/definitions.md, provisioning",
+        source=_PROVISIONING,
     )
     preemption_hold_seconds: float = setting(
         60.0,
@@ -172,15 +165,13 @@ class EntrySettings:
     """How time is accounted for."""
 
     gap_minimum_seconds: float = setting(
-        5.0,
-        help="The least time that a reading may be away before it is a gap.",
-        source="docs/definitions.md, states",
+        5.0, help="The least time that a reading may be away before it is a gap.", source=_STATES
     )
     gap_intervals: float = setting(
         3.0,
         help="The usual intervals that a reading may be away before it is a gap.",
         within=(1, None),
-        source="docs/definitions.md, states",
+        source=_STATES,
     )
     signals: SignalSettings = field(default_factory=SignalSettings)
     power: PowerSettings = field(default_factory=PowerSettings)
@@ -201,29 +192,26 @@ class ProvisioningSettings:
         0.99,
         help="Quantile of the active seconds that counts as demand.",
         within=(0.5, 1),
-        source="docs/definitions.md, provisioning",
+        source=_PROVISIONING,
     )
     minimum_active_seconds: float = setting(
         600.0,
         help="Active seconds under which there is no demand to speak of.",
-        source="docs/definitions.md, provisioning",
+        source=_PROVISIONING,
     )
     margin_ratio: float = setting(
         0.15,
         help="Room above the demand for compute, memory bandwidth and links.",
         within=(0, 2),
-        source="docs/definitions.md, provisioning",
+        source=_PROVISIONING,
     )
     memory_margin_ratio: float = setting(
-        0.10,
-        help="Room above the demand for memory.",
-        within=(0, 2),
-        source="docs/definitions.md, provisioning",
+        0.10, help="Room above the demand for memory.", within=(0, 2), source=_PROVISIONING
     )
     underprovisioned_ratio: float = setting(
         0.05,
         help="Share of time under pressure from which on a device is under-provisioned.",
-        source="docs/definitions.md, provisioning",
+        source=_PROVISIONING,
     )
     preallocated_ratio: float = setting(
         0.6,
@@ -260,7 +248,7 @@ class ShapeSettings:
     covered_ratio: float = setting(
         0.9,
         help="Hours of the week that must have been seen before a week counts as covered.",
-        source="docs/definitions.md, conduct",
+        source=_CONDUCT,
     )
 
 
@@ -280,10 +268,7 @@ class TrendSettings:
         source="half a day has its busy hours or its quiet ones",
     )
     level_ratio: float = setting(
-        0.9,
-        help="How sure the interval of the slope is.",
-        within=(0.5, 0.999),
-        source="docs/definitions.md, conduct",
+        0.9, help="How sure the interval of the slope is.", within=(0.5, 0.999), source=_CONDUCT
     )
 
 
@@ -303,7 +288,7 @@ class WorkloadAccountSettings:
         64,
         help="Workloads that are remembered; the one seen longest ago is forgotten first.",
         within=(1, 1000),
-        source="docs/definitions.md, sources",
+        source=_SOURCES,
     )
 
 

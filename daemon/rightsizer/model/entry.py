@@ -1,7 +1,7 @@
 """One interval of a device's time: its state, conditions and cost."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rightsizer.model.signal import Signal
@@ -20,34 +20,34 @@ class EnergySource(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Entry:
-    """The time that one reading accounts for, or a gap between two."""
+    """The time that one reading accounts for; by its defaults a gap between two."""
 
     uuid: str
     start: Nanoseconds
     """Wall time."""
     end: Nanoseconds
     """Wall time; never before `start`."""
-    state: State
-    second_cause: State | None
+    state: State = State.UNKNOWN
+    second_cause: State | None = None
     """The state that the evidence points to next, if any."""
-    score: float
+    score: float = 1.0
     """How far the evidence is inside the state's signature: 0.5 at its threshold, 1 at most."""
-    conditions: frozenset[Condition]
-    tier: Tier
-    signals: Mapping[Signal, float]
+    conditions: frozenset[Condition] = frozenset()
+    tier: Tier = Tier.NONE
+    signals: Mapping[Signal, float] = field(default_factory=dict)
     """All signals of the stretch, derived ratios included."""
-    shares: Mapping[Resource, float]
+    shares: Mapping[Resource, float] = field(default_factory=dict)
     """What was used of each resource, 0 to 1 of its capacity, where it is known."""
-    compute_at_least: float | None
+    compute_at_least: float | None = None
     """The lower bound of the compute share; `shares` holds the upper one."""
-    saturated: frozenset[Resource]
-    pressed: frozenset[Resource]
+    saturated: frozenset[Resource] = frozenset()
+    pressed: frozenset[Resource] = frozenset()
     """Resources that an application was short of."""
-    used_ratio: float | None
+    used_ratio: float | None = None
     """What was used of the most used resource's achievable part; `None` where unknown."""
-    waste: Mapping[Cause, float]
+    waste: Mapping[Cause, float] = field(default_factory=dict)
     """The rest of the stretch by cause, as ratios; with `used_ratio` they sum to 1."""
-    energy_joules: float | None
+    energy_joules: float | None = None
     """What the device drew over the stretch; `None` where its power is unknown."""
     energy_source: EnergySource | None = None
     """How that is known; `None` where it is not."""
