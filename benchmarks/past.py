@@ -7,7 +7,7 @@ from pathlib import Path
 from typing import Final
 
 from rightsizer.accounting.history import HistoryRepository
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.storage import Storage
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.snapshot import Snapshot

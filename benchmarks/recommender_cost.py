@@ -8,8 +8,7 @@ from typing import Final
 from benchmarks.options import Options
 from benchmarks.past import one_day
 from measured import Figure, quantile
-from rightsizer.accounting.node_accounts import NodeAccounts
-from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.policy import PolicySet
 from rightsizer.advice.rules import RULES

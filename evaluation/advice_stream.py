@@ -9,7 +9,7 @@ from evaluation.advice_labels import Labels
 from evaluation.advice_scores import AdviceScores, Case
 from evaluation.advice_truth import BORDERLINE, FALSE, TRUE, Subject, Timeline
 from evaluation.reliability import Reliability
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.rules import RULES

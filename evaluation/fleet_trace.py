@@ -10,7 +10,7 @@ from operator import itemgetter
 from pathlib import Path
 from typing import Final
 
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds

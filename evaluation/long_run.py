@@ -15,7 +15,7 @@ from typing import Final
 from evaluation.options import Options
 from evaluation.places import in_place
 from measured import table
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.rules import RULES
@@ -26,7 +26,7 @@ from rightsizer.model.advice import AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of
-from rightsizer.notify.grafana.outbox import AnnotationOutbox
+from rightsizer.notify.grafana.service import AnnotationOutbox
 from rightsizer.simulator.scenario import SimulatedScenario, SimulatedTask
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START, SimulatedSource

@@ -8,7 +8,7 @@ from typing import Final
 from evaluation.options import Options
 from evaluation.stage import moments
 from measured import table
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.model.entry import Entry
 from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.state import ACTIVE_STATES, Resource, State

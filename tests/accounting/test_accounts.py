@@ -19,12 +19,7 @@ from readings import (
     snapshot,
     workload,
 )
-from rightsizer.accounting.node_accounts import (
-    CURRENT_WINDOW,
-    DAY_WINDOW,
-    WEEK_WINDOW,
-    NodeAccounts,
-)
+from rightsizer.accounting.service import CURRENT_WINDOW, DAY_WINDOW, WEEK_WINDOW, NodeAccounts
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.signal import Signal

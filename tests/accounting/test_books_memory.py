@@ -8,8 +8,8 @@ import pytest
 
 from readings import EMPTY, HELD, SECOND, SPINNING, TRAINING, Signals, gpu, snapshot
 from rightsizer.accounting.entry_builder import EntryBuilder
-from rightsizer.accounting.node_accounts import NodeAccounts
 from rightsizer.accounting.power import LearnedPower
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.entry import Entry
 from rightsizer.model.reading import Missing, Reading

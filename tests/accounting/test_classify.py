@@ -7,12 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.accounting.classification import (
-    StateEvidence,
-    StateMatch,
-    classify,
-    looks_stalled,
-)
+from rightsizer.accounting.classification import StateEvidence, StateMatch, classify, looks_stalled
 from rightsizer.accounting.classification_settings import ClassificationSettings
 from rightsizer.accounting.signals import tier_of
 from rightsizer.model.signal import Signal

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, entry
 from rightsizer.accounting.device_account import DeviceWindows
-from rightsizer.accounting.window_query import device_span
+from rightsizer.accounting.rollup_store import device_span
 from rightsizer.model.span import SPANS, Span, span_named
 from rightsizer.model.state import Cause, State
 

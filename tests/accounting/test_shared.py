@@ -10,8 +10,7 @@ from hypothesis import strategies as st
 from readings import DAY, EPOCH, HOUR, MINUTE, entry, workload
 from rightsizer.accounting.device_account import DeviceWindows
 from rightsizer.accounting.rings import deduplicate
-from rightsizer.accounting.rollup_store import RollupStore
-from rightsizer.accounting.window_query import WindowQuery
+from rightsizer.accounting.rollup_store import RollupStore, WindowQuery
 from rightsizer.accounting.workload_accounts import WorkloadAccounts
 from rightsizer.model.block import Measure
 from rightsizer.model.entry import Entry

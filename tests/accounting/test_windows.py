@@ -13,10 +13,9 @@ from hypothesis import strategies as st
 
 from readings import DAY, EPOCH, HOUR, MINUTE, SECOND, entry
 from rightsizer.accounting.device_account import DeviceWindows
-from rightsizer.accounting.rollup_store import split_entry
+from rightsizer.accounting.rollup_store import FINE_SPAN, split_entry
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import decode_window, encode_window
-from rightsizer.accounting.window_query import FINE_SPAN
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.entry import Entry
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier

@@ -5,9 +5,9 @@ from typing import Final
 
 from readings import EPOCH, HOUR, SECOND, entry, gpu, snapshot
 from rightsizer.accounting.device_account import DeviceWindows
-from rightsizer.accounting.service import AccountingService, PastBook
+from rightsizer.accounting.rollup_store import WindowQuery
+from rightsizer.accounting.service import AccountingService, SpanCache
 from rightsizer.accounting.settings import AccountingSettings
-from rightsizer.accounting.window_query import WindowQuery
 from rightsizer.model.report import AgentReport
 from rightsizer.model.signal import Signal
 from rightsizer.model.span import DEFAULT_SPAN, SPANS
@@ -39,7 +39,7 @@ class Memory:
 def test_a_span_is_put_together_anew_once_that_can_be_seen() -> None:
     """A part of a cell later, and not before."""
     memory = Memory()
-    book = PastBook(memory.look)
+    book = SpanCache(memory.look)
     memory.live(3600.0)
     first = book(DEFAULT_SPAN)
     memory.live(5.0)
@@ -52,7 +52,7 @@ def test_a_span_is_put_together_anew_once_that_can_be_seen() -> None:
 def test_a_new_device_and_a_clock_set_back_are_seen_at_once() -> None:
     """What was worked out before is of another node."""
     memory = Memory()
-    book = PastBook(memory.look)
+    book = SpanCache(memory.look)
     memory.live(3600.0)
     first = book(DEFAULT_SPAN)
     memory.devices.append(DeviceWindows("GPU-1"))
@@ -64,7 +64,7 @@ def test_a_new_device_and_a_clock_set_back_are_seen_at_once() -> None:
 def test_each_span_is_known_by_itself() -> None:
     """An hour is no day."""
     memory = Memory()
-    book = PastBook(memory.look)
+    book = SpanCache(memory.look)
     memory.live(2 * 3600.0)
     known = {span.name: sum(book(span)["GPU-0"].states.values()) // HOUR for span in SPANS}
     assert known == {"1h": 1, "6h": 2, "24h": 2, "7d": 2, "30d": 2}
@@ -74,7 +74,7 @@ def test_an_accountant_remembers_for_the_book() -> None:
     """Of the devices that have states of their own, by the time of the last snapshot."""
     device = gpu()
     accountant = AccountingService(AccountingSettings())
-    book = PastBook(accountant.remembered)
+    book = SpanCache(accountant.remembered)
     assert book(DEFAULT_SPAN) == {}
     for second in range(3):
         values = {Signal.GPU_BUSY: 0.0, Signal.MEMORY_USED: 0.0}
@@ -87,7 +87,7 @@ def test_many_readers_get_the_same_answer() -> None:
     """At once, from threads of their own."""
     memory = Memory()
     memory.live(6 * 3600.0)
-    book = PastBook(memory.look)
+    book = SpanCache(memory.look)
     answers: list[object] = []
     readers = [
         threading.Thread(target=lambda: answers.append(book(DEFAULT_SPAN))) for _ in range(8)

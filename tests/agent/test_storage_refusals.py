@@ -10,7 +10,7 @@ import pytest
 
 from agent_process import run_rightsizer
 from rightsizer.advice.storage import MIGRATIONS, Storage
-from rightsizer.notify.grafana.outbox import AnnotationOutbox
+from rightsizer.notify.grafana.service import AnnotationOutbox
 
 SIMULATED: Final = ("--simulated.scenario", "t4-pair", "--web.listen-address")
 

@@ -18,7 +18,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.cli.main import main
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.advice import AdviceState
-from rightsizer.notify.grafana.outbox import AnnotationOutbox
+from rightsizer.notify.grafana.service import AnnotationOutbox
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.server import WebServer
 

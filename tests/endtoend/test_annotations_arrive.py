@@ -17,7 +17,7 @@ from rightsizer.agent.sources import live_source
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.report import JobReport
-from rightsizer.notify.grafana.outbox import AnnotationOutbox
+from rightsizer.notify.grafana.service import AnnotationOutbox
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.simulator.source import DEFAULT_START
 from rightsizer.telemetry.nvml.library import use_library

@@ -10,7 +10,7 @@ import pytest
 
 from accounted_tracks import track_of
 from readings import DAY, HOUR, MINUTE
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.catalogue.catalogue import built_in

@@ -12,8 +12,7 @@ from grafana_server import TOKEN, Grafana, grafana_server
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.advice import AdviceEventKind, AdviceState
-from rightsizer.notify.grafana.outbox import AnnotationOutbox
-from rightsizer.notify.grafana.service import GrafanaAnnotations
+from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 
 OPENED, CLOSED, DECIDED = AdviceEventKind.OPENED, AdviceEventKind.CLOSED, AdviceEventKind.DECIDED

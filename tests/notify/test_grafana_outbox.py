@@ -13,7 +13,7 @@ from rightsizer.advice.storage import ANNOTATION_OUTBOX_SCHEMA, Storage
 from rightsizer.io.database import Database
 from rightsizer.model.advice import AdviceEventKind
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of
-from rightsizer.notify.grafana.outbox import AnnotationOutbox
+from rightsizer.notify.grafana.service import AnnotationOutbox
 
 
 def note(id_: str) -> AnnotationBody:

@@ -14,7 +14,7 @@ from rightsizer.model.advice import AdviceEventKind
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Reason, Severity
 from rightsizer.model.settings import setting
-from rightsizer.notify.outbox import Outbox
+from rightsizer.notify.delivery import Outbox
 from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 from webhook_desk import QUICK, Desk, severe, to

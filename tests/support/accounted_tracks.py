@@ -7,7 +7,7 @@ from array import array
 from collections.abc import Iterator
 from itertools import chain
 
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn, Grid, SubjectDay
 from rightsizer.model.block import Measure
 from rightsizer.model.histogram import Histogram

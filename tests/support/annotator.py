@@ -9,8 +9,7 @@ from pathlib import Path
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import SystemClock
 from rightsizer.io.http_settings import HttpSettings
-from rightsizer.notify.grafana.outbox import AnnotationOutbox
-from rightsizer.notify.grafana.service import GrafanaAnnotations
+from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
 

@@ -7,8 +7,8 @@ from typing import Final
 from cases import NOW, case, window
 from rightsizer.accounting.accounts_snapshot import CaseHistory, LoadHistory
 from rightsizer.accounting.rings import ClosedWindows, StoredBlocks
+from rightsizer.accounting.rollup_store import WindowQuery
 from rightsizer.accounting.settings import LoadPatternSettings
-from rightsizer.accounting.window_query import WindowQuery
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case

@@ -13,12 +13,7 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.policy import Policy, PolicySet
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.advice.service import (
-    AdviceService,
-    EventSink,
-    JudgementSource,
-    Recommender,
-)
+from rightsizer.advice.service import AdviceService, EventSink, JudgementSource, Recommender
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.history_writer import HistoryWriter

@@ -8,8 +8,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_settings import HttpSettings
-from rightsizer.notify.grafana.outbox import AnnotationOutbox
-from rightsizer.notify.grafana.service import GrafanaAnnotations
+from rightsizer.notify.grafana.service import AnnotationOutbox, GrafanaAnnotations
 from rightsizer.notify.grafana.settings import GrafanaSettings
 
 __all__ = ["Desk"]

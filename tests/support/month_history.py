@@ -10,7 +10,7 @@ from functools import cache
 from pathlib import Path
 from typing import Final
 
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.service import configured_rules

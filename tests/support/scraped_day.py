@@ -8,8 +8,7 @@ from typing import Final
 
 from prometheus_server import Prometheus
 from readings import EPOCH, HOUR, SECOND
-from rightsizer.accounting.node_accounts import NodeAccounts
-from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.exposition import MetricsExposition

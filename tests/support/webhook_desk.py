@@ -10,7 +10,7 @@ from rightsizer.io.clock import FastClock
 from rightsizer.io.http_settings import HttpSettings
 from rightsizer.model.advice import Advice, AdviceEvent
 from rightsizer.model.finding import Severity
-from rightsizer.notify.outbox import Outbox
+from rightsizer.notify.delivery import Outbox
 from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, webhooks_of
 from rightsizer.notify.webhook.settings import WebhookFormat, WebhookSettings
 

@@ -8,7 +8,7 @@ from dataclasses import dataclass, field
 
 import pytest
 
-from rightsizer.io.polling import FetchResult, PollingThread
+from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.snapshot import CollectorOutcome
 
 PATIENCE_SECONDS = 10.0

@@ -18,9 +18,8 @@ from publish_reports import node_report
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.web.api import LifecycleRoutes
-from rightsizer.web.authenticator import Authenticator
+from rightsizer.web.authenticator import Authenticator, Passwords
 from rightsizer.web.message import WebRequest, WebResponse
-from rightsizer.web.passwords import Passwords
 from rightsizer.web.router import Route, Router
 from rightsizer.web.server import WebAccess, WebServer
 from rightsizer.web.settings import PasswordSettings

@@ -9,8 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from agent_process import eventually
-from rightsizer.web.authenticator import RateLimiter
-from rightsizer.web.passwords import FairQueue, Passwords, PasswordVerdict
+from rightsizer.web.authenticator import FairQueue, Passwords, PasswordVerdict, RateLimiter
 from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.web_config import RateLimit
 

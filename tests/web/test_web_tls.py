@@ -14,8 +14,7 @@ from structlog.testing import capture_logs
 from agent_process import eventually
 from publish_reports import node_report
 from rightsizer.exposition.exposition import MetricsExposition
-from rightsizer.web.authenticator import Authenticator
-from rightsizer.web.passwords import Passwords
+from rightsizer.web.authenticator import Authenticator, Passwords
 from rightsizer.web.server import WebAccess, WebServer
 from rightsizer.web.settings import PasswordSettings, WebSettings
 from rightsizer.web.web_config import WebConfigFile, WebConfigReader

@@ -18,8 +18,8 @@ from rightsizer.accounting.load_patterns import (
 )
 from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader
+from rightsizer.accounting.rollup_store import WindowQuery
 from rightsizer.accounting.settings import AccountingSettings, LoadPatternSettings
-from rightsizer.accounting.window_query import WindowQuery
 from rightsizer.model.block import Blocks, Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case

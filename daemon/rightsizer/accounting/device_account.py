@@ -8,10 +8,9 @@ from functools import lru_cache
 from typing import Any, Final
 
 from rightsizer.accounting.power import LearnedPower
-from rightsizer.accounting.rollup_store import RollupStore, split_entry
+from rightsizer.accounting.rollup_store import DAY, FINE_SPAN, RollupStore, split_entry
 from rightsizer.accounting.settings import AccountingSettings, DecaySettings
 from rightsizer.accounting.window_builder import WindowBuilder, entry_measures
-from rightsizer.accounting.window_query import DAY, FINE_SPAN
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.entry import EnergySource, Entry
 from rightsizer.model.histogram import Histogram

@@ -1,16 +1,216 @@
-"""RollupStore: windows of five minutes, hours and days of one device or workload, bounded."""
+"""RollupStore: windows of five minutes, hours and days of one subject, and queries over them."""
 
-from collections.abc import Iterable, Mapping
-from dataclasses import replace
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, replace
 from typing import Final
 
-from rightsizer.accounting.rings import BlockRing, WindowRing
+from rightsizer.accounting.rings import (
+    BlockRing,
+    ClosedWindows,
+    StoredBlocks,
+    WindowReader,
+    WindowRing,
+)
 from rightsizer.accounting.window_builder import BlockBuilder, WindowBuilder
-from rightsizer.accounting.window_query import DAY, FINE_SPAN, HOUR, OpenWindow, WindowQuery
-from rightsizer.model.block import Blocks, Measure
+from rightsizer.accounting.window_codec import decode_window
+from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 from rightsizer.model.entry import Entry
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.report import StripCell
+from rightsizer.model.span import DeviceSpan, Span
+from rightsizer.model.state import Cause, State
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
+
+FINE_SPAN: Final[Nanoseconds] = BLOCK_SPAN
+"""The span of the smallest window that is kept; it divides the hour."""
+HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
+DAY: Final[Nanoseconds] = 24 * HOUR
+
+
+@dataclass(frozen=True, slots=True)
+class OpenWindow:
+    """A window that was still growing when it was looked at."""
+
+    slot: Nanoseconds
+    window: Window
+
+
+@dataclass(frozen=True, slots=True)
+class _WindowSpan:
+    """Which windows a span of time is answered from, by where they begin."""
+
+    start: Nanoseconds
+    end: Nanoseconds
+    whole_end: Nanoseconds
+    """The end for windows that must lie in the span as a whole."""
+    fine_hours: AbstractSet[Nanoseconds]
+    """The hours at its start, and around its end, that can be divided."""
+
+    def holds(self, slot: Nanoseconds, grain: Nanoseconds) -> bool:
+        """Whether all of a window lies in the span."""
+        return self.start <= slot and slot + grain <= self.whole_end
+
+    def takes_hour(self, slot: Nanoseconds) -> bool:
+        """Whether an hour counts: wholly inside, or with nothing shorter to divide it."""
+        is_edge = slot not in self.fine_hours and self.start <= slot < self.end
+        return is_edge or self.holds(slot, HOUR)
+
+    def divided_hours(self) -> set[Nanoseconds]:
+        """The hours that do not count as a whole, whose five minutes may."""
+        return {hour for hour in self.fine_hours if not self.holds(hour, HOUR)}
+
+
+@dataclass(frozen=True, slots=True)
+class WindowQuery:
+    """All that is remembered of a device or a workload at one moment; it does not change.
+
+    It holds windows as bytes, so that whoever takes it under a lock is done at once, and reads
+    them when the lock is free again. An hour holds what the closed five minutes in it hold, a
+    day what the closed hours in it hold; so whichever is read, the sum is the same.
+    """
+
+    uuid: str
+    fine: ClosedWindows
+    hours: ClosedWindows
+    days: ClosedWindows
+    open_fine: OpenWindow | None
+    open_hour: OpenWindow | None
+    """What was closed of the running hour."""
+    open_day: OpenWindow | None
+    """What was closed of the running day, by whole hours."""
+    fine_since: Nanoseconds
+    """From when on the five-minute windows are kept; a whole hour."""
+    remembered: StoredBlocks
+
+    def grain(self, start: Nanoseconds, end: Nanoseconds) -> Nanoseconds:
+        """How exactly a span can be answered: either end is off by less than this."""
+        fine = all(at % HOUR == 0 or at >= self.fine_since for at in (start, end))
+        return FINE_SPAN if fine else HOUR
+
+    def window(
+        self, start: Nanoseconds, end: Nanoseconds, reader: WindowReader | None = None
+    ) -> Window:
+        """What is known of a span of time: all windows that begin in it.
+
+        That is exact to five minutes where both ends of the span lie within the last two days,
+        and to the hour up to thirty days back. The window tells its true start and end.
+
+        Args:
+            start: Of the span.
+            end: Of the span.
+            reader: Shared by whoever looks at several spans.
+        """
+        reader = reader or WindowReader()
+        builder = WindowBuilder(self.uuid, keeps_blocks=False)
+        # The running hour may stand for itself where the span goes on to where it ends so far.
+        whole_end = end if end < self._last() else end + DAY
+        first = max(start, self.fine_since)
+        edges = (first, first + HOUR), (max(first, whole_end - HOUR), end + HOUR)
+        fine_hours = {slot - slot % HOUR for edge in edges for slot, _ in self.fine.between(*edge)}
+        for window in self._cover(_WindowSpan(start, end, whole_end, fine_hours), reader):
+            builder.merge(window)
+        blocks = reader.blocks(self.remembered, start, end)
+        return replace(builder.window(), blocks=blocks)
+
+    def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
+        """The blocks that begin in a span of time, exact to five minutes up to thirty days."""
+        return self.remembered.between(start, end)
+
+    def _cover(self, span: _WindowSpan, reader: WindowReader) -> Iterator[Window]:
+        """The longest windows that lie in the span, and shorter ones at its ends."""
+        covered = {slot for slot in self.days.slots if span.holds(slot, DAY)}
+        for slot, form in self.days:
+            if slot in covered:
+                yield reader.window(form)
+        if self.open_day is not None and span.holds(self.open_day.slot, DAY):
+            covered.add(self.open_day.slot)
+            yield self.open_day.window
+        for slot, form in self.hours.between(span.start, span.whole_end):
+            if slot - slot % DAY not in covered and span.takes_hour(slot):
+                yield reader.window(form)
+        if self.open_hour is not None and span.takes_hour(self.open_hour.slot):
+            yield self.open_hour.window
+        divided = span.divided_hours()
+        for slot, form in self.fine.between(span.start, span.end):
+            if slot - slot % HOUR in divided:
+                yield reader.window(form)
+        if self.open_fine is not None and span.start <= self.open_fine.slot < span.end:
+            yield self.open_fine.window
+
+    def _last(self) -> Nanoseconds:
+        """The end of what is known, to the grain of what was known last."""
+        if self.open_fine is not None:
+            return self.open_fine.window.end
+        rings = ((self.fine, FINE_SPAN), (self.hours, HOUR))
+        return max((ring.slots[-1] + grain for ring, grain in rings if ring), default=0)
+
+
+def device_span(window_query: WindowQuery, span: Span, now: Nanoseconds) -> DeviceSpan:
+    """The windows that begin within the span that ends now, summed into its cells.
+
+    Cells shorter than an hour are made of five-minute windows, longer ones of hours.
+    """
+    since = now - span.length
+    found = list(_windows(window_query, span, since, now))
+    states: Counter[State] = Counter()
+    for _, window in found:
+        states.update(window.states)
+    return DeviceSpan(
+        cells=tuple(_cells(found, span.cell)),
+        states=dict(states),
+        used_seconds=sum(window.used_seconds for _, window in found),
+        used_joules=sum(window.used_joules for _, window in found),
+        waste_seconds=_summed(window.waste_seconds.items() for _, window in found),
+        waste_joules=_summed(window.waste_joules.items() for _, window in found),
+    )
+
+
+def _windows(
+    window_query: WindowQuery, span: Span, since: Nanoseconds, now: Nanoseconds
+) -> Iterator[tuple[Nanoseconds, Window]]:
+    is_fine = span.cell < HOUR
+    ring, grain = (window_query.fine, FINE_SPAN) if is_fine else (window_query.hours, HOUR)
+    yield from _closed(window_query.uuid, ring, since, now, grain)
+    growing = (window_query.open_fine,) if is_fine else _running_hour(window_query)
+    for each in growing:
+        if each is not None and since < each.slot + grain and each.slot <= now:
+            yield each.slot, each.window
+
+
+def _running_hour(window_query: WindowQuery) -> tuple[OpenWindow | None, ...]:
+    """The hour that is not over: what was closed of it, and the five minutes still open."""
+    return window_query.open_hour, window_query.open_fine
+
+
+def _closed(
+    uuid: str, ring: ClosedWindows, since: Nanoseconds, now: Nanoseconds, grain: Nanoseconds
+) -> Iterator[tuple[Nanoseconds, Window]]:
+    for slot, form in ring:
+        if since < slot + grain and slot <= now:
+            yield slot, decode_window(uuid, form)
+
+
+def _cells(found: Iterable[tuple[Nanoseconds, Window]], length: Nanoseconds) -> Iterator[StripCell]:
+    cells: dict[Nanoseconds, tuple[list[Nanoseconds], Counter[State]]] = {}
+    for slot, window in found:
+        if window.states:
+            ends, states = cells.setdefault(slot - slot % length, ([], Counter()))
+            ends += (window.start, window.end)
+            states.update(window.states)
+    for slot in sorted(cells):
+        ends, states = cells[slot]
+        yield StripCell(min(ends), max(ends), dict(states))
+
+
+def _summed(parts: Iterable[Iterable[tuple[Cause, float]]]) -> dict[Cause, float]:
+    sums: dict[Cause, float] = {}
+    for each in parts:
+        for cause, amount in each:
+            sums[cause] = sums.get(cause, 0.0) + amount
+    return sums
+
 
 _FINE_KEPT: Final = 2 * DAY
 _KEPT: Final = 30 * DAY

@@ -6,10 +6,9 @@ from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.accounting.device_account import RunningTotals
-from rightsizer.accounting.rollup_store import RollupStore, split_entry
+from rightsizer.accounting.rollup_store import FINE_SPAN, RollupStore, WindowQuery, split_entry
 from rightsizer.accounting.settings import WorkloadAccountSettings
 from rightsizer.accounting.window_builder import entry_measures
-from rightsizer.accounting.window_query import FINE_SPAN, WindowQuery
 from rightsizer.model.block import Measure
 from rightsizer.model.entry import Entry
 from rightsizer.model.report import WorkloadReport

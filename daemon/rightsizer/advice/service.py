@@ -10,8 +10,7 @@ from typing import Any, Protocol
 
 import structlog
 
-from rightsizer.accounting.node_accounts import NodeAccounts
-from rightsizer.accounting.service import AccountingService
+from rightsizer.accounting.service import AccountingService, NodeAccounts
 from rightsizer.advice.engine import Cases, judge_all
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.market import Market

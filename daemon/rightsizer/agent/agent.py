@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, Final, Protocol
 import structlog
 
 from rightsizer import __version__
-from rightsizer.accounting.service import AccountingService, PastBook
+from rightsizer.accounting.service import AccountingService, SpanCache
 from rightsizer.actions.feature import ActionsApi, action_service, action_state
 from rightsizer.advice.policy import PolicySet, apply_policies
 from rightsizer.advice.rules.rule import Rule
@@ -44,11 +44,10 @@ from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.service import ProfilesApi, ProfileService
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
-from rightsizer.web.access import ConfiguredAccess, Reloadable, configured_access
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import LifecycleRoutes
 from rightsizer.web.router import Route
-from rightsizer.web.server import WebServer
+from rightsizer.web.server import ConfiguredAccess, Reloadable, WebServer, configured_access
 
 if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot
@@ -277,7 +276,7 @@ class Agent:
                 ).routes,
             ),
             access=door.access,
-            past=PastBook(self.accountant.remembered),
+            past=SpanCache(self.accountant.remembered),
         )
 
     def start(self) -> None:

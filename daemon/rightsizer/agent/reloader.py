@@ -15,7 +15,7 @@ from rightsizer.config.loader import live_update
 from rightsizer.io.systemd import Notifier
 from rightsizer.model.errors import ConfigurationError, RightsizerError
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.web.access import Reloadable
+from rightsizer.web.server import Reloadable
 
 _log: Final = structlog.get_logger(component="reload")
 

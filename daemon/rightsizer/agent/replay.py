@@ -9,7 +9,7 @@ from types import TracebackType
 from typing import Any, Final, Protocol, Self
 
 from rightsizer.accounting.history import HistoryRepository
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import findings
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.policy import PolicySet, apply_policies

@@ -16,7 +16,7 @@ from rightsizer.io.clock import Clock, SystemClock
 from rightsizer.io.log import LogCounter, configure
 from rightsizer.io.log_settings import LogSettings
 from rightsizer.io.systemd import Notifier, stop_on_signals
-from rightsizer.web.access import configured_access
+from rightsizer.web.server import configured_access
 
 _TRIM_THRESHOLD: Final = -1
 _MMAP_THRESHOLD: Final = -3

@@ -16,6 +16,7 @@ from rightsizer.web.router import Route, Router
 if TYPE_CHECKING:
     from rightsizer.broker.service import BrokerService
 
+
 LEASES_PATH: Final = "/api/v1/leases"
 BROKER_PATH: Final = "/api/v1/broker"
 RESERVATIONS_PATH: Final = "/api/v1/reservations"

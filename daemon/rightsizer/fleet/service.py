@@ -31,9 +31,8 @@ from rightsizer.model.metric_family import series_key
 from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import seconds
 from rightsizer.notify.service import NotificationService
-from rightsizer.web.access import configured_access
 from rightsizer.web.advice_api import AdviceApi
-from rightsizer.web.server import WebServer
+from rightsizer.web.server import WebServer, configured_access
 
 _LOOK: Final = "fleet"
 _DELIVER_SECONDS: Final = 60.0

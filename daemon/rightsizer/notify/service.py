@@ -105,8 +105,10 @@ class NotificationService:
     def _grafana(self, settings: GrafanaSettings) -> tuple[Delivery[Any], ...]:
         if not settings.url:
             return ()
-        from rightsizer.notify.grafana.outbox import AnnotationOutbox  # noqa: PLC0415
-        from rightsizer.notify.grafana.service import GrafanaAnnotations  # noqa: PLC0415
+        from rightsizer.notify.grafana.service import (  # noqa: PLC0415
+            AnnotationOutbox,
+            GrafanaAnnotations,
+        )
 
         return (
             GrafanaAnnotations(
@@ -121,7 +123,7 @@ class NotificationService:
     def _webhooks_of(self, settings: tuple[WebhookSettings, ...]) -> tuple[Delivery[Any], ...]:
         if not settings:
             return ()
-        from rightsizer.notify.outbox import Outbox  # noqa: PLC0415
+        from rightsizer.notify.delivery import Outbox  # noqa: PLC0415
         from rightsizer.notify.webhook.service import WEBHOOK_OUTBOX, webhooks_of  # noqa: PLC0415
 
         return webhooks_of(

@@ -4,7 +4,7 @@ import time
 from collections.abc import Callable, Mapping
 from typing import Generic, TypeVar
 
-from rightsizer.io.polling import FetchResult, PollingThread
+from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.owners.settings import OwnerSettings
 

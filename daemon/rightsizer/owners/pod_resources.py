@@ -6,8 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rightsizer.io.grpc_client import GrpcCallError, unary_call
-from rightsizer.io.protobuf_reader import ProtobufError, ProtobufFields
+from rightsizer.io.grpc_client import GrpcCallError, ProtobufError, ProtobufFields, unary_call
 
 POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 """Newest first; a kubelet before 1.20 has the last alone."""

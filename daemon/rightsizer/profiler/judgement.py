@@ -6,9 +6,9 @@ from typing import Final
 
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
+from rightsizer.accounting.rollup_store import HOUR, WindowQuery
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.window_builder import WindowBuilder
-from rightsizer.accounting.window_query import HOUR, WindowQuery
 from rightsizer.model.device import Device
 from rightsizer.model.profile import Profile
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds

@@ -1,19 +1,185 @@
-"""Authenticator of requests: who may connect, who asks, and how often."""
+"""Authenticator of requests: users, passwords at a bounded price, limits."""
 
 import base64
 import binascii
+import hashlib
+import hmac
+import secrets
 import threading
 import time
-from collections import OrderedDict
-from collections.abc import Callable, Mapping
+from collections import OrderedDict, deque
+from collections.abc import Callable, Iterator, Mapping
+from contextlib import contextmanager
 from dataclasses import dataclass, field
+from enum import Enum, auto
 from http import HTTPStatus
 from typing import Final
 
 from rightsizer.web.message import WebResponse
-from rightsizer.web.passwords import Passwords, PasswordVerdict
+from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.tls import ServerContext
 from rightsizer.web.web_config import RateLimit, WebConfig
+
+
+class FairQueue:
+    """Hands out turns; whoever would wait too long, or in too long a queue, gets none."""
+
+    def __init__(self, waiting_maximum: int, waiting_per_client: int, wait_seconds: float) -> None:
+        """A queue of `waiting_maximum`, `waiting_per_client` of them from one address."""
+        self._maximum, self._per_client = waiting_maximum, waiting_per_client
+        self._wait_seconds = wait_seconds
+        self._changed = threading.Condition()
+        # The first has the turn.
+        self._queue: deque[tuple[str, object]] = deque()
+
+    @contextmanager
+    def turn(self, client: str) -> Iterator[bool]:
+        """Wait for a turn and have it for the block; `False` where there is none to be had."""
+        ticket = (client, object())
+        with self._changed:
+            is_queued = self._has_room(client)
+            if is_queued:
+                self._queue.append(ticket)
+            has_turn = is_queued and self._changed.wait_for(
+                lambda: self._queue[0] is ticket, self._wait_seconds
+            )
+        try:
+            yield has_turn
+        finally:
+            if is_queued:
+                with self._changed:
+                    self._queue.remove(ticket)
+                    self._changed.notify_all()
+
+    def _has_room(self, client: str) -> bool:
+        own = sum(waiting == client for waiting, _ in self._queue)
+        # The one that has its turn waits no more.
+        is_first = bool(self._queue) and self._queue[0][0] == client
+        return own - is_first < self._per_client and len(self._queue) <= self._maximum
+
+
+_LONGEST_BYTES: Final = 72
+"""What bcrypt looks at; whatever made the hash has cut off the rest as well."""
+_NOBODY: Final = b"QOauhQNbBCuQDKes6eFzPe3JbmNeyqFmBMLtIfBZ9v8nKcpdxBVoi"
+"""Salt and digest of a password that nobody has."""
+
+
+class PasswordVerdict(Enum):
+    """What came of a check."""
+
+    RIGHT = auto()
+    WRONG = auto()
+    BUSY = auto()
+    """It was not checked: too many wait."""
+
+
+class Passwords:
+    """Checks passwords against bcrypt hashes; safe to ask from any thread.
+
+    What was right is remembered apart from what was wrong, so that nobody who guesses can make
+    a client's own password be forgotten, and with it be checked anew behind all the guesses.
+    """
+
+    def __init__(
+        self,
+        settings: PasswordSettings,
+        *,
+        clock: Callable[[], float] = time.perf_counter,
+        pause: Callable[[float], None] = time.sleep,
+    ) -> None:
+        """A check that remembers nothing yet.
+
+        Args:
+            settings: How much work it takes upon itself.
+            clock: Seconds that pass, to measure what a check costs.
+            pause: Waits; called after a wrong password, in the thread of whoever sent it.
+        """
+        self._settings, self._clock, self._pause = settings, clock, pause
+        self._secret = secrets.token_bytes()
+        self._right = _PasswordCache(settings.remembered_maximum)
+        self._wrong = _PasswordCache(settings.remembered_maximum)
+        self._turns = FairQueue(
+            settings.waiting_maximum, settings.waiting_per_client, settings.wait_seconds
+        )
+
+    def check(
+        self, users: Mapping[str, bytes], name: str, password: bytes, client: str
+    ) -> PasswordVerdict:
+        """Whether one of the users has this name and password.
+
+        Args:
+            users: Hashes by name.
+            name: Who somebody says that he is.
+            password: How he proves it.
+            client: The address that he asks from.
+        """
+        # A name that nobody has takes as long as one that somebody has.
+        hashed = users.get(name) or _hash_of_nobody(users)
+        key = self._key(name.encode(), hashed, password)
+        if key in self._right:
+            return PasswordVerdict.RIGHT
+        if key in self._wrong:
+            return PasswordVerdict.WRONG
+        with self._turns.turn(client) as has_turn:
+            if not has_turn:
+                return PasswordVerdict.BUSY
+            # Another request with the same password may have been before this one.
+            if key in self._right:
+                return PasswordVerdict.RIGHT
+            return self._checked(key, hashed, password, is_known=name in users)
+
+    def _checked(
+        self, key: bytes, hashed: bytes, password: bytes, *, is_known: bool
+    ) -> PasswordVerdict:
+        started = self._clock()
+        if _matches(password, hashed) and is_known:
+            self._right.add(key)
+            return PasswordVerdict.RIGHT
+        self._wrong.add(key)
+        seconds = self._clock() - started
+        rest = seconds / self._settings.share_ratio - seconds
+        self._pause(min(rest, self._settings.pause_maximum_seconds))
+        return PasswordVerdict.WRONG
+
+    def _key(self, *parts: bytes) -> bytes:
+        """What stands for a password in memory: nothing that it can be made out from."""
+        digest = hmac.new(self._secret, digestmod=hashlib.sha256)
+        for part in parts:
+            digest.update(len(part).to_bytes(8) + part)
+        return digest.digest()
+
+
+class _PasswordCache:
+    """The newest of what was added."""
+
+    def __init__(self, maximum: int) -> None:
+        self._maximum = maximum
+        self._kept: OrderedDict[bytes, None] = OrderedDict()
+
+    def __contains__(self, key: bytes) -> bool:
+        return key in self._kept
+
+    def add(self, key: bytes) -> None:
+        """Keep one more; only whoever has the turn may."""
+        self._kept[key] = None
+        if len(self._kept) > self._maximum:
+            self._kept.popitem(last=False)
+
+
+def _matches(password: bytes, hashed: bytes) -> bool:
+    # An agent without users does without it.
+    import bcrypt  # noqa: PLC0415
+
+    try:
+        return bcrypt.checkpw(password[:_LONGEST_BYTES], hashed)
+    except ValueError:
+        return False
+
+
+def _hash_of_nobody(users: Mapping[str, bytes]) -> bytes:
+    costliest = max((hashed[:7] for hashed in users.values()), key=lambda head: head[4:6])
+    return costliest + _NOBODY
+
 
 _CLIENTS_MAXIMUM: Final = 1024
 """More addresses at once have the full bucket of a newcomer now and then."""

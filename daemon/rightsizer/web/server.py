@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
-from typing import Final
+from typing import Final, Protocol
 
 import structlog
 
@@ -19,13 +19,14 @@ from rightsizer.model.span import PastOf
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.web.api import routes_at
-from rightsizer.web.authenticator import Authenticator
-from rightsizer.web.listener import Connections, WebListener, listen
+from rightsizer.web.authenticator import Authenticator, Passwords
+from rightsizer.web.listener import Connections, WebListener, activated_sockets, listen
 from rightsizer.web.local_socket import LocalSocket
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.page import WebPage
 from rightsizer.web.router import METRICS_PATH, Route, Router
-from rightsizer.web.settings import WebSettings, parse_address
+from rightsizer.web.settings import WebSettings, WebTree, parse_address
+from rightsizer.web.web_config import WebConfigFile, WebConfigReader
 
 
 @dataclass(frozen=True, slots=True)
@@ -211,3 +212,54 @@ class WebServer:
             _log.warning("local_socket_unavailable", error=str(error))
             return []
         return [WebListener(listening, self._site.answer, self._local_connections, self._settings)]
+
+
+class Reloadable(Protocol):
+    """Something that was configured from a file and can be so again."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why what its file says now is not in force; `None` where it is."""
+
+    @property
+    def loaded(self) -> Nanoseconds:
+        """When its file was last read with success, by the wall clock."""
+
+    def prepare(self) -> Callable[[], None]:
+        """Read the file; what it says is in force once the result is called.
+
+        Raises:
+            ConfigurationError: it cannot be used; what was in force stays.
+        """
+
+
+@dataclass(frozen=True, slots=True)
+class ConfiguredAccess:
+    """What stands between the network and the site, and where it was configured."""
+
+    access: WebAccess
+    parts: tuple[Reloadable, ...] = ()
+
+
+def configured_access(
+    web: WebTree, wall_time: Callable[[], Nanoseconds] = time.time_ns
+) -> ConfiguredAccess:
+    """What the settings ask for.
+
+    Raises:
+        ConfigurationError: the web configuration has faults.
+        RightsizerError: no socket was handed over.
+    """
+    file = None
+    if web.config_file:
+        file = WebConfigFile(WebConfigReader(Path(web.config_file)), wall_time)
+    access = WebAccess(
+        guard=None
+        if file is None
+        else Authenticator(file.current, Passwords(web.server.passwords)),
+        allows_changes=web.enable_lifecycle,
+        telemetry_path=web.telemetry_path,
+        route_prefix=web.route_prefix,
+        sockets=tuple(activated_sockets()) if web.systemd_socket else (),
+    )
+    return ConfiguredAccess(access, () if file is None else (file,))

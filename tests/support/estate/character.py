@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Final, TypeAlias
 
 from estate.layout import JOBS
-from rightsizer.accounting.node_accounts import NodeAccounts
+from rightsizer.accounting.service import NodeAccounts
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.exposition.dcgm import DcgmLabelEncoder, dcgm_page
 from rightsizer.exposition.device_metrics import add_device

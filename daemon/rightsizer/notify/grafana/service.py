@@ -5,16 +5,53 @@ from collections.abc import Callable, Sequence
 from typing import Final
 
 from rightsizer.io.clock import Clock
+from rightsizer.io.codec import decode, encode
+from rightsizer.io.database import Database
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import AdviceEvent, AdviceEventKind
 from rightsizer.model.units import DAY_SECONDS, Nanoseconds, nanoseconds, seconds
-from rightsizer.notify.delivery import Delivery
+from rightsizer.notify.delivery import Delivery, Outbox, OutboxEntry, OutboxTable
 from rightsizer.notify.grafana.annotation_body import AnnotationBody, body_of, roll_up
 from rightsizer.notify.grafana.client import GrafanaClient
-from rightsizer.notify.grafana.outbox import AnnotationOutbox
 from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
-from rightsizer.notify.outbox import OutboxEntry
+
+
+class AnnotationOutbox(Outbox[AnnotationBody]):
+    """Annotations and regions in tables that `ANNOTATION_OUTBOX_SCHEMA` makes."""
+
+    def __init__(self, database: Database) -> None:
+        super().__init__(database, _TABLE)
+
+    def remember(self, advice_id: str, annotation_id: int | None) -> None:
+        """Keep or forget a region."""
+        with self._database.transaction() as connection:
+            if annotation_id is None:
+                connection.execute("DELETE FROM grafana_regions WHERE advice_id = ?", (advice_id,))
+            else:
+                connection.execute(
+                    "INSERT OR REPLACE INTO grafana_regions VALUES (?, ?)",
+                    (advice_id, annotation_id),
+                )
+
+    def annotation_id(self, advice_id: str) -> int | None:
+        """The region of a piece of advice."""
+        with self._database.transaction() as connection:
+            row = connection.execute(
+                "SELECT annotation_id FROM grafana_regions WHERE advice_id = ?", (advice_id,)
+            ).fetchone()
+        return None if row is None else int(row[0])
+
+
+def _understood(text: str) -> AnnotationBody | None:
+    try:
+        return decode(text, AnnotationBody)
+    except ValueError:
+        return None
+
+
+_TABLE: Final = OutboxTable("grafana_outbox", "note", encode=encode, decode=_understood)
+
 
 _DAY: Final[Nanoseconds] = nanoseconds(DAY_SECONDS)
 

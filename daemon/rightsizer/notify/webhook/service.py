@@ -14,8 +14,7 @@ from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import seconds
-from rightsizer.notify.delivery import Delivery
-from rightsizer.notify.outbox import Outbox, OutboxTable
+from rightsizer.notify.delivery import Delivery, Outbox, OutboxTable
 from rightsizer.notify.webhook.client import webhook_client
 from rightsizer.notify.webhook.encoder import alert_of, change_of, is_firing, needs_delivery
 from rightsizer.notify.webhook.settings import (

@@ -8,7 +8,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.io.clock import Clock
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
-from rightsizer.io.polling import FetchResult, PollingThread
+from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog

@@ -11,7 +11,7 @@ import structlog
 from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Failure
 from rightsizer.io.http_settings import HttpSettings
-from rightsizer.io.polling import FetchResult, PollingThread
+from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
 from rightsizer.model.signal import Signal
