@@ -41,7 +41,7 @@ EXCEPTIONS: Final[dict[str, str]] = {"__main__": "cli"}
 
 IMPORTERS: Final = {
     "apscheduler": "io/jobs",
-    "bcrypt": "web/passwords",
+    "bcrypt": "web/authenticator",
     "h2": "io/grpc_client",
     "jinja2": "report/ web/",
     "msgspec": "io/codec",
