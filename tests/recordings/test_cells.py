@@ -56,7 +56,7 @@ def test_a_mask_may_be_hexadecimal() -> None:
 def test_every_unreadable_cell_is_counted() -> None:
     """A cell that repeats is remembered, but each time it occurs is told."""
     notes = RecordingNotes("log.csv")
-    table = CellTable.of([CellColumn(0, "utilization.gpu", Signal.GPU_BUSY, "%")])
+    table = CellTable([CellColumn(0, "utilization.gpu", Signal.GPU_BUSY, "%")])
     for line in (7, 8, 9):
         table.read(["wat"], line, notes)
     assert notes.warnings == (
@@ -66,7 +66,7 @@ def test_every_unreadable_cell_is_counted() -> None:
 
 def test_the_last_of_two_columns_with_one_signal_is_believed() -> None:
     """And the other one stands in where it is missing."""
-    table = CellTable.of(
+    table = CellTable(
         [
             CellColumn(0, "power.draw.instant", Signal.POWER_WATTS, "W"),
             CellColumn(1, "power.draw", Signal.POWER_WATTS, "W"),

@@ -240,7 +240,7 @@ def test_nothing_is_held_after_letting_go() -> None:
     with listening(FakeGpu("GPU-0")) as node:
         node.poll_until(lambda: bool(node.events.sets))
         node.listener.follow(None)
-        assert all(worker.join(time.monotonic() + 5) for worker in node.listener.workers)
+        assert node.listener.worker.join(time.monotonic() + 5)
         assert node.events.sets == {}
         node.listener.poll()
         assert node.counted("GPU-0") == 0

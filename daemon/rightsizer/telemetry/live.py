@@ -81,7 +81,7 @@ class LiveSource:
         self._connection = NvmlConnection(
             clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs
         )
-        self._stations = DevicePool(
+        self._pool = DevicePool(
             clock=clock,
             settings=settings,
             sysfs=sysfs,
@@ -101,11 +101,11 @@ class LiveSource:
         # The first look at the driver may take half of the time, the readings the rest.
         self._connection.advance(started + self._settings.deadline_seconds / 2)
         inventory = self._connection.inventory
-        self._stations.follow(inventory)
+        self._pool.follow(inventory)
         self._xids.follow(inventory)
-        self._stations.ask()
+        self._pool.ask()
         self._xids.poll()
-        rounds = self._stations.answers(deadline)
+        rounds = self._pool.answers(deadline)
         snapshot = self._snapshot(rounds, deadline, released)
         self._recover(rounds)
         self._look_at_changes(snapshot.down)
@@ -114,7 +114,7 @@ class LiveSource:
     def still_held(self, release: ReleaseRequest) -> str | None:
         """Why a release is not carried out yet, `None` once everything is let go."""
         if release.held is ReleasableResource.COUNTERS:
-            held = self._stations.counters_held + self._stations.abandoned
+            held = self._pool.counters_held + self._pool.abandoned
             return f"threads that still hold profiling counters: {held}" if held else None
         if not self._connection.is_released:
             return "NVML is still open: a driver call is under way"
@@ -125,7 +125,7 @@ class LiveSource:
         """End the workers and close NVML; what hangs is left behind."""
         deadline = time.monotonic() + self._settings.deadline_seconds
         self._xids.close(deadline)
-        self._stations.close(deadline)
+        self._pool.close(deadline)
         self._connection.close(deadline)
         self._host_context.close(deadline)
         for neighbor in self._neighbors:
@@ -156,7 +156,7 @@ class LiveSource:
             holdings=look.holdings,
             collectors=self._collectors(rounds, look),
             abandoned_workers=self._abandoned,
-            slow=self._stations.slow(),
+            slow=self._pool.slow(),
             topology=look.topology,
             xids=self._xids.xids,
             ports=look.ports,
@@ -204,7 +204,7 @@ class LiveSource:
             self._connection.resume()
             return None
         reason = f"the GPUs were released{_until(release)}"
-        self._stations.follow(None)
+        self._pool.follow(None)
         self._xids.follow(None)
         self._connection.release(self._workers, reason)
         return reason
@@ -212,7 +212,7 @@ class LiveSource:
     @property
     def _workers(self) -> tuple[Worker[Any, Any], ...]:
         """All who may hold something of an opening of NVML."""
-        return (*self._stations.workers, *self._xids.workers)
+        return (*self._pool.workers, self._xids.worker)
 
     @property
     def _abandoned(self) -> int:
@@ -232,7 +232,7 @@ class LiveSource:
         gone = next((found for found in rounds if found.driver_is_gone), None)
         if gone is not None:
             reason = "; ".join(sorted({down.detail for down in gone.down.values()}))
-        elif self._stations.is_unknown_for_long:
+        elif self._pool.is_unknown_for_long:
             reason = "the driver answers with unknown errors"
             if not self._connection.may_reopen:
                 return  # The other devices are read meanwhile.
@@ -242,7 +242,7 @@ class LiveSource:
             ):
                 self._connection.confirm()
             return
-        self._stations.follow(None)
+        self._pool.follow(None)
         self._xids.follow(None)
         self._connection.reopen(self._workers, f"NVML is being opened again: {reason}")
 

@@ -57,7 +57,7 @@ class NvmlConnection:
         self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path
     ) -> None:
         """Nothing is asked of the driver before the first `advance`."""
-        generations, impasses = itertools.count(), StuckProbes()
+        generations, stuck_probes = itertools.count(), StuckProbes()
         self._clock = clock
         self._settings = settings
         self._worker: Worker[NvmlDriver, Inventory | NvmlFailure] = Worker(
@@ -66,8 +66,8 @@ class NvmlConnection:
                 generations,
                 catalogue,
                 sysfs,
-                impasses=impasses,
-                standing=lambda: self.inventory,
+                stuck_probes=stuck_probes,
+                last_inventory=lambda: self.inventory,
             ),
             abandon_after_seconds=settings.abandon_after_seconds,
             abandoned_maximum=settings.abandoned_threads_maximum,
@@ -200,8 +200,8 @@ class NvmlConnection:
         answer = self._worker.answer(deadline)
         if isinstance(answer, Stuck):
             self._tell(answer)
-            # A slow look at many GPUs that was begun anew would never come to its end: calls that
-            # come back are a sign of life.
+            # A slow look at many GPUs that was begun again would never end: calls that come back
+            # are a sign of life.
             if answer.still_seconds >= self._settings.abandon_after_seconds:
                 self._begin()
             return

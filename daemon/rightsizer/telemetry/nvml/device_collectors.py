@@ -1,11 +1,10 @@
 """Collectors of one device and the scheduler of what each poll reads."""
 
 import math
-from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
+from collections.abc import Collection, Iterable, Mapping
+from dataclasses import dataclass
 from typing import Final, Self
 
-from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, seconds
@@ -115,23 +114,6 @@ def _waited(item: ScheduledCollector, now: Nanoseconds) -> float:
 
 
 @dataclass(slots=True)
-class PollOutcomes:
-    """How the collectors of some devices fared."""
-
-    seconds: dict[str, float] = field(default_factory=dict)
-    failed: set[str] = field(default_factory=set)
-
-    def add(self, item: ScheduledCollector) -> None:
-        """Add what a collector took and whether it failed, where there is something to tell."""
-        if not item.has_outcome:
-            return
-        name = item.collector.part_of or item.collector.name
-        self.seconds[name] = self.seconds.get(name, 0.0) + item.seconds
-        if item.has_failed:
-            self.failed.add(name)
-
-
-@dataclass(slots=True)
 class DeviceCollectors:
     """A device, and the collectors that make sense for it."""
 
@@ -151,38 +133,27 @@ class DeviceCollectors:
     def of(cls, handle: DeviceHandle) -> Self:
         """A device with the collectors that are enabled and apply to it."""
         device = handle.target.device
+        kind = "not of a MIG instance" if device.mig else "not of a GPU with MIG instances"
         disabled = handle.settings.disabled_collectors
         enabled = [found for found in COLLECTORS if found.name not in disabled]
         absent = {
-            signal: NvmlFailure(Missing.NOT_SUPPORTED, collector.name, _kind(device))
+            signal: NvmlFailure(Missing.NOT_SUPPORTED, collector.name, kind)
             for collector in enabled
             if not collector.applies_to(device)
             for signal in collector.signals
         }
-        fitting = [found for found in enabled if found.applies_to(device)]
-        return cls(
-            handle,
-            tuple(ScheduledCollector(found) for found in fitting if found.is_essential),
-            tuple(
-                ScheduledCollector(found)
-                for found in fitting
-                if not (found.is_essential or found.is_slow)
-            ),
-            tuple(ScheduledCollector(found) for found in fitting if found.is_slow),
-            absent,
-        )
+        items = tuple(ScheduledCollector(found) for found in enabled if found.applies_to(device))
+        essential = tuple(item for item in items if item.collector.is_essential)
+        slow = tuple(item for item in items if item.collector.is_slow)
+        optional = tuple(item for item in items if item not in (*essential, *slow))
+        return cls(handle, essential, optional, slow, absent)
 
     @property
-    def waiting(self) -> Iterator[ScheduledCollector]:
+    def waiting(self) -> tuple[ScheduledCollector, ...]:
         """All that may have to wait, where the driver is slow."""
-        yield from self.optional
-        yield from self.slow
+        return (*self.optional, *self.slow)
 
     def due(self) -> list[NvmlCollector]:
         """What this round is to ask."""
-        waiting = (item.collector for item in self.waiting if item.is_scheduled)
-        return [*(item.collector for item in self.essential), *waiting]
-
-
-def _kind(device: Device) -> str:
-    return "not of a MIG instance" if device.mig else "not of a GPU with MIG instances"
+        waiting = (item for item in self.waiting if item.is_scheduled)
+        return [item.collector for item in (*self.essential, *waiting)]

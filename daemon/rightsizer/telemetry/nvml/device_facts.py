@@ -18,20 +18,11 @@ from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id, 
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringReader
 from rightsizer.telemetry.nvml.reading_builder import is_possible
 
-Ask = Callable[..., Any]
-"""A function of the bindings by name, with its arguments after the device; `None` for no answer."""
+_Text = Callable[[Any], str | None]
+"""How an answer reads."""
 
 
-@dataclass(frozen=True, slots=True)
-class _Attribute:
-    """A question, and how its answer reads."""
-
-    name: str
-    call: str
-    text: Callable[[Any], str | None]
-
-
-def _words(words: Mapping[int, str]) -> Callable[[Any], str | None]:
+def _words(words: Mapping[int, str]) -> _Text:
     return lambda answer: words.get(int(answer))
 
 
@@ -83,50 +74,36 @@ _BRANDS: Final = MappingProxyType(
     }
 )
 
-_CONSTANTS: Final = (
-    _Attribute("vbios_version", "nvmlDeviceGetVbiosVersion", _plain),
-    _Attribute("serial", "nvmlDeviceGetSerial", _plain),
-    _Attribute("inforom_version", "nvmlDeviceGetInforomImageVersion", _plain),
-    _Attribute("brand", "nvmlDeviceGetBrand", _words(_BRANDS)),
-    _Attribute(
-        "compute_capability",
-        "nvmlDeviceGetCudaComputeCapability",
-        lambda answer: f"{answer[0]}.{answer[1]}",
-    ),
-    _Attribute("cores", "nvmlDeviceGetNumGpuCores", _number),
-    _Attribute("minor_number", "nvmlDeviceGetMinorNumber", _number),
-    _Attribute("module_id", "nvmlDeviceGetModuleId", _number),
-    _Attribute("numa_node_id", "nvmlDeviceGetNumaNodeId", _number),
-    _Attribute(
-        "virtualization_mode", "nvmlDeviceGetVirtualizationMode", _words(_VIRTUALIZATION_MODES)
-    ),
-    _Attribute("ecc_mode", "nvmlDeviceGetEccMode", _current),
-    _Attribute("mig_mode", "nvmlDeviceGetMigMode", _current),
-)
-"""Nothing of this changes without a reset or another opening of NVML."""
-_MODES: Final = (
-    _Attribute("persistence_mode", "nvmlDeviceGetPersistenceMode", _words(_SWITCH)),
-    _Attribute("compute_mode", "nvmlDeviceGetComputeMode", _words(_COMPUTE_MODES)),
-)
-
-
-def ask_constants(ask: Ask, handle: Any) -> dict[str, str]:
-    """What stays as it is; a question without an answer is left out."""
-    return _answers(_CONSTANTS, ask, handle)
-
-
-def ask_modes(ask: Ask, handle: Any) -> dict[str, str]:
-    """What an operator may change at any time."""
-    return _answers(_MODES, ask, handle)
-
-
-def _answers(attributes: tuple[_Attribute, ...], ask: Ask, handle: Any) -> dict[str, str]:
-    answers = ((attribute, ask(attribute.call, handle)) for attribute in attributes)
-    return {
-        attribute.name: text
-        for attribute, answer in answers
-        if answer is not None and (text := attribute.text(answer)) is not None
+_CONSTANTS: Final[Mapping[str, tuple[str, _Text]]] = MappingProxyType(
+    {
+        "vbios_version": ("nvmlDeviceGetVbiosVersion", _plain),
+        "serial": ("nvmlDeviceGetSerial", _plain),
+        "inforom_version": ("nvmlDeviceGetInforomImageVersion", _plain),
+        "brand": ("nvmlDeviceGetBrand", _words(_BRANDS)),
+        "compute_capability": (
+            "nvmlDeviceGetCudaComputeCapability",
+            lambda answer: f"{answer[0]}.{answer[1]}",
+        ),
+        "cores": ("nvmlDeviceGetNumGpuCores", _number),
+        "minor_number": ("nvmlDeviceGetMinorNumber", _number),
+        "module_id": ("nvmlDeviceGetModuleId", _number),
+        "numa_node_id": ("nvmlDeviceGetNumaNodeId", _number),
+        "virtualization_mode": (
+            "nvmlDeviceGetVirtualizationMode",
+            _words(_VIRTUALIZATION_MODES),
+        ),
+        "ecc_mode": ("nvmlDeviceGetEccMode", _current),
+        "mig_mode": ("nvmlDeviceGetMigMode", _current),
     }
+)
+"""Calls and texts by name; nothing changes without a reset or another opening of NVML."""
+_MODES: Final[Mapping[str, tuple[str, _Text]]] = MappingProxyType(
+    {
+        "persistence_mode": ("nvmlDeviceGetPersistenceMode", _words(_SWITCH)),
+        "compute_mode": ("nvmlDeviceGetComputeMode", _words(_COMPUTE_MODES)),
+    }
+)
+"""What an operator may change at any time."""
 
 
 _ARCHITECTURES: Final[Mapping[int, str]] = MappingProxyType(
@@ -155,7 +132,7 @@ class DeviceFactsReader:
     library: NvmlLibrary
     catalogue: Catalogue
     sysfs: Path
-    survey: NvlinkWiringReader
+    nvlinks: NvlinkWiringReader
     uuids: dict[str, str] = field(default_factory=dict)
     """By PCI address, as the driver once told them; a GPU keeps its identity where it tells
     nothing now, over openings of NVML too."""
@@ -178,6 +155,15 @@ class DeviceFactsReader:
         """What the driver says of a device; `None` where it does not say."""
         answer = self.library.ask(name, handle, *arguments)
         return None if isinstance(answer, NvmlFailure) else answer
+
+    def texts(self, calls: Mapping[str, tuple[str, _Text]], handle: Any) -> dict[str, str]:
+        """Facts by name; one without an answer is left out."""
+        answers = ((name, text, self.ask(call, handle)) for name, (call, text) in calls.items())
+        return {
+            name: found
+            for name, text, answer in answers
+            if answer is not None and (found := text(answer)) is not None
+        }
 
     def number(self, name: str, handle: Any, *arguments: Any) -> Any:
         """The same, where the answer is a number."""
@@ -202,7 +188,7 @@ class DeviceFactsReader:
     def wiring(self, handle: Any, device: Device, *, is_alone: bool) -> NvlinkWiring:
         """Which NVLinks of a GPU lead somewhere; those of one that is alone on its node do not."""
         board = self.board(device)
-        return self.survey.look(
+        return self.nvlinks.look(
             device.uuid,
             handle,
             is_fixed=board is not None
@@ -223,7 +209,14 @@ def describe_gpu(facts: DeviceFactsReader, handle: Any, index: int) -> Device:
     name = facts.ask("nvmlDeviceGetName", handle) or ""
     pci_bus_id = bus_id(facts.ask("nvmlDeviceGetPciInfo", handle))
     power_limit = facts.ask("nvmlDeviceGetPowerManagementDefaultLimit", handle)
-    limits = facts.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (0, 0)
+    lowest, highest = facts.ask("nvmlDeviceGetPowerManagementLimitConstraints", handle) or (0, 0)
+    slowdown, shutdown = (
+        facts.threshold_celsius(handle, threshold)
+        for threshold in (
+            pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN,
+            pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN,
+        )
+    )
     sm_clock = facts.number("nvmlDeviceGetMaxClockInfo", handle, pynvml.NVML_CLOCK_SM)
     device = Device(
         uuid=facts.uuid(handle, pci_bus_id, index),
@@ -234,21 +227,25 @@ def describe_gpu(facts: DeviceFactsReader, handle: Any, index: int) -> Device:
         numa_node=facts.numa_node(pci_bus_id),
         memory_total_bytes=facts.memory_total_bytes(handle),
         power_limit_watts=_watts(power_limit),
-        power_limit_minimum_watts=_watts(limits[0]),
-        power_limit_maximum_watts=_watts(limits[1]),
-        temperature_slowdown_celsius=facts.threshold_celsius(
-            handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SLOWDOWN
-        ),
-        temperature_shutdown_celsius=facts.threshold_celsius(
-            handle, pynvml.NVML_TEMPERATURE_THRESHOLD_SHUTDOWN
-        ),
+        power_limit_minimum_watts=_watts(lowest),
+        power_limit_maximum_watts=_watts(highest),
+        temperature_slowdown_celsius=slowdown,
+        temperature_shutdown_celsius=shutdown,
         sm_clock_maximum_hertz=_possible(Signal.SM_CLOCK_MAXIMUM_HERTZ, (sm_clock or 0) * 1e6),
         pcie_generation_maximum=facts.number("nvmlDeviceGetMaxPcieLinkGeneration", handle) or None,
         pcie_width_maximum=facts.number("nvmlDeviceGetMaxPcieLinkWidth", handle) or None,
-        facts=ask_constants(facts.ask, handle),
+        facts=facts.texts(_CONSTANTS, handle),
     )
     board = facts.catalogue.find(name)
-    return device if board is None else _with_board(device, board)
+    if board is None:
+        return device
+    return replace(
+        device,
+        board=board.key,
+        architecture=device.architecture or board.architecture,
+        achievable_compute_ratio=board.achievable_compute_ratio,
+        achievable_bandwidth_ratio=board.achievable_bandwidth_ratio,
+    )
 
 
 def with_modes(
@@ -257,7 +254,7 @@ def with_modes(
     """The GPU with what may change while NVML is open: modes, and the NVLinks that are up."""
     return replace(
         device,
-        facts={**device.facts, **ask_modes(facts.ask, handle)},
+        facts={**device.facts, **facts.texts(_MODES, handle)},
         nvlink_bytes_per_second=_nvlink_bytes_per_second(wiring, facts.board(device)),
     )
 
@@ -279,13 +276,3 @@ def _possible(signal: Signal, value: float | None) -> float | None:
     if not value or is_blank(value) or not is_possible(signal, value):
         return None
     return value
-
-
-def _with_board(device: Device, board: Board) -> Device:
-    return replace(
-        device,
-        board=board.key,
-        architecture=device.architecture or board.architecture,
-        achievable_compute_ratio=board.achievable_compute_ratio,
-        achievable_bandwidth_ratio=board.achievable_bandwidth_ratio,
-    )

@@ -23,7 +23,7 @@ _CALM: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 
 
 class SlowDriverDetector:
-    """What the rounds of one GPU have shown lately."""
+    """Tells from the rounds of one GPU whether its driver is slow."""
 
     def __init__(self, deadline_seconds: float) -> None:
         """Quick, until rounds come later than the deadline or leave something out."""
@@ -45,8 +45,8 @@ class SlowDriverDetector:
         self._until = now + _CALM
         self._postponed.update(dict.fromkeys(names, self._until))
 
-    def told(self, now: Nanoseconds) -> Slow | None:
-        """What there is to tell of it, `None` while it is quick."""
+    def state(self, now: Nanoseconds) -> Slow | None:
+        """How slow it is, `None` while it is quick."""
         if now >= self._until or self._rounds < _ROUNDS:
             return None
         names = sorted(name for name, until in self._postponed.items() if now < until)
@@ -76,10 +76,6 @@ class _PooledDevice:
     unknown_rounds: int = 0
     """How many rounds in a row brought nothing but unknown errors."""
 
-    def succeed(self, former: "_PooledDevice") -> None:
-        """Go on where a station of the same GPU left off: it is as slow, or hung, as it was."""
-        self.slowness, self.last, self.is_hung = former.slowness, former.last, former.is_hung
-
 
 class DevicePool:
     """The workers, by the uuids of their GPUs; they outlive inventories, so hangs stay counted."""
@@ -98,7 +94,7 @@ class DevicePool:
         self._clock = clock
         self._settings = settings
         self._workers: dict[str, Worker[DeviceReader, PollResult]] = {}
-        self._stations: dict[str, _PooledDevice] = {}
+        self._devices: dict[str, _PooledDevice] = {}
         self._inventory: Inventory | None = None
 
     @property
@@ -114,37 +110,39 @@ class DevicePool:
     @property
     def counters_held(self) -> int:
         """How many GPUs have not let their profiling counters go since that was asked."""
-        # Asked from any thread, while the coordinator's changes the stations.
-        return sum(1 for station in tuple(self._stations.values()) if station.holds_counters)
+        # Asked from any thread, while the coordinator's changes the devices.
+        return sum(1 for device in tuple(self._devices.values()) if device.holds_counters)
 
     @property
     def is_unknown_for_long(self) -> bool:
         """Whether a GPU has given nothing but unknown errors for too many rounds."""
         return any(
-            station.unknown_rounds >= self._settings.unknown_errors_before_reopening
-            for station in self._stations.values()
+            device.unknown_rounds >= self._settings.unknown_errors_before_reopening
+            for device in self._devices.values()
         )
 
     def follow(self, inventory: Inventory | None) -> None:
-        """Staff the GPUs of an inventory; one that has not changed keeps its station."""
+        """Staff the GPUs of an inventory; one that has not changed keeps its device."""
         if inventory is self._inventory:
             return
         self._inventory = inventory
         gpus = {} if inventory is None else {gpu.whole.device.uuid: gpu for gpu in inventory.gpus}
-        for uuid in self._stations.keys() - gpus.keys():
-            self._stations.pop(uuid).worker.close()
+        for uuid in self._devices.keys() - gpus.keys():
+            self._devices.pop(uuid).worker.close()
         for uuid, gpu in gpus.items():
-            known = self._stations.get(uuid)
+            known = self._devices.get(uuid)
             generation = inventory.generation if inventory is not None else 0
             if known is None or known.generation != generation or known.gpu != gpu:
-                fresh = self._stations[uuid] = self._station(gpu, generation)
+                pooled = self._devices[uuid] = self._pooled(gpu, generation)
                 if known is not None:
-                    fresh.succeed(known)
+                    # It is as slow, or hung, as it was.
+                    pooled.slowness, pooled.last = known.slowness, known.last
+                    pooled.is_hung = known.is_hung
 
     def ask(self) -> None:
-        """Take the rounds that came late, and start one on every station that has none."""
-        for station in self._stations.values():
-            self._ask(station)
+        """Take the rounds that came late, and start one on every GPU that has none."""
+        for device in self._devices.values():
+            self._ask(device)
 
     def answers(self, deadline: float) -> list[PollResult]:
         """The rounds of this tick, waited for until a point on the monotonic clock.
@@ -152,13 +150,13 @@ class DevicePool:
         A GPU that is late is not waited for in the ticks that follow: its round counts in the
         one after it came, and what it gave last stands until then, at its own time.
         """
-        return [self._answer(station, deadline) for station in self._stations.values()]
+        return [self._answer(device, deadline) for device in self._devices.values()]
 
     def slow(self) -> Mapping[str, Slow]:
         """The GPUs whose calls are slow, by uuid."""
         now = self._clock.time()
-        told = {uuid: station.slowness.told(now) for uuid, station in self._stations.items()}
-        return {uuid: slow for uuid, slow in told.items() if slow is not None}
+        states = {uuid: device.slowness.state(now) for uuid, device in self._devices.items()}
+        return {uuid: slow for uuid, slow in states.items() if slow is not None}
 
     def close(self, deadline: float) -> None:
         """Let all threads end, and wait for those that do."""
@@ -166,7 +164,7 @@ class DevicePool:
         for worker in self.workers:
             worker.join(deadline)
 
-    def _station(self, gpu: Gpu, generation: int) -> _PooledDevice:
+    def _pooled(self, gpu: Gpu, generation: int) -> _PooledDevice:
         device = gpu.whole.device
         enter = partial(
             DeviceReader,
@@ -191,52 +189,57 @@ class DevicePool:
             gpu, generation, worker, SlowDriverDetector(self._settings.deadline_seconds)
         )
 
-    def _ask(self, station: _PooledDevice) -> None:
-        station.arrived, station.is_waited_for = None, False
-        if station.is_pending:
-            answer = station.worker.answer(time.monotonic())
+    def _ask(self, device: _PooledDevice) -> None:
+        device.arrived, device.is_waited_for = None, False
+        if device.is_pending:
+            answer = device.worker.answer(time.monotonic())
             if isinstance(answer, Stuck):
                 # What comes just now is not asked again, but fetched in the next tick.
                 if answer.still_seconds >= self._settings.abandon_after_seconds:
-                    station.worker.ask(DeviceReader.read)
+                    device.worker.ask(DeviceReader.read)
                 return
-            station.arrived = self._take(station, answer)
-            if station.arrived.duration_seconds <= self._settings.deadline_seconds:
+            device.arrived = self._take(device, answer)
+            if device.arrived.duration_seconds <= self._settings.deadline_seconds:
                 # It is quick again: the next tick asks and waits as ever.
-                station.is_pending = False
+                device.is_pending = False
                 return
-        station.is_waited_for = station.arrived is None
-        station.is_pending = station.worker.ask(DeviceReader.read)
+        device.is_waited_for = device.arrived is None
+        device.is_pending = device.worker.ask(DeviceReader.read)
 
-    def _answer(self, station: _PooledDevice, deadline: float) -> PollResult:
-        if station.arrived is not None:
-            return station.arrived
-        if station.is_pending and station.is_waited_for:
-            answer = station.worker.answer(deadline)
+    def _answer(self, device: _PooledDevice, deadline: float) -> PollResult:
+        if device.arrived is not None:
+            return device.arrived
+        if device.is_pending and device.is_waited_for:
+            answer = device.worker.answer(deadline)
             if not isinstance(answer, Stuck):
-                station.is_pending = False
-                return self._take(station, answer)
-        return self._late(station, station.worker.stuck())
+                device.is_pending = False
+                return self._take(device, answer)
+        return self._late(device, device.worker.stuck())
 
-    def _take(self, station: _PooledDevice, answer: PollResult | Crashed) -> PollResult:
+    def _take(self, device: _PooledDevice, answer: PollResult | Crashed) -> PollResult:
         if isinstance(answer, Crashed):
-            answer = _without_readings(station, _crashed(answer))
+            reason = f"reading it failed: {answer.error!r}"
+            answer = _without_readings(device, Down(Missing.FAILED, reason))
         else:
-            station.holds_counters = answer.holds_counters
-            station.unknown_rounds = station.unknown_rounds + 1 if answer.is_unknown else 0
+            device.holds_counters = answer.holds_counters
+            device.unknown_rounds = device.unknown_rounds + 1 if answer.is_unknown else 0
         now = self._clock.time()
-        station.slowness.see(answer.duration_seconds, answer.postponed, now)
-        station.last, station.is_hung = answer, False
+        device.slowness.see(answer.duration_seconds, answer.postponed, now)
+        device.last, device.is_hung = answer, False
         return answer
 
-    def _late(self, station: _PooledDevice, stuck: Stuck[DeviceReader]) -> PollResult:
+    def _late(self, device: _PooledDevice, stuck: Stuck[DeviceReader]) -> PollResult:
         """What stands of a GPU whose round is under way: what it gave last, unless it hangs."""
-        station.is_hung |= stuck.still_seconds >= self._settings.hung_after_seconds
-        if station.is_hung:
-            return _without_readings(station, _stuck(stuck), _hung_collector(stuck))
-        last = station.last or _NOTHING
+        device.is_hung |= stuck.still_seconds >= self._settings.hung_after_seconds
+        if device.is_hung:
+            call = (stuck.state.library.asking if stuck.state else None) or "the driver"
+            reason = f"hung in {call} for {stuck.still_seconds:.1f} s"
+            collector = stuck.state.collecting if stuck.state else None
+            failed = {collector: CollectorOutcome(False, stuck.seconds)} if collector else {}
+            return _without_readings(device, Down(Missing.TIMED_OUT, reason), failed)
+        last = device.last or _NOTHING
         first = Down(Missing.NO_SAMPLE, f"its first round takes {stuck.seconds:.1f} s so far")
-        uuids = [target.device.uuid for target in station.gpu.targets]
+        uuids = [target.device.uuid for target in device.gpu.targets]
         return PollResult(
             {uuid: last.readings[uuid] for uuid in uuids if uuid in last.readings},
             {uuid: last.down.get(uuid, first) for uuid in uuids if uuid not in last.readings},
@@ -248,21 +251,7 @@ _NOTHING: Final = PollResult({}, {}, {})
 
 
 def _without_readings(
-    station: _PooledDevice, down: Down, collectors: Mapping[str, CollectorOutcome] | None = None
+    device: _PooledDevice, down: Down, collectors: Mapping[str, CollectorOutcome] | None = None
 ) -> PollResult:
-    uuids = (target.device.uuid for target in station.gpu.targets)
+    uuids = (target.device.uuid for target in device.gpu.targets)
     return PollResult({}, dict.fromkeys(uuids, down), collectors or {})
-
-
-def _stuck(stuck: Stuck[DeviceReader]) -> Down:
-    call = (stuck.state.library.asking if stuck.state else None) or "the driver"
-    return Down(Missing.TIMED_OUT, f"hung in {call} for {stuck.still_seconds:.1f} s")
-
-
-def _hung_collector(stuck: Stuck[DeviceReader]) -> dict[str, CollectorOutcome]:
-    collector = stuck.state.collecting if stuck.state else None
-    return {collector: CollectorOutcome(False, stuck.seconds)} if collector else {}
-
-
-def _crashed(crashed: Crashed) -> Down:
-    return Down(Missing.FAILED, f"reading it failed: {crashed.error!r}")

@@ -14,12 +14,11 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.device_collectors import (
     DeviceCollectors,
-    PollOutcomes,
     ScheduledCollector,
     schedule,
 )
 from rightsizer.telemetry.nvml.handle import DeviceHandle
-from rightsizer.telemetry.nvml.inventory import DeviceTarget, Gpu
+from rightsizer.telemetry.nvml.inventory import Gpu
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 from rightsizer.telemetry.nvml.settings import LiveSettings
@@ -48,9 +47,18 @@ class _PollProgress:
 
     readings: dict[str, Reading] = field(default_factory=dict)
     down: dict[str, Down] = field(default_factory=dict)
-    outcomes: PollOutcomes = field(default_factory=PollOutcomes)
+    outcomes: dict[str, CollectorOutcome] = field(default_factory=dict)
     failures: list[NvmlFailure] = field(default_factory=list)
     postponed: set[str] = field(default_factory=set)
+
+    def add(self, item: ScheduledCollector) -> None:
+        """Add what a collector took and whether it failed, where there is something to tell."""
+        if item.has_outcome:
+            name = item.collector.part_of or item.collector.name
+            other = self.outcomes.get(name, CollectorOutcome(True, 0.0))
+            self.outcomes[name] = CollectorOutcome(
+                other.success and not item.has_failed, other.duration_seconds + item.seconds
+            )
 
 
 class DeviceReader:
@@ -68,7 +76,7 @@ class DeviceReader:
         """Asks the driver for nothing yet.
 
         Args:
-            gpu: Whom to read.
+            gpu: What to read.
             clock: Tells when slow collectors are due.
             settings: How patiently, and for what.
             sysfs: Where the kernel says whether it has put the GPU to sleep.
@@ -88,8 +96,13 @@ class DeviceReader:
         address = kernel_address(gpu.whole.device.pci_bus_id)
         folder = sysfs / "bus/pci/devices" / (address or "")
         self._folder = folder if address is not None and folder.exists() else None
-        self._subjects = [self._subject(target) for target in gpu.targets]
-        self._waiting = [item for subject in self._subjects for item in subject.waiting]
+        self._devices = [
+            DeviceCollectors.of(
+                DeviceHandle(target, library=self.library, clock=clock, settings=settings)
+            )
+            for target in gpu.targets
+        ]
+        self._waiting = [item for collectors in self._devices for item in collectors.waiting]
 
     def read(self) -> PollResult:
         """Ask every collector that is due; a GPU that is asleep is left so."""
@@ -100,119 +113,108 @@ class DeviceReader:
             settling = 0.0 if self._gpu.is_persistent else self._settings.settling_seconds
             self._settled = self._clock.time() + nanoseconds(settling)
         self._started = time.perf_counter()
-        tally = _PollProgress()
-        self._plan(tally)
+        progress = _PollProgress()
+        self._plan(progress)
         self._counters_are_free = self._counters_are_released()
-        for subject in self._subjects:
-            self._read(subject, tally)
-        outcomes = {
-            name: CollectorOutcome(name not in tally.outcomes.failed, duration)
-            for name, duration in tally.outcomes.seconds.items()
-        }
+        for collectors in self._devices:
+            self._read(collectors, progress)
         return PollResult(
-            tally.readings,
-            tally.down,
-            outcomes,
-            driver_is_gone=any(failure.driver_is_gone for failure in tally.failures),
-            is_unknown=not tally.readings and any(failure.is_unknown for failure in tally.failures),
+            progress.readings,
+            progress.down,
+            progress.outcomes,
+            driver_is_gone=any(failure.driver_is_gone for failure in progress.failures),
+            is_unknown=not progress.readings
+            and any(failure.is_unknown for failure in progress.failures),
             holds_counters=not self._counters_are_free,
             duration_seconds=time.perf_counter() - self._started,
-            postponed=frozenset(tally.postponed),
+            postponed=frozenset(progress.postponed),
         )
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, *_: object) -> None:
-        for subject in self._subjects:
-            subject.handle.close()
+        for collectors in self._devices:
+            collectors.handle.close()
 
-    def _subject(self, target: DeviceTarget) -> DeviceCollectors:
-        return DeviceCollectors.of(
-            DeviceHandle(target, library=self.library, clock=self._clock, settings=self._settings)
-        )
-
-    def _plan(self, tally: _PollProgress) -> None:
+    def _plan(self, progress: _PollProgress) -> None:
         """Choose what this round asks; half of the deadline is left for what takes longer."""
         left_seconds = self._settings.deadline_seconds / 2 - self._essential_seconds
         for item in schedule(self._waiting, left_seconds, self._clock.time()):
-            tally.postponed.add(item.collector.name)
+            progress.postponed.add(item.collector.name)
         self._essential_seconds = 0.0
 
-    def _read(self, subject: DeviceCollectors, tally: _PollProgress) -> None:
-        device = subject.handle.target.device
-        lost = tally.down.get(device.mig.parent_uuid) if device.mig else None
+    def _read(self, collectors: DeviceCollectors, progress: _PollProgress) -> None:
+        device = collectors.handle.target.device
+        lost = progress.down.get(device.mig.parent_uuid) if device.mig else None
         if lost is not None and lost.reason is Missing.LOST:
-            tally.down[device.uuid] = lost
+            progress.down[device.uuid] = lost
             return
         builder = ReadingBuilder()
-        time_read = self._read_fast(subject, builder, tally)
+        time_read = self._read_fast(collectors, builder, progress)
         # A device that gives nothing is not kept alive by what it gave before.
         if builder.values and builder.lost is None:
-            self._read_slowly(subject, builder, tally)
-        subject.last = builder
-        tally.failures.extend(builder.failures.values())
+            self._read_slowly(collectors, builder, progress)
+        collectors.last = builder
+        progress.failures.extend(builder.failures.values())
         if builder.lost is not None:
-            tally.failures.append(builder.lost)
+            progress.failures.append(builder.lost)
         if builder.lost is not None or not builder.values:
-            tally.down[device.uuid] = _down(builder)
+            progress.down[device.uuid] = _down(builder)
             return
-        for signal, failure in subject.absent.items():
+        for signal, failure in collectors.absent.items():
             builder.failures.setdefault(signal, failure)
-        tally.readings[device.uuid] = builder.reading(device.uuid, time_read)
+        progress.readings[device.uuid] = builder.reading(device.uuid, time_read)
 
     def _read_fast(
-        self, subject: DeviceCollectors, builder: ReadingBuilder, tally: _PollProgress
+        self, collectors: DeviceCollectors, builder: ReadingBuilder, progress: _PollProgress
     ) -> Nanoseconds:
         """Ask what is asked every round; when the essential was there."""
         started = time.perf_counter()
         # One call for the fields of all collectors that are due.
         self.collecting = "fields"
-        subject.handle.fetch_fields([key for found in subject.due() for key in found.fields])
-        self._collect_all(subject, subject.essential, builder, tally, subject.last)
+        collectors.handle.fetch_fields([key for found in collectors.due() for key in found.fields])
+        self._collect_all(collectors, collectors.essential, builder, progress, collectors.last)
         self._essential_seconds += time.perf_counter() - started
         time_read = self._clock.time()
         if builder.lost is None:
-            self._collect_all(subject, subject.optional, builder, tally, subject.last)
+            self._collect_all(collectors, collectors.optional, builder, progress, collectors.last)
         return time_read
 
     def _read_slowly(
-        self, subject: DeviceCollectors, builder: ReadingBuilder, tally: _PollProgress
+        self, collectors: DeviceCollectors, builder: ReadingBuilder, progress: _PollProgress
     ) -> None:
         """Add what the slow collectors find now, or found last; it holds until they are due."""
-        due = [item for item in subject.slow if item.is_scheduled]
+        due = [item for item in collectors.slow if item.is_scheduled]
         if due:
             slow = ReadingBuilder()
-            self._collect_all(subject, subject.slow, slow, tally, subject.slow_builder)
-            self._put_off(subject, due)
-            subject.slow_builder = slow
-        if subject.slow_builder is None:
+            self._collect_all(collectors, collectors.slow, slow, progress, collectors.slow_builder)
+            now, interval = self._clock.time(), nanoseconds(self._settings.slow_interval_seconds)
+            # Devices take turns, so that no tick has all the slow reads.
+            is_first = collectors.slow_builder is None
+            turn = collectors.handle.target.device.index % _TURNS if is_first else 0
+            for item in due:
+                if item.is_scheduled:
+                    item.due = now + interval + turn * interval // _TURNS
+            collectors.slow_builder = slow
+        if collectors.slow_builder is None:
             return
-        builder.adopt(subject.slow_builder)
-        for item in subject.slow:
-            tally.outcomes.add(item)
-        builder.lost = subject.slow_builder.lost
+        builder.adopt(collectors.slow_builder)
+        for item in collectors.slow:
+            progress.add(item)
+        builder.lost = collectors.slow_builder.lost
         if builder.lost is not None:
             # What a lost device did not tell is asked for as soon as it is back.
-            subject.slow_builder = None
-            for item in subject.slow:
+            collectors.slow_builder = None
+            for item in collectors.slow:
                 item.due = 0
-
-    def _put_off(self, subject: DeviceCollectors, asked: Sequence[ScheduledCollector]) -> None:
-        """Have slow collectors that were asked wait for their interval."""
-        now, interval = self._clock.time(), nanoseconds(self._settings.slow_interval_seconds)
-        # Devices take turns, so that no tick has all the slow reads.
-        turn = subject.handle.target.device.index % _TURNS if subject.slow_builder is None else 0
-        for item in asked:
-            if item.is_scheduled:
-                item.due = now + interval + turn * interval // _TURNS
 
     def _collect_all(
         self,
-        subject: DeviceCollectors,
+        collectors: DeviceCollectors,
         items: Sequence[ScheduledCollector],
         builder: ReadingBuilder,
-        tally: _PollProgress,
+        progress: _PollProgress,
         last: ReadingBuilder | None,
     ) -> None:
         is_settled = self._settled is not None and self._clock.time() >= self._settled
@@ -220,21 +222,21 @@ class DeviceReader:
             collector = item.collector
             if collector.settles and not is_settled:
                 item.has_outcome = False
-                _miss(collector, _SETTLING, builder)
+                builder.fail_all(collector.signals, _SETTLING)
             elif collector.release is not None and self._counters_are_free:
                 item.has_outcome = False
-                collector.release(subject.handle, builder)
-            elif self._has_time_for(item, tally):
-                self._collect(item, subject.handle, builder)
+                collector.release(collectors.handle, builder)
+            elif self._has_time_for(item, progress):
+                self._collect(item, collectors.handle, builder)
             else:
                 self._hold(item, builder, last)
             if not collector.is_slow:
-                tally.outcomes.add(item)
+                progress.add(item)
             if builder.lost is not None:
                 break
         self.collecting = None
 
-    def _has_time_for(self, item: ScheduledCollector, tally: _PollProgress) -> bool:
+    def _has_time_for(self, item: ScheduledCollector, progress: _PollProgress) -> bool:
         """Whether a collector is asked in this round; the essential always is."""
         if item.collector.is_essential or item.ignores_budget:
             return True
@@ -243,7 +245,7 @@ class DeviceReader:
         if time.perf_counter() - self._started <= self._settings.deadline_seconds:
             return True
         item.is_scheduled = False
-        tally.postponed.add(item.collector.name)
+        progress.postponed.add(item.collector.name)
         return False
 
     def _collect(
@@ -257,7 +259,8 @@ class DeviceReader:
         try:
             collector.read(handle, builder)
         except Exception as error:  # noqa: BLE001 - a fault of one collector costs its signals alone.
-            _miss(collector, NvmlFailure(Missing.FAILED, collector.name, repr(error)), builder)
+            failure = NvmlFailure(Missing.FAILED, collector.name, repr(error))
+            builder.fail_all(collector.signals, failure)
         item.asked(self._clock.time(), time.perf_counter() - started)
         item.has_outcome = not _is_absent(collector, builder)
         item.has_failed = builder.troubled
@@ -268,9 +271,9 @@ class DeviceReader:
         """What a collector gave the last time it was asked, for two of its intervals at most."""
         collector, interval = item.collector, nanoseconds(self._settings.slow_interval_seconds)
         if item.asked_at is None or last is None:
-            _miss(collector, _NOT_ASKED, builder)
+            builder.fail_all(collector.signals, _NOT_ASKED)
         elif self._clock.time() - item.asked_at > 2 * max(interval, item.period):
-            _miss(collector, _TOO_OLD, builder)
+            builder.fail_all(collector.signals, _TOO_OLD)
         else:
             builder.keep(collector.name, collector.signals, collector.tells, last)
 
@@ -282,11 +285,6 @@ _NOT_ASKED: Final = NvmlFailure(
 )
 _TOO_OLD: Final = NvmlFailure(Missing.STALE, "the driver", "it is slow, and was not asked for long")
 _SETTLING: Final = NvmlFailure(Missing.NO_SAMPLE, "nvmlInit", "the GPU was woken up just now")
-
-
-def _miss(collector: NvmlCollector, failure: NvmlFailure, builder: ReadingBuilder) -> None:
-    for signal in collector.signals:
-        builder.fail(signal, failure)
 
 
 def _is_absent(collector: NvmlCollector, builder: ReadingBuilder) -> bool:

@@ -26,7 +26,7 @@ from rightsizer.telemetry.nvml.inventory import (
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiringReader, link_is_up
 
-_KINDS: Final[Mapping[int, LinkKind]] = MappingProxyType(
+_KINDS: Final[Mapping[int | None, LinkKind]] = MappingProxyType(
     {
         # Two GPUs of one board stand behind the switch on it.
         pynvml.NVML_TOPOLOGY_INTERNAL: LinkKind.PIX,
@@ -67,38 +67,40 @@ class PeerReader:
         ends = [(target, self._ends(target)) for target in targets]
         return TopologyFacts(
             peers={
-                (one.device.uuid, other.device.uuid): self._peer(one, mine, other, others)
+                (one.device.uuid, other.device.uuid): self._pair(one, mine, other, others)
                 for (one, mine), (other, others) in itertools.combinations(ends, 2)
             },
             placements={target.device.uuid: self._placement(target) for target in targets},
         )
 
-    def _peer(
-        self, one: DeviceTarget, mine: "_GpuPair", other: DeviceTarget, others: "_GpuPair"
+    def _pair(
+        self, one: DeviceTarget, mine: "_LinkEnds", other: DeviceTarget, others: "_LinkEnds"
     ) -> GpuPairFacts:
-        pair = other.device.uuid, other.handle
-        level = self._ask_once(one, "nvmlDeviceGetTopologyCommonAncestor", peer=pair)
-        nvlinks: int | None = _nvlinks(one, mine, other, others)
-        if not nvlinks and mine.untold and others.untold and self._may(one, pair, _NVLINK):
+        level = self._ask(one, "nvmlDeviceGetTopologyCommonAncestor", peer=other)
+        # Direct links, else those to the switches, which join all alike.
+        there = kernel_address(other.device.pci_bus_id) or ""
+        here = kernel_address(one.device.pci_bus_id) or ""
+        direct = max(mine.direct[there], others.direct[here])
+        nvlinks: int | None = direct or min(mine.switched, others.switched)
+        if not nvlinks and mine.unknown and others.unknown and self._may(one, other, _NVLINK):
             nvlinks = None
         return GpuPairFacts(
-            pcie_kind=LinkKind.UNKNOWN if level is None else _KINDS.get(level, LinkKind.UNKNOWN),
+            pcie_kind=_KINDS.get(level, LinkKind.UNKNOWN),
             nvlinks=nvlinks,
-            can_read=self._may(one, pair, _READ),
+            can_read=self._may(one, other, _READ),
         )
 
-    def _may(self, one: DeviceTarget, peer: tuple[str, Any], what: int) -> bool | None:
-        status = self._ask_once(one, "nvmlDeviceGetP2PStatus", what, peer=peer)
+    def _may(self, one: DeviceTarget, other: DeviceTarget, what: int) -> bool | None:
+        status = self._ask(one, "nvmlDeviceGetP2PStatus", what, peer=other)
         if status is None or status == pynvml.NVML_P2P_STATUS_UNKNOWN:
             return None
         return bool(status == pynvml.NVML_P2P_STATUS_OK)
 
-    def _ends(self, target: DeviceTarget) -> "_GpuPair":
-        """Where the links of a GPU lead that are up now."""
-        ends = _GpuPair()
+    def _ends(self, target: DeviceTarget) -> "_LinkEnds":
+        ends = _LinkEnds()
         for link in self._links_up(target):
-            info = self._ask_once(target, "nvmlDeviceGetNvLinkRemotePciInfo", link)
-            kind = self._ask_once(target, "nvmlDeviceGetNvLinkRemoteDeviceType", link)
+            info = self._ask(target, "nvmlDeviceGetNvLinkRemotePciInfo", link)
+            kind = self._ask(target, "nvmlDeviceGetNvLinkRemoteDeviceType", link)
             address = None if info is None else kernel_address(bus_id(info))
             # A switch may hide its address; drivers that do not know of kinds hide nothing else.
             is_hidden = info is not None and address == _NO_ADDRESS
@@ -107,78 +109,61 @@ class PeerReader:
             elif address is not None and not is_hidden:
                 ends.direct[address] += 1
             else:
-                ends.untold += 1
+                ends.unknown += 1
         return ends
 
     def _links_up(self, target: DeviceTarget) -> Iterable[int]:
         if target.wiring.count is not None:
             return target.wiring.up
         # An inventory that could not count the links leaves them to be tried one by one.
-        states = {link: self._ask(target, "nvmlDeviceGetNvLinkState", link) for link in _LINKS}
+        states = {
+            link: self._ask(target, "nvmlDeviceGetNvLinkState", link, may_change=True)
+            for link in _LINKS
+        }
         return [link for link, state in states.items() if state and link_is_up(state)]
 
     def _placement(self, target: DeviceTarget) -> GpuPlacementFacts:
-        memory_node = self._ask_once(target, "nvmlDeviceGetNumaNodeId")
-        nodes = _bits(
-            self._ask_once(target, "nvmlDeviceGetMemoryAffinity", _NODE_WORDS, _SCOPE_NODE)
-        )
+        def now(name: str) -> Any:
+            return self._ask(target, name, may_change=True) or None
+
+        memory_node = self._ask(target, "nvmlDeviceGetNumaNodeId")
+        nodes = _bits(self._ask(target, "nvmlDeviceGetMemoryAffinity", _NODE_WORDS, _SCOPE_NODE))
         return GpuPlacementFacts(
             numa_node=nodes[0] if len(nodes) == 1 else None,
             memory_numa_node=memory_node if memory_node is not None and memory_node >= 0 else None,
-            cpus=_bits(self._ask_once(target, "nvmlDeviceGetCpuAffinity", _CPU_WORDS)),
-            generation=self._ask(target, "nvmlDeviceGetCurrPcieLinkGeneration") or None,
-            width=self._ask(target, "nvmlDeviceGetCurrPcieLinkWidth") or None,
+            cpus=_bits(self._ask(target, "nvmlDeviceGetCpuAffinity", _CPU_WORDS)),
+            generation=now("nvmlDeviceGetCurrPcieLinkGeneration"),
+            width=now("nvmlDeviceGetCurrPcieLinkWidth"),
         )
 
-    def _ask(self, target: DeviceTarget, name: str, *arguments: Hashable) -> Any:
-        """An answer that may change, `None` for a failure; what is not supported is kept."""
-        key = target.device.uuid, name, arguments
-        if key in self._known:
-            return None
-        answer = self._library.ask(name, target.handle, *arguments)
-        if not isinstance(answer, NvmlFailure):
-            return answer
-        if _is_final(answer):
-            self._known[key] = None
-        return None
-
-    def _ask_once(
+    def _ask(
         self,
         target: DeviceTarget,
         name: str,
         *arguments: Hashable,
-        peer: tuple[str, Any] | None = None,
+        peer: DeviceTarget | None = None,
+        may_change: bool = False,
     ) -> Any:
-        """An answer that cannot change, `None` for a failure."""
-        key = target.device.uuid, name, arguments, None if peer is None else peer[0]
+        """An answer, `None` for a failure; what is not supported or cannot change is kept."""
+        targets = (target,) if peer is None else (target, peer)
+        key = tuple(each.device.uuid for each in targets), name, arguments
         if key in self._known:
             return self._known[key]
-        handles = (target.handle,) if peer is None else (target.handle, peer[1])
-        answer = self._library.ask(name, *handles, *arguments)
-        if not isinstance(answer, NvmlFailure):
-            self._known[key] = answer
-            return answer
-        if _is_final(answer):
-            self._known[key] = None
-        return None
+        answer = self._library.ask(name, *(each.handle for each in targets), *arguments)
+        value = None if isinstance(answer, NvmlFailure) else answer
+        if _is_final(answer) if value is None else not may_change:
+            self._known[key] = value
+        return value
 
 
 @dataclass(slots=True)
-class _GpuPair:
+class _LinkEnds:
     """Where a GPU's links lead, as far as they are up."""
 
     direct: Counter[str] = field(default_factory=Counter)
     """By the PCI address at the other end."""
     switched: int = 0
-    untold: int = 0
-
-
-def _nvlinks(one: DeviceTarget, mine: _GpuPair, other: DeviceTarget, others: _GpuPair) -> int:
-    """Links between two GPUs: direct ones, else those to the switches, which join all alike."""
-    there = kernel_address(other.device.pci_bus_id) or ""
-    here = kernel_address(one.device.pci_bus_id) or ""
-    direct = max(mine.direct[there], others.direct[here])
-    return direct or min(mine.switched, others.switched)
+    unknown: int = 0
 
 
 def _is_final(failure: NvmlFailure) -> bool:
@@ -188,12 +173,12 @@ def _is_final(failure: NvmlFailure) -> bool:
 
 def _bits(words: Sequence[int] | None) -> tuple[int, ...]:
     """The numbers of the bits that are set."""
-    return tuple(_set_bits(enumerate(words))) if words is not None else ()
-
-
-def _set_bits(words: Iterable[tuple[int, int]]) -> Iterable[int]:
-    for place, word in words:
-        yield from (place * _WORD_BITS + bit for bit in range(_WORD_BITS) if word >> bit & 1)
+    return tuple(
+        place * _WORD_BITS + bit
+        for place, word in enumerate(words or ())
+        for bit in range(_WORD_BITS)
+        if word >> bit & 1
+    )
 
 
 _REMEDIES: Final[Mapping[int | None, str]] = MappingProxyType(
@@ -231,8 +216,8 @@ class NvmlDriver:
         catalogue: Catalogue,
         sysfs: Path,
         *,
-        impasses: StuckProbes | None = None,
-        standing: Callable[[], Inventory | None] = lambda: None,
+        stuck_probes: StuckProbes | None = None,
+        last_inventory: Callable[[], Inventory | None] = lambda: None,
     ) -> None:
         """Closed.
 
@@ -240,11 +225,11 @@ class NvmlDriver:
             generations: Each opening takes the next.
             catalogue: Facts of boards.
             sysfs: Where it is mounted.
-            impasses: Where threads hang that looked before this one.
-            standing: What such a thread found before; NVML is open for it still.
+            stuck_probes: Where earlier threads hang.
+            last_inventory: What such a thread found before; NVML is open for it still.
         """
-        self._impasses = impasses or StuckProbes()
-        self._standing = standing
+        self._stuck_probes = stuck_probes or StuckProbes()
+        self._last_inventory = last_inventory
         self.library = NvmlLibrary()
         self._generations = generations
         self._facts = DeviceFactsReader(
@@ -265,11 +250,15 @@ class NvmlDriver:
                 return opened
             self._generation = opened
         found = take_inventory(
-            self._facts, self._generation, self._known or self._standing(), bus, self._impasses
+            self._facts,
+            self._generation,
+            self._known or self._last_inventory(),
+            bus,
+            self._stuck_probes,
         )
         if isinstance(found, Inventory):
-            with self._impasses.at(PEERS, self.library) as impasse:
-                topology = self._peers.read(found) if impasse is None else TopologyFacts()
+            with self._stuck_probes.at(PEERS, self.library) as stuck:
+                topology = self._peers.read(found) if stuck is None else TopologyFacts()
             found = self._known = replace(found, versions=self.versions, topology=topology)
         elif found.driver_is_gone:
             self.close()
@@ -306,16 +295,15 @@ def _versions(library: NvmlLibrary) -> dict[str, str]:
     cuda = library.ask("nvmlSystemGetCudaDriverVersion_v2")
     if isinstance(cuda, NvmlFailure):
         cuda = library.ask("nvmlSystemGetCudaDriverVersion")
+    if not isinstance(cuda, NvmlFailure):
+        cuda = f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda > 0 else ""  # 12040 is CUDA 12.4.
     versions = {
         "driver_version": library.ask("nvmlSystemGetDriverVersion"),
-        # 12040 is CUDA 12.4.
-        "cuda_version": cuda
-        if isinstance(cuda, NvmlFailure)
-        else (f"{cuda // 1000}.{cuda % 1000 // 10}" if cuda > 0 else ""),
+        "cuda_version": cuda,
         "nvml_version": library.ask("nvmlSystemGetNVMLVersion"),
     }
     return {
-        name: str(told)
-        for name, told in versions.items()
-        if not isinstance(told, NvmlFailure) and told
+        name: str(version)
+        for name, version in versions.items()
+        if not isinstance(version, NvmlFailure) and version
     }

@@ -1,6 +1,5 @@
 """Inventory of the devices that the driver shows, and the registry of those that come and go."""
 
-import itertools
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -26,7 +25,7 @@ PEERS: Final = "peers"
 class StuckProbes:
     """Which thread is at which place of its look; one that comes back opens the place again.
 
-    Threads that look come one after another: whoever else is at a place was given up there.
+    Threads that look come one after another: another one at a place was given up there.
     """
 
     def __init__(self) -> None:
@@ -35,7 +34,7 @@ class StuckProbes:
 
     @contextmanager
     def at(self, place: Hashable, library: NvmlLibrary) -> Iterator[NvmlFailure | None]:
-        """Be at a place; why it has to be passed by, `None` where nobody hangs there.
+        """Be at a place; why it has to be passed by, `None` where none hangs there.
 
         Args:
             place: The index or the address of a GPU, or `PEERS`.
@@ -74,7 +73,7 @@ class DeviceTarget:
     handle: Any = field(compare=False)
     parent_handle: Any = field(compare=False, default=None)
     wiring: NvlinkWiring = UNKNOWN_WIRING
-    """Its NVLinks; a change makes it another target, whose links are asked afresh."""
+    """Its NVLinks; a change makes it another target, whose links are asked again."""
 
     @property
     def sampled_handle(self) -> Any:
@@ -89,7 +88,7 @@ class Gpu:
     whole: DeviceTarget
     instances: tuple[DeviceTarget, ...] = ()
     is_persistent: bool = True
-    """Whether the driver keeps it awake while nobody asks; true where it does not say."""
+    """Whether the driver keeps it awake while nothing asks; true where it does not say."""
 
     @property
     def targets(self) -> tuple[DeviceTarget, ...]:
@@ -119,7 +118,7 @@ def take_inventory(
     generation: int,
     known: Inventory | None = None,
     bus: Sequence[BusGpu] = (),
-    impasses: StuckProbes | None = None,
+    stuck_probes: StuckProbes | None = None,
 ) -> Inventory | NvmlFailure:
     """Ask the driver for all of its devices.
 
@@ -128,12 +127,12 @@ def take_inventory(
         generation: Which opening of NVML this is.
         known: What the same opening offered before; facts that cannot change are taken from it.
         bus: The GPUs that the kernel sees; those asleep are not asked, for that would wake them.
-        impasses: Where other looks hang; what is known of a GPU there stands.
+        stuck_probes: Where other looks hang; what is known of a GPU there stands.
     """
-    impasses = impasses or StuckProbes()
+    stuck_probes = stuck_probes or StuckProbes()
     before = {} if known is None else {gpu.whole.device.uuid: gpu for gpu in known.gpus}
     if any(gpu.is_asleep for gpu in bus):
-        return _take_awake(facts, generation, before, bus, impasses)
+        return _take_awake(facts, generation, before, bus, stuck_probes)
     count = facts.library.ask("nvmlDeviceGetCount")
     if isinstance(count, NvmlFailure):
         return count
@@ -142,11 +141,12 @@ def take_inventory(
     gpus: list[Gpu] = []
     unopened: dict[int, NvmlFailure] = {}
     for index in range(count):
-        with impasses.at(index, facts.library) as impasse:
+        with stuck_probes.at(index, facts.library) as stuck:
+            # What is known of a GPU that cannot be looked at; its own thread says how it is.
             found = (
-                _standing(before, index, impasse)
-                if impasse is not None
-                else _by_number(facts, index, before, is_alone=count == 1)
+                _look(facts, index, before, is_alone=count == 1)
+                if stuck is None
+                else _known(before, None, index) or stuck
             )
         if not isinstance(found, NvmlFailure):
             gpus.append(found)
@@ -162,16 +162,20 @@ def _take_awake(
     generation: int,
     before: Mapping[str, Gpu],
     bus: Sequence[BusGpu],
-    impasses: StuckProbes,
+    stuck_probes: StuckProbes,
 ) -> Inventory | NvmlFailure:
     """The GPUs that are awake, each by its address: counting them would wake the others."""
     gpus: list[Gpu] = []
     for found in bus:
         if found.is_asleep:
             continue
-        with impasses.at(found.pci_bus_id, facts.library) as impasse:
-            if impasse is not None:
-                gpus.extend(_at_address(before, found.pci_bus_id))
+        with stuck_probes.at(found.pci_bus_id, facts.library) as stuck:
+            if stuck is not None:
+                gpus.extend(
+                    gpu
+                    for gpu in before.values()
+                    if kernel_address(gpu.whole.device.pci_bus_id) == found.pci_bus_id
+                )
                 continue
             handle = facts.library.ask("nvmlDeviceGetHandleByPciBusId", found.pci_bus_id.encode())
             if not isinstance(handle, NvmlFailure):
@@ -181,27 +185,6 @@ def _take_awake(
             elif handle.driver_is_gone:
                 return handle
     return Inventory(generation, tuple(gpus), hidden=_hidden(bus, gpus))
-
-
-def _standing(before: Mapping[str, Gpu], index: int, impasse: NvmlFailure) -> Gpu | NvmlFailure:
-    """What is known of a GPU that cannot be looked at; its own thread says whether it answers."""
-    return _known(before, None, index) or impasse
-
-
-def _at_address(before: Mapping[str, Gpu], pci_bus_id: str) -> Iterator[Gpu]:
-    address = kernel_address(pci_bus_id)
-    for gpu in before.values():
-        if kernel_address(gpu.whole.device.pci_bus_id) == address:
-            yield gpu
-
-
-def _by_number(
-    facts: DeviceFactsReader, index: int, before: Mapping[str, Gpu], *, is_alone: bool
-) -> Gpu | NvmlFailure:
-    handle = facts.library.ask("nvmlDeviceGetHandleByIndex", index)
-    if isinstance(handle, NvmlFailure):
-        return handle
-    return _identified(facts, handle, index, before, is_alone=is_alone)
 
 
 def _hidden(bus: Sequence[BusGpu], gpus: Sequence[Gpu]) -> Mapping[str, NvmlFailure]:
@@ -215,14 +198,12 @@ def _hidden(bus: Sequence[BusGpu], gpus: Sequence[Gpu]) -> Mapping[str, NvmlFail
 
 
 def _distinct(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
-    """All GPUs; where several tell one uuid, each but the first goes by its index."""
-    told: set[str] = set()
-    found: list[Gpu] = []
-    for gpu in gpus:
-        is_known = gpu.whole.device.uuid in told
-        told.add(gpu.whole.device.uuid)
-        found.append(_by_index(gpu) if is_known else gpu)
-    return tuple(found)
+    """All GPUs; where several have one uuid, each but the first goes by its index."""
+    uuids = [gpu.whole.device.uuid for gpu in gpus]
+    return tuple(
+        gpu if uuids.index(uuid) == place else _by_index(gpu)
+        for place, (gpu, uuid) in enumerate(zip(gpus, uuids, strict=True))
+    )
 
 
 def _by_index(gpu: Gpu) -> Gpu:
@@ -245,21 +226,24 @@ def _by_index(gpu: Gpu) -> Gpu:
     )
 
 
-def _identified(
-    facts: DeviceFactsReader, handle: Any, index: int, before: Mapping[str, Gpu], *, is_alone: bool
+def _look(
+    facts: DeviceFactsReader, index: int, before: Mapping[str, Gpu], *, is_alone: bool
 ) -> Gpu | NvmlFailure:
     """A GPU, or why it cannot be told now which one it is.
 
     A known GPU under another name would be one more, and the known one lost.
     """
+    handle = facts.library.ask("nvmlDeviceGetHandleByIndex", index)
+    if isinstance(handle, NvmlFailure):
+        return handle
     try:
         gpu = _gpu(facts, handle, index, before, is_alone=is_alone)
     except Exception as error:  # noqa: BLE001 - what one GPU answers costs no other.
         return NvmlFailure(Missing.FAILED, "enumeration", repr(error))
     if gpu.whole.device.uuid != f"index:{index}" or index not in facts.identified:
         return gpu
-    told = facts.library.ask("nvmlDeviceGetUUID", handle)
-    return told if isinstance(told, NvmlFailure) and not told.is_unsupported else gpu
+    uuid = facts.library.ask("nvmlDeviceGetUUID", handle)
+    return uuid if isinstance(uuid, NvmlFailure) and not uuid.is_unsupported else gpu
 
 
 def _gpu(
@@ -271,8 +255,8 @@ def _gpu(
         device = known.whole.device
     else:
         device = describe_gpu(facts, handle, index)
-    # What is there stays there while nobody tells. In MIG mode without an instance the GPU itself
-    # is idle, and its books are kept.
+    # What is there stays there while the driver does not tell. In MIG mode without an instance the
+    # GPU itself is idle, and is accounted for.
     listed: tuple[DeviceTarget, ...] | NvmlFailure = ()
     is_cut = known is not None and known.whole.device.has_mig_instances
     if isinstance(mode, NvmlFailure):
@@ -303,7 +287,7 @@ def _known(before: Mapping[str, Gpu], uuid: str | None, index: int) -> Gpu | Non
 def _instances(
     facts: DeviceFactsReader, whole: Device, whole_handle: Any
 ) -> tuple[DeviceTarget, ...] | NvmlFailure:
-    """All of a GPU in MIG mode, or why nobody knows them now."""
+    """All of a GPU in MIG mode, or why they are unknown now."""
     slices = facts.library.ask("nvmlDeviceGetMaxMigDeviceCount", whole_handle)
     if isinstance(slices, NvmlFailure):
         return slices
@@ -328,7 +312,7 @@ _PLACEHOLDERS: Final = (_BY_INDEX, "pci:")
 
 
 class DeviceRegistry:
-    """Who is there, and who was."""
+    """Devices that are there, and those that were."""
 
     def __init__(self, retention: Nanoseconds) -> None:
         """Empty. Absent devices are forgotten after `retention`."""
@@ -373,13 +357,14 @@ class DeviceRegistry:
         }
 
     def _forget(self, present: Mapping[str, Device], now: Nanoseconds) -> None:
-        told = {device.index for device in present.values() if device.mig is None}
+        indices = {device.index for device in present.values() if device.mig is None}
         for uuid, device in list(self._devices.items()):
             # An instance whose GPU is there without it was taken apart on purpose.
             is_dissolved = device.mig is not None and device.mig.parent_uuid in present
-            is_replaced = uuid.startswith(_BY_INDEX) and device.index in told
+            is_replaced = uuid.startswith(_BY_INDEX) and device.index in indices
             is_long_gone = now - self._seen[uuid] > self._retention
-            is_over = is_dissolved or is_replaced or is_long_gone or _is_placeholder(device)
+            is_placeholder = not device.name and uuid.startswith(_PLACEHOLDERS)
+            is_over = is_dissolved or is_replaced or is_long_gone or is_placeholder
             if uuid not in present and is_over:
                 del self._devices[uuid], self._seen[uuid]
 
@@ -389,24 +374,18 @@ class DeviceRegistry:
         """A GPU that was never opened has no uuid; it goes by its index."""
         missing = {device.index for uuid, device in self._devices.items() if uuid not in present}
         for index in unopened.keys() - missing:
-            device = Device(uuid=f"index:{index}", index=index)
-            self._devices[device.uuid] = device
-            self._seen[device.uuid] = now
+            self._list(Device(f"{_BY_INDEX}{index}", index), now)
 
     def _list_hidden(self, hidden: Mapping[str, NvmlFailure], now: Nanoseconds) -> None:
         """A GPU that only the bus knows goes by its address, behind all that have an index."""
         listed = {kernel_address(device.pci_bus_id) for device in self._devices.values()}
-        following = itertools.count(
-            1 + max((device.index for device in self._devices.values()), default=-1)
-        )
-        for address in sorted(hidden.keys() - listed):
-            device = Device(f"pci:{address}", next(following), pci_bus_id=address)
-            self._devices[device.uuid] = device
-            self._seen[device.uuid] = now
+        first = 1 + max((device.index for device in self._devices.values()), default=-1)
+        for index, address in enumerate(sorted(hidden.keys() - listed), first):
+            self._list(Device(f"pci:{address}", index, pci_bus_id=address), now)
 
-
-def _is_placeholder(device: Device) -> bool:
-    return not device.name and device.uuid.startswith(_PLACEHOLDERS)
+    def _list(self, device: Device, now: Nanoseconds) -> None:
+        self._devices[device.uuid] = device
+        self._seen[device.uuid] = now
 
 
 def _down(device: Device, offered: Inventory, otherwise: Down) -> Down:

@@ -30,7 +30,7 @@ class XidEvent:
     """An error as the driver reported it."""
 
     uuid: str | None
-    """Of the GPU or, where the driver tells, of the MIG instance; `None` where nobody knows."""
+    """Of the GPU or, where the driver tells, of the MIG instance; `None` where unknown."""
     code: int
     parent_uuid: str | None = None
     """The GPU of a MIG instance."""
@@ -179,21 +179,17 @@ class XidListener:
     """
 
     def __init__(self, *, clock: Clock, settings: LiveSettings) -> None:
-        """Listens to nobody before it follows an inventory.
-
-        Args:
-            clock: Tells when an Xid was heard.
-            settings: How patiently the driver is asked.
-        """
+        """Listens to nothing before it follows an inventory."""
         self._clock = clock
         self._settings = settings
         self._log = structlog.get_logger(component="xid")
-        self._worker: Worker[XidEventSet, XidBatch] = Worker(
+        self.worker: Worker[XidEventSet, XidBatch] = Worker(
             "xid",
             lambda: XidEventSet(()),
             abandon_after_seconds=settings.abandon_after_seconds,
             abandoned_maximum=settings.abandoned_threads_maximum,
         )
+        """It holds an event set of the opening that it follows."""
         self._inventory: Inventory | None = None
         self._followed: _Followed | None = None
         self._asked_of: _Followed | None = None
@@ -204,11 +200,6 @@ class XidListener:
         """By uuid; a device that nothing is heard of is missing, one without an Xid is not."""
         self.outcome: CollectorOutcome | None = None
         """Of the last look; `None` where no GPU has such events."""
-
-    @property
-    def workers(self) -> tuple[Worker[XidEventSet, XidBatch], ...]:
-        """The worker, which holds an event set of the opening that it follows."""
-        return (self._worker,)
 
     def follow(self, inventory: Inventory | None) -> None:
         """Listen to the GPUs of an inventory; `None` lets go of the driver."""
@@ -221,7 +212,7 @@ class XidListener:
             return
         self._followed = followed
         gpus = () if inventory is None else inventory.gpus
-        self._worker.renew(lambda: XidEventSet(gpus))
+        self.worker.renew(lambda: XidEventSet(gpus))
         self._is_idle = not gpus
         self._is_partial = False
         self.outcome = None
@@ -240,16 +231,16 @@ class XidListener:
             deadline: How long to wait, a point on the monotonic clock.
         """
         self.follow(None)
-        self._worker.close()
-        self._worker.join(deadline)
+        self.worker.close()
+        self.worker.join(deadline)
 
     def _ask(self) -> None:
-        if not self._is_idle and self._worker.ask(XidEventSet.look):
+        if not self._is_idle and self.worker.ask(XidEventSet.look):
             self._is_asking = True
             self._asked_of = self._followed
 
     def _take(self) -> None:
-        answer = self._worker.answer(time.monotonic())
+        answer = self.worker.answer(time.monotonic())
         if isinstance(answer, Stuck):
             if answer.seconds >= self._settings.deadline_seconds:
                 self.outcome = CollectorOutcome(success=False, duration_seconds=answer.seconds)
@@ -273,17 +264,14 @@ class XidListener:
             return  # What was heard last of GPUs that are followed no longer.
         self._is_partial = heard.is_partial
         if heard.failure is not None:
-            self._give_up(heard.failure, heard.duration_seconds)
+            # Asking again may be of no use before the next inventory.
+            self._is_idle = heard.failure.is_unsupported or heard.failure.driver_is_gone
+            if not heard.failure.is_unsupported:
+                self._fail(str(heard.failure), heard.duration_seconds)
         elif not heard.listening:
             self._is_idle = True  # None of these GPUs has such events.
         else:
             self.outcome = CollectorOutcome(not heard.is_partial, heard.duration_seconds)
-
-    def _give_up(self, failure: NvmlFailure, duration_seconds: float) -> None:
-        """Stop where asking again is of no use before the next inventory."""
-        self._is_idle = failure.is_unsupported or failure.driver_is_gone
-        if not failure.is_unsupported:
-            self._fail(str(failure), duration_seconds)
 
     def _fail(self, reason: str, duration_seconds: float) -> None:
         self.outcome = CollectorOutcome(success=False, duration_seconds=duration_seconds)
@@ -291,8 +279,7 @@ class XidListener:
 
     def _note(self, xid: XidEvent) -> None:
         is_critical = xid.code in CRITICAL_XIDS
-        tell = self._log.error if is_critical else self._log.warning
-        tell(
+        (self._log.error if is_critical else self._log.warning)(
             "xid",
             code=xid.code,
             uuid=xid.uuid,
@@ -300,13 +287,7 @@ class XidListener:
             critical=is_critical,
         )
         # A GPU's own count has those of its instances, which come and go, and it does not.
-        for uuid in (xid.uuid, xid.parent_uuid):
-            if uuid is not None:
-                self._count(uuid, xid.code)
-
-    def _count(self, uuid: str, code: int) -> None:
-        known = self.xids.get(uuid)
-        counts = {} if known is None else dict(known.counts)
-        counts[code] = counts.get(code, 0) + 1
-        log = XidLog(counts, code, self._clock.wall_time())
-        self.xids = {**self.xids, uuid: log}
+        for uuid in filter(None, (xid.uuid, xid.parent_uuid)):
+            before = self.xids[uuid].counts if uuid in self.xids else {}
+            counts = {**before, xid.code: before.get(xid.code, 0) + 1}
+            self.xids = {**self.xids, uuid: XidLog(counts, xid.code, self._clock.wall_time())}

@@ -2,6 +2,7 @@
 
 import re
 from collections.abc import Iterator, Sequence
+from operator import itemgetter
 from typing import Final
 
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
@@ -45,19 +46,21 @@ class DcgmiDmon:
         Raises:
             RecordingError: none of the fields says anything of a GPU.
         """
-        layout: _DcgmiLayout | None = None
+        names: list[str] = []
+        table = CellTable(())
         assumed = AssumedTimes(notes, "record with 'dcgmi dmon ... | ts %.s' to have them")
         for number, line in text.lines(notes):
             time, rest = _stamped(line)
             heading = _HEADING.search(rest)
             if heading:
-                layout = _layout(text, heading["fields"].split(), number)
+                names = heading["fields"].split()
+                table = _table(text, names, number)
                 continue
             entity = _ENTITY.search(rest)
-            if layout is None or entity is None:
+            if not names or entity is None:
                 continue
             cells = entity["cells"].split()
-            if len(cells) != layout.width:
+            if len(cells) != len(names):
                 notes.skip(number, line)
                 continue
             device = f"{_DEVICES[entity['kind']]}{entity['id']}"
@@ -65,29 +68,24 @@ class DcgmiDmon:
                 notes.learn(device, RecordingDeviceFacts(index=int(entity["id"])))
             else:
                 notes.remark("which part of a GPU its MIG instances are is not in this file")
-            values, missing = layout.table.read(cells, number, notes)
+            values, missing = table.read(cells, number, notes)
             if time is None:
                 time = assumed.next(device)
             yield RecordingRow(time, device, values, missing, text.name)
-
-
-class _DcgmiLayout:
-    def __init__(self, width: int, table: CellTable) -> None:
-        self.width = width
-        self.table = table
 
 
 def _stamped(line: str) -> tuple[Nanoseconds | None, str]:
     found = _STAMP.match(line)
     if found is None:
         return None, line.strip()
+    rest = line[found.end() :].strip()
     try:
-        return parse_timestamp(found["stamp"]), line[found.end() :].strip()
+        return parse_timestamp(found["stamp"]), rest
     except ValueError:
-        return None, line[found.end() :].strip()
+        return None, rest
 
 
-def _layout(text: TextFile, names: Sequence[str], line: int) -> _DcgmiLayout:
+def _table(text: TextFile, names: Sequence[str], line: int) -> CellTable:
     found = [
         (field.rank, CellColumn(at, name, field.signal, field.unit))
         for at, name in enumerate(names)
@@ -98,6 +96,4 @@ def _layout(text: TextFile, names: Sequence[str], line: int) -> _DcgmiLayout:
             f"{text.name}:{line}: none of the fields {', '.join(names)} says how busy a GPU is; "
             "record with 'dcgmi dmon -e 203,252,155,1001,1002,1004,1005'"
         )
-    return _DcgmiLayout(
-        len(names), CellTable.of(column for _, column in sorted(found, key=lambda e: e[0]))
-    )
+    return CellTable(column for _, column in sorted(found, key=itemgetter(0)))

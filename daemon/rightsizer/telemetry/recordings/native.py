@@ -10,13 +10,14 @@ from typing import Any, Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import completed
+from rightsizer.io.codec import convert
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Holding, Workload
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.survey import IntervalMedian
 from rightsizer.telemetry.recordings.text_file import TextFile
@@ -42,7 +43,10 @@ def encode_sections(snapshot: Snapshot) -> dict[str, Any]:
     readings = snapshot.readings
     return {
         "interval": snapshot.interval,
-        "devices": [_encode_device(device) for device in snapshot.devices],
+        "devices": [
+            {name: value for name, value in asdict(device).items() if value is not None}
+            for device in snapshot.devices
+        ],
         "uuids": list(readings),
         "columns": [_encode_columns(reading) for reading in readings.values()],
         "processes": {
@@ -72,16 +76,17 @@ def decode_section(name: str, data: Any, signals: list[Signal | None]) -> Any:
     """
     match name:
         case "devices":
-            return tuple(_decode_device(fields) for fields in data)
+            return tuple(_decode_device(**fields) for fields in data)
         case "columns":
             return [_decode_columns(present, missing, signals) for present, missing in data]
         case "processes":
             return {
-                uuid: tuple(map(_decode_process, processes)) for uuid, processes in data.items()
+                uuid: tuple(_decode_process(*fields) for fields in processes)
+                for uuid, processes in data.items()
             }
         case "holdings":
             return {
-                uuid: tuple(Holding(_decode_workload(of), *how) for of, *how in holdings)
+                uuid: tuple(Holding(convert(of, Workload), *how) for of, *how in holdings)
                 for uuid, holdings in data.items()
             }
         case "down":
@@ -94,19 +99,9 @@ def decode_section(name: str, data: Any, signals: list[Signal | None]) -> Any:
             return data
 
 
-def _encode_device(device: Device) -> dict[str, Any]:
-    return {name: value for name, value in asdict(device).items() if value is not None}
-
-
-def _decode_device(fields: Mapping[str, Any]) -> Device:
-    mig = fields.get("mig")
-    return Device(
-        **{
-            **fields,
-            "mig": None if mig is None else MigInstance(**mig),
-            "assumed": tuple(fields.get("assumed", ())),
-        }
-    )
+def _decode_device(*, mig: Any = None, assumed: Sequence[str] = (), **fields: Any) -> Device:
+    instance = None if mig is None else MigInstance(**mig)
+    return Device(mig=instance, assumed=tuple(assumed), **fields)
 
 
 def _encode_process(process: Process) -> list[Any]:
@@ -116,11 +111,9 @@ def _encode_process(process: Process) -> list[Any]:
     return [process.pid, process.memory_used_bytes, process.kind, process.gpu_busy]
 
 
-def _decode_process(fields: list[Any]) -> Process:
-    pid, memory, *more = fields
-    if not more:
-        return Process(pid, memory)
-    kind, gpu_busy = more
+def _decode_process(
+    pid: int, memory: int | None, kind: str = ProcessKind.COMPUTE, gpu_busy: float | None = None
+) -> Process:
     return Process(pid, memory, ProcessKind(kind), gpu_busy)
 
 
@@ -147,17 +140,6 @@ def _decode_columns(
         if (signal := signals[number]) is not None
     }
     return [signals[number] for number in present], reasons
-
-
-def _decode_workload(fields: Mapping[str, Any]) -> Workload:
-    return Workload(
-        **{
-            **fields,
-            "kind": WorkloadKind(fields["kind"]),
-            "workload_class": WorkloadClass(fields["workload_class"]),
-            "allocator": Allocator(fields["allocator"]),
-        }
-    )
 
 
 _START: Final = f'{{"format":"{FORMAT}"'
@@ -283,10 +265,9 @@ class NativeFiles:
         self._texts = texts
         self._complete = _completer(board)
         self.notes = [RecordingNotes(text.name) for text in texts]
-        self.devices: tuple[Device, ...] = ()
-        self.interval: Nanoseconds | None = None
+        self._devices: tuple[Device, ...] = ()
 
-    def survey(self) -> None:
+    def survey(self) -> tuple[tuple[Device, ...], Nanoseconds | None]:
         """Read everything once for the devices and the exact median interval.
 
         Raises:
@@ -299,11 +280,12 @@ class NativeFiles:
                 for snapshot in _counted(NativeRecording().snapshots(text, notes), gaps):
                     for device in self._complete(snapshot.devices):
                         devices.setdefault(device.uuid, device)
-            self.interval = gaps.median(_READINGS)
+            interval = gaps.median(_READINGS)
         if not devices:
             names = ", ".join(text.name for text in self._texts)
             raise RecordingError(f"{names}: there is no device in it; did its recorder find any?")
-        self.devices = tuple(devices.values())
+        self._devices = tuple(devices.values())
+        return self._devices, interval
 
     def snapshots(self) -> Generator[Snapshot, None, None]:
         """The snapshots in order."""
@@ -318,7 +300,7 @@ class NativeFiles:
                 )
             return
         for snapshot in merge(*streams, key=attrgetter("wall_time")):
-            yield _on_wall_clock(snapshot, self.devices)
+            yield _on_wall_clock(snapshot, self._devices)
 
 
 def _counted(snapshots: Iterator[Snapshot], gaps: IntervalMedian) -> Iterator[Snapshot]:

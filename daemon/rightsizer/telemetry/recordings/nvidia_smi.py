@@ -109,7 +109,7 @@ class _QueryLogLayout:
             for name, at in self._at.items()
             if name in SIGNAL_COLUMNS
         ]
-        self._table = CellTable.of(
+        self._table = CellTable(
             CellColumn(at, name, known.signal, known.unit)
             for known, name, at in sorted(found, key=lambda each: each[0].rank)
         )

@@ -52,38 +52,33 @@ class NvidiaSmiDmon:
         Raises:
             RecordingError: it tells of processes, or no column says anything of a GPU's load.
         """
-        layout: _DmonLayout | None = None
+        names: list[str] = []
+        table = CellTable(())
         clock = _DmonClock(notes)
         for number, line in text.lines(notes):
             stripped = line.strip()
             if stripped.startswith("#"):
                 if _HEADING.match(stripped):
-                    layout = _layout(text, stripped, number)
+                    names, table = _layout(text, stripped, number)
                 continue
             cells = _cells(stripped)
-            if layout is None or not stripped:
+            if not names or not stripped:
                 continue
-            if len(cells) != len(layout.names):
+            if len(cells) != len(names):
                 notes.skip(number, line)
                 continue
-            index = cells[layout.names.index("gpu")]
+            index = cells[names.index("gpu")]
             if not index.isdecimal():
                 notes.count("row without a GPU's index", number, stripped)
                 continue
             device = f"index:{int(index)}"
-            time = clock.of(device, dict(zip(layout.names, cells, strict=True)))
+            time = clock.of(device, dict(zip(names, cells, strict=True)))
             if time is None:
                 notes.count("unreadable timestamp", number, stripped)
                 continue
             notes.learn(device, RecordingDeviceFacts(index=int(index)))
-            values, missing = layout.table.read(cells, number, notes)
+            values, missing = table.read(cells, number, notes)
             yield RecordingRow(time, device, values, missing, text.name)
-
-
-class _DmonLayout:
-    def __init__(self, names: Sequence[str], table: CellTable) -> None:
-        self.names = names
-        self.table = table
 
 
 class _DmonClock:
@@ -112,7 +107,7 @@ def _cells(line: str) -> list[str]:
     return [cell for cell in _BETWEEN.split(line) if cell]
 
 
-def _layout(text: TextFile, heading: str, line: int) -> _DmonLayout:
+def _layout(text: TextFile, heading: str, line: int) -> tuple[list[str], CellTable]:
     names = [name.lower() for name in _cells(heading.lstrip("# "))]
     if "pid" in names:
         raise RecordingError(
@@ -127,4 +122,4 @@ def _layout(text: TextFile, heading: str, line: int) -> _DmonLayout:
             f"{text.name}:{line}: none of the columns {', '.join(names)} says how busy a GPU is; "
             f"{_REMEDY}"
         )
-    return _DmonLayout(names, CellTable.of(columns))
+    return names, CellTable(columns)

@@ -1,12 +1,11 @@
 """Source of the snapshots of a recording."""
 
-from collections.abc import Callable, Generator, Iterable, Mapping, Sequence
+from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
-from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError, UsageError
@@ -20,7 +19,12 @@ from rightsizer.telemetry.recordings.formats import format_of
 from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, MappedCsv, load_column_map
 from rightsizer.telemetry.recordings.native import NativeFiles, NativeRecording
 from rightsizer.telemetry.recordings.row import RecordingRow, build_devices
-from rightsizer.telemetry.recordings.survey import RowFile, merge_rows, survey_files
+from rightsizer.telemetry.recordings.survey import (
+    RecordingSurvey,
+    RowFile,
+    merge_rows,
+    survey_files,
+)
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 
 
@@ -152,39 +156,32 @@ def _shared(told: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
 
 
 _DEFAULTS: Final = RecordingSettings()
+_ASSUMED_INTERVAL: Final = NANOSECONDS_PER_SECOND
 _ASSUMED: Final = "no device was read twice; an interval of one second is assumed"
 
 
-@dataclass(frozen=True, slots=True)
-class _Surveyed:
+@dataclass(slots=True)
+class RecordedSource:
+    """A surveyed recording, one snapshot a poll; `open_recording` makes one."""
+
+    name: str
     devices: tuple[Device, ...]
     interval: Nanoseconds
+    """The exact median of the times between readings of a device."""
     warnings: tuple[str, ...]
+    """What was skipped or assumed, with its place and how often."""
     snapshots: Generator[Snapshot, None, None]
-
-
-class RecordedSource:
-    """A recording, one snapshot a poll."""
-
-    def __init__(self, name: str, surveyed: _Surveyed, close: Callable[[], None]) -> None:
-        """A surveyed recording; `open_recording` makes one."""
-        self.name = name
-        self.devices = surveyed.devices
-        self.interval = surveyed.interval
-        """The exact median of the times between readings of a device."""
-        self.warnings = surveyed.warnings
-        """What was skipped or assumed, with its place and how often."""
-        self._snapshots = surveyed.snapshots
-        self._close = close
+    files: ExitStack
+    """Closes the files and removes temporary ones."""
 
     def read(self) -> Snapshot | None:
         """The next snapshot; `None` after the last."""
-        return next(self._snapshots, None)
+        return next(self.snapshots, None)
 
     def close(self) -> None:
-        """Close the files and remove temporary ones; there is nothing to read afterwards."""
-        self._snapshots.close()
-        self._close()
+        """Close the files; there is nothing to read afterwards."""
+        self.snapshots.close()
+        self.files.close()
 
 
 def open_recording(
@@ -218,45 +215,43 @@ def open_recording(
         formats = [format_of(text, column_map) for text in texts]
         _check_map(column_map, formats, texts)
         if all(isinstance(known, NativeRecording) for known in formats):
-            surveyed = _own(texts, given)
+            native = NativeFiles(texts, given)
+            devices, interval = native.survey()
+            notes, snapshots = native.notes, native.snapshots()
         else:
             files = [RowFile(text, known) for text, known in zip(texts, formats, strict=True)]
             for file in files:
                 opened.callback(file.close)
-            surveyed = _logs(files, catalogue, board, settings)
-        return RecordedSource(_name(texts), surveyed, opened.pop_all().close)
+            found = survey_files(files)
+            devices = build_devices(found.facts, catalogue, board)
+            interval = found.interval
+            notes = [file.notes for file in files]
+            snapshots = _assembler(found, devices, settings).snapshots(merge_rows(files))
+        warnings = [warning for each in notes for warning in each.warnings]
+        if interval is None:
+            warnings.append(_ASSUMED)
+        return RecordedSource(
+            _name(texts),
+            devices,
+            interval or _ASSUMED_INTERVAL,
+            tuple(warnings),
+            snapshots,
+            opened.pop_all(),
+        )
 
 
-def _own(texts: Sequence[TextFile], board: Board | None) -> _Surveyed:
-    files = NativeFiles(texts, board)
-    files.survey()
-    warnings = [warning for notes in files.notes for warning in notes.warnings]
-    interval = files.interval
-    if interval is None:
-        warnings.append(_ASSUMED)
-        interval = NANOSECONDS_PER_SECOND
-    return _Surveyed(files.devices, interval, tuple(warnings), files.snapshots())
-
-
-def _logs(
-    files: Sequence[RowFile], catalogue: Catalogue, board: str | None, settings: RecordingSettings
-) -> _Surveyed:
-    found = survey_files(files)
-    devices = build_devices(found.facts, catalogue, board)
-    assembly = SnapshotAssembler(
+def _assembler(
+    found: RecordingSurvey, devices: tuple[Device, ...], settings: RecordingSettings
+) -> SnapshotAssembler:
+    interval = found.interval or _ASSUMED_INTERVAL
+    return SnapshotAssembler(
         devices=devices,
-        interval=found.interval,
-        poll_gap=min(nanoseconds(settings.poll_gap_seconds), found.interval // 2),
+        interval=interval,
+        poll_gap=min(nanoseconds(settings.poll_gap_seconds), interval // 2),
         limits={
-            key: round(settings.hold_intervals * interval)
-            for key, interval in found.intervals.items()
+            key: round(settings.hold_intervals * between)
+            for key, between in found.intervals.items()
         },
-    )
-    warnings = [warning for file in files for warning in file.notes.warnings]
-    if found.assumed:
-        warnings.append(_ASSUMED)
-    return _Surveyed(
-        devices, found.interval, tuple(warnings), assembly.snapshots(merge_rows(files))
     )
 
 

@@ -13,7 +13,7 @@ from typing import Any, Final
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 
@@ -173,16 +173,13 @@ class RowFile:
 class RecordingSurvey:
     """What the first pass found."""
 
-    interval: Nanoseconds
-    """The exact median of the times between readings of a device."""
+    interval: Nanoseconds | None
+    """The exact median of the times between readings of a device; `None` where none was read
+    twice."""
     intervals: dict[tuple[str, str], Nanoseconds]
     """The same by device and stream; 0 for one that was read only once."""
     facts: dict[str, RecordingDeviceFacts]
     """By device, in the order of their first row."""
-    start: Nanoseconds
-    end: Nanoseconds
-    assumed: bool
-    """Whether the interval is a guess, because no device was read twice."""
 
 
 class _OutOfOrderError(Exception):
@@ -220,7 +217,6 @@ class _SurveyPass:
         self._last: dict[tuple[str, str], Nanoseconds] = {}
         self._seen: dict[str, Nanoseconds] = {}
         self._facts: dict[str, RecordingDeviceFacts] = {}
-        self._start: Nanoseconds = 0
 
     def over(self, files: Sequence[RowFile]) -> RecordingSurvey:
         rows = (
@@ -232,19 +228,14 @@ class _SurveyPass:
         if first is None:
             names = ", ".join(file.text.name for file in files)
             raise RecordingError(f"{names}: there is no reading of any device in it{_why(files)}")
-        self._start = first.time
         self._read(chain((first,), rows))
         for file in files:
             for device, facts in file.notes.facts.items():
                 self._facts.setdefault(device, RecordingDeviceFacts()).learn(facts)
-        interval = self._gaps.median(_READINGS)
         return RecordingSurvey(
-            interval=NANOSECONDS_PER_SECOND if interval is None else interval,
+            interval=self._gaps.median(_READINGS),
             intervals={key: self._gaps.median(key) or 0 for key in self._last},
             facts=self._facts,
-            start=self._start,
-            end=max(self._seen.values()),
-            assumed=interval is None,
         )
 
     def _read(self, rows: Iterator[RecordingRow]) -> None:

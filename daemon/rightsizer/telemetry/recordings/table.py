@@ -3,7 +3,6 @@
 import csv
 import re
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.model.reading import Missing, plausible, scaled
@@ -14,26 +13,20 @@ from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import TextFile
 
 _REASONS: Final[dict[str, Missing]] = {
-    "": Missing.NO_SAMPLE,
-    "-": Missing.NO_SAMPLE,
-    "n/a": Missing.NOT_SUPPORTED,
-    "none": Missing.NO_SAMPLE,
-    "no data": Missing.NO_SAMPLE,
-    "not found": Missing.NO_SAMPLE,
-    "not supported": Missing.NOT_SUPPORTED,
-    "not available": Missing.NOT_SUPPORTED,
-    "not active on display": Missing.NOT_SUPPORTED,
-    "function not found": Missing.NOT_SUPPORTED,
-    "requested functionality has been deprecated": Missing.NOT_SUPPORTED,
-    "insufficient permissions": Missing.NO_PERMISSION,
-    "no permission": Missing.NO_PERMISSION,
+    **dict.fromkeys(("", "-", "none", "no data", "not found"), Missing.NO_SAMPLE),
+    **dict.fromkeys(
+        (
+            *("n/a", "not supported", "not available", "not active on display"),
+            *("function not found", "requested functionality has been deprecated"),
+        ),
+        Missing.NOT_SUPPORTED,
+    ),
+    **dict.fromkeys(("insufficient permissions", "no permission"), Missing.NO_PERMISSION),
     "timeout": Missing.TIMED_OUT,
     "gpu is lost": Missing.LOST,
-    "gpu requires reset": Missing.FAILED,
-    "reset required": Missing.FAILED,
-    "unknown error": Missing.FAILED,
-    "err!": Missing.FAILED,
-    "error": Missing.FAILED,
+    **dict.fromkeys(
+        ("gpu requires reset", "reset required", "unknown error", "err!", "error"), Missing.FAILED
+    ),
 }
 _REMEMBERED: Final = 4096
 # Three digits behind the comma may be thousands.
@@ -88,18 +81,13 @@ class CellColumn(dict[str, float | Missing]):
         return plausible(self.signal, scaled(number, factor))
 
 
-@dataclass(frozen=True, slots=True)
 class CellTable:
     """The columns that hold signals, the least preferred of two alike first."""
 
-    columns: tuple[CellColumn, ...]
-    has_rivals: bool
-
-    @classmethod
-    def of(cls, columns: Iterable[CellColumn]) -> "CellTable":
-        """A table of columns in the order of their preference, the best last."""
-        kept = tuple(columns)
-        return cls(kept, len({column.signal for column in kept}) < len(kept))
+    def __init__(self, columns: Iterable[CellColumn]) -> None:
+        """Columns in the order of their preference, the best last."""
+        self.columns = tuple(columns)
+        self._has_rivals = len({column.signal for column in self.columns}) < len(self.columns)
 
     def read(
         self, cells: Sequence[str], line: int, notes: RecordingNotes
@@ -117,7 +105,7 @@ class CellTable:
                     notes.count(
                         f"unreadable cell in '{column.name}'", line, cells[column.index].strip()
                     )
-        if self.has_rivals and missing:
+        if self._has_rivals and missing:
             missing = {signal: why for signal, why in missing.items() if signal not in values}
         return values, missing
 
@@ -139,7 +127,7 @@ class CsvRowParser:
         self._parse_time = parse_time
         self._device = device
         self._workload = workload
-        self._table = CellTable.of(columns)
+        self._table = CellTable(columns)
 
     def read(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         """The rows below the heading; headings that come again are passed over."""
@@ -164,7 +152,9 @@ class CsvRowParser:
             values, missing = self._table.read(cells, number, notes)
             holdings = None
             if self._workload is not None:
-                holdings = _holdings(cells[self._workload].strip())
+                name = cells[self._workload].strip()
+                workload = Workload(f"recorded:{name}", WorkloadKind.RECORDED, name)
+                holdings = (Holding(workload, 1.0),) if name else ()
             yield RecordingRow(time, device, values, missing, text.name, holdings=holdings)
 
 
@@ -176,10 +166,3 @@ def split_csv_line(line: str, delimiter: str = ",") -> list[str]:
         return next(csv.reader([line], delimiter=delimiter, skipinitialspace=True))
     except csv.Error:
         return [line]
-
-
-def _holdings(name: str) -> tuple[Holding, ...]:
-    if not name:
-        return ()
-    workload = Workload(f"recorded:{name}", WorkloadKind.RECORDED, name)
-    return (Holding(workload, 1.0),)
