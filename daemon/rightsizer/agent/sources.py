@@ -90,10 +90,7 @@ def _neighbors(
 
         neighbors.append(DcgmSecondarySource(DcgmEndpoint(settings.dcgm, catalogue, clock)))
     if settings.serving.endpoints:
-        from rightsizer.telemetry.serving.source import (  # noqa: PLC0415
-            ServingEngineCollector,
-            ServingSecondarySource,
-        )
+        from rightsizer.telemetry.serving.source import ServingEngineCollector  # noqa: PLC0415
 
-        neighbors.append(ServingSecondarySource(ServingEngineCollector(settings.serving)))
+        neighbors.append(ServingEngineCollector(settings.serving))
     return tuple(neighbors)

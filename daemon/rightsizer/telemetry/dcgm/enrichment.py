@@ -151,7 +151,7 @@ def _is_unmatched(device: Device, uuids: set[str], slots: set[str | None]) -> bo
         return not uuids
     if device.mig is not None:
         return device.mig.parent_uuid not in uuids
-    # An instance of a board that the catalogue does not know: of what size nobody can say.
+    # An instance of a board that the catalogue does not know: of unknown size.
     return "/gi" not in device.uuid and not device.uuid.startswith("MIG-")
 
 
@@ -175,15 +175,21 @@ def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
         for key, uuid in matches(snapshot.devices, view).items()
         if key in view.told
     }
-    readings = {
-        uuid: _merged(reading, told.get(uuid)) for uuid, reading in snapshot.readings.items()
-    }
+    readings = dict(snapshot.readings)
+    for uuid in readings.keys() & told.keys():
+        known = told[uuid]
+        readings[uuid] = merge_readings(
+            readings[uuid], known.values, profiled=known.profiled, missing=known.missing
+        )
     added = unmatched_devices(snapshot.devices, view)
     for device in added:
-        known = view.told.get(device.uuid)
-        if known is not None and device.uuid not in view.down:
-            readings[device.uuid] = _reading(device.uuid, snapshot, known)
-            told[device.uuid] = known
+        uuid = device.uuid
+        if uuid in view.told and uuid not in view.down:
+            known = told[uuid] = view.told[uuid]
+            origins = dict.fromkeys(known.values, DCGM)
+            readings[uuid] = Reading(
+                uuid, snapshot.time, known.values, known.missing, origins=origins
+            )
     listed = {device.uuid for device in (*snapshot.devices, *added)}
     down = {device.uuid: view.down[device.uuid] for device in added if device.uuid in view.down}
     driver = {} if view.driver_version is None else {_DRIVER_VERSION: view.driver_version}
@@ -201,21 +207,10 @@ def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
     )
 
 
-def _merged(reading: Reading, told: ExporterDevice | None) -> Reading:
-    if told is None:
-        return reading
-    return merge_readings(reading, told.values, profiled=told.profiled, missing=told.missing)
-
-
-def _reading(uuid: str, snapshot: Snapshot, told: ExporterDevice) -> Reading:
-    origins = dict.fromkeys(told.values, DCGM)
-    return Reading(uuid, snapshot.time, told.values, told.missing, origins=origins)
-
-
 def _with_holdings(
     snapshot: Snapshot, readings: Mapping[str, Reading], told: Mapping[str, ExporterDevice]
 ) -> Mapping[str, tuple[Holding, ...]]:
-    """Ours, and the exporter's where we know of nobody: what the kubelet has given to whom."""
+    """Ours, and the exporter's where no holder is known: what the kubelet has allocated."""
     holdings = dict(snapshot.holdings)
     for uuid, known in told.items():
         if not known.holdings or holdings.get(uuid):
@@ -238,7 +233,7 @@ def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, 
 
 
 class DcgmSecondarySource:
-    """A dcgm-exporter as a neighbor; says once what ails it."""
+    """A dcgm-exporter beside NVML; logs a fault of it once."""
 
     def __init__(self, endpoint: DcgmEndpoint) -> None:
         """Says nothing before the first snapshot."""

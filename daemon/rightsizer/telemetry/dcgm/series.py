@@ -3,13 +3,13 @@
 import re
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
-from typing import Final, TypeAlias, TypeGuard
+from typing import Final, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.dcgm_exporter import Entity, entity_of, holder_of, why_no_gpu
-from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
+from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
 from rightsizer.model.reading import Missing, plausible, scaled
@@ -52,12 +52,9 @@ _MEMORY_PARTS: Final = {
 }
 
 
-def _our_metric(signal: Signal) -> str:
-    suffix = "_ratio" if signal.unit is Unit.RATIO else ""
-    return f"{_OURS}{signal}{suffix}"
-
-
-_OUR_SIGNALS: Final = {_our_metric(signal): signal for signal in Signal}
+_OUR_SIGNALS: Final = {
+    f"{_OURS}{signal}{'_ratio' if signal.unit is Unit.RATIO else ''}": signal for signal in Signal
+}
 _DESCRIBING: Final = frozenset({f"{_OURS}device_info", XID_METRIC})
 
 
@@ -177,17 +174,13 @@ def _interpret(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSerie
         metric=name,
         device=entity.device,
         signal=None if is_part else signal,
-        factor=_factor(field),
+        factor=1.0 if field is None else convert(field.unit)[1],
         rank=0 if field is None else field.rank,
         holder=holder_of(labels),
         facts=facts_of(labels, entity),
         part_of=signal if is_part else None,
         driver_version=labels.get("DCGM_FI_DRIVER_VERSION") or None,
     )
-
-
-def _factor(field: DcgmField | None) -> float:
-    return 1.0 if field is None else convert(field.unit)[1]
 
 
 def sample_row(
@@ -329,19 +322,15 @@ def _says_something(text: str) -> bool:
     return any(line.strip() and not line.startswith("#") for line in text.split("\n"))
 
 
-@dataclass(frozen=True, slots=True)
-class _SampleCandidate:
-    """What one field says of a signal."""
-
-    series: DcgmSeries
-    value: float
+_Candidate: TypeAlias = tuple[DcgmSeries, float]
+"""What one field says of a signal."""
 
 
 class _PageParser:
     """A page in the making: of each device and signal, what each field says."""
 
     def __init__(self) -> None:
-        self._found: dict[tuple[str, Signal], dict[str, _SampleCandidate]] = {}
+        self._found: dict[tuple[str, Signal], dict[str, _Candidate]] = {}
         self._missing: dict[str, dict[Signal, Missing]] = {}
         self._facts: dict[str, RecordingDeviceFacts] = {}
         self._holders: dict[str, set[Workload]] = {}
@@ -354,7 +343,8 @@ class _PageParser:
         self._driver_version = self._driver_version or series.driver_version
         if series.holder is not None:
             self._holders.setdefault(series.device, set()).add(series.holder)
-        if series.metric == XID_METRIC and _is_xid(number):
+        xid = 0.0 if series.metric != XID_METRIC or isinstance(number, Missing) else number
+        if 0 < xid <= _XID_MAXIMUM:
             self._xids[series.device] = int(number)
         signal = series.signal or series.part_of
         if signal is None:
@@ -367,7 +357,7 @@ class _PageParser:
         else:
             # By name: a GPU that pods share is written once for each of them.
             of_signal = self._found.setdefault((series.device, signal), {})
-            of_signal[series.metric] = _SampleCandidate(series, value)
+            of_signal[series.metric] = (series, value)
 
     def exposition(self, catalogue: Catalogue, unreadable: int) -> ExporterPage:
         values: dict[str, dict[Signal, float]] = {device: {} for device in self._facts}
@@ -399,16 +389,12 @@ class _PageParser:
         )
 
 
-def _is_xid(number: float | Missing) -> TypeGuard[float]:
-    return not isinstance(number, Missing) and 0 < number <= _XID_MAXIMUM
-
-
-def _chosen(candidates: Sequence[_SampleCandidate]) -> tuple[str, float]:
-    """The field that is believed and what it says, or the sum of a signal's parts."""
-    best = max(candidates, key=lambda each: each.series.rank)
-    if best.series.part_of is not None:
-        return best.series.metric, sum(each.value for each in candidates)
-    if best.value == 0 and best.series.is_profiling:
+def _chosen(candidates: Sequence[_Candidate]) -> tuple[str, float]:
+    """The field that is taken and its value, or the sum of a signal's parts."""
+    series, value = max(candidates, key=lambda each: each[0].rank)
+    if series.part_of is not None:
+        return series.metric, sum(each for _, each in candidates)
+    if value == 0 and series.is_profiling:
         # Profiling counters that have died read 0 (dcgm-exporter#662).
-        best = max(candidates, key=lambda each: (each.value > 0, each.series.rank))
-    return best.series.metric, best.value
+        series, value = max(candidates, key=lambda each: (each[1] > 0, each[0].rank))
+    return series.metric, value

@@ -9,38 +9,25 @@ from typing import Any, Final
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import Nanoseconds, Unit
 from rightsizer.telemetry.nvml.library import NvmlFailure, is_blank
 
-_WATTS: Final = (1e-3, 20e3)
-"""From the least that NVML can tell, for no board that answers draws nothing, to ten times what
-the largest draws."""
-_CELSIUS: Final = (-60.0, 200.0)
-_DEGREES_APART: Final = (-200.0, 200.0)
-_HERTZ: Final = (0.0, 100e9)
-_BYTES: Final = (0.0, 1e15)
-_RANGES: Final[Mapping[Signal, tuple[float, float]]] = MappingProxyType(
+_BY_UNIT: Final[Mapping[Unit, tuple[float, float]]] = MappingProxyType(
     {
-        Signal.POWER_WATTS: _WATTS,
-        Signal.POWER_LIMIT_WATTS: _WATTS,
+        # From the least that NVML can tell, for no board that answers draws nothing, to ten times
+        # what the largest draws.
+        Unit.WATTS: (1e-3, 20e3),
         # A thousand watts for three centuries.
-        Signal.ENERGY_JOULES: (0.0, 1e13),
-        Signal.TEMPERATURE_CELSIUS: _CELSIUS,
-        Signal.MEMORY_TEMPERATURE_CELSIUS: _CELSIUS,
-        Signal.TEMPERATURE_MARGIN_CELSIUS: _DEGREES_APART,
-        Signal.SM_CLOCK_HERTZ: _HERTZ,
-        Signal.SM_CLOCK_MAXIMUM_HERTZ: _HERTZ,
-        Signal.SM_CLOCK_APPLICATION_HERTZ: _HERTZ,
-        Signal.MEMORY_CLOCK_HERTZ: _HERTZ,
-        Signal.MEMORY_CLOCK_MAXIMUM_HERTZ: _HERTZ,
-        Signal.MEMORY_CLOCK_APPLICATION_HERTZ: _HERTZ,
-        Signal.VIDEO_CLOCK_HERTZ: _HERTZ,
-        Signal.MEMORY_USED_BYTES: _BYTES,
-        Signal.MEMORY_TOTAL_BYTES: (1.0, _BYTES[1]),
-        Signal.MEMORY_FREE_BYTES: _BYTES,
-        Signal.MEMORY_RESERVED_BYTES: _BYTES,
-        Signal.BAR1_USED_BYTES: _BYTES,
-        Signal.BAR1_TOTAL_BYTES: _BYTES,
+        Unit.JOULES: (0.0, 1e13),
+        Unit.CELSIUS: (-60.0, 200.0),
+        Unit.HERTZ: (0.0, 100e9),
+        Unit.BYTES: (0.0, 1e15),
+    }
+)
+_BY_SIGNAL: Final[Mapping[Signal, tuple[float, float]]] = MappingProxyType(
+    {
+        Signal.TEMPERATURE_MARGIN_CELSIUS: (-200.0, 200.0),
+        Signal.MEMORY_TOTAL_BYTES: (1.0, 1e15),
         Signal.PCIE_LINK_GENERATION: (1.0, 16.0),
         Signal.PCIE_LINK_WIDTH: (1.0, 64.0),
         # Ten times and more what PCIe 7.0 and NVLink 6 carry.
@@ -50,12 +37,13 @@ _RANGES: Final[Mapping[Signal, tuple[float, float]]] = MappingProxyType(
         Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: (0.0, 50e12),
     }
 )
-"""In the signals' own units, both ends included. Wide on purpose: boards to come fit in."""
+"""What a device itself can tell, both ends included: tighter than what a recording may hold, and
+wide enough for boards to come."""
 
 
 def is_possible(signal: Signal, value: float) -> bool:
     """Whether a device can have this value, in the signal's unit; not whether it is likely."""
-    bounds = _RANGES.get(signal)
+    bounds = _BY_SIGNAL.get(signal) or _BY_UNIT.get(signal.unit)
     return bounds is None or bounds[0] <= value <= bounds[1]
 
 
@@ -97,32 +85,37 @@ class ReadingBuilder:
         self.lost: NvmlFailure | None = None
         """The answer that says that the device is gone; nothing more need be asked."""
         self.troubled = False
-        """Whether an answer was a failure that is nobody's normal case."""
+        """Whether an answer was a failure that is no device's normal case."""
 
     def put(
         self, signal: Signal, answer: Any, scale: float = 1.0, *, may_be_negative: bool = False
     ) -> None:
         """Take a number in the driver's unit, or a failure."""
-        if isinstance(answer, NvmlFailure):
-            self.fail(signal, answer)
-        elif signal not in self.values:
+        value: float | None = None
+        if not isinstance(answer, NvmlFailure):
             is_negative = answer < 0 and not may_be_negative
             is_number = not is_blank(answer) and not is_negative and math.isfinite(answer)
-            if not is_number or not is_possible(signal, answer * scale):
-                self.fail(signal, _invalid(signal, answer))
-            else:
-                self.values[signal] = answer * scale
-                self.origins[signal] = self.collecting
+            if is_number and is_possible(signal, answer * scale):
+                value = answer * scale
+        self._put(signal, answer, value)
 
     def put_percent(self, signal: Signal, answer: Any, overshoot_ratio: float = 0.0) -> None:
         """Take a percentage of capacity, or a failure; 1 at most."""
+        value: float | None = None
+        if not isinstance(answer, NvmlFailure) and 0 <= answer <= 100 * (1 + overshoot_ratio):
+            value = min(1.0, answer / 100)
+        self._put(signal, answer, value)
+
+    def _put(self, signal: Signal, answer: Any, value: float | None) -> None:
+        """Keep the value, unless there is one already, or why there is none."""
         if isinstance(answer, NvmlFailure):
             self.fail(signal, answer)
         elif signal not in self.values:
-            if not 0 <= answer <= 100 * (1 + overshoot_ratio):
-                self.fail(signal, _invalid(signal, answer))
+            if value is None:
+                reason = f"the driver answered {answer}"
+                self.fail(signal, NvmlFailure(Missing.INVALID, signal, reason))
             else:
-                self.values[signal] = min(1.0, answer / 100)
+                self.values[signal] = value
                 self.origins[signal] = self.collecting
 
     def put_parts(self, parts: Mapping[Signal, str], answer: Any) -> None:
@@ -214,7 +207,3 @@ class ReadingBuilder:
             replace(process, gpu_busy=self.process_shares.get(process.pid))
             for process in found.values()
         )
-
-
-def _invalid(signal: Signal, answer: float) -> NvmlFailure:
-    return NvmlFailure(Missing.INVALID, signal, f"the driver answered {answer}")

@@ -34,7 +34,7 @@ class EngineMatches:
     """The pressure is the application's: each GPU of an engine on several has the same values,
     which must not be summed over its GPUs."""
     untied: Mapping[ServingEndpoint, str]
-    """Endpoints that nobody can say the GPUs of, and why; an owner is never guessed."""
+    """Endpoints whose GPUs are unknown, and why; an owner is never guessed."""
 
 
 def match_engines(
@@ -120,6 +120,7 @@ def _matches(endpoint: ServingEndpoint, owner: Workload) -> bool:
     )
 
 
+_ORIGIN: Final = "serving"
 _ACCEPT: Final = "text/plain;version=0.0.4"
 
 
@@ -132,19 +133,42 @@ class _EnginePoll:
 
 
 class ServingEngineCollector:
-    """What the configured engines say now; nobody waits for them.
+    """Puts queues and latencies of engines into readings, and says once what it cannot place.
 
-    Everything here is for one caller's thread.
+    Everything here is for one caller's thread, which never waits for an engine.
     """
 
     def __init__(
         self, settings: ServingTelemetrySettings, *, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Asks nobody before the first `latest` or `read`."""
-        self._watches = tuple(
-            _EngineWatcher(endpoint, settings, now) for endpoint in settings.endpoints
+        """Asks nothing before the first `latest` or `read`."""
+        self._pollers = tuple(
+            _EnginePoller(endpoint, settings, now) for endpoint in settings.endpoints
         )
         self._ties = EngineMatches({}, {})
+        self._logged: dict[str, str] = {}
+        self._log = structlog.get_logger(component="serving")
+
+    def enrich(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what the engines say."""
+        values = self.read(snapshot.devices, snapshot.holdings)
+        readings = {
+            uuid: replace(
+                reading,
+                values={**reading.values, **values[uuid]},
+                origins={**reading.origins, **dict.fromkeys(values[uuid], _ORIGIN)},
+            )
+            if uuid in values
+            else reading
+            for uuid, reading in snapshot.readings.items()
+        }
+        troubles = dict(self.troubles())
+        for name, trouble in troubles.items():
+            if self._logged.get(name) != trouble:
+                self._log.warning("serving_unread", endpoint=name, reason=trouble)
+        self._logged = troubles
+        collectors = {**snapshot.collectors, **self.outcomes()}
+        return replace(snapshot, readings=readings, collectors=collectors)
 
     def latest(self, wait_seconds: float = 0.0) -> Mapping[ServingEndpoint, Mapping[Signal, float]]:
         """What each endpoint said last, those left out that said nothing lately.
@@ -152,7 +176,7 @@ class ServingEngineCollector:
         Args:
             wait_seconds: How long to wait for each that is being asked.
         """
-        answers = {watch.endpoint: watch.latest(wait_seconds) for watch in self._watches}
+        answers = {poller.endpoint: poller.latest(wait_seconds) for poller in self._pollers}
         return {endpoint: said for endpoint, said in answers.items() if said is not None}
 
     def read(
@@ -165,29 +189,29 @@ class ServingEngineCollector:
     def outcomes(self) -> Mapping[str, CollectorOutcome]:
         """How each endpoint does, by its name: well where it answers and its GPUs are known."""
         return {
-            watch.endpoint.name: replace(watch.fetched.outcome, success=not self._trouble(watch))
-            for watch in self._watches
+            poller.endpoint.name: replace(poller.fetched.outcome, success=not self._trouble(poller))
+            for poller in self._pollers
         }
 
     def troubles(self) -> Mapping[str, str]:
         """Why an endpoint does not do well, by its name."""
-        troubles = {watch.endpoint.name: self._trouble(watch) for watch in self._watches}
+        troubles = {poller.endpoint.name: self._trouble(poller) for poller in self._pollers}
         return {name: trouble for name, trouble in troubles.items() if trouble}
 
     def models(self) -> Mapping[str, tuple[str, ...]]:
         """The models that each endpoint serves, by its name."""
-        return {watch.endpoint.name: watch.models for watch in self._watches}
+        return {poller.endpoint.name: poller.models for poller in self._pollers}
 
     def close(self) -> None:
         """Ask no more; a request that hangs is left behind."""
-        for watch in self._watches:
-            watch.close()
+        for poller in self._pollers:
+            poller.close()
 
-    def _trouble(self, watch: "_EngineWatcher") -> str:
-        return watch.fetched.error or self._ties.untied.get(watch.endpoint, "")
+    def _trouble(self, poller: "_EnginePoller") -> str:
+        return poller.fetched.error or self._ties.untied.get(poller.endpoint, "")
 
 
-class _EngineWatcher:
+class _EnginePoller:
     """One endpoint, with the page before the last."""
 
     def __init__(
@@ -227,10 +251,15 @@ class _EngineWatcher:
         self.fetched = self._background.latest(wait_seconds)
         look = self.fetched.value
         if look is None:
-            # What happened while nobody looked is not the present's.
+            # What happened between two looks far apart is not the present's.
             self._last = self._values = None
         elif look is not self._last:
-            self._values = self._since(look, self._last)
+            last = self._last
+            self._values = (
+                values_of(look.page)
+                if last is None
+                else values_of(look.page, last.page, look.seconds - last.seconds)
+            )
             self._last = look
         return self._values
 
@@ -245,50 +274,3 @@ class _EngineWatcher:
         if isinstance(answer, Failure):
             raise DriverError(answer.message)
         return _EnginePoll(parse_page(str(answer.body), self.endpoint.engine), asked)
-
-    @staticmethod
-    def _since(look: _EnginePoll, last: _EnginePoll | None) -> Mapping[Signal, float]:
-        if last is None:
-            return values_of(look.page)
-        return values_of(look.page, last.page, look.seconds - last.seconds)
-
-
-_ORIGIN: Final = "serving"
-
-
-class ServingSecondarySource:
-    """Puts queues and latencies into the readings, and says once what it cannot place."""
-
-    def __init__(self, engines: ServingEngineCollector) -> None:
-        """Says nothing before the first snapshot."""
-        self._engines = engines
-        self._told: dict[str, str] = {}
-        self._log = structlog.get_logger(component="serving")
-
-    def enrich(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with what the engines say."""
-        values = self._engines.read(snapshot.devices, snapshot.holdings)
-        readings = {
-            uuid: replace(
-                reading,
-                values={**reading.values, **values[uuid]},
-                origins={**reading.origins, **dict.fromkeys(values[uuid], _ORIGIN)},
-            )
-            if uuid in values
-            else reading
-            for uuid, reading in snapshot.readings.items()
-        }
-        self._tell()
-        collectors = {**snapshot.collectors, **self._engines.outcomes()}
-        return replace(snapshot, readings=readings, collectors=collectors)
-
-    def close(self) -> None:
-        """Ask no more."""
-        self._engines.close()
-
-    def _tell(self) -> None:
-        troubles = dict(self._engines.troubles())
-        for name, trouble in troubles.items():
-            if self._told.get(name) != trouble:
-                self._log.warning("serving_unread", endpoint=name, reason=trouble)
-        self._told = troubles
