@@ -139,10 +139,6 @@ def _first_fitting(
 
 def _layout_text(candidate: PlanCandidate) -> str:
     layout = candidate.layout
-    parts = (
-        ("tensor", layout.tensor),
-        ("pipeline", layout.pipeline),
-        ("data", layout.data),
-    )
+    parts = (("tensor", layout.tensor), ("pipeline", layout.pipeline), ("data", layout.data))
     spread = ", ".join(f"{name} {count}" for name, count in parts if count > 1)
     return f"{spread} parallel" if spread else "one GPU"

@@ -137,10 +137,7 @@ def _energy_text(bill: Bill, unit: str) -> str:
 
 
 def _parts(amount: CostAmount, hourly: str, each: str, unit: str) -> str:
-    work = (
-        (amount.per_run, "the run"),
-        (amount.per_million, f"a million {unit}"),
-    )
+    work = ((amount.per_run, "the run"), (amount.per_million, f"a million {unit}"))
     found = [f"{number(part.value)} {each} for {what}" for part, what in work if part is not None]
     spread = interval_text(amount.per_hour)
     return ", ".join([f"{number(amount.per_hour.value)} {hourly} ({spread})", *found])

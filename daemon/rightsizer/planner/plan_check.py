@@ -148,9 +148,7 @@ def compare_recording(
     in_flight = None if running is None else max(1.0, running * layout.data)
     load = requirement.load
     asked = replace(
-        requirement,
-        parallel=layout,
-        load=replace(load, concurrency=in_flight or load.concurrency),
+        requirement, parallel=layout, load=replace(load, concurrency=in_flight or load.concurrency)
     )
     candidate = planner.predicted(asked, gpu)
     return PlanCheck(candidate, tuple(_comparisons(asked, candidate, devices, in_flight)))

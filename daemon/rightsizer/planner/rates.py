@@ -123,8 +123,7 @@ def too_slow(load: RequestLoad, rate: PredictedRate, layout: Parallelism) -> Ite
         else ""
     )
     yield Rejection(
-        CandidateFilter.THROUGHPUT,
-        f"makes {made.value:.4g} a second, {asked:g} asked for{more}",
+        CandidateFilter.THROUGHPUT, f"makes {made.value:.4g} a second, {asked:g} asked for{more}"
     )
 
 

@@ -73,10 +73,7 @@ _OF_TOKENS: Final = (
     "kv_cache_used, requests_waiting, preemptions",
 )
 _OF_SAMPLES: Final = ("samples/s", "time of a batch, median and 95th percentile")
-_OF_THE_GPU: Final = (
-    "peak of memory_used_bytes",
-    "sm_active, tensor_active, dram_active, power",
-)
+_OF_THE_GPU: Final = ("peak of memory_used_bytes", "sm_active, tensor_active, dram_active, power")
 _AROUND: Final = {
     "alone": ("the lowest latencies there are; the load's cannot be below them",),
     "half the load": ("more than half the tokens/s of the load, at shorter latencies",),

@@ -123,10 +123,7 @@ def score_of(uuids: Collection[str], topology: Topology) -> SetScore:
 
 
 def best_set(
-    candidates: Sequence[str],
-    count: int,
-    topology: Topology,
-    present: Collection[str] = (),
+    candidates: Sequence[str], count: int, topology: Topology, present: Collection[str] = ()
 ) -> PlacementSet | None:
     """The best joined set of some size; `None` where there are too few candidates.
 

@@ -86,10 +86,7 @@ def slice_capacity(
 
 
 def slice_rate(
-    board: Board,
-    profile: MigProfile,
-    shares: BusyShares = _FULL,
-    neighbors_busy_ratio: float = 0.0,
+    board: Board, profile: MigProfile, shares: BusyShares = _FULL, neighbors_busy_ratio: float = 0.0
 ) -> EstimateInterval:
     """The throughput of one slice, of the whole GPU's.
 

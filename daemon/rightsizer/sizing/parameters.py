@@ -217,8 +217,5 @@ def _vision_transformer(model: VisionTransformer) -> ParameterCount:
     by_shape = embedding + model.layers * layer + 2 * hidden + model.classes * (hidden + 1)
     total = model.parameters or float(by_shape)
     return ParameterCount(
-        total,
-        total,
-        largest_matrix=float(hidden * ffn),
-        largest_unit=total / model.layers,
+        total, total, largest_matrix=float(hidden * ffn), largest_unit=total / model.layers
     )

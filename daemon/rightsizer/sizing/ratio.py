@@ -224,12 +224,7 @@ def place_ratio(
     Each runs in its best usable format, or in the one given where it can.
     """
     boards = throughput_ratio(
-        workload,
-        place.board,
-        other.board,
-        table,
-        precision,
-        memory_settings=place.memory_settings,
+        workload, place.board, other.board, table, precision, memory_settings=place.memory_settings
     )
     if place.name == other.name or (place.slice is None and other.slice is None):
         return boards

@@ -42,10 +42,7 @@ _SINGLE: Final = Parallelism()
 
 
 def weight_bytes(
-    model: Model,
-    count: ParameterCount,
-    number_format: NumberFormat,
-    layout: Parallelism = _SINGLE,
+    model: Model, count: ParameterCount, number_format: NumberFormat, layout: Parallelism = _SINGLE
 ) -> float:
     """Of the fullest GPU.
 

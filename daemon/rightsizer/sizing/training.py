@@ -100,10 +100,7 @@ def transformer_step(
 
 
 def _product_seconds(
-    requirement: Requirement,
-    shape: TrainingShape,
-    board: Board,
-    settings: TrainingSettings,
+    requirement: Requirement, shape: TrainingShape, board: Board, settings: TrainingSettings
 ) -> float:
     """Of one token at the speed of large products, on one GPU that holds the whole model."""
     slower = shape.expert_parameters * (1.0 / settings.expert_ratio - 1.0)

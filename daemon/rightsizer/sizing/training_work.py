@@ -171,11 +171,7 @@ class TrainingKernels:
 
     @classmethod
     def of(
-        cls,
-        requirement: Requirement,
-        layout: Parallelism,
-        board: Board,
-        settings: TrainingSettings,
+        cls, requirement: Requirement, layout: Parallelism, board: Board, settings: TrainingSettings
     ) -> "TrainingKernels":
         """The kernels that a requirement and a layout ask for."""
         is_fused = _is_fused(requirement, layout)

@@ -198,9 +198,7 @@ def _with_towers(read: PublishedModel, config: Configuration) -> PublishedModel:
         return read
     towers = Towers.of(config, model.hidden)
     unread = replace(
-        model.unread,
-        towers=float(towers.parameters),
-        are_towers_quantized=quantizes_towers(config),
+        model.unread, towers=float(towers.parameters), are_towers_quantized=quantizes_towers(config)
     )
     return replace(read, model=replace(model, unread=unread), notes=(*read.notes, *towers.notes))
 
