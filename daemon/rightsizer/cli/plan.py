@@ -117,10 +117,10 @@ def run(arguments: argparse.Namespace) -> int:
 def _write_html(path: Path, asked: Path, found: tuple[PlanAnswer, ...]) -> None:
     if path.resolve() == asked.resolve():
         raise UsageError(f"--html {path}: is the file of requirements; name another file")
-    from rightsizer.planner.page import PlanPage, plan_document  # noqa: PLC0415 - jinja2 too.
+    from rightsizer.planner.page import plan_document  # noqa: PLC0415 - jinja2 too.
 
     pages = [
-        PlanPage(
+        (
             (f"GPU plan {place} of {asked.name}",)
             if answer.plan is None
             else tuple(title_lines(answer.plan.requirement, ())),

@@ -52,7 +52,8 @@ def alternatives(
     board, best = leading[0]
     for each in search(open_layout).all(board, price(board)):
         if each.fits and each.layout != best.layout:
-            yield Alternative("layout", _layout_text(each), each)
+            spread = str(each.layout)
+            yield Alternative("layout", f"{spread} parallel" if spread else "one GPU", each)
     yield from _slices(open_layout, leading, search, price)
 
 
@@ -135,10 +136,3 @@ def _first_fitting(
         if found.fits and found.count == 1:
             return found
     return None
-
-
-def _layout_text(candidate: PlanCandidate) -> str:
-    layout = candidate.layout
-    parts = (("tensor", layout.tensor), ("pipeline", layout.pipeline), ("data", layout.data))
-    spread = ", ".join(f"{name} {count}" for name, count in parts if count > 1)
-    return f"{spread} parallel" if spread else "one GPU"

@@ -4,6 +4,7 @@ import math
 from collections.abc import Iterable
 from dataclasses import dataclass, replace
 from enum import StrEnum
+from typing import Final
 
 from rightsizer.sizing.cost import HourlyCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
@@ -42,7 +43,7 @@ class OwnershipCost:
     running_dollars_per_hour: EstimateInterval
     break_even_hours: EstimateInterval | None
     """Used hours after which owning has cost less than renting on demand; `None` where it never
-    has, or nobody rents them out."""
+    has, or no price to rent them is known."""
     break_even_months: EstimateInterval | None
     """The same in months, used as much of the time as is usual."""
     utilization_ratio: float
@@ -51,27 +52,41 @@ class OwnershipCost:
 
 @dataclass(frozen=True, slots=True)
 class Bill:
-    """Everything that money and energy tell of a candidate."""
+    """Money and energy of a candidate."""
 
     offers: tuple[PriceOffer, ...]
-    """Clouds first; none where nobody names a price."""
+    """Clouds first; none where no price is known."""
     ownership: OwnershipCost | None
-    """`None` where nobody names a price to buy them for."""
+    """`None` where no price to buy them for is known."""
     kilowatt_hours: CostAmount
     """At the meter of the building."""
     carbon_kilograms: CostAmount | None
-    """`None` where nobody tells how much carbon goes with a kilowatt-hour."""
+    """`None` where the carbon intensity of a kilowatt-hour is not known."""
     carbon_grams_per_kilowatt_hour: float | None = None
 
 
 class CandidateFilter(StrEnum):
-    """The sieves that candidates pass, in their order."""
+    """The filters that candidates pass, in their order."""
 
     LAYOUT = "layout"
     MEMORY = "memory"
     COMPUTE = "compute"
     BANDWIDTH = "bandwidth"
     THROUGHPUT = "throughput"
+
+    @property
+    def lack(self) -> str:
+        """What a candidate lacks that does not pass it."""
+        return _LACKS[self]
+
+
+_LACKS: Final = {
+    CandidateFilter.LAYOUT: "links are too few",
+    CandidateFilter.MEMORY: "memory is too small",
+    CandidateFilter.COMPUTE: "compute is too slow",
+    CandidateFilter.BANDWIDTH: "memory bandwidth is too low",
+    CandidateFilter.THROUGHPUT: "throughput is too low",
+}
 
 
 @dataclass(frozen=True, slots=True)
@@ -120,7 +135,11 @@ class PlanCandidate:
     """For a million of the tokens that the load asks for, which may be fewer than it could make."""
     rank: int | None = None
     bill: Bill | None = None
-    """All forms of its cost; `None` before they are reckoned."""
+    """All forms of its cost; `None` before they are computed."""
+
+    def __str__(self) -> str:
+        """`2 x L40S`."""
+        return f"{self.count} x {self.gpu}"
 
     @property
     def fits(self) -> bool:

@@ -17,6 +17,7 @@ from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.model.units import GIB
 from rightsizer.planner.catalogue_text import card_text, table_text
 from rightsizer.planner.figures import short_number
 from rightsizer.telemetry.host_context import survey_node
@@ -115,7 +116,6 @@ def _price_form(price: Price | None, prices: Prices) -> dict[str, Any] | None:
     }
 
 
-_GIB: Final = 2.0**30
 _REMEDY: Final = """\
   Memory bandwidth, peaks and prices are unknown, so that nothing is planned or projected on it and
   no advice names it. Describe it in a file of boards: 'rightsizer catalogue --help' shows one."""
@@ -163,7 +163,7 @@ def _figures(device: Device) -> Iterator[tuple[str, str]]:
     if "cores" in device.facts:
         yield "CUDA cores", device.facts["cores"]
     if device.memory_total_bytes is not None:
-        yield "memory", f"{device.memory_total_bytes / _GIB:.2f} GiB"
+        yield "memory", f"{device.memory_total_bytes / GIB:.2f} GiB"
     if device.power_limit_watts is not None:
         yield "power limit", f"{short_number(device.power_limit_watts)} W"
     if device.sm_clock_maximum_hertz is not None:

@@ -5,6 +5,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board, OriginKind, Precision
 from rightsizer.catalogue.prices import OnDemand, Price, Prices, Reserved
+from rightsizer.model.units import GIB
 from rightsizer.planner.figures import SourceNotes, short_number
 
 _TERMS: Final = {1: "reserved for 1 year", 3: "reserved for 3 years"}
@@ -59,7 +60,6 @@ def _hourly(dollars: float) -> str:
     return f"${dollars:.2f} an hour"
 
 
-_GIB: Final = 2**30
 _PEAKS: Final = {
     Precision.FP32: "fp32",
     Precision.TF32: "tf32",
@@ -117,7 +117,7 @@ def _origin(board: Board, figure: str, notes: SourceNotes) -> str:
 
 def _limits(board: Board) -> Iterator[_Line]:
     nominal, bandwidth = board.nominal_memory_bytes, board.memory_bandwidth_bytes_per_second
-    yield "memory", f"{board.memory_bytes / _GIB:.2f} GiB {board.memory_type}", "memory_mib"
+    yield "memory", f"{board.memory_bytes / GIB:.2f} GiB {board.memory_type}", "memory_mib"
     if nominal is not None:
         yield "memory on the box", f"{short_number(nominal / 1e9)} GB", "memory_gb"
     yield "memory bandwidth", f"{short_number(bandwidth / 1e9)} GB/s", "memory_bandwidth_gbs"
@@ -164,7 +164,7 @@ def _sums(board: Board) -> Iterator[_Line]:
 
 def _slices(board: Board) -> Iterator[_Line]:
     for profile in board.mig_profiles:
-        memory = "" if profile.memory_bytes is None else f"{profile.memory_bytes / _GIB:.2f} GiB"
+        memory = "" if profile.memory_bytes is None else f"{profile.memory_bytes / GIB:.2f} GiB"
         parts = [
             "SMs unknown" if profile.sm_count is None else f"{profile.sm_count} SMs",
             f"about {memory}" if profile.is_memory_assumed and memory else memory,
@@ -226,7 +226,7 @@ def _row(board: Board, price: Price | None) -> Sequence[str]:
     return (
         board.key,
         board.architecture,
-        _marked(board, "memory_mib", f"{board.memory_bytes / _GIB:.1f}"),
+        _marked(board, "memory_mib", f"{board.memory_bytes / GIB:.1f}"),
         _marked(board, "memory_bandwidth_gbs", _giga(board.memory_bandwidth_bytes_per_second)),
         *(_peak(board, precision) for precision in _TABLE_PEAKS),
         _marked(board, "power_limit_watts", short_number(board.power_limit_watts)),

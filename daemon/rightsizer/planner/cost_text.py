@@ -1,7 +1,6 @@
 """Text of a plan's bills, rejections and growth."""
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.console.text import aligned, counted, wrapped
@@ -13,18 +12,18 @@ from rightsizer.planner.candidate import (
     PlanCandidate,
     PriceOffer,
 )
-from rightsizer.planner.figures import NOTHING, SourceNotes, dollars, interval_text, number
+from rightsizer.planner.figures import (
+    BILLING_TERMS,
+    NOTHING,
+    SourceNotes,
+    dollars,
+    interval_text,
+    number,
+)
 from rightsizer.planner.growth import GrowingKind, GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.sizing.cost import Billing
 
-_TERMS: Final = {
-    Billing.ON_DEMAND: "on demand",
-    Billing.RESERVED_1_YEAR: "reserved, 1 year",
-    Billing.RESERVED_3_YEARS: "reserved, 3 years",
-    Billing.SPOT: "spot",
-    Billing.ON_PREMISES: "owned, per used hour",
-}
 _LEAST_IMAGE: Final = 1e-4
 _VISIBLY: Final = 1.005
 _LEFT: Final = frozenset({"terms", "from", "as of", ""})
@@ -40,15 +39,15 @@ def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
     bill = candidate.bill
     if bill is None:
         return
-    yield f"what {candidate.count} x {candidate.gpu} cost:"
+    yield f"what {candidate} cost:"
     notes = SourceNotes()
     if bill.offers:
         columns = _work_columns(candidate, bill.offers[0].dollars, unit)
         rows = [_offer_row(each, columns, notes) for each in bill.offers]
-        header = ("terms", "$/h", "from", *(each.heading for each in columns), "as of", "")
+        header = ("terms", "$/h", "from", *(heading for heading, _, _ in columns), "as of", "")
         yield from (f"  {line}" for line in aligned(header, rows, _LEFT))
         if len(columns) > 1:
-            text = f"{columns[0].heading}: of {unit} asked for; full load: of all it could make."
+            text = f"{columns[0][0]}: of {unit} asked for; full load: of all it could make."
             yield from wrapped(text, indent=2)
     else:
         yield "  nobody names a price; state yours under 'prices' of the plan, or with --prices"
@@ -62,30 +61,22 @@ def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
         yield from wrapped(line, indent=2, hanging=4)
 
 
-@dataclass(frozen=True, slots=True)
-class _Work:
-    """A column of what work costs."""
-
-    heading: str
-    part: str
-    """Of an amount."""
-    factor: float = 1.0
-    """Times so much."""
+_Work = tuple[str, str, float]
+"""A column of what work costs: its heading, the part of an amount, and a factor."""
 
 
 def _work_columns(candidate: PlanCandidate, dollars_of: CostAmount, unit: str) -> tuple[_Work, ...]:
     if dollars_of.per_run is not None:
-        return (_Work("$/run", "per_run"),)
+        return (("$/run", "per_run", 1.0),)
     idle = _idle_factor(candidate)
     if dollars_of.per_image is not None and dollars_of.per_image.value >= _LEAST_IMAGE:
         heading, part = "$/image", "per_image"
     else:
         heading, part = f"$/M {unit}", "per_million"
     if idle == 1.0:
-        return (_Work(heading, part),)
-    # A table of a hundred signs has no room for the unit twice.
-    heading = heading.removesuffix(f" {unit}")
-    return (_Work(heading, part, idle), _Work("full load", part))
+        return ((heading, part, 1.0),)
+    # A table of a hundred signs has no space for the unit twice.
+    return ((heading.removesuffix(f" {unit}"), part, idle), ("full load", part, 1.0))
 
 
 def _idle_factor(candidate: PlanCandidate) -> float:
@@ -96,11 +87,11 @@ def _idle_factor(candidate: PlanCandidate) -> float:
 
 def _offer_row(offer: PriceOffer, columns: Sequence[_Work], notes: SourceNotes) -> Sequence[str]:
     hourly = offer.dollars.per_hour
-    amounts = [(getattr(offer.dollars, each.part), each.factor) for each in columns]
+    amounts = [(getattr(offer.dollars, part), factor) for _, part, factor in columns]
     spread = f"{dollars(hourly.low)} to {dollars(hourly.high)}"
     assumed = "assumed " if offer.terms.is_assumed else ""
     return (
-        _TERMS[offer.terms.billing],
+        BILLING_TERMS[offer.terms.billing],
         dollars(hourly.value),
         spread if hourly.low < hourly.high else "",
         *(NOTHING if done is None else dollars(done.value * factor) for done, factor in amounts),
@@ -144,13 +135,6 @@ def _parts(amount: CostAmount, hourly: str, each: str, unit: str) -> str:
 
 
 _NAMED: Final = 8
-LACKS: Final = {
-    CandidateFilter.LAYOUT: "links are too few",
-    CandidateFilter.MEMORY: "memory is too small",
-    CandidateFilter.COMPUTE: "compute is too slow",
-    CandidateFilter.BANDWIDTH: "memory bandwidth is too low",
-    CandidateFilter.THROUGHPUT: "throughput is too low",
-}
 
 
 def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Iterator[str]:
@@ -168,11 +152,11 @@ def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> 
         found = [each for each in rejected if each.rejections[0].by is by]
         if not found:
             continue
-        yield f"  {LACKS[by]} on {len(found)}:"
+        yield f"  {by.lack} on {len(found)}:"
         shown = found if shows_all else found[:1]
         for each in shown:
             reasons = "; ".join(map(str, each.rejections))
-            yield from wrapped(f"{each.count} x {each.gpu}: {reasons}", indent=4)
+            yield from wrapped(f"{each}: {reasons}", indent=4)
         rest = [each.gpu for each in found[len(shown) :]]
         if rest:
             more = f", and {len(rest) - _NAMED} more (--all)" if len(rest) > _NAMED else ""
@@ -194,9 +178,9 @@ def growth_lines(plan: GpuPlan) -> Iterator[str]:
         (
             str(step.month),
             f"x{step.load_ratio:.2f}",
-            f"{step.candidate.count} x {step.candidate.gpu}",
+            str(step.candidate),
             dollars(step.candidate.dollars_per_hour) if step.candidate.fits else NOTHING,
-            "" if step.candidate.fits else LACKS[step.candidate.rejections[0].by],
+            "" if step.candidate.fits else step.candidate.rejections[0].by.lack,
         )
         for step in plan.growth
     ]

@@ -1,12 +1,29 @@
 """Figures of plans and boards for people: significant digits, units, notes on sources."""
 
 import math
+from collections.abc import Mapping
 from typing import Final
 
+from rightsizer.sizing.cost import Billing
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Model, RecommenderModel, Transformer
 
 NOTHING: Final = "-"
+MEMORY_PARTS: Final[Mapping[str, str]] = {
+    "weights": "weights",
+    "kv_cache": "KV cache",
+    "activations": "activations",
+    "gradients": "gradients",
+    "optimizer": "optimizer",
+    "overhead": "overhead",
+}
+BILLING_TERMS: Final[Mapping[str, str]] = {
+    Billing.ON_DEMAND: "on demand",
+    Billing.RESERVED_1_YEAR: "reserved, 1 year",
+    Billing.RESERVED_3_YEARS: "reserved, 3 years",
+    Billing.SPOT: "spot",
+    Billing.ON_PREMISES: "owned, per used hour",
+}
 _THREE_DIGITS: Final = 100
 _CENTS: Final = 0.1
 _WORDS: Final = ((1e12, "trillion"), (1e9, "billion"), (1e6, "million"))
@@ -37,7 +54,7 @@ def number(value: float | None) -> str:
 
 
 def middle(interval: EstimateInterval | None) -> str:
-    """What is likeliest."""
+    """The likeliest value."""
     return NOTHING if interval is None else number(interval.value)
 
 
@@ -53,7 +70,7 @@ def range_text(interval: EstimateInterval | None) -> str:
     if interval is None:
         return NOTHING
     scale, sign = next((each for each in _SCALES if interval.low >= each[0]), (1.0, ""))
-    return f"{interval.low / scale:.3g}-{_short(interval.high / scale)}{sign}"
+    return f"{interval.low / scale:.3g}-{number(interval.high / scale)}{sign}"
 
 
 def dollars(value: float | None) -> str:
@@ -61,10 +78,6 @@ def dollars(value: float | None) -> str:
     if value is None:
         return NOTHING
     return f"{value:,.2f}" if value >= _CENTS or not value else f"{value:.2g}"
-
-
-def _short(value: float) -> str:
-    return f"{value:,.0f}" if value >= _THREE_DIGITS else f"{value:.3g}"
 
 
 _WHOLE_WITHIN: Final = 0.05

@@ -1,22 +1,13 @@
 """Page of a plan as one HTML document: candidates, memory, costs, checks."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
+from rightsizer.model.units import GIB
+from rightsizer.planner.figures import BILLING_TERMS, MEMORY_PARTS
 from rightsizer.report.charts import box, figure
 from rightsizer.report.figures import dollars, number
 from rightsizer.report.template import rendered
-
-PARTS: Final[Mapping[str, str]] = {
-    "weights": "weights",
-    "kv_cache": "KV cache",
-    "activations": "activations",
-    "gradients": "gradients",
-    "optimizer": "optimizer",
-    "overhead": "overhead",
-}
-_GIB: Final = 2.0**30
 
 
 def memory_bar(name: str, memory: Mapping[str, float], usable_bytes: float | None) -> str:
@@ -29,22 +20,22 @@ def memory_bar(name: str, memory: Mapping[str, float], usable_bytes: float | Non
     """
     total, high = memory["total_bytes"], memory["total_bytes_high"]
     scale = 100 / max(total, high, usable_bytes or 0.0, 1.0)
-    drawn, reached, told = [], 0.0, []
-    for part, words in PARTS.items():
+    drawn, reached, spelled = [], 0.0, []
+    for part, words in MEMORY_PARTS.items():
         width = memory[f"{part}_bytes"] * scale
         if width > 0:
             drawn.append(f'<path class="m-{part}" d="{box(reached, 0, width, 10)}"/>')
-            told.append(f"{words} {memory[f'{part}_bytes'] / _GIB:.1f} GiB")
+            spelled.append(f"{words} {memory[f'{part}_bytes'] / GIB:.1f} GiB")
             reached += width
     low = memory["total_bytes_low"] * scale
     drawn.append(f'<path class="whisker" d="{box(low, 4.2, high * scale - low, 1.6)}"/>')
     if usable_bytes is not None:
         drawn.append(f'<path class="capacity" d="M{usable_bytes * scale:.4g} 0V10"/>')
-    return figure((100, 10), name, ", ".join(told), drawn, "split fit")
+    return figure((100, 10), name, ", ".join(spelled), drawn, "split fit")
 
 
-_MOST_CANDIDATES: Final = 20
-_MOST_REJECTED: Final = 20
+_MOST: Final = 20
+"""Candidates of a table."""
 _NOTHING: Final[Mapping[str, Any]] = {
     "error": None,
     "model": None,
@@ -56,13 +47,6 @@ _NOTHING: Final[Mapping[str, Any]] = {
     "validation": (),
 }
 """What an answer that is an error does not have, and the other way round."""
-_TERMS: Final = {
-    "on_demand": "on demand",
-    "reserved_1_year": "reserved, 1 year",
-    "reserved_3_years": "reserved, 3 years",
-    "spot": "spot",
-    "on_premises": "owned, per used hour",
-}
 _WORK: Final = (
     ("cost_per_training", "a run"),
     ("cost_per_image", "an image"),
@@ -70,101 +54,52 @@ _WORK: Final = (
 )
 
 
-@dataclass(frozen=True, slots=True)
-class PlanPage:
-    """The answer to one requirement."""
-
-    title: Sequence[str]
-    """Lines that say what was asked for."""
-    form: Mapping[str, Any]
+def plan_document(answers: Sequence[tuple[Sequence[str], Mapping[str, Any]]]) -> str:
+    """All answers of a file, one after the other: what was asked for, in lines, and what came."""
+    plans = [_view(title, form) for title, form in answers]
+    return rendered("plan.html", {}, plans=plans, parts=MEMORY_PARTS, gibibytes=_gibibytes)
 
 
-@dataclass(frozen=True, slots=True)
-class CandidateView:
-    """A row of the table."""
-
-    rank: str
-    name: str
-    layout: str
-    bar: str
-    memory: str
-    speed: str
-    latency: str
-    hourly: str
-    work: str
-    reasons: str
-
-
-@dataclass(frozen=True, slots=True)
-class PlanView:
-    """What the template shows of one answer."""
-
-    title: Sequence[str]
-    form: Mapping[str, Any]
-    best: CandidateView | None
-    fitting: Sequence[CandidateView]
-    more: int
-    rejected: Sequence[CandidateView]
-    more_rejected: int
-    offers: Sequence[Sequence[str]]
-    work: str
-    growth: Sequence[Sequence[str]]
-
-
-def plan_document(pages: Sequence[PlanPage]) -> str:
-    """All answers of a file, one after the other."""
-    return rendered(
-        "plan.html", {}, plans=[_view(page) for page in pages], parts=PARTS, gibibytes=_gibibytes
-    )
-
-
-def _view(page: PlanPage) -> PlanView:
-    form = {**_NOTHING, **page.form}
+def _view(title: Sequence[str], answer: Mapping[str, Any]) -> dict[str, Any]:
+    form = {**_NOTHING, **answer}
     candidates: Sequence[Mapping[str, Any]] = form["candidates"]
     fitting = [_candidate(each) for each in candidates if each["fits"]]
     rejected = [_candidate(each) for each in candidates if not each["fits"]]
     best = next((each for each in candidates if each["fits"]), None)
     costs = None if best is None else best["costs"]
     work = _work_key(costs)
-    return PlanView(
-        title=page.title,
-        form=form,
-        best=fitting[0] if fitting else None,
-        fitting=fitting[:_MOST_CANDIDATES],
-        more=max(0, len(fitting) - _MOST_CANDIDATES),
-        rejected=rejected[:_MOST_REJECTED],
-        more_rejected=max(0, len(rejected) - _MOST_REJECTED),
-        offers=[_offer(each, work[0]) for each in (costs or {}).get("offers", ())],
-        work=work[1],
-        growth=[_growth(each) for each in form["growth"]],
-    )
+    return {
+        "title": title,
+        "form": form,
+        "best": fitting[0] if fitting else None,
+        "fitting": fitting[:_MOST],
+        "more": max(0, len(fitting) - _MOST),
+        "rejected": rejected[:_MOST],
+        "more_rejected": max(0, len(rejected) - _MOST),
+        "offers": [_offer(each, work[0]) for each in (costs or {}).get("offers", ())],
+        "work": work[1],
+        "growth": [_growth(each) for each in form["growth"]],
+    }
 
 
-def _candidate(form: Mapping[str, Any]) -> CandidateView:
-    memory, layout = form["memory"], form["layout"]
-    name = f"{form['count']} x {form['gpu']}"
-    usable = _usable(form)
+def _candidate(form: Mapping[str, Any]) -> dict[str, str]:
+    memory, free = form["memory"], form["memory_headroom_ratio"]
+    usable = memory["total_bytes"] / (1.0 - free) if free is not None and free < 1 else None
     hourly, work = form["cost_per_hour"], form["cost_per_million_tokens_asked"]
-    return CandidateView(
-        rank=str(form["rank"] or ""),
-        name=name,
-        layout=f"{layout['tensor']}x{layout['pipeline']}x{layout['data']}",
-        bar=memory_bar(f"Memory of each {form['gpu']}", memory, usable),
-        memory=f"{_gibibytes(memory['total_bytes'])} of "
+    return {
+        "rank": str(form["rank"] or ""),
+        "name": f"{form['count']} x {form['gpu']}",
+        "layout": "x".join(map(str, form["layout"].values())),
+        "bar": memory_bar(f"Memory of each {form['gpu']}", memory, usable),
+        "memory": f"{_gibibytes(memory['total_bytes'])} of "
         f"{'not known' if usable is None else _gibibytes(usable)} GiB"
         f"{', may turn out short' if form['memory_is_tight'] else ''}",
-        speed=_speed(form),
-        latency=_latency(form),
-        hourly=dollars(hourly, hourly),
-        work=dollars(work, work),
-        reasons="; ".join(form["reasons"]),
-    )
-
-
-def _usable(form: Mapping[str, Any]) -> float | None:
-    """What the memory that is needed and the part that stays free come to."""
-    free = form["memory_headroom_ratio"]
-    return form["memory"]["total_bytes"] / (1.0 - free) if free is not None and free < 1 else None
+        "speed": _speed(form),
+        "latency": _latency(form),
+        "hourly": dollars(hourly, hourly),
+        "work": dollars(work, work),
+        "reasons": "; ".join(form["reasons"]),
+    }
 
 
 def _speed(form: Mapping[str, Any]) -> str:
@@ -202,18 +137,12 @@ def _offer(form: Mapping[str, Any], work: str) -> Sequence[str]:
     done = form[work]
     assumed = "assumed: " if form["assumed"] else ""
     return (
-        _TERMS.get(form["billing"], form["billing"]),
+        BILLING_TERMS.get(form["billing"], form["billing"]),
         dollars(form["cost_per_hour"], form["cost_per_hour"]),
         dollars(form["cost_per_hour_low"], form["cost_per_hour_high"]),
-        _small(done),
+        f"${done:,.2g}" if done is not None and done < 1 else dollars(done, done),
         form["date"] or "undated",
         f"{assumed}{form['source'] or ''}",
-    )
-
-
-def _small(value: float | None) -> str:
-    return (
-        "not known" if value is None else f"${value:,.2g}" if value < 1 else dollars(value, value)
     )
 
 
@@ -229,4 +158,4 @@ def _growth(form: Mapping[str, Any]) -> Sequence[str]:
 
 
 def _gibibytes(value: float) -> str:
-    return f"{value / _GIB:,.1f}"
+    return f"{value / GIB:,.1f}"

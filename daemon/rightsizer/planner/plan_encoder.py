@@ -3,15 +3,15 @@
 from __future__ import annotations
 
 import math
+from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
 from rightsizer.planner.alternatives import Alternative
-from rightsizer.planner.candidate import Bill, CostAmount, OwnershipCost, PlanCandidate, PriceOffer
+from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate, PriceOffer
 from rightsizer.planner.growth import GrowingKind, GrowthOutlook, GrowthStep
 from rightsizer.planner.planner import GpuPlan
-from rightsizer.planner.validation import ValidationStep, validation_steps
+from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
-from rightsizer.sizing.requirement import Parallelism
 
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import PlanCheck
@@ -26,11 +26,19 @@ _PARTS: Final = (
 
 
 def encode_bill(bill: Bill) -> dict[str, Any]:
-    """Offers, ownership, energy and carbon; what nobody can tell is null."""
-    carbon = bill.carbon_kilograms
+    """Offers, ownership, energy and carbon; what is not known is null."""
+    carbon, ownership = bill.carbon_kilograms, bill.ownership
     return {
         "offers": [_offer_form(each) for each in bill.offers],
-        "on_premises": None if bill.ownership is None else _ownership_form(bill.ownership),
+        "on_premises": None
+        if ownership is None
+        else {
+            **encode_interval("capital_dollars", ownership.capital_dollars),
+            **encode_interval("running_dollars_per_hour", ownership.running_dollars_per_hour),
+            **encode_interval("break_even_hours", ownership.break_even_hours),
+            **encode_interval("break_even_months", ownership.break_even_months),
+            "utilization_ratio": ownership.utilization_ratio,
+        },
         "energy": {
             **encode_interval("kilowatts", bill.kilowatt_hours.per_hour),
             **_work_form("kilowatt_hours", bill.kilowatt_hours),
@@ -51,8 +59,8 @@ def encode_interval(name: str, interval: EstimateInterval | None) -> dict[str, f
         return {name: None, f"{name}_low": None, f"{name}_high": None}
     return {
         name: interval.value,
-        f"{name}_low": _finite(interval.low),
-        f"{name}_high": _finite(interval.high),
+        f"{name}_low": interval.low if math.isfinite(interval.low) else None,
+        f"{name}_high": interval.high if math.isfinite(interval.high) else None,
     }
 
 
@@ -68,16 +76,6 @@ def _offer_form(offer: PriceOffer) -> dict[str, Any]:
     }
 
 
-def _ownership_form(ownership: OwnershipCost) -> dict[str, Any]:
-    return {
-        **encode_interval("capital_dollars", ownership.capital_dollars),
-        **encode_interval("running_dollars_per_hour", ownership.running_dollars_per_hour),
-        **encode_interval("break_even_hours", ownership.break_even_hours),
-        **encode_interval("break_even_months", ownership.break_even_months),
-        "utilization_ratio": ownership.utilization_ratio,
-    }
-
-
 def _work_form(name: str, amount: CostAmount) -> dict[str, float | None]:
     return {
         key: value
@@ -86,12 +84,8 @@ def _work_form(name: str, amount: CostAmount) -> dict[str, float | None]:
     }
 
 
-def _finite(value: float) -> float | None:
-    return value if math.isfinite(value) else None
-
-
 def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
-    """All of it; figures that nobody can tell are null.
+    """All of it; figures that are not known are null.
 
     Args:
         plan: What came of a requirement.
@@ -109,7 +103,7 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "alternatives": [_alternative_form(each) for each in plan.alternatives],
         "growth": [_growth_form(each) for each in plan.growth],
         "growth_outlook": None if plan.outlook is None else _outlook_form(plan.outlook),
-        "validation": [_step_form(each) for each in steps],
+        "validation": [asdict(each) for each in steps],
         "notes": list(notes),
     }
 
@@ -120,7 +114,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     return {
         "gpu": candidate.gpu,
         "count": candidate.count,
-        "layout": encode_layout(candidate.layout),
+        "layout": asdict(candidate.layout),
         "fits": candidate.fits,
         "fits_memory": candidate.fits_memory,
         "reasons": [str(each) for each in candidate.rejections],
@@ -143,23 +137,15 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
     }
 
 
-def encode_layout(layout: Parallelism) -> dict[str, int]:
-    """How a model is spread."""
-    return {"tensor": layout.tensor, "pipeline": layout.pipeline, "data": layout.data}
-
-
 def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
     """Of one GPU."""
+    parts = {name: part for name, part in asdict(memory).items() if name.endswith("_bytes")}
+    total = memory.total
     return {
-        "weights_bytes": memory.weights_bytes,
-        "kv_cache_bytes": memory.kv_cache_bytes,
-        "activations_bytes": memory.activations_bytes,
-        "gradients_bytes": memory.gradients_bytes,
-        "optimizer_bytes": memory.optimizer_bytes,
-        "overhead_bytes": memory.overhead_bytes,
+        **parts,
         "total_bytes": memory.total_bytes,
-        "total_bytes_low": memory.total.low,
-        "total_bytes_high": memory.total.high,
+        "total_bytes_low": total.low,
+        "total_bytes_high": total.high,
     }
 
 
@@ -179,7 +165,7 @@ def _growth_form(step: GrowthStep) -> dict[str, Any]:
         "load_ratio": step.load_ratio,
         "gpu": candidate.gpu,
         "count": candidate.count,
-        "layout": encode_layout(candidate.layout),
+        "layout": asdict(candidate.layout),
         "fits": candidate.fits,
         "cost_per_hour": candidate.dollars_per_hour,
     }
@@ -191,14 +177,7 @@ def _outlook_form(outlook: GrowthOutlook) -> dict[str, Any]:
         "months": outlook.kinds[0].months,
         "outgrown_in_month": outlook.outgrown,
         "cheapest": None if cheapest is None else cheapest.gpu,
-        "switch": None
-        if switch is None
-        else {
-            "month": switch.month,
-            "gpu": switch.gpu,
-            "count": switch.count,
-            "dollars_saved": switch.dollars_saved,
-        },
+        "switch": None if switch is None else asdict(switch),
         "kinds": [_kind_form(each) for each in outlook.kinds],
     }
 
@@ -210,17 +189,6 @@ def _kind_form(kind: GrowingKind) -> dict[str, Any]:
         "count_last": kind.steps[-1].candidate.count,
         "cost_of_all_months": kind.dollars() if kind.outgrown is None else None,
         "outgrown_in_month": kind.outgrown,
-    }
-
-
-def _step_form(step: ValidationStep) -> dict[str, Any]:
-    return {
-        "name": step.name,
-        "run": step.run,
-        "concurrency": step.concurrency,
-        "minutes": step.minutes,
-        "measure": list(step.measure),
-        "expect": list(step.expect),
     }
 
 

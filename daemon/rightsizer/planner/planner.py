@@ -64,29 +64,19 @@ class GpuPlan:
         counts = Counter(each.rejections[0].by for each in self.candidates)
         of = len(self.candidates)
         lacks = ", ".join(
-            f"{_LACKS[each]} on {counts[each]} of {of} kinds of GPU"
+            f"{each.lack} on {counts[each]} of {of} kinds of GPU"
             for each in CandidateFilter
             if counts[each]
         )
         nearest = self.candidates[0]
         reasons = "; ".join(map(str, nearest.rejections))
-        return (
-            f"nothing fits, because {lacks};"
-            f" the nearest, {nearest.count} x {nearest.gpu}: {reasons}"
-        )
+        return f"nothing fits, because {lacks}; the nearest, {nearest}: {reasons}"
 
 
 _REMEDY: Final = (
     "what nobody knows is not guessed: describe it in a file of boards (--catalogue FILE,"
     " 'rightsizer catalogue --help' shows one)"
 )
-_LACKS: Final = {
-    CandidateFilter.LAYOUT: "links are too few",
-    CandidateFilter.MEMORY: "memory is too small",
-    CandidateFilter.COMPUTE: "compute is too slow",
-    CandidateFilter.BANDWIDTH: "memory bandwidth is too low",
-    CandidateFilter.THROUGHPUT: "throughput is too low",
-}
 
 
 @dataclass(frozen=True, slots=True)

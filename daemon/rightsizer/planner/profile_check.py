@@ -6,6 +6,7 @@ from typing import Final
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
+from rightsizer.model.units import GIB, HOUR_SECONDS
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.plan_check import FigureComparison, PlanCheck
 from rightsizer.planner.planner import Planner
@@ -21,7 +22,6 @@ _QUANTILES: Final = ("p50", "p90", "p99")
 _QUANTILE: Final = "a quantile over all requests; the prediction is of the mean"
 _LATENCIES: Final = (("ttft", "ttft_ms"), ("tpot", "tpot_ms"))
 _MILLISECONDS: Final = 1e3
-_SECONDS_PER_HOUR: Final = 3600.0
 
 
 def compare_benchmark(
@@ -170,13 +170,12 @@ def _training(
         yield FigureComparison(
             "training_hours",
             "hours",
-            took / _SECONDS_PER_HOUR,
+            took / HOUR_SECONDS,
             rate.training_hours,
             "to the quality that the benchmark asks for, evaluation included",
         )
 
 
-_GIB: Final = 2.0**30
 _MUCH: Final = 0.3
 """Of the time, beyond which a wait or communication explains most of what is off."""
 
@@ -220,7 +219,7 @@ def _memory(candidate: PlanCandidate, peak: int) -> FigureComparison:
         "bytes",
         float(peak),
         within,
-        f"the allocator's own peak; {outside / _GIB:.1f} GiB of context and libraries come on top",
+        f"the allocator's own peak; {outside / GIB:.1f} GiB of context and libraries come on top",
     )
 
 

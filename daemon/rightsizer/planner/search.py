@@ -6,6 +6,7 @@ from dataclasses import replace
 from typing import Final
 
 from rightsizer.catalogue.board import Board
+from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import (
     CandidateFilter,
     PlanCandidate,
@@ -117,7 +118,6 @@ Predict = Callable[[Requirement, Board, Parallelism, float | None, float], Predi
 """How fast a requirement is on so many boards: at a number of requests in flight, or at the most
 that latencies and so many bytes of each board allow."""
 
-_GIB: Final = 2.0**30
 _SPREAD: Final = 8
 """Over how many times as many replicas a load is spread at most where latencies are missed."""
 _ABOUT: Final = 1.05
@@ -317,8 +317,8 @@ class Search:
         if memory.total_bytes > room:
             yield Rejection(
                 CandidateFilter.MEMORY,
-                f"needs {memory.total_bytes / _GIB:.1f} GiB of each GPU, of which"
-                f" {room / _GIB:.1f} GiB may be filled",
+                f"needs {memory.total_bytes / GIB:.1f} GiB of each GPU, of which"
+                f" {room / GIB:.1f} GiB may be filled",
             )
         if not self.requirement.task.trains:
             yield from too_slow(self.requirement.load, rate, layout)

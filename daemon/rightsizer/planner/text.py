@@ -2,13 +2,16 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import astuple
 from typing import TYPE_CHECKING, Final
 
 from rightsizer.console.text import aligned, counted, wrapped
+from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.cost_text import costs_lines, growth_lines, rejection_lines
 from rightsizer.planner.figures import (
+    MEMORY_PARTS,
     NOTHING,
     dollars,
     interval_text,
@@ -22,7 +25,7 @@ from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters
-from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Requirement
+from rightsizer.sizing.requirement import ModelTask, Recompute, Requirement
 
 if TYPE_CHECKING:
     from rightsizer.planner.plan_check import FigureComparison, PlanCheck
@@ -74,22 +77,7 @@ def _trained(requirement: Requirement) -> Iterator[str]:
     yield str(training.optimizer)
 
 
-_GIB: Final = 2.0**30
-
 _Column = tuple[str, Callable[[PlanCandidate], str]]
-
-
-def candidate_table(requirement: Requirement, candidates: Iterable[PlanCandidate]) -> list[str]:
-    """A header and a line for each candidate."""
-    columns = _columns(requirement)
-    rows = [[cell(each) for _, cell in columns] for each in candidates]
-    return aligned([name for name, _ in columns], rows, left=_LEFT)
-
-
-def layout_text(layout: Parallelism) -> str:
-    """`tensor 4, data 2`: what is more than one."""
-    parts = (("tensor", layout.tensor), ("pipeline", layout.pipeline), ("data", layout.data))
-    return ", ".join(f"{name} {count}" for name, count in parts if count > 1) or "one"
 
 
 def _columns(requirement: Requirement) -> Sequence[_Column]:
@@ -103,17 +91,22 @@ def _columns(requirement: Requirement) -> Sequence[_Column]:
         ("$/M", lambda each: dollars(each.work_dollars)),
     )
     if requirement.task.trains:
-        is_counted = requirement.training.tokens is not None
-        run = _RUN if is_counted else ()
-        return (*_PLACE, *speed, _MFU, *run, *cost)
-    if isinstance(requirement.model, Transformer):
-        return (*_PLACE, _REQUESTS, *speed, _FIRST, _BETWEEN, *cost)
-    return (*_PLACE, _BATCH, *speed, _ANSWER, *cost)
-
-
-def _layout(candidate: PlanCandidate) -> str:
-    layout = candidate.layout
-    return f"{layout.tensor}x{layout.pipeline}x{layout.data}"
+        run: tuple[_Column, ...] = ()
+        if requirement.training.tokens is not None:
+            hours: _Column = ("hours", lambda each: middle(each.rate.training_hours))
+            run = (hours, ("$/run", _run_dollars))
+        return (*_PLACE, *speed, ("MFU", _mfu), *run, *cost)
+    is_of_tokens = isinstance(requirement.model, Transformer)
+    requests: _Column = (
+        "in flight" if is_of_tokens else "batch",
+        lambda each: number(each.rate.concurrency),
+    )
+    first: _Column = (
+        "TTFT" if is_of_tokens else "batch ms",
+        lambda each: middle(each.rate.ttft_ms),
+    )
+    between: _Column = ("TPOT", lambda each: middle(each.rate.tpot_ms))
+    return (*_PLACE, requests, *speed, first, *((between,) if is_of_tokens else ()), *cost)
 
 
 def _mfu(candidate: PlanCandidate) -> str:
@@ -129,24 +122,14 @@ def _run_dollars(candidate: PlanCandidate) -> str:
 _LEFT: Final = frozenset({"GPUs", "TxPxD", "90 % within"})
 _PLACE: Final[tuple[_Column, ...]] = (
     ("#", lambda each: NOTHING if each.rank is None else str(each.rank)),
-    ("GPUs", lambda each: f"{each.count} x {each.gpu}"),
-    ("TxPxD", _layout),
-    ("GiB", lambda each: f"{'?' * each.is_memory_tight}{each.memory.total_bytes / _GIB:.0f}"),
-)
-_REQUESTS: Final[_Column] = ("in flight", lambda each: number(each.rate.concurrency))
-_BATCH: Final[_Column] = ("batch", lambda each: number(each.rate.concurrency))
-_FIRST: Final[_Column] = ("TTFT", lambda each: middle(each.rate.ttft_ms))
-_BETWEEN: Final[_Column] = ("TPOT", lambda each: middle(each.rate.tpot_ms))
-_ANSWER: Final[_Column] = ("batch ms", lambda each: middle(each.rate.ttft_ms))
-_MFU: Final[_Column] = ("MFU", _mfu)
-_RUN: Final[tuple[_Column, ...]] = (
-    ("hours", lambda each: middle(each.rate.training_hours)),
-    ("$/run", _run_dollars),
+    ("GPUs", str),
+    ("TxPxD", lambda each: "x".join(map(str, astuple(each.layout)))),
+    ("GiB", lambda each: f"{'?' * each.is_memory_tight}{each.memory.total_bytes / GIB:.0f}"),
 )
 
 
 _SHOWN: Final = 10
-_VISIBLE: Final = 0.05 * _GIB
+_VISIBLE: Final = 0.05 * GIB
 _LEGEND: Final = (
     "What all GPUs make together, most likely and 90 % within; GiB of each one, ?: may turn out"
     " short. TxPxD: tensor, pipeline, data parallel."
@@ -186,9 +169,10 @@ def _nothing_lines(plan: GpuPlan) -> Iterator[str]:
     if least is None:
         yield "Nothing that is known would, in any layout."
         return
+    spread = "" if least.count == 1 else f" ({least.layout})"
     price = least.dollars_per_hour
     cost = "" if price is None else f", ${dollars(price)} an hour"
-    yield f"What would: {_spelled(least)}{cost}."
+    yield f"What would: {least}{spread}{cost}."
 
 
 def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
@@ -196,7 +180,9 @@ def _fitting_lines(plan: GpuPlan, *, shows_all: bool) -> Iterator[str]:
     if not fitting:
         return
     shown = fitting if shows_all else fitting[:_SHOWN]
-    yield from candidate_table(plan.requirement, shown)
+    columns = _columns(plan.requirement)
+    rows = [[cell(each) for _, cell in columns] for each in shown]
+    yield from aligned([name for name, _ in columns], rows, left=_LEFT)
     rest = len(fitting) - len(shown)
     if rest:
         yield f"and {counted(rest, 'more that fits', 'more that fit')} (--all)"
@@ -212,19 +198,12 @@ def _detail_lines(plan: GpuPlan) -> Iterator[str]:
     if best is None:
         return
     memory = best.memory
-    parts = (
-        ("weights", memory.weights_bytes),
-        ("KV cache", memory.kv_cache_bytes),
-        ("activations", memory.activations_bytes),
-        ("gradients", memory.gradients_bytes),
-        ("optimizer", memory.optimizer_bytes),
-        ("overhead", memory.overhead_bytes),
-    )
-    split = ", ".join(f"{name} {value / _GIB:.1f}" for name, value in parts if value > _VISIBLE)
+    parts = [(name, getattr(memory, f"{part}_bytes")) for part, name in MEMORY_PARTS.items()]
+    split = ", ".join(f"{name} {value / GIB:.1f}" for name, value in parts if value > _VISIBLE)
     whole = memory.total
     yield from wrapped(
-        f"memory of each {best.gpu}: {whole.value / _GIB:.1f} GiB"
-        f" ({whole.low / _GIB:.1f} to {whole.high / _GIB:.1f}) of {best.usable_bytes / _GIB:.1f},"
+        f"memory of each {best.gpu}: {whole.value / GIB:.1f} GiB"
+        f" ({whole.low / GIB:.1f} to {whole.high / GIB:.1f}) of {best.usable_bytes / GIB:.1f},"
         f" {best.memory_headroom_ratio:.0%} free: {split}"
     )
     yield ""
@@ -242,9 +221,7 @@ def _alternative_lines(plan: GpuPlan) -> Iterator[str]:
         )
         price = "" if cost is None else f", ${dollars(cost)} a million"
         caution = f"; {each.caution}" if each.caution else ""
-        yield from wrapped(
-            f"{each.change}: {candidate.count} x {candidate.gpu}{speed}{price}{caution}", indent=2
-        )
+        yield from wrapped(f"{each.change}: {candidate}{speed}{price}{caution}", indent=2)
 
 
 def _validation_lines(plan: GpuPlan) -> Iterator[str]:
@@ -261,24 +238,18 @@ def _validation_lines(plan: GpuPlan) -> Iterator[str]:
     yield "'rightsizer record', then 'rightsizer plan FILE --measured RECORDING' compares."
 
 
-def _spelled(candidate: PlanCandidate) -> str:
-    count = f"{candidate.count} x {candidate.gpu}"
-    return count if candidate.count == 1 else f"{count} ({layout_text(candidate.layout)})"
-
-
 _HEADER: Final = ("figure", "measured", "predicted", "90 % within", "verdict")
 
 
 def measured_text(measured: PlanCheck) -> str:
     """A line for each figure."""
-    candidate = measured.candidate
     rows = [_row(each) for each in measured.comparisons]
     lines = aligned(_HEADER, rows, left=_HEADER)
-    return "\n".join([f"measured on {candidate.count} x {candidate.gpu}:", *lines])
+    return "\n".join([f"measured on {measured.candidate}:", *lines])
 
 
 def _row(comparison: FigureComparison) -> Sequence[str]:
-    scale = _GIB if comparison.unit == "bytes" else 1.0
+    scale = GIB if comparison.unit == "bytes" else 1.0
     unit = "GiB" if comparison.unit == "bytes" else comparison.unit
     predicted = comparison.predicted
     verdict = {True: "as predicted", False: "off", None: ""}[comparison.is_as_predicted]

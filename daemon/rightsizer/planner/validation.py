@@ -5,13 +5,12 @@ from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
+from rightsizer.planner.figures import number
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Requirement
 
-_GIB: Final = 2.0**30
-_WHOLE: Final = 100.0
-"""From here on no more digits tell anything."""
 _ABOVE: Final = 1.25
 """Of the planned load: enough above it to see what gives first."""
 _LOADS: Final = (("alone", 0.0), ("half the load", 0.5), ("the load", 1.0), ("above it", _ABOVE))
@@ -111,26 +110,19 @@ def _expected(requirement: Requirement, candidate: PlanCandidate) -> Iterator[st
     rate, load = candidate.rate, requirement.load
     memory = candidate.memory.total
     yield (
-        f"memory of a GPU {memory.low / _GIB:.1f} to {memory.high / _GIB:.1f} GiB,"
-        f" at most {candidate.usable_bytes / _GIB:.1f}"
+        f"memory of a GPU {memory.low / GIB:.1f} to {memory.high / GIB:.1f} GiB,"
+        f" at most {candidate.usable_bytes / GIB:.1f}"
     )
     if rate.tokens_per_second is not None:
         made = rate.tokens_per_second
         unit = "tokens" if isinstance(requirement.model, Transformer) else "samples"
-        yield f"{_figure(made.low)} to {_figure(made.high)} {unit}/s"
+        yield f"{number(made.low)} to {number(made.high)} {unit}/s"
     if load.ttft_ms is not None:
         yield f"first token within {load.ttft_ms:g} ms"
     if load.tpot_ms is not None:
         yield f"at most {load.tpot_ms:g} ms between tokens"
 
 
-def _figure(value: float) -> str:
-    return f"{value:,.0f}" if value >= _WHOLE else f"{value:.3g}"
-
-
 def _spelled(candidate: PlanCandidate) -> str:
     layout = candidate.layout
-    return (
-        f"{candidate.count} x {candidate.gpu}"
-        f" (tensor {layout.tensor}, pipeline {layout.pipeline}, data {layout.data})"
-    )
+    return f"{candidate} (tensor {layout.tensor}, pipeline {layout.pipeline}, data {layout.data})"

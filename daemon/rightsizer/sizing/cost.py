@@ -7,6 +7,7 @@ from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.prices import Assumption, OnPremises, Price, Prices
+from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.estimate import EstimateInterval
 
 HOURS_PER_YEAR: Final = 8760.0
@@ -201,7 +202,6 @@ def carbon_kilograms(
     return kilowatt_hours.scaled(grams_per_kilowatt_hour / 1000.0)
 
 
-_SECONDS_PER_HOUR: Final = 3600.0
 _MILLION: Final = 1e6
 
 
@@ -277,7 +277,7 @@ def _per_unit(
     """The rate must be positive."""
     seconds = EstimateInterval(
         1.0 / units_per_second.value, 1.0 / units_per_second.high, 1.0 / units_per_second.low
-    ).scaled(1.0 / _SECONDS_PER_HOUR)
+    ).scaled(1.0 / HOUR_SECONDS)
     return _product(dollars_per_hour, seconds)
 
 

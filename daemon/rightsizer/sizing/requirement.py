@@ -1,7 +1,7 @@
-"""What somebody wants to run: a model, a task, how much of it, and on what."""
+"""Requirement: a model, a task, how much of it, and on what."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
 from rightsizer.sizing.models import Model
@@ -103,6 +103,10 @@ class Parallelism:
     tensor: int = 1
     pipeline: int = 1
     data: int = 1
+
+    def __str__(self) -> str:
+        """`tensor 4, data 2`: what is more than one."""
+        return ", ".join(f"{name} {count}" for name, count in asdict(self).items() if count > 1)
 
     @property
     def gpus(self) -> int:

@@ -3,9 +3,8 @@
 from dataclasses import dataclass, field
 
 from rightsizer.model.settings import setting
+from rightsizer.model.units import GIB, MIB
 
-_GIB = 2.0**30
-_MIB = 2.0**20
 _KIB = 2.0**10
 
 
@@ -14,22 +13,22 @@ class MemorySettings:
     """Figures of the software around a model; a site that has measured its own sets them."""
 
     context_bytes: float = setting(
-        307.0 * _MIB,
+        307.0 * MIB,
         help="What a process takes on a GPU before it does anything: context, kernels, handles.",
         source="0.25-0.6 GiB; the lower end since kernels are loaded when first used (CUDA 11.7)",
     )
     driver_reserved_bytes: float = setting(
-        410.0 * _MIB,
+        410.0 * MIB,
         help="What of the memory that NVML reports no process can have.",
         source="H100 79.2, A100-80 79.15, L40S 44.4 GiB visible: 0.4-0.6 GiB less than reported",
     )
     communication_pair_bytes: float = setting(
-        342.0 * _MIB,
+        342.0 * MIB,
         help="NCCL's buffers on each GPU of a group of two.",
         source="aiconfigurator's system files (Apache-2.0)",
     )
     communication_group_bytes: float = setting(
-        392.0 * _MIB,
+        392.0 * MIB,
         help="NCCL's buffers on each GPU of a larger group.",
         source="aiconfigurator's system files (Apache-2.0)",
     )
@@ -62,7 +61,7 @@ class MemorySettings:
         source="reserved by allocated is 1.03-1.10 in PyTorch's steady state",
     )
     convolution_workspace_bytes: float = setting(
-        1.0 * _GIB,
+        1.0 * GIB,
         help="The most that cuDNN takes for one convolution.",
         source="PyTorch's default limit on cuDNN's workspace",
     )
@@ -79,7 +78,7 @@ class MemorySettings:
         source="assumed; never less than headroom_minimum",
     )
     headroom_minimum_bytes: float = setting(
-        1.0 * _GIB, help="The least that training should leave free.", source="assumed"
+        1.0 * GIB, help="The least that training should leave free.", source="assumed"
     )
 
 

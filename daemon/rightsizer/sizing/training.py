@@ -4,6 +4,7 @@ from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
+from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Requirement
@@ -148,7 +149,6 @@ def _achieved(board: Board, precision: Precision) -> float:
     return board.achieved(precision) or board.achieved(Precision.FP32) or 1.0
 
 
-_SECONDS_PER_HOUR: Final = 3600.0
 _DEFAULTS: Final = TrainingSettings()
 _KNOWN_ARCHITECTURE: Final = "Ampere"
 
@@ -190,7 +190,7 @@ def training_rate(
     tokens = requirement.training.tokens
     hours = None
     if tokens is not None:
-        hours = EstimateInterval.around(tokens / speed / _SECONDS_PER_HOUR, factor)
+        hours = EstimateInterval.around(tokens / speed / HOUR_SECONDS, factor)
     return TrainingRate(
         tokens_per_second=EstimateInterval.around(speed, factor),
         mfu_ratio=speed / layout.gpus * flops / peak if peak else 0.0,
