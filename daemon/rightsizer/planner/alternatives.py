@@ -34,14 +34,7 @@ def alternatives(
     search: Callable[[Requirement], Search],
     price: Callable[[Board], float | None],
 ) -> Iterator[Alternative]:
-    """All that is worth a look.
-
-    Args:
-        requirement: What is asked for.
-        leading: The best candidates, with their boards.
-        search: Makes a search for a changed requirement.
-        price: What a board costs.
-    """
+    """All that is worth a look."""
     open_layout = replace(requirement, parallel=None)
     for kind, change, caution, changed in _changes(open_layout):
         asked = search(changed)

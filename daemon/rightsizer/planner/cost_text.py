@@ -30,12 +30,7 @@ _LEFT: Final = frozenset({"terms", "from", "as of", ""})
 
 
 def costs_lines(candidate: PlanCandidate, unit: str) -> Iterator[str]:
-    """What so many GPUs cost on all terms, with energy and carbon.
-
-    Args:
-        candidate: With its bill.
-        unit: What it makes: `tokens`, `images`.
-    """
+    """What so many GPUs cost on all terms, with energy and carbon."""
     bill = candidate.bill
     if bill is None:
         return
@@ -138,12 +133,7 @@ _NAMED: Final = 8
 
 
 def rejection_lines(candidates: Sequence[PlanCandidate], *, shows_all: bool) -> Iterator[str]:
-    """All that do not fit, by the filter that each failed first; the nearest first.
-
-    Args:
-        candidates: Of a plan, in its order.
-        shows_all: A line for each, not only the nearest of each filter.
-    """
+    """All that do not fit, by the filter that each failed first; the nearest first."""
     rejected = [each for each in candidates if not each.fits]
     if not rejected:
         return

@@ -139,10 +139,7 @@ def growth_outlook(
 ) -> GrowthOutlook | None:
     """What to expect of candidates, today's best first; `None` of none.
 
-    Args:
-        kinds: The candidates through all months.
-        switch_saving_ratio: What another kind has to save of the rest of the span, that changing
-            over is worth it.
+    `switch_saving_ratio`: what another kind has to save of the rest of the span to be switched to.
     """
     if not kinds:
         return None

@@ -13,10 +13,7 @@ from rightsizer.report.template import rendered
 def memory_bar(name: str, memory: Mapping[str, float], usable_bytes: float | None) -> str:
     """Parts from left to right; the line is what the GPU has, the whisker where it may end.
 
-    Args:
-        name: Of what.
-        memory: Bytes by `<part>_bytes`, and the ends of the total.
-        usable_bytes: `None` where it is not known.
+    `memory` has bytes by `<part>_bytes`, and the ends of the total.
     """
     total, high = memory["total_bytes"], memory["total_bytes_high"]
     scale = 100 / max(total, high, usable_bytes or 0.0, 1.0)

@@ -85,12 +85,7 @@ def _work_form(name: str, amount: CostAmount) -> dict[str, float | None]:
 
 
 def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
-    """All of it; figures that are not known are null.
-
-    Args:
-        plan: What came of a requirement.
-        notes: What has to be said of the input.
-    """
+    """All of it; figures that are not known are null."""
     best = plan.best
     steps = () if best is None else validation_steps(plan.requirement, best)
     return {

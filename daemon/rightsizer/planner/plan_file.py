@@ -28,12 +28,7 @@ from rightsizer.sizing.requirement import (
 
 
 def unread_notes(requirement: Requirement, given: Mapping[Any, Any]) -> Iterator[str]:
-    """A sentence for each part that is given and changes nothing.
-
-    Args:
-        requirement: What was read.
-        given: The mapping that it was read from.
-    """
+    """A sentence for each part that is given and changes nothing."""
     task, load = requirement.task, requirement.load
     if given.get("training") and not task.trains:
         remedy = f"take task: {ModelTask.TRAINING}"

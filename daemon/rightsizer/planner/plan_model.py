@@ -49,11 +49,7 @@ def read_fields(
 ) -> dict[str, Any]:
     """What a row says of the fields of a dataclass; those left out have their defaults.
 
-    Args:
-        row: The mapping.
-        kind: The dataclass.
-        apart: Fields that are read elsewhere.
-        beside: Keys that are no fields and are read elsewhere.
+    Fields in `apart` and keys in `beside`, which are no fields, are read elsewhere.
     """
     types = _types(kind)
     row.refuse_unknown((*types, *beside))
@@ -146,8 +142,7 @@ class ModelRow:
     def build(self, folder: Path) -> RequirementModel:
         """The model itself.
 
-        Args:
-            folder: What the path of a configuration starts from.
+        The path of a configuration starts from `folder`.
 
         Raises:
             RequirementError: it contradicts itself, or its configuration cannot be read.

@@ -51,12 +51,6 @@ def answer_question(
 ) -> tuple[ProjectionAnswer, ...]:
     """The profile on every target, in the order that they were asked for.
 
-    Args:
-        question: What is asked.
-        catalogue: The boards.
-        settings: What of their memory nobody can have.
-        read_run: Reads profilers' files.
-
     Raises:
         RequirementError: the question itself is wrong; each fault with line and column.
     """

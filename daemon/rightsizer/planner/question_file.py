@@ -17,10 +17,6 @@ _SCIENTIFIC: Final = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")
 def read_documents(file: Path, remedy: str) -> list[Document]:
     """All documents of a file that hold anything, in their order.
 
-    Args:
-        file: What to read.
-        remedy: What to do about a file that is empty.
-
     Raises:
         RequirementError: it cannot be read, is neither YAML nor JSON, or is empty.
     """
@@ -93,10 +89,6 @@ class QuestionFile:
 
 def read_questions(file: Path, command: str) -> QuestionFile:
     """Every question of a file.
-
-    Args:
-        file: What to read.
-        command: Whose help shows what it takes.
 
     Raises:
         RequirementError: it cannot be read, is neither YAML nor JSON, or is empty.

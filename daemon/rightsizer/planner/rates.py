@@ -28,14 +28,8 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and what a site know
 ) -> PredictedRate:
     """The rate of a layout.
 
-    Args:
-        requirement: The model, its task and load.
-        board: One of the GPUs.
-        layout: How the model is spread over them.
-        concurrency: Requests in flight on all of them together; the most that latencies and
-            memory allow where it is not given.
-        available_bytes: Of each GPU, headroom already taken off.
-        settings: What is taken for granted of the software.
+    `concurrency`: requests in flight on all GPUs together, `None` for the most that latencies and
+    memory allow; `available_bytes`: of each GPU, headroom already taken off.
     """
     if requirement.task.trains:
         return _training(requirement, board, layout, settings)

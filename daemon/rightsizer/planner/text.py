@@ -139,13 +139,7 @@ _PRICES: Final = "$: medians of dated lists, no quotes."
 
 
 def plan_text(plan: GpuPlan, notes: Sequence[str] = (), *, shows_all: bool = False) -> str:
-    """The whole plan, in lines of at most a hundred signs but for what cannot be broken.
-
-    Args:
-        plan: What came of a requirement.
-        notes: What has to be said of the input.
-        shows_all: Every candidate, not only the first in rank and the nearest of the rest.
-    """
+    """The whole plan, in lines of at most a hundred signs but for what cannot be broken."""
     parts = (
         title_lines(plan.requirement, notes),
         _nothing_lines(plan),

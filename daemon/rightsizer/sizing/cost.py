@@ -170,9 +170,7 @@ _IDLE_RATIO: Final = 0.15
 def board_watts(board: Board, power_ratio: float) -> float:
     """The draw of a board.
 
-    Args:
-        board: Whose power limit it is.
-        power_ratio: Draw above idle, of the limit above idle, 0 to 1.
+    `power_ratio`: draw above idle, of the limit above idle, 0 to 1.
     """
     idle = board.power_limit_watts * _IDLE_RATIO
     return idle + power_ratio * (board.power_limit_watts - idle)
@@ -256,11 +254,7 @@ def break_even_months(
 ) -> EstimateInterval | None:
     """The same in months, of which only a part is used, while an owned GPU runs through all.
 
-    Args:
-        cloud: What is paid for used hours alone.
-        own: What is paid at once, and for every hour.
-        utilization_ratio: The part of a month that the GPU is used for.
-        hours_per_month: Its hours.
+    `utilization_ratio`: the part of a month that the GPU is used for.
     """
     used = cloud.dollars_per_hour.scaled(utilization_ratio)
     hours = break_even_hours(replace(cloud, dollars_per_hour=used), own)

@@ -130,11 +130,7 @@ def best_set(
     Of equal ones that with the most GPUs that are present already, then the first in the order of
     the candidates.
 
-    Args:
-        candidates: GPUs to choose from, at most `MOST_CANDIDATES`.
-        count: How many are wanted.
-        topology: How they are joined.
-        present: Those that are held already, and need not be moved.
+    GPUs that are `present` are held already, and need not be moved.
 
     Raises:
         ValueError: there are more candidates than can be looked through.

@@ -272,12 +272,8 @@ def estimate_memory(
 ) -> MemoryEstimate:
     """What the fullest GPU of a layout needs.
 
-    Args:
-        requirement: The model, its task and load.
-        layout: How it is spread.
-        concurrency: Requests in flight on all GPUs together; those of the load where it is not
-            given, and one where the load does not say.
-        settings: What is taken for granted of the software.
+    `concurrency`: requests in flight on all GPUs together; those of the load where it is not given,
+    and one where the load does not say.
     """
     if requirement.task.trains:
         return training_memory(requirement, layout, settings)

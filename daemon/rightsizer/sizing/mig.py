@@ -65,12 +65,8 @@ def slice_capacity(
 ) -> SliceCapacity:
     """The part of a GPU that a slice is, and what it gains where the others idle.
 
-    Args:
-        board: The GPU that is cut.
-        profile: The slice.
-        matrix_ratio: The part of its time that a workload is in matrix products.
-        neighbors_busy_ratio: The part of the other slices that works meanwhile, 0 to 1.
-        is_latency_bound: Whether requests must be answered in time.
+    `matrix_ratio`: the part of its time that a workload is in matrix products;
+    `neighbors_busy_ratio`: the part of the other slices that works meanwhile, 0 to 1.
     """
     shares = SliceCapacity(sm_share(board, profile), profile.memory_share)
     if profile.compute_share >= 1.0:
@@ -90,11 +86,8 @@ def slice_rate(
 ) -> EstimateInterval:
     """The throughput of one slice, of the whole GPU's.
 
-    Args:
-        board: The GPU that is cut.
-        profile: The slice.
-        shares: What the workload uses of the whole GPU; all of its compute where not given.
-        neighbors_busy_ratio: The part of the other slices that works meanwhile, 0 to 1.
+    `shares`: what the workload uses of the whole GPU; `neighbors_busy_ratio` as of
+    `slice_capacity`.
     """
     reached = slice_capacity(
         board,

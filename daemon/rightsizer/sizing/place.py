@@ -82,10 +82,8 @@ class GpuPlace:
     def achieved(self, precision: Precision, matrix_ratio: float = 0.0) -> float | None:
         """Operations per second of large matrix products; `None` where it has no such format.
 
-        Args:
-            precision: What they are multiplied in.
-            matrix_ratio: The part of its time that a workload is in them, which slows the clock
-                of a whole board and not that of a slice.
+        `matrix_ratio`: the part of its time that a workload is in them, which slows the clock of a
+        whole board and not that of a slice.
         """
         whole = self.board.achieved(precision)
         if whole is None or self.slice is None:

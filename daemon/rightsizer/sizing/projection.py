@@ -55,11 +55,8 @@ def project(
     The time-share roofline: the parts of the time scale with what large kernels reach of each
     resource on either place; latency and host time stay.
 
-    Args:
-        profile: What was measured.
-        target: Where it would run.
-        precision: The format that the weights would be in there; `None` for the same, or what
-            the target computes in its stead.
+    `precision`: the format of the weights there; `None` for the same, or what the target computes
+    in its stead.
 
     Raises:
         RequirementError: the target does not compute in the precision that was asked for.

@@ -65,12 +65,8 @@ def board_features(
 ) -> Mapping[str, float]:
     """The features of a board, by the names of the fit's exponents.
 
-    Args:
-        board: The board.
-        workload: What runs on it.
-        precision: The format to run in; the best that is usable where it is not given or the
-            board does not compute in it.
-        memory_settings: What of its memory nobody can have.
+    `precision`: the format to run in; the best that is usable where it is `None` or the board does
+    not compute in it.
     """
     formats = _formats(board, workload, precision)
     features = {

@@ -136,14 +136,8 @@ def serve(  # noqa: PLR0913 - the planner's question, and two things that a site
 ) -> Serving:
     """What is seen with exactly so many requests in flight on all GPUs together.
 
-    Args:
-        requirement: The model and its load.
-        board: One of the GPUs.
-        layout: How the model is spread over them.
-        concurrency: Requests in flight. Those that the memory does not hold wait.
-        available_bytes: Of each GPU, headroom taken off; the usual part of the board's memory
-            where it is not given.
-        settings: What is taken for granted of the engine.
+    Requests that the memory does not hold wait. `available_bytes`: of each GPU, headroom taken off;
+    the usual part of the board's memory where it is not given.
 
     Raises:
         RequirementError: the model is no transformer of tokens.

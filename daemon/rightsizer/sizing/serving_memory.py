@@ -227,8 +227,7 @@ class ServingMemory:
     def largest_concurrency(self, available_bytes: float) -> int:
         """The most requests in flight on all GPUs together; 0 where not even one fits.
 
-        Args:
-            available_bytes: Of each GPU, headroom already taken off.
+        `available_bytes`: of each GPU, headroom already taken off.
         """
         replicas = self.layout.data
         high = self._upper_bound(available_bytes)

@@ -146,12 +146,8 @@ def projected_shares(
 
     What was not measured stays unknown.
 
-    Args:
-        profile: What was measured.
-        target: Where it would run.
-        after: Where its time would go there.
-        ratio: The time that it takes there, of that of the window.
-        peaks: What shares are measured against, source over target.
+    `after`: where its time would go there; `ratio`: that time, of that of the window; `peaks`: what
+    shares are measured against, source over target.
     """
     shares = profile.shares
     # Without a clock, pipe activity is taken to count the cycles of a GPU at its power limit.

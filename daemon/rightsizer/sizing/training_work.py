@@ -67,8 +67,7 @@ class TrainingShape:
     def model_flops(self, flops: float) -> float:
         """Of one token forward and backward, as utilization is counted (PaLM, appendix B).
 
-        Args:
-            flops: Of a parameter, `FLOPS` or `FROZEN_FLOPS`.
+        `flops`: of a parameter, `FLOPS` or `FROZEN_FLOPS`.
         """
         passed = self.count.active + self.count.repeated
         return flops * passed + 12.0 * self.attended * self.sequence
@@ -136,12 +135,8 @@ def replica_seconds(
 ) -> float:
     """Of one micro batch: gradients once a step; fully sharded, weights twice and gradients each.
 
-    Args:
-        telling: The boards.
-        held: Parameters of the model.
-        trained: Those of them that have gradients.
-        zero_stage: What is sharded over replicas.
-        batches: Micro batches of a step.
+    `held`: parameters of the model; `trained`: those of them that have gradients; `batches`: micro
+    batches of a step.
     """
     layout = telling.layout
     if layout.data == 1:

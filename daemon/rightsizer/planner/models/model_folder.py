@@ -124,12 +124,6 @@ def read_diffusers(
 ) -> PublishedDiffusion:
     """What a parsed file of diffusers describes, with the other parts of its pipeline.
 
-    Args:
-        file: Where it lies; the parts of a pipeline are folders beside its index.
-        values: What it holds.
-        asked: What the plan says of the images.
-        name: The model's; empty where the plan does not say.
-
     Raises:
         RequirementError: it, or a file of a part, cannot be read or counted.
     """

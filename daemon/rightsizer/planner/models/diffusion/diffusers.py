@@ -184,12 +184,6 @@ def read_denoiser(
 ) -> PublishedDiffusion:
     """The model of a denoiser's parsed `config.json`, text encoders left out.
 
-    Args:
-        values: The file.
-        asked: What the plan says of the images.
-        name: The model's; that of its class where it is empty.
-        decoder: That of the same pipeline; the usual one where it is not known.
-
     Raises:
         RequirementError: the class is not known, or has parts that are not counted.
     """

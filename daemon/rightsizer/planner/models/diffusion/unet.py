@@ -59,10 +59,7 @@ class _Level:
 def unet_work(config: Configuration, side: int, text: int) -> LayerWork:
     """The whole network.
 
-    Args:
-        config: Its `config.json`.
-        side: Latent pixels of a side.
-        text: Tokens of the prompt.
+    `side` in latent pixels, `text` in tokens of the prompt.
 
     Raises:
         RequirementError: it has parts that are not counted.

@@ -29,11 +29,8 @@ class TwoStacks:
         cross-attention, one of the output by its self-attention: each by as many layers as the
         decoder has.
 
-        Args:
-            name: Of the model.
-            attention: Parameters of one attention, with its norm.
-            feed_forwards: Those of the other part of a layer, in the encoder and in the decoder.
-            beside: All that is neither in layers nor in the embedding and the head.
+        `attention` with its norm; `feed_forwards` of a layer in the encoder and in the decoder;
+        `beside`: all that is neither in layers nor in the embedding and the head.
         """
         of_encoder, of_decoder = feed_forwards
         total = (

@@ -139,14 +139,7 @@ def _of_layers(config: Configuration, key: str, layers: int) -> int:
 
 
 def shared_width(config: Configuration, family: TransformerFamily, layers: int, width: int) -> int:
-    """How wide the part of a layer is that every token passes.
-
-    Args:
-        config: Of the model.
-        family: Of the model.
-        layers: All of them.
-        width: Of one expert.
-    """
+    """How wide the part of a layer is that every token passes."""
     given = (key for key in _SHARED if config.lists(key) or config.whole(key) is not None)
     if (key := next(given, None)) is not None:
         return _of_layers(config, key, layers) * width

@@ -75,9 +75,7 @@ def with_linear_attention(shape: Transformer, config: Configuration) -> Transfor
     A state has a matrix of keys by values for each head (arXiv:2412.06464, equation 10), and what
     the convolution before it looks back at.
 
-    Args:
-        shape: With the parameters of full attention in every layer.
-        config: Where the widths of the recurrent layers are.
+    The shape comes with the parameters of full attention in every layer.
     """
     named = config.names("layer_types")
     every = config.whole("full_attention_interval") or _INTERVAL

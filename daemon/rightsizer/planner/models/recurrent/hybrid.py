@@ -53,12 +53,8 @@ def layer_pattern(
 ) -> Kinds:
     """The kind of each layer, by its name or by a list of the places of marked ones.
 
-    Args:
-        config: Of the model.
-        layers: All of them.
-        usual: The kinds where the configuration does not say.
-        marked: The kind that is no plain recurrence.
-        key: Of the list.
+    `marked` is the kind that is no plain recurrence, `key` that of its list, `usual` what stands
+    where the configuration does not say.
 
     Raises:
         RequirementError: the keys do not agree, or are of more or fewer layers.
@@ -299,12 +295,7 @@ def attention_shape(
 ) -> Transformer:
     """The shape of a model as its attention and its ends tell it.
 
-    Args:
-        config: With the defaults of its type.
-        name: Of the model.
-        layers: Of any kind.
-        is_tied: Whether embedding and head are one where the configuration does not say.
-        parts: Other fields of the shape.
+    `parts`: other fields of the shape.
 
     Raises:
         RequirementError: it cannot be.
@@ -330,12 +321,8 @@ def in_turns(
 ) -> Transformer:
     """The shape whose layers have either attention or a recurrent mixer, and a feed-forward part.
 
-    Args:
-        shape: Of attention and ends.
-        attending: Layers that have attention.
-        mixer: Of the others.
-        feed_forwards: Parameters of the feed-forward parts of all layers together.
-        beside: Parameters that are in none of these, nor in ends and norms.
+    `feed_forwards`: parameters of those of all layers together; `beside`: of what is in none of
+    these, nor in ends and norms.
     """
     kinds = (LayerKind(attending, has_attention=True), mixer.kind(shape.layers - attending))
     return hybrid(shape, kinds, mixer, feed_forwards, beside)
@@ -350,12 +337,7 @@ def hybrid(
 ) -> Transformer:
     """The shape with what its kinds of layers have and keep.
 
-    Args:
-        shape: Of attention and ends.
-        kinds: All of its layers.
-        mixer: Of recurrent layers.
-        feed_forwards: Parameters of the feed-forward parts of all layers together.
-        beside: Parameters that are in none of these, nor in ends and norms.
+    `feed_forwards` and `beside` as of `in_turns`.
 
     Raises:
         RequirementError: no layer mixes tokens.
@@ -389,11 +371,7 @@ def hybrid(
 def mixture(shape: Transformer, layers: int, expert: float, **parts: Any) -> Transformer:
     """The shape of a mixture, with what one token passes.
 
-    Args:
-        shape: With all parameters.
-        layers: Those that have experts.
-        expert: Parameters of one.
-        parts: Fields of the shape that tell of its experts.
+    `layers`: those that have experts; `expert`: parameters of one; `parts`: fields of the shape.
     """
     shape = replace(shape, **parts)
     check_model(shape)
