@@ -7,9 +7,15 @@ from pathlib import Path
 from rightsizer.model.errors import ProfileError, UsageError
 from rightsizer.model.profile import Profile
 from rightsizer.planner.candidate import PlanCandidate
-from rightsizer.planner.plan_check import PlanCheck, compare_recording, read_devices
+from rightsizer.planner.plan_check import (
+    PlanCheck,
+    compare_benchmark,
+    compare_recording,
+    layout_of_count,
+    read_devices,
+    trace_comparisons,
+)
 from rightsizer.planner.planner import Planner
-from rightsizer.planner.profile_check import compare_benchmark, layout_of_count, trace_comparisons
 from rightsizer.profiler.profiled_run import profiled_run
 from rightsizer.sizing.requirement import Requirement
 from rightsizer.telemetry.profiles.limits import ReadLimits

@@ -1,28 +1,31 @@
-"""PlanCheck: predictions beside what a recording measured."""
+"""PlanCheck: predictions beside what a recording, an MLPerf log or a profiler's trace measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.model.device import Device
-from rightsizer.model.errors import RecordingError
+from rightsizer.model.errors import ProfileError, RecordingError
+from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.model.signal import Signal
+from rightsizer.model.units import GIB, HOUR_SECONDS
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.planner import Planner
 from rightsizer.sizing.estimate import EstimateInterval
+from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, Requirement
+from rightsizer.sizing.workload_profile import ProfiledRun
 from rightsizer.telemetry.source import SnapshotSource
 
+_SHARES: Final = (
+    *(Signal.GPU_BUSY, Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.DRAM_ACTIVE),
+    *(Signal.POWER, Signal.KV_CACHE_USED),
+)
 _MEANS: Final = (
     Signal.REQUESTS_RUNNING,
     Signal.TIME_PER_OUTPUT_TOKEN_SECONDS,
     Signal.TIME_TO_FIRST_TOKEN_SECONDS,
-    Signal.GPU_BUSY,
-    Signal.SM_ACTIVE,
-    Signal.TENSOR_ACTIVE,
-    Signal.DRAM_ACTIVE,
-    Signal.POWER,
-    Signal.KV_CACHE_USED,
+    *_SHARES,
 )
 
 
@@ -31,34 +34,27 @@ class RecordedDevice:
     """One device of a recording."""
 
     device: Device
-    readings: int = 0
     memory_peak_bytes: float | None = None
     _sums: dict[Signal, float] = field(default_factory=dict)
     _counts: dict[Signal, int] = field(default_factory=dict)
 
-    @property
-    def means(self) -> Mapping[Signal, float]:
+    def mean(self, signal: Signal) -> float | None:
         """Over the readings that have the signal."""
-        return {signal: total / self._counts[signal] for signal, total in self._sums.items()}
+        return self._sums[signal] / self._counts[signal] if signal in self._sums else None
 
     def add(self, values: Mapping[Signal, float]) -> None:
         """Count one reading."""
-        self.readings += 1
         for signal in _MEANS:
             value = values.get(signal)
             if value is not None:
                 self._sums[signal] = self._sums.get(signal, 0.0) + value
                 self._counts[signal] = self._counts.get(signal, 0) + 1
-        used = self._memory_bytes(values)
+        used, total = values.get(Signal.MEMORY_USED_BYTES), self.device.memory_total_bytes
+        ratio = values.get(Signal.MEMORY_USED)
+        if used is None and ratio is not None and total is not None:
+            used = ratio * total
         if used is not None:
             self.memory_peak_bytes = max(used, self.memory_peak_bytes or 0.0)
-
-    def _memory_bytes(self, values: Mapping[Signal, float]) -> float | None:
-        used = values.get(Signal.MEMORY_USED_BYTES)
-        if used is not None:
-            return used
-        ratio, total = values.get(Signal.MEMORY_USED), self.device.memory_total_bytes
-        return None if ratio is None or total is None else ratio * total
 
 
 def read_devices(source: SnapshotSource) -> tuple[RecordedDevice, ...]:
@@ -72,17 +68,6 @@ def read_devices(source: SnapshotSource) -> tuple[RecordedDevice, ...]:
                 recorded.device = device
                 recorded.add(reading.values)
     return tuple(found.values())
-
-
-_SHARES: Final = (
-    Signal.GPU_BUSY,
-    Signal.SM_ACTIVE,
-    Signal.TENSOR_ACTIVE,
-    Signal.DRAM_ACTIVE,
-    Signal.POWER,
-    Signal.KV_CACHE_USED,
-)
-_IDLE: Final = 0.5
 
 
 @dataclass(frozen=True, slots=True)
@@ -106,7 +91,7 @@ class FigureComparison:
 
     @property
     def is_as_predicted(self) -> bool | None:
-        """Whether it lies where it was said to; `None` where nothing was said."""
+        """Whether it lies in the interval; `None` where nothing was predicted."""
         if self.predicted is None:
             return None
         if self.is_quantile and self.measured > self.predicted.high:
@@ -116,11 +101,17 @@ class FigureComparison:
 
 @dataclass(frozen=True, slots=True)
 class PlanCheck:
-    """A recording beside the candidate that ran in it."""
+    """A run beside the candidate that it was of."""
 
     candidate: PlanCandidate
-    """Predicted anew, at the requests in flight that were measured."""
+    """Predicted again, at the requests in flight that were measured."""
     comparisons: tuple[FigureComparison, ...]
+
+
+_IDLE: Final = 0.5
+_QUANTILE: Final = "a quantile over all requests; the prediction is of the mean"
+_MUCH: Final = 0.3
+"""Of the time, beyond which a wait or communication explains most of what is off."""
 
 
 def compare_recording(
@@ -144,34 +135,37 @@ def compare_recording(
     gpu = planned.gpu if board is None else board.key
     layout = planned.layout if len(devices) == planned.count else Parallelism(tensor=len(devices))
     running = _mean(devices, Signal.REQUESTS_RUNNING)
-    # Every GPU of an engine tells the whole engine's requests.
+    # Every GPU of an engine has the whole engine's requests.
     in_flight = None if running is None else max(1.0, running * layout.data)
-    load = requirement.load
-    asked = replace(
-        requirement, parallel=layout, load=replace(load, concurrency=in_flight or load.concurrency)
-    )
+    asked = _running(requirement, layout, in_flight)
     candidate = planner.predicted(asked, gpu)
-    return PlanCheck(candidate, tuple(_comparisons(asked, candidate, devices, in_flight)))
+    return PlanCheck(candidate, tuple(_recorded(asked, candidate, devices, in_flight)))
 
 
-def _comparisons(
+def _running(requirement: Requirement, layout: Parallelism, in_flight: float | None) -> Requirement:
+    """The requirement in the layout and with the requests in flight that were measured."""
+    load = requirement.load
+    load = replace(load, concurrency=in_flight or load.concurrency)
+    return replace(requirement, parallel=layout, load=load)
+
+
+def _recorded(
     requirement: Requirement,
     candidate: PlanCandidate,
     devices: Sequence[RecordedDevice],
     in_flight: float | None,
 ) -> Iterator[FigureComparison]:
-    yield from _memory(candidate, devices, serves=not requirement.task.trains)
+    peaks = [each.memory_peak_bytes for each in devices if each.memory_peak_bytes is not None]
+    if peaks:
+        serves = not requirement.task.trains
+        remark = "an engine that takes memory ahead shows what it took" if serves else ""
+        yield FigureComparison("memory_bytes", "bytes", max(peaks), candidate.memory.total, remark)
     rate = candidate.rate
     between = _mean(devices, Signal.TIME_PER_OUTPUT_TOKEN_SECONDS)
     first = _mean(devices, Signal.TIME_TO_FIRST_TOKEN_SECONDS)
     if in_flight and between:
-        yield FigureComparison(
-            "tokens_per_second",
-            "tokens/s",
-            in_flight / between,
-            rate.tokens_per_second,
-            "requests running over the time between tokens",
-        )
+        remark = "requests running over the time between tokens"
+        yield _speed("tokens", in_flight / between, rate.tokens_per_second, remark)
     if between:
         yield FigureComparison("tpot_ms", "ms", between * 1e3, rate.tpot_ms)
     if first:
@@ -179,29 +173,213 @@ def _comparisons(
     for signal in _SHARES:
         share = _mean(devices, signal)
         if share is not None:
-            yield FigureComparison(
-                str(signal), "ratio", share, None, _remark(signal, share, rate.bound)
-            )
-
-
-def _memory(
-    candidate: PlanCandidate, devices: Sequence[RecordedDevice], *, serves: bool
-) -> Iterator[FigureComparison]:
-    peaks = [each.memory_peak_bytes for each in devices if each.memory_peak_bytes is not None]
-    if peaks:
-        remark = "an engine that takes memory ahead shows what it took" if serves else ""
-        yield FigureComparison("memory_bytes", "bytes", max(peaks), candidate.memory.total, remark)
+            yield _share(str(signal), share, _signal_remark(signal, share, rate.bound))
 
 
 def _mean(devices: Sequence[RecordedDevice], signal: Signal) -> float | None:
-    means = [each.means[signal] for each in devices if signal in each.means]
+    means = [mean for each in devices if (mean := each.mean(signal)) is not None]
     return sum(means) / len(means) if means else None
 
 
-def _remark(signal: Signal, share: float, bound: str) -> str:
+def _signal_remark(signal: Signal, share: float, bound: str) -> str:
     if signal is Signal.GPU_BUSY and share < _IDLE:
         return "idle for most of the time: the load was below what was planned, or the host slow"
     limits = {Signal.DRAM_ACTIVE: "bandwidth", Signal.TENSOR_ACTIVE: "compute"}
     if limits.get(signal, "-") in bound and share < _IDLE:
         return f"predicted to be the limit ({bound}), and was not reached"
     return ""
+
+
+def _speed(
+    unit: str, speed: float, predicted: EstimateInterval | None, remark: str = ""
+) -> FigureComparison:
+    return FigureComparison(f"{unit}_per_second", f"{unit}/s", speed, predicted, remark)
+
+
+def _share(what: str, share: float, remark: str = "") -> FigureComparison:
+    return FigureComparison(what, "ratio", share, None, remark)
+
+
+def compare_benchmark(
+    requirement: Requirement, planner: Planner, planned: PlanCandidate, profile: Profile
+) -> PlanCheck:
+    """What an MLPerf result says of a prediction.
+
+    A log names no GPU that can be relied on: it is taken for the planned one, in as many GPUs as
+    the log counts. Requests in flight are those of the scenario; of `Server`, by Little's law.
+
+    Raises:
+        ProfileError: it holds no result, an invalid one, or one of another task.
+    """
+    result = profile.benchmark
+    if result is None:
+        raise ProfileError(f"{profile.source}: is no log of a benchmark; give a trace or a log")
+    _refuse(profile, result, trains=requirement.task.trains)
+    figures = result.figures
+    if requirement.task.trains:
+        count = round(figures.get("accelerators", planned.count))
+        asked = replace(requirement, parallel=layout_of_count(planned, count, profile.source))
+        candidate = planner.predicted(asked, planned.gpu)
+        return PlanCheck(candidate, tuple(_trained(asked, candidate, figures)))
+    asked = _running(requirement, planned.layout, _in_flight(result))
+    candidate = planner.predicted(asked, planned.gpu)
+    return PlanCheck(candidate, tuple(_served(asked, candidate, figures)))
+
+
+def layout_of_count(planned: PlanCandidate, count: int, source: str) -> Parallelism:
+    """The planned layout over another number of GPUs: more or fewer replicas.
+
+    Raises:
+        ProfileError: replicas of the planned layout do not make that many.
+    """
+    if count == planned.count:
+        return planned.layout
+    each = planned.layout.tensor * planned.layout.pipeline
+    if count < each or count % each:
+        raise ProfileError(
+            f"{source}: {count} GPUs are no multiple of the {each} that a replica of the plan "
+            "takes; state `parallel` as it ran"
+        )
+    return replace(planned.layout, data=count // each)
+
+
+def _refuse(profile: Profile, result: BenchmarkResult, *, trains: bool) -> None:
+    is_training = profile.format is ProfileFormat.MLPERF_TRAINING
+    if is_training != trains:
+        ran, asks = ("training", "serving") if is_training else ("serving", "training")
+        raise ProfileError(
+            f"{profile.source}: a result of {ran}, and the plan is of {asks}; set `task` as it ran"
+        )
+    if result.is_valid is False:
+        raise ProfileError(
+            f"{profile.source}: the run is invalid by its own log; measure again until it is valid"
+        )
+    if not result.figures.keys() & {
+        *("samples_per_second", "tokens_per_second", "latency_mean_seconds", "latency_p90_seconds"),
+        "time_to_train_seconds",
+    }:
+        raise ProfileError(
+            f"{profile.source}: holds no result (an accuracy run, or one that did not end); give "
+            "the performance run's folder"
+        )
+
+
+def _in_flight(result: BenchmarkResult) -> float | None:
+    """Requests at a time; `None` where the scenario gives all at once."""
+    figures = result.figures
+    rate, mean = figures.get("samples_per_second"), figures.get("latency_mean_seconds")
+    match result.scenario:
+        case "SingleStream":
+            return 1.0
+        case "MultiStream":
+            return figures.get("samples_per_query")
+        case "Server" if rate and mean:
+            return max(1.0, rate * mean)
+    return None
+
+
+def _served(
+    requirement: Requirement, candidate: PlanCandidate, figures: Mapping[str, float]
+) -> Iterator[FigureComparison]:
+    is_of_tokens = isinstance(requirement.model, Transformer)
+    made = candidate.rate.tokens_per_second
+    tokens, samples = figures.get("tokens_per_second"), figures.get("samples_per_second")
+    if is_of_tokens and tokens is not None:
+        yield _speed("tokens", tokens, made)
+    elif is_of_tokens and samples is not None:
+        output = requirement.load.output_tokens
+        remark = f"samples per second, of {output:g} tokens each as the plan has it"
+        yield _speed("tokens", samples * output, made, remark)
+    elif samples is not None:
+        yield _speed("samples", samples, made)
+    if is_of_tokens:
+        yield from _latencies("ttft", candidate.rate.ttft_ms, figures)
+        yield from _latencies("tpot", candidate.rate.tpot_ms, figures)
+    else:
+        yield from _latencies("latency", candidate.rate.ttft_ms, figures)
+
+
+def _latencies(
+    figure: str, predicted: EstimateInterval | None, figures: Mapping[str, float]
+) -> Iterator[FigureComparison]:
+    mean = figures.get(f"{figure}_mean_seconds")
+    if mean is not None:
+        yield FigureComparison(f"{figure}_ms", "ms", mean * 1e3, predicted)
+    for quantile in ("p50", "p90", "p99"):
+        value = figures.get(f"{figure}_{quantile}_seconds")
+        if value is not None:
+            name = f"{figure}_{quantile}_ms"
+            yield FigureComparison(name, "ms", value * 1e3, predicted, _QUANTILE, is_quantile=True)
+
+
+def _trained(
+    requirement: Requirement, candidate: PlanCandidate, figures: Mapping[str, float]
+) -> Iterator[FigureComparison]:
+    rate, samples = candidate.rate, figures.get("samples_per_second")
+    is_of_tokens = isinstance(requirement.model, Transformer)
+    if samples is not None:
+        units = float(requirement.training.sequence) if is_of_tokens else 1.0
+        remark = f"samples of {units:g} tokens, as the plan has it" if is_of_tokens else ""
+        unit = "tokens" if is_of_tokens else "samples"
+        yield _speed(unit, samples * units, rate.tokens_per_second, remark)
+        yield from _utilization(candidate, samples * units)
+    took = figures.get("time_to_train_seconds")
+    if took is not None:
+        remark = "to the quality that the benchmark asks for, evaluation included"
+        hours = took / HOUR_SECONDS
+        yield FigureComparison("training_hours", "hours", hours, rate.training_hours, remark)
+
+
+def _utilization(candidate: PlanCandidate, speed: float) -> Iterator[FigureComparison]:
+    mfu, made = candidate.rate.mfu_ratio, candidate.rate.tokens_per_second
+    if mfu and made is not None:
+        each = mfu / made.value
+        yield FigureComparison("mfu_ratio", "ratio", speed * each, made.scaled(each))
+
+
+def trace_comparisons(
+    requirement: Requirement, candidate: PlanCandidate, run: ProfiledRun
+) -> Iterator[FigureComparison]:
+    """What a profiled run measured beside what was planned for its layout."""
+    if run.memory_peak_bytes is not None:
+        # The allocator sees neither the context nor libraries.
+        outside, total = candidate.memory.overhead_bytes, candidate.memory.total
+        within = EstimateInterval(
+            total.value - outside, max(0.0, total.low - outside), total.high - outside
+        )
+        context = f"{outside / GIB:.1f} GiB of context and libraries come on top"
+        remark = f"the allocator's own peak; {context}"
+        peak = float(run.memory_peak_bytes)
+        yield FigureComparison("memory_bytes", "bytes", peak, within, remark)
+    if requirement.task.trains:
+        if run.step_seconds is None:
+            raise ProfileError(
+                f"{run.source}: no step is marked, and a prediction of training is of steps; call "
+                "the profiler's step() after each, or mark steps with ranges"
+            )
+        yield from _steps(requirement, candidate, run.step_seconds)
+    time = run.time
+    waits = "the GPU waits for its host, which no prediction counts: mend that first"
+    yield _share("kernel_time", time.busy, waits if time.host_wait > _MUCH else "")
+    yield _share("tensor_core_kernel_time", time.tensor)
+    yield _share("host_wait_time", time.host_wait)
+    yield _share("exposed_copy_time", time.copy)
+    exposed = "communication that no kernel hides" if time.collective > _MUCH else ""
+    yield _share("exposed_communication_time", time.collective, exposed)
+
+
+def _steps(
+    requirement: Requirement, candidate: PlanCandidate, step_seconds: float
+) -> Iterator[FigureComparison]:
+    training, made = requirement.training, candidate.rate.tokens_per_second
+    if made is None:
+        return
+    is_of_tokens = isinstance(requirement.model, Transformer)
+    batch = training.global_batch or training.micro_batch * candidate.layout.data
+    units = batch * (float(training.sequence) if is_of_tokens else 1.0)
+    kind = "global" if training.global_batch else "micro"
+    remark = f"a step of {batch:,} {'sequences' if is_of_tokens else 'samples'}, the {kind} batch"
+    predicted = EstimateInterval(units / made.value, units / made.high, units / made.low)
+    yield FigureComparison("step_seconds", "s", step_seconds, predicted, remark)
+    yield _speed("tokens" if is_of_tokens else "samples", units / step_seconds, made)
+    yield from _utilization(candidate, units / step_seconds)

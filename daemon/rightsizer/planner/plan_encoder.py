@@ -98,7 +98,10 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "alternatives": [_alternative_form(each) for each in plan.alternatives],
         "growth": [_growth_form(each) for each in plan.growth],
         "growth_outlook": None if plan.outlook is None else _outlook_form(plan.outlook),
-        "validation": [asdict(each) for each in steps],
+        "validation": [
+            {**asdict(each), "measure": list(each.measure), "expect": list(each.expect)}
+            for each in steps
+        ],
         "notes": list(notes),
     }
 
