@@ -2,32 +2,27 @@
 
 import argparse
 import json
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from functools import cache, partial
 from pathlib import Path
-from typing import Any
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
-from rightsizer.model.errors import RightsizerError
 from rightsizer.planner.projection import (
     LEGEND,
-    ProjectionAnswer,
     ReadRun,
     answer_question,
     answers_text,
     encode_projection,
 )
-from rightsizer.planner.question_file import FileQuestion, read_questions
+from rightsizer.planner.question_file import read_questions
 from rightsizer.planner.settings import PlannerSettings
 from rightsizer.profiler.profiled_run import profiled_run
 from rightsizer.sizing.workload_profile import ProfiledRun
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.registry import read_all
-
-_Ask = Callable[[FileQuestion], tuple[ProjectionAnswer, ...]]
 
 _DESCRIPTION = """\
 Project what was measured on one GPU to others, or to MIG slices of one: how long the same work
@@ -84,20 +79,22 @@ def run(arguments: argparse.Namespace) -> int:
     """
     settings = settings_of(arguments, PlannerSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
-    asked = read_questions(arguments.file, "project")
+    asked = read_questions(arguments.file, "'rightsizer project --help' shows what it takes")
     ask = partial(
         answer_question,
         catalogue=catalogue,
         settings=settings.sizing.memory,
         read_run=_reader_of_runs(arguments.file.parent, arguments.profile, catalogue),
     )
+    found = asked.answers(ask)
     if arguments.json:
-        if not asked.is_list:
-            say(json.dumps(_form(asked.questions[0], ask), indent=1))
-        else:
-            say(json.dumps([_form_or_error(each, ask) for each in asked.questions], indent=1))
+        forms = [
+            {"error": each} if isinstance(each, str) else [*map(encode_projection, each)]
+            for each in found
+        ]
+        say(json.dumps(forms if asked.is_list else forms[0], indent=1))
         return 0
-    texts = [_text(each, ask, may_fail=asked.is_list) for each in asked.questions]
+    texts = [f"error: {each}" if isinstance(each, str) else answers_text(each) for each in found]
     say("\n\n".join([*texts, LEGEND]))
     return 0
 
@@ -109,26 +106,6 @@ def _reader_of_runs(folder: Path, usual: Sequence[Path], catalogue: Catalogue) -
         return profiled_run(read_all(paths, ReadLimits()), catalogue) if paths else None
 
     return run_of
-
-
-def _form(question: FileQuestion, ask: _Ask) -> list[dict[str, Any]]:
-    return [encode_projection(answer) for answer in ask(question)]
-
-
-def _form_or_error(question: FileQuestion, ask: _Ask) -> Any:
-    try:
-        return _form(question, ask)
-    except RightsizerError as error:
-        return {"error": str(error)}
-
-
-def _text(question: FileQuestion, ask: _Ask, *, may_fail: bool) -> str:
-    try:
-        return answers_text(ask(question))
-    except RightsizerError as error:
-        if not may_fail:
-            raise
-        return f"error: {error}"
 
 
 COMMAND = Command("project", configure, run, _DESCRIPTION)

@@ -7,7 +7,7 @@ from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.catalogue.board import Board, Efficiency
+from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, plain_name
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.prices import Price, Prices
@@ -40,26 +40,22 @@ _FIGURES: Final[Mapping[str, str]] = {
 }
 """Figures by their names here, with those of the catalogue's file."""
 _IDENTITY: Final = (
-    "key",
-    "vendor",
-    "names",
-    "other_names",
-    "architecture",
-    "form_factor",
-    "memory_type",
-    "release_year",
+    *("key", "vendor", "names", "other_names", "architecture"),
+    *("form_factor", "memory_type", "release_year"),
 )
+_KINDS: Final = ("gemm", "weight_read", "decode_attention")
+"""Of kernels whose efficiency is known."""
 _TERMS: Final = (1, 3)
 
 
-def figure_names(board: Board) -> Iterator[tuple[str, str]]:
+def _figure_names(board: Board) -> Iterator[tuple[str, str]]:
     """Every figure that is known of a board, by its name here and in the catalogue's file."""
     for name, in_file in _FIGURES.items():
         if getattr(board, name):
             yield name, in_file
     for precision in board.peak_per_second:
         yield f"peak_per_second.{precision}", f"dense_peak_tera.{precision}"
-    for kind in ("gemm", "weight_read", "decode_attention"):
+    for kind in _KINDS:
         for precision in getattr(board.efficiency, kind):
             yield f"efficiency.{kind}.{precision}", f"efficiency.{kind}.{precision}"
     for count in board.all_reduce:
@@ -68,33 +64,28 @@ def figure_names(board: Board) -> Iterator[tuple[str, str]]:
         yield "mig_profiles", "mig_profiles"
 
 
-def encode_board(board: Board, prices: Prices) -> dict[str, Any]:
-    """One board; what nobody knows is `None`."""
+def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
+    """One board; what is not known is `None`."""
+    efficiency = board.efficiency
     return {
         **{name: getattr(board, name) for name in _IDENTITY},
         "compute_capability": "{}.{}".format(*board.compute_capability),
         **{name: getattr(board, name) for name in _FIGURES if name not in _IDENTITY},
         "pcie_bytes_per_second": board.pcie_bytes_per_second,
         "peak_per_second": dict(board.peak_per_second),
-        "efficiency": _efficiency_form(board.efficiency),
+        "efficiency": {
+            **{kind: dict(getattr(efficiency, kind)) for kind in _KINDS},
+            "power_cap_ratio": efficiency.power_cap_ratio,
+        },
         "all_reduce": {str(count): asdict(cost) for count, cost in board.all_reduce.items()},
         "mig_profiles": [asdict(profile) for profile in board.mig_profiles],
         "price": _price_form(prices.of(board.key), prices),
         "origins": {
             name: {"kind": board.origin(in_file).kind, "source": board.origin(in_file).source}
-            for name, in_file in figure_names(board)
+            for name, in_file in _figure_names(board)
         },
         "source": board.source,
         "notes": board.notes,
-    }
-
-
-def _efficiency_form(efficiency: Efficiency) -> dict[str, Any]:
-    return {
-        "gemm": dict(efficiency.gemm),
-        "weight_read": dict(efficiency.weight_read),
-        "decode_attention": dict(efficiency.decode_attention),
-        "power_cap_ratio": efficiency.power_cap_ratio,
     }
 
 
@@ -121,7 +112,7 @@ _REMEDY: Final = """\
   no advice names it. Describe it in a file of boards: 'rightsizer catalogue --help' shows one."""
 
 
-def unknown_text(device: Device) -> str:
+def _unknown_text(device: Device) -> str:
     """A card of what the driver says."""
     rows = [("architecture", device.architecture or "unknown"), *_figures(device)]
     width = max(len(label) for label, _ in rows)
@@ -138,7 +129,7 @@ def unknown_text(device: Device) -> str:
     )
 
 
-def encode_unknown_board(device: Device) -> dict[str, Any]:
+def _encode_unknown(device: Device) -> dict[str, Any]:
     """The same for programs, under the names that a board's figures have; no key, no price."""
     return {
         "key": None,
@@ -256,24 +247,24 @@ def run(arguments: argparse.Namespace) -> int:
             raise UsageError("--search lists boards; leave it out to tell of those that are named")
         found = _named(catalogue, arguments.names, Path(settings.path.sysfs))
         if arguments.json:
-            say(json.dumps([_form(each, prices) for each in found], indent=1))
+            forms = [
+                _encode_unknown(each) if isinstance(each, Device) else _encode_board(each, prices)
+                for each in found
+            ]
+            say(json.dumps(forms, indent=1))
         else:
-            say("\n\n".join(_text(each, prices) for each in found))
+            texts = (
+                _unknown_text(each) if isinstance(each, Device) else card_text(each, prices)
+                for each in found
+            )
+            say("\n\n".join(texts))
         return 0
     boards = _searched(catalogue, arguments.search)
     if arguments.json:
-        say(json.dumps([encode_board(board, prices) for board in boards], indent=1))
+        say(json.dumps([_encode_board(board, prices) for board in boards], indent=1))
     else:
         say(table_text(boards, prices))
     return 0
-
-
-def _form(found: Board | Device, prices: Prices) -> dict[str, Any]:
-    return encode_unknown_board(found) if isinstance(found, Device) else encode_board(found, prices)
-
-
-def _text(found: Board | Device, prices: Prices) -> str:
-    return unknown_text(found) if isinstance(found, Device) else card_text(found, prices)
 
 
 def _named(catalogue: Catalogue, names: Sequence[str], sysfs: Path) -> list[Board | Device]:

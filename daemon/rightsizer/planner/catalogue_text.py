@@ -4,14 +4,15 @@ from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
 from rightsizer.catalogue.board import Board, OriginKind, Precision
-from rightsizer.catalogue.prices import OnDemand, Price, Prices, Reserved
+from rightsizer.catalogue.prices import Price, Prices
+from rightsizer.console.text import aligned
 from rightsizer.model.units import GIB
-from rightsizer.planner.figures import SourceNotes, short_number
+from rightsizer.planner.figures import NOTHING, SourceNotes, short_number
 
 _TERMS: Final = {1: "reserved for 1 year", 3: "reserved for 3 years"}
 
 
-def cost_lines(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, str, str]]:
+def _costs(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, str, str]]:
     """A label, a price, and its date with its source."""
     price = prices.of(key)
     if price is None:
@@ -19,8 +20,10 @@ def cost_lines(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[s
         return
     seen = f"{price.period} {notes.mark(_cloud_note(price))}".rstrip()
     if price.on_demand is not None:
-        yield "on demand", _spread(price.on_demand), seen
-        at_large = price.on_demand.hyperscaler_dollars_per_hour
+        offered = price.on_demand
+        low, high = offered.low_dollars_per_hour, offered.high_dollars_per_hour
+        yield "on demand", _hourly(offered.median_dollars_per_hour, low, high), seen
+        at_large = offered.hyperscaler_dollars_per_hour
         if at_large is not None:
             yield "on demand, hyperscalers", _hourly(at_large), seen
     if price.spot_dollars_per_hour is not None:
@@ -29,14 +32,12 @@ def cost_lines(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[s
         offer = prices.reserved(key, years)
         if offer is not None:
             assumed = f"assumed {notes.mark(prices.reserved_source)}".rstrip()
-            yield label, _offer(offer), assumed if offer.is_assumed else seen
+            low, high = offer.low_dollars_per_hour, offer.high_dollars_per_hour
+            text = _hourly(offer.dollars_per_hour, low, high)
+            yield label, text, assumed if offer.is_assumed else seen
     for purchase in price.purchases:
-        date = purchase.date or "undated"
-        yield (
-            "to buy",
-            f"${purchase.dollars:,.0f}",
-            f"{date} {notes.mark(purchase.source)}".rstrip(),
-        )
+        date = f"{purchase.date or 'undated'} {notes.mark(purchase.source)}".rstrip()
+        yield "to buy", f"${purchase.dollars:,.0f}", date
 
 
 def _cloud_note(price: Price) -> str:
@@ -44,20 +45,9 @@ def _cloud_note(price: Price) -> str:
     return ": ".join(filter(None, parts)) if price.on_demand or price.sources else ""
 
 
-def _spread(price: OnDemand) -> str:
-    low, high = price.low_dollars_per_hour, price.high_dollars_per_hour
-    text = _hourly(price.median_dollars_per_hour)
-    return f"{text} (${low:.2f} to ${high:.2f})" if low < high else text
-
-
-def _offer(offer: Reserved) -> str:
-    low, high = offer.low_dollars_per_hour, offer.high_dollars_per_hour
-    text = _hourly(offer.dollars_per_hour)
-    return f"{text} (${low:.2f} to ${high:.2f})" if low < high else text
-
-
-def _hourly(dollars: float) -> str:
-    return f"${dollars:.2f} an hour"
+def _hourly(dollars: float, low: float = 0.0, high: float = 0.0) -> str:
+    spread = f" (${low:.2f} to ${high:.2f})" if low < high else ""
+    return f"${dollars:.2f} an hour{spread}"
 
 
 _PEAKS: Final = {
@@ -90,9 +80,9 @@ def card_text(board: Board, prices: Prices) -> str:
         ("Sums over GPUs (all-reduce): bus bandwidth, small message", _sums(board)),
         ("MIG", _slices(board)),
     ):
-        told = ((label, text, _origin(board, figure, notes)) for label, text, figure in lines)
-        sections.append(_section(title, told))
-    costs = cost_lines(board.key, prices, notes)
+        cells = ((label, text, _origin(board, name, notes)) for label, text, name in lines)
+        sections.append(_section(title, cells))
+    costs = _costs(board.key, prices, notes)
     sections.append(_section("Prices of one GPU, as of their dates: no quotes", costs))
     if board.notes:
         sections.append([f"Note: {board.notes}"])
@@ -183,70 +173,47 @@ def _section(title: str, lines: Iterable[_Line]) -> list[str]:
 
 
 _HEADER: Final = (
-    "board",
-    "architecture",
-    "GiB",
-    "GB/s",
-    "bf16",
-    "fp8",
-    "fp4",
-    "W",
-    "links GB/s",
-    "MIG",
-    "$/h",
-    "as of",
+    *("board", "architecture", "GiB", "GB/s", "bf16", "fp8", "fp4", "W", "links GB/s", "MIG"),
+    *("$/h", "as of"),
 )
 _TEXTS: Final = frozenset({"board", "architecture", "as of"})
 _LEGEND: Final = """\
 ~ recalled or assumed: nobody compared it with a public table. Peaks in dense tera-operations per
 second, links one way, MIG: the most slices. $/h: the median list price of one GPU over clouds in
 the months beside it, no quote. 'rightsizer catalogue BOARD' tells where each figure comes from."""
-_NOTHING: Final = "-"
 _SURE: Final = frozenset({OriginKind.VERIFIED, OriginKind.MEASURED, OriginKind.STATED})
 _TABLE_PEAKS: Final = (Precision.BF16, Precision.FP8, Precision.FP4)
 
 
 def table_text(boards: Iterable[Board], prices: Prices) -> str:
     """All of them, under a header, above what the signs mean."""
-    rows = [_HEADER, *(_row(board, prices.of(board.key)) for board in boards)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = (
-        "  ".join(
-            cell.ljust(width) if name in _TEXTS else cell.rjust(width)
-            for cell, width, name in zip(row, widths, _HEADER, strict=True)
-        )
-        for row in rows
-    )
-    return "\n".join([*(line.rstrip() for line in lines), "", _LEGEND])
+    rows = [_row(board, prices.of(board.key)) for board in boards]
+    return "\n".join([*aligned(_HEADER, rows, _TEXTS), "", _LEGEND])
 
 
 def _row(board: Board, price: Price | None) -> Sequence[str]:
-    link = board.link_bytes_per_second
+    link, bandwidth = board.link_bytes_per_second, board.memory_bandwidth_bytes_per_second
     dollars = None if price is None else price.dollars_per_hour
     return (
         board.key,
         board.architecture,
         _marked(board, "memory_mib", f"{board.memory_bytes / GIB:.1f}"),
-        _marked(board, "memory_bandwidth_gbs", _giga(board.memory_bandwidth_bytes_per_second)),
+        _marked(board, "memory_bandwidth_gbs", short_number(bandwidth / 1e9)),
         *(_peak(board, precision) for precision in _TABLE_PEAKS),
         _marked(board, "power_limit_watts", short_number(board.power_limit_watts)),
-        _marked(board, "nvlink_total_gbs", _giga(link)) if link else _NOTHING,
-        str(max((each.maximum_count for each in board.mig_profiles), default=_NOTHING)),
-        _NOTHING if dollars is None else f"{dollars:.2f}",
-        _NOTHING if dollars is None or price is None else price.period,
+        _marked(board, "nvlink_total_gbs", short_number(link / 1e9)) if link else NOTHING,
+        str(max((each.maximum_count for each in board.mig_profiles), default=NOTHING)),
+        NOTHING if dollars is None else f"{dollars:.2f}",
+        NOTHING if dollars is None or price is None else price.period,
     )
 
 
 def _peak(board: Board, precision: Precision) -> str:
     peak = board.peak_per_second.get(precision)
     if peak is None:
-        return _NOTHING
+        return NOTHING
     return _marked(board, f"dense_peak_tera.{precision}", short_number(peak / 1e12))
 
 
 def _marked(board: Board, figure: str, text: str) -> str:
     return text if board.origin(figure).kind in _SURE else f"~{text}"
-
-
-def _giga(bytes_per_second: float) -> str:
-    return short_number(bytes_per_second / 1e9)

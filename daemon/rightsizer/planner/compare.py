@@ -3,28 +3,20 @@
 import argparse
 import json
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
-from rightsizer.catalogue.board import Precision
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.catalogue.ratio_table import built_in_ratios
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
-from rightsizer.model.errors import RequirementError, RightsizerError, UsageError
+from rightsizer.model.errors import RequirementError, UsageError
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.planner.settings import PlannerSettings
-from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.ratio import place_ratio
-from rightsizer.sizing.workload_family import (
-    WORKLOADS,
-    ComparedWorkload,
-    parse_precision,
-    parse_workload,
-)
+from rightsizer.sizing.workload_family import WORKLOADS, parse_precision, parse_workload
 
 _Find = Callable[[str], GpuPlace]
 
@@ -45,21 +37,7 @@ same order, with {{error}} in the place of one that fails:
 """
 _KEYS: Final = ("workload", "from", "to", "precision")
 _NEEDED: Final = _KEYS[:3]
-
-
-@dataclass(frozen=True, slots=True)
-class GpuComparison:
-    """Two places at one workload."""
-
-    workload: ComparedWorkload
-    place: GpuPlace
-    other: GpuPlace
-    precision: Precision | None
-
-    @property
-    def ratio(self) -> EstimateInterval:
-        """The other's throughput over the first's."""
-        return place_ratio(self.workload, self.place, self.other, built_in_ratios(), self.precision)
+_REMEDY: Final = "'rightsizer compare --help' shows what it takes"
 
 
 def configure(parser: argparse.ArgumentParser) -> None:
@@ -91,14 +69,14 @@ def run(arguments: argparse.Namespace) -> int:
     find = partial(find_place, catalogue, memory_settings=settings.sizing.memory)
     given = {key: value for key in _KEYS if (value := getattr(arguments, key)) is not None}
     if arguments.file is None:
-        answers, is_list = [_form(_of_flags(given, find))], False
+        answers, is_list = [_of_flags(given, find)], False
     elif given:
         raise UsageError(f"--{next(iter(given))}: the file asks already; leave one of them out")
     else:
-        asked = read_questions(arguments.file, "compare")
+        asked = read_questions(arguments.file, _REMEDY)
         is_list = asked.is_list
-        ask = _form_or_error if is_list else _asked_form
-        answers = [ask(question, find) for question in asked.questions]
+        found = asked.answers(partial(_answer, find=find))
+        answers = [{"error": each} if isinstance(each, str) else each for each in found]
     if arguments.json:
         say(json.dumps(answers if is_list else answers[0], indent=1))
     else:
@@ -106,7 +84,7 @@ def run(arguments: argparse.Namespace) -> int:
     return 0
 
 
-def _of_flags(given: Mapping[str, str], find: _Find) -> GpuComparison:
+def _of_flags(given: Mapping[str, str], find: _Find) -> dict[str, Any]:
     missing = [f"--{key}" for key in _NEEDED if key not in given]
     if missing:
         raise UsageError(
@@ -118,7 +96,7 @@ def _of_flags(given: Mapping[str, str], find: _Find) -> GpuComparison:
         raise UsageError(f"--{error}") from None
 
 
-def _asked_form(question: FileQuestion, find: _Find) -> dict[str, Any]:
+def _answer(question: FileQuestion, find: _Find) -> dict[str, Any]:
     row = question.row
     row.refuse_unknown(_KEYS)
     texts = {key: row.needed_text(key) for key in _NEEDED}
@@ -126,25 +104,24 @@ def _asked_form(question: FileQuestion, find: _Find) -> dict[str, Any]:
         texts["precision"] = row.needed_text("precision")
     question.refuse()
     try:
-        return _form(_comparison(texts, find))
+        return _comparison(texts, find)
     except RequirementError as error:
         raise question.placed(error) from None
 
 
-def _form_or_error(question: FileQuestion, find: _Find) -> dict[str, Any]:
-    try:
-        return _asked_form(question, find)
-    except RightsizerError as error:
-        return {"error": str(error)}
-
-
-def _comparison(texts: Mapping[str, str], find: _Find) -> GpuComparison:
-    return GpuComparison(
-        parse_workload(texts["workload"]),
-        _place(texts, "from", find),
-        _place(texts, "to", find),
-        parse_precision(texts["precision"]) if "precision" in texts else None,
-    )
+def _comparison(texts: Mapping[str, str], find: _Find) -> dict[str, Any]:
+    workload = parse_workload(texts["workload"])
+    place, other = _place(texts, "from", find), _place(texts, "to", find)
+    precision = parse_precision(texts["precision"]) if "precision" in texts else None
+    ratio = place_ratio(workload, place, other, built_in_ratios(), precision)
+    return {
+        "workload": workload.name,
+        "from": place.name,
+        "to": other.name,
+        "ratio": ratio.value,
+        "ratio_low": ratio.low,
+        "ratio_high": ratio.high,
+    }
 
 
 def _place(texts: Mapping[str, str], key: str, find: _Find) -> GpuPlace:
@@ -152,18 +129,6 @@ def _place(texts: Mapping[str, str], key: str, find: _Find) -> GpuPlace:
         return find(texts[key])
     except (RequirementError, UsageError) as error:
         raise RequirementError(f"{key}: {error}") from None
-
-
-def _form(comparison: GpuComparison) -> dict[str, Any]:
-    ratio = comparison.ratio
-    return {
-        "workload": comparison.workload.name,
-        "from": comparison.place.name,
-        "to": comparison.other.name,
-        "ratio": ratio.value,
-        "ratio_low": ratio.low,
-        "ratio_high": ratio.high,
-    }
 
 
 def _line(answer: Mapping[str, Any]) -> str:

@@ -1,10 +1,11 @@
 """Model of a requirement: described in the plan file, or read from a `config.json` on disk."""
 
-from collections.abc import Collection, Iterator
+from collections.abc import Collection, Iterator, Mapping
 from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
+from types import NoneType
 from typing import Any, Final, TypeVar, get_args, get_type_hints
 
 from rightsizer.config.row import Row, shown
@@ -44,6 +45,12 @@ def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
     return None
 
 
+def read_choices(row: Row, choices: Mapping[str, type[StrEnum]]) -> dict[str, Any]:
+    """What a row says of some keys, each one of some words; those left out are absent."""
+    found = {key: read_choice(row, key, kind) for key, kind in choices.items()}
+    return {key: choice for key, choice in found.items() if choice is not None}
+
+
 def read_fields(
     row: Row, kind: type, *, apart: Collection[str] = (), beside: Collection[str] = ()
 ) -> dict[str, Any]:
@@ -54,11 +61,11 @@ def read_fields(
     types = _types(kind)
     row.refuse_unknown((*types, *beside))
     values = {}
-    for name, kept in types.items():
+    for name, (kept, is_needed) in types.items():
         if name in apart:
             continue
         if row.values.get(name) is None:
-            if name in _needed(kind):
+            if is_needed:
                 row.fault(name, "is required; give it as published")
             continue
         value = _value(row, name, kept)
@@ -76,32 +83,22 @@ def _value(row: Row, name: str, kept: type) -> Any:
         return None
     if kept is int:
         return row.count(name, -_MOST_COUNT, _MOST_COUNT)
-    if kept is float:
-        return row.number(name, -_MOST, _MOST)
-    return row.text(name)
+    return row.number(name, -_MOST, _MOST) if kept is float else row.text(name)
 
 
 @cache
-def _types(kind: type) -> dict[str, type]:
-    """By field, without what is not written in a file."""
+def _types(kind: type) -> dict[str, tuple[type, bool]]:
+    """The type of each field that is written in a file, and whether it has to be there."""
     hints = get_type_hints(kind)
-    plain = {
-        each.name: next(
-            (part for part in get_args(hints[each.name]) if part is not type(None)),
-            hints[each.name],
+    return {
+        each.name: (
+            next((part for part in get_args(hints[each.name]) if part is not NoneType), None)
+            or hints[each.name],
+            each.default is MISSING and each.default_factory is MISSING,
         )
         for each in fields(kind)
+        if each.name != "assumed"
     }
-    return {name: kept for name, kept in plain.items() if name != "assumed"}
-
-
-@cache
-def _needed(kind: type) -> frozenset[str]:
-    return frozenset(
-        each.name
-        for each in fields(kind)
-        if each.default is MISSING and each.default_factory is MISSING
-    )
 
 
 _MOST_PARAMETERS: Final = 1e18

@@ -237,7 +237,7 @@ def _answer(planned: PlanFileItem, planner: Planner) -> PlanAnswer:
     try:
         plan = planner.plan(planned.requirement)
     except RequirementError as error:
-        return PlanAnswer(None, error=planned.placed(str(error)))
+        return PlanAnswer(None, error=str(planned.question.placed(error)))
     boards = boards_of([each.gpu for each in plan.candidates], planner.catalogue)
     units = unit_notes(plan.requirement.precision.weights, boards)
     return PlanAnswer(plan, (*planned.notes, *units))

@@ -1,13 +1,13 @@
-"""Projections of a question: its profile on every target, as JSON and as a table."""
+"""Projections of a measured workload: its profile on every target, as JSON and as a table."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields, replace
+from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any, Final, TypeAlias
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.config.row import Row
-from rightsizer.console.text import counted, wrapped
+from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
 from rightsizer.planner.question_file import FileQuestion
 from rightsizer.sizing.place import GpuPlace, find_place
@@ -16,7 +16,6 @@ from rightsizer.sizing.settings import MemorySettings
 from rightsizer.sizing.workload_profile import (
     ComputeFormat,
     ProfiledRun,
-    ProfiledTime,
     UsageShares,
     WorkloadProfile,
 )
@@ -65,7 +64,8 @@ def answer_question(
     memory = row.number("memory_bytes", 0.0, _MOST_BYTES)
     names = _targets(row)
     find = partial(_place, catalogue, settings, row)
-    places = {each: find("to", each) for each in names}
+    found = {each: find("to", each) for each in names}
+    places = {name: target for name, target in found.items() if target is not None}
     place = find("gpu", name) if name else None
     board = None if run is None else run.board
     if place is not None and board is not None and board != place.board:
@@ -78,14 +78,21 @@ def answer_question(
             place,
             shares,
             runs or ComputeFormat.BF16,
-            _memory_bytes(memory, run),
+            run.memory_peak_bytes if memory is None and run is not None else memory,
             None if run is None else run.time,
         )
         profile.peak_precision()
     except RequirementError as error:
         raise question.placed(error) from None
-    found = (_answer(question, profile, each, places[each], will_run) for each in names)
-    return tuple(replace(each, run=run, has_counters=profile.has_counters) for each in found)
+    answers = []
+    for target in names:
+        projection, fault = None, ""
+        try:
+            projection = project(profile, places[target], will_run)
+        except RequirementError as error:
+            fault = str(question.placed(error))
+        answers.append(ProjectionAnswer(target, projection, fault, run, profile.has_counters))
+    return tuple(answers)
 
 
 def _run(row: Row, read_run: ReadRun) -> ProfiledRun | None:
@@ -106,31 +113,12 @@ def _gpu(row: Row, run: ProfiledRun | None) -> str:
     if row.values.get("gpu") is not None or not has_profile:
         return row.needed_text("gpu")
     if run is None:
-        return ""  # The fault of its profile is told already.
+        return ""  # The fault of its profile is known already.
     if run.board is None:
         told = f"'{run.device_name}', which is not in the catalogue" if run.device_name else "none"
         row.fault("gpu", f"is required: the profile names {told}")
         return ""
     return run.board.key
-
-
-def _memory_bytes(stated: float | None, run: ProfiledRun | None) -> float | None:
-    return run.memory_peak_bytes if stated is None and run is not None else stated
-
-
-def _answer(
-    question: FileQuestion,
-    profile: WorkloadProfile,
-    name: str,
-    target: GpuPlace | None,
-    will_run: ComputeFormat | None,
-) -> ProjectionAnswer:
-    if target is None:
-        return ProjectionAnswer(name, None, "is no place of the catalogue")
-    try:
-        return ProjectionAnswer(name, project(profile, target, will_run))
-    except RequirementError as error:
-        return ProjectionAnswer(name, None, str(question.placed(error)))
 
 
 def _shares(row: Row) -> UsageShares:
@@ -185,41 +173,19 @@ _DIGITS: Final = 6
 _LEAST: Final = 0.005
 
 
-def encode_profiled_run(run: ProfiledRun) -> dict[str, Any]:
-    """Where the time went, in shares of it that sum to 1; by the names of the documentation."""
-    return {
-        "source": run.source,
-        "devices": run.devices,
-        "steps": run.steps,
-        "step_seconds": run.step_seconds,
-        "time_shares": {part: round(getattr(run.time, part), _DIGITS) for part in _PARTS},
-        "memory_peak_bytes": run.memory_peak_bytes,
-    }
-
-
-def assumptions(answer: ProjectionAnswer) -> list[str]:
-    """What the profile does not tell, a sentence each; none where no profile was given."""
-    return [] if answer.run is None else list(_assumptions(answer, answer.run))
-
-
-def run_lines(answer: ProjectionAnswer) -> Iterator[str]:
-    """The same for people."""
-    if answer.run is None:
-        return
-    run = answer.run
+def _run_lines(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
+    """Where the time went, and what the profile does not tell."""
     steps = f", {counted(run.steps, 'step', 'steps')}" if run.steps else ""
     devices = f", {run.devices} GPUs" if run.devices > 1 else ""
-    yield from wrapped(f"by {run.source}{devices}{steps}: {_spelled(run.time)}")
+    shares = ((words, getattr(run.time, part)) for part, words in _PARTS.items())
+    spelled = ", ".join(f"{words} {share:.0%}" for words, share in shares if share >= _LEAST)
+    yield from wrapped(f"by {run.source}{devices}{steps}: {spelled}")
     for each in _assumptions(answer, run):
         yield from wrapped(f"assumed: {each}")
 
 
-def _spelled(time: ProfiledTime) -> str:
-    shares = ((words, getattr(time, part)) for part, words in _PARTS.items())
-    return ", ".join(f"{words} {share:.0%}" for words, share in shares if share >= _LEAST)
-
-
 def _assumptions(answer: ProjectionAnswer, run: ProfiledRun) -> Iterator[str]:
+    """What the profile does not tell, a sentence each."""
     if not answer.has_counters:
         yield (
             "kernels with tensor cores wait for them, others for the memory; the interval holds "
@@ -252,7 +218,7 @@ _FITS: Final = {True: "yes", False: "no", None: "?"}
 
 def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
     """One target, by the names of the documentation."""
-    projection = answer.projection
+    projection, run = answer.projection, answer.run
     if projection is None:
         return {"target": answer.target, "error": answer.error}
     ratio = projection.time_ratio
@@ -267,39 +233,38 @@ def encode_projection(answer: ProjectionAnswer) -> dict[str, Any]:
         },
         "fits": projection.fits,
         "bottleneck": projection.bottleneck,
-        "profile": None if answer.run is None else encode_profiled_run(answer.run),
-        "assumed": assumptions(answer),
+        "profile": None
+        if run is None
+        else {
+            "source": run.source,
+            "devices": run.devices,
+            "steps": run.steps,
+            "step_seconds": run.step_seconds,
+            "time_shares": {part: round(getattr(run.time, part), _DIGITS) for part in _PARTS},
+            "memory_peak_bytes": run.memory_peak_bytes,
+        },
+        "assumed": [] if run is None else list(_assumptions(answer, run)),
     }
 
 
 def answers_text(answers: Sequence[ProjectionAnswer]) -> str:
     """All targets of one question, a line each."""
-    rows = [_HEADER, *(_row(answer) for answer in answers if answer.projection is not None)]
-    widths = [max(map(len, column)) for column in zip(*rows, strict=True)]
-    lines = [
-        "  ".join(
-            cell.ljust(width) if name in _TEXTS else cell.rjust(width)
-            for cell, width, name in zip(row, widths, _HEADER, strict=True)
-        ).rstrip()
-        for row in rows
-    ]
+    rows = [_row(each, each.projection) for each in answers if each.projection is not None]
+    lines = aligned(_HEADER, rows, _TEXTS)
     errors = [f"{answer.target}: {answer.error}" for answer in answers if answer.error]
-    return "\n".join([*lines, *errors, *(run_lines(answers[0]) if answers else ())])
+    run = answers[0].run if answers else None
+    return "\n".join([*lines, *errors, *(_run_lines(answers[0], run) if run else ())])
 
 
-def _row(answer: ProjectionAnswer) -> Sequence[str]:
-    projection = answer.projection
-    if projection is None:
-        return ("",) * len(_HEADER)
+def _row(answer: ProjectionAnswer, projection: Projection) -> Sequence[str]:
     ratio, shares = projection.time_ratio, projection.shares
     return (
         answer.target,
         *(f"x{each:.2f}" for each in (ratio.value, ratio.low, ratio.high)),
         _FITS[projection.fits],
         projection.bottleneck,
-        *(_percent(each) for each in (shares.sm_active, shares.tensor_active, shares.dram_active)),
+        *(
+            "?" if share is None else f"{share:.0%}"
+            for share in (shares.sm_active, shares.tensor_active, shares.dram_active)
+        ),
     )
-
-
-def _percent(share: float | None) -> str:
-    return "?" if share is None else f"{share:.0%}"

@@ -1,25 +1,20 @@
 """Question files in YAML or JSON: one question, several documents, or a list."""
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass, replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeVar
 
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document, YamlError, load_yaml_documents
-from rightsizer.model.errors import ConfigurationError, RequirementError
+from rightsizer.model.errors import ConfigurationError, RequirementError, RightsizerError
 
 _SCIENTIFIC: Final = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")
-"""YAML 1.1 takes `7e9` for text; JSON and everybody else for a number."""
+"""YAML 1.1 takes `7e9` for text; JSON for a number."""
 
 
-def read_documents(file: Path, remedy: str) -> list[Document]:
-    """All documents of a file that hold anything, in their order.
-
-    Raises:
-        RequirementError: it cannot be read, is neither YAML nor JSON, or is empty.
-    """
+def _documents(file: Path, remedy: str) -> list[Document]:
     try:
         text = file.read_text(encoding="utf-8-sig")
         # JSON may be indented by tabs, which YAML refuses; inside its texts there are none.
@@ -48,7 +43,8 @@ def _numbers(data: Any) -> Any:
     return data
 
 
-_KEYS: Final = re.compile(r"[a-z_]+(?:\.[a-z_]+)*")
+_KEYS: Final = re.compile(r"[a-z_.]+")
+_Answer = TypeVar("_Answer")
 
 
 @dataclass(frozen=True, slots=True)
@@ -70,12 +66,14 @@ class FileQuestion:
         except ConfigurationError as error:
             raise RequirementError(str(error)) from None
 
-    def placed(self, error: Exception) -> RequirementError:
-        """An error whose message begins with a key, with the place of that key before it."""
-        message = str(error)
-        key = _KEYS.match(message.partition(":")[0])
-        path = key[0].split(".") if key else []
-        return RequirementError(f"{self.document.where((*self.row.path, *path))}: {message}")
+    def placed(self, error: object) -> RequirementError:
+        """An error whose lines begin with a key, each with the place of that key before it."""
+        lines = []
+        for line in str(error).splitlines():
+            key = line.partition(":")[0]
+            keys = key.split(".") if _KEYS.fullmatch(key) else []
+            lines.append(f"{self.document.where((*self.row.path, *keys))}: {line}")
+        return RequirementError("\n".join(lines))
 
 
 @dataclass(frozen=True, slots=True)
@@ -86,22 +84,32 @@ class QuestionFile:
     is_list: bool
     """Whether the answer is a list too."""
 
+    def answers(self, answer: Callable[[FileQuestion], _Answer]) -> list[_Answer | str]:
+        """To each question; of a list, what is wrong in the place of one that fails."""
+        found: list[_Answer | str] = []
+        for question in self.questions:
+            try:
+                found.append(answer(question))
+            except RightsizerError as error:
+                if not self.is_list:
+                    raise
+                found.append(str(error))
+        return found
 
-def read_questions(file: Path, command: str) -> QuestionFile:
-    """Every question of a file.
+
+def read_questions(file: Path, remedy: str) -> QuestionFile:
+    """Every question of a file; the remedy is for one that is empty.
 
     Raises:
         RequirementError: it cannot be read, is neither YAML nor JSON, or is empty.
     """
-    documents = read_documents(file, f"'rightsizer {command} --help' shows what it takes")
-    is_list = len(documents) > 1 or isinstance(documents[0].data, list)
-    found = (question for document in documents for question in _questions(document))
-    return QuestionFile(tuple(found), is_list)
-
-
-def _questions(document: Document) -> Iterator[FileQuestion]:
-    data: Any = document.data
-    items = [((at,), each) for at, each in enumerate(data)] if isinstance(data, list) else None
-    for path, values in [((), data)] if items is None else items:
-        faults = Faults(document)
-        yield FileQuestion(Row(values, path, faults), faults, document)
+    questions, is_list = [], False
+    documents = _documents(file, remedy)
+    for document in documents:
+        data: Any = document.data
+        is_list = is_list or len(documents) > 1 or isinstance(data, list)
+        items = [((at,), each) for at, each in enumerate(data)] if isinstance(data, list) else None
+        for path, values in [((), data)] if items is None else items:
+            faults = Faults(document)
+            questions.append(FileQuestion(Row(values, path, faults), faults, document))
+    return QuestionFile(tuple(questions), is_list)
