@@ -112,7 +112,7 @@ def test_owning_is_for_all_gpus_and_pays_after_as_long_as_one_does() -> None:
     assert one is not None
     assert two is not None
 
-    assert two.capital_dollars.value == pytest.approx(2 * one.capital_dollars.value)
+    assert two.owned.capital_dollars.value == pytest.approx(2 * one.owned.capital_dollars.value)
     assert two.break_even_hours == one.break_even_hours
     assert two.break_even_hours is not None
     assert two.break_even_months is not None
@@ -153,8 +153,8 @@ def test_a_slice_costs_its_part_of_a_board_unless_it_has_a_price() -> None:
         assert one.dollars.per_hour.value == pytest.approx(other.dollars.per_hour.value / 7)
     assert part.ownership is not None
     assert whole.ownership is not None
-    assert part.ownership.capital_dollars.value == pytest.approx(
-        whole.ownership.capital_dollars.value / 7
+    assert part.ownership.owned.capital_dollars.value == pytest.approx(
+        whole.ownership.owned.capital_dollars.value / 7
     )
     assert part.kilowatt_hours.per_hour.value < whole.kilowatt_hours.per_hour.value / 4
     assert priced.offers[0].dollars.per_hour.value == 9.0

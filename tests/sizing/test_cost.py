@@ -14,14 +14,10 @@ from rightsizer.sizing.cost import (
     HourlyCost,
     board_watts,
     break_even_hours,
-    carbon_kilograms,
-    dollars_per_image,
-    dollars_per_million_tokens,
-    dollars_per_training,
+    dollars_per_unit,
     hourly_costs,
     kilowatt_hours,
     owned_cost,
-    per_hour,
 )
 from rightsizer.sizing.estimate import EstimateInterval
 
@@ -95,21 +91,17 @@ def test_owning_pays_after_the_capital_is_saved() -> None:
 
 
 def test_work_costs_hours_over_what_is_done_in_them() -> None:
-    """A million tokens, an image, a run; half the use doubles the price."""
+    """A token, a run; half the use doubles the price."""
     hour, rate = EstimateInterval(3.6, 3.6, 3.6), EstimateInterval(1000.0, 1000.0, 1000.0)
-    assert dollars_per_million_tokens(hour, rate).value == pytest.approx(1.0)
-    assert dollars_per_million_tokens(hour, rate, 0.5).value == pytest.approx(2.0)
-    assert dollars_per_image(hour, EstimateInterval(1.0, 1.0, 1.0)).value == pytest.approx(0.001)
-    assert dollars_per_training(hour, EstimateInterval(10.0, 8.0, 12.0)).value == pytest.approx(
-        36.0
-    )
-    assert per_hour(cloud(2.0), gpus=4, share_ratio=0.5).value == 4.0
+    assert dollars_per_unit(hour, rate).value == pytest.approx(1e-6)
+    assert dollars_per_unit(hour, rate.scaled(0.5)).value == pytest.approx(2e-6)
+    assert hour.times(EstimateInterval(10.0, 8.0, 12.0)).value == pytest.approx(36.0)
 
 
 @given(POSITIVE, st.floats(1.0, 3.0), POSITIVE, st.floats(1.0, 3.0))
 def test_errors_add_in_squares(dollars: float, one: float, rate: float, other: float) -> None:
     """No wider than both ends at once, no narrower than either."""
-    found = dollars_per_million_tokens(
+    found = dollars_per_unit(
         EstimateInterval.around(dollars, one), EstimateInterval.around(rate, other)
     )
     spread = found.high / found.value
@@ -126,10 +118,3 @@ def test_energy_is_counted_at_the_gpu_or_at_the_meter() -> None:
     assert meter == pytest.approx(7.0 * terms.node_power_factor.value * terms.pue_ratio.value)
     assert board_watts(H100, 1.0) == 700.0
     assert board_watts(H100, 0.0) == pytest.approx(105.0)
-
-
-def test_carbon_needs_an_intensity() -> None:
-    """Which nobody guesses."""
-    energy = EstimateInterval(100.0, 90.0, 110.0)
-    assert carbon_kilograms(energy, None) is None
-    assert carbon_kilograms(energy, 380.0) == EstimateInterval(38.0, 34.2, 41.8)

@@ -1,6 +1,6 @@
 """Biller of candidates: dollars on all terms, energy, carbon, by a plan's own prices first."""
 
-from collections.abc import Callable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, replace
 from typing import Final
 
@@ -22,10 +22,7 @@ from rightsizer.sizing.cost import (
     board_watts,
     break_even_hours,
     break_even_months,
-    carbon_kilograms,
-    dollars_per_image,
-    dollars_per_million_tokens,
-    dollars_per_training,
+    dollars_per_unit,
     hourly_costs,
     kilowatt_hours,
     owned_cost,
@@ -62,7 +59,7 @@ class PlanPrices:
         return whole if profile is None else slice_board(whole, profile)
 
     def dollars_per_hour(self, board: Board) -> float | None:
-        """Of one GPU, or of a slice as its part of one; `None` where nobody says."""
+        """Of one GPU, or of a slice as its part of one; `None` where it is not known."""
         own = self.prices.dollars_per_hour(board.key)
         if own is not None:
             return own
@@ -84,7 +81,7 @@ class PlanPrices:
         """What owning it takes, of a slice its part of the board."""
         whole, ratio = self._whole(board)
         found = owned_cost(whole, self.prices)
-        return None if found is None else _scaled(found, lambda figure: figure.scaled(ratio))
+        return None if found is None else found.scaled(ratio)
 
     def node_power_factor(self, board: Board) -> float | None:
         """The power of a whole node over that of its GPUs, where a node of the board is known."""
@@ -116,15 +113,6 @@ def _stated(key: str, dollars: float, known: Price | None) -> Price:
     )
 
 
-def _scaled(own: OwnedCost, scale: Callable[[EstimateInterval], EstimateInterval]) -> OwnedCost:
-    return replace(
-        own,
-        capital_dollars=scale(own.capital_dollars),
-        running_dollars_per_hour=scale(own.running_dollars_per_hour),
-        dollars_per_used_hour=scale(own.dollars_per_used_hour),
-    )
-
-
 @dataclass(frozen=True, slots=True)
 class Biller:
     """One requirement's bills."""
@@ -139,38 +127,34 @@ class Biller:
 
     def bill(self, candidate: PlanCandidate) -> Bill:
         """What a candidate costs."""
-        board = self.prices.board(candidate.gpu)
+        board, rate, count = self.prices.board(candidate.gpu), candidate.rate, candidate.count
         terms = self.prices.offers(board)
-        energy = self._amount(self._kilowatts(board, candidate.count), candidate.rate)
-        grams = self._grams
+        energy = self._amount(self._kilowatts(board, count), rate)
+        grams = self.requirement.carbon_grams_per_kilowatt_hour
+        if grams is None:
+            grams = self.settings.carbon_grams_per_kilowatt_hour
         return Bill(
-            offers=tuple(self._offer(each, candidate) for each in terms),
-            ownership=self._ownership(board, candidate.count, terms),
+            offers=tuple(
+                PriceOffer(each, self._amount(each.dollars_per_hour.scaled(count), rate))
+                for each in terms
+            ),
+            ownership=self._ownership(board, count, terms),
             kilowatt_hours=energy,
-            carbon_kilograms=None if grams is None else _carbon(energy, grams),
+            carbon_kilograms=None if grams is None else energy.scaled(grams / 1000.0),
             carbon_grams_per_kilowatt_hour=grams,
         )
-
-    @property
-    def _grams(self) -> float | None:
-        own = self.requirement.carbon_grams_per_kilowatt_hour
-        return self.settings.carbon_grams_per_kilowatt_hour if own is None else own
-
-    def _offer(self, terms: HourlyCost, candidate: PlanCandidate) -> PriceOffer:
-        hourly = terms.dollars_per_hour.scaled(candidate.count)
-        return PriceOffer(terms, self._amount(hourly, candidate.rate))
 
     def _amount(self, per_hour: EstimateInterval, rate: PredictedRate) -> CostAmount:
         """Of an amount that each hour takes, what goes into a unit of work."""
         made, hours = rate.tokens_per_second, rate.training_hours
-        is_made = made is not None and made.low > 0.0
+        each = None
+        if made is not None and made.low > 0.0:
+            each = dollars_per_unit(per_hour, made)
         return CostAmount(
             per_hour=per_hour,
-            per_million=dollars_per_million_tokens(per_hour, made) if made and is_made else None,
-            per_image=dollars_per_image(per_hour, made)
-            if made and is_made and isinstance(self.requirement.model, _OF_IMAGES)
-            else None,
-            per_run=None if hours is None else dollars_per_training(per_hour, hours),
+            per_million=None if each is None else each.scaled(1e6),
+            per_image=each if isinstance(self.requirement.model, _OF_IMAGES) else None,
+            per_run=None if hours is None else per_hour.times(hours),
         )
 
     def _ownership(
@@ -181,15 +165,11 @@ class Biller:
             return None
         use = self.prices.prices.on_premises.utilization_ratio.value
         cloud = next((each for each in terms if each.billing is Billing.ON_DEMAND), None)
-        return OwnershipCost(
-            capital_dollars=own.capital_dollars.scaled(count),
-            running_dollars_per_hour=own.running_dollars_per_hour.scaled(count),
-            break_even_hours=None if cloud is None else break_even_hours(cloud, own),
-            break_even_months=None
-            if cloud is None
-            else break_even_months(cloud, own, use, self.settings.hours_per_month),
-            utilization_ratio=use,
-        )
+        hours = months = None
+        if cloud is not None:
+            hours = break_even_hours(cloud, own)
+            months = break_even_months(cloud, own, use, self.settings.hours_per_month)
+        return OwnershipCost(own.scaled(count), hours, months, use)
 
     def _kilowatts(self, board: Board, count: int) -> EstimateInterval:
         """What all GPUs draw under the load, with their nodes and their building."""
@@ -208,15 +188,3 @@ class Biller:
 
 
 _OF_IMAGES = ConvolutionalNetwork | VisionTransformer | Diffusion
-
-
-def _carbon(energy: CostAmount, grams_per_kilowatt_hour: float) -> CostAmount:
-    def carbon(part: EstimateInterval | None) -> EstimateInterval | None:
-        return None if part is None else carbon_kilograms(part, grams_per_kilowatt_hour)
-
-    return CostAmount(
-        per_hour=energy.per_hour.scaled(grams_per_kilowatt_hour / 1000.0),
-        per_million=carbon(energy.per_million),
-        per_image=carbon(energy.per_image),
-        per_run=carbon(energy.per_run),
-    )

@@ -6,7 +6,7 @@ from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
-from rightsizer.sizing.cost import HourlyCost
+from rightsizer.sizing.cost import HourlyCost, OwnedCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism
 
@@ -23,6 +23,12 @@ class CostAmount:
     per_run: EstimateInterval | None = None
     """Of a training run whose length is given."""
 
+    def scaled(self, by: float) -> "CostAmount":
+        """The same of something that goes with it."""
+        parts = (self.per_million, self.per_image, self.per_run)
+        scaled = (None if part is None else part.scaled(by) for part in parts)
+        return CostAmount(self.per_hour.scaled(by), *scaled)
+
 
 @dataclass(frozen=True, slots=True)
 class PriceOffer:
@@ -38,9 +44,8 @@ class PriceOffer:
 class OwnershipCost:
     """What buying the GPUs of a candidate takes, and when it pays."""
 
-    capital_dollars: EstimateInterval
+    owned: OwnedCost
     """Of all GPUs and the servers around them."""
-    running_dollars_per_hour: EstimateInterval
     break_even_hours: EstimateInterval | None
     """Used hours after which owning has cost less than renting on demand; `None` where it never
     has, or no price to rent them is known."""

@@ -96,7 +96,7 @@ def _offer_row(offer: PriceOffer, columns: Sequence[_Work], notes: SourceNotes) 
 
 
 def _ownership_text(ownership: OwnershipCost, *, is_rented: bool) -> str:
-    capital, running = ownership.capital_dollars, ownership.running_dollars_per_hour
+    capital, running = ownership.owned.capital_dollars, ownership.owned.running_dollars_per_hour
     text = (
         f"To own: ${number(capital.value)} ({interval_text(capital)}) with their servers, then"
         f" ${dollars(running.value)} an hour."

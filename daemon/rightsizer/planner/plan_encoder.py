@@ -33,8 +33,8 @@ def encode_bill(bill: Bill) -> dict[str, Any]:
         "on_premises": None
         if ownership is None
         else {
-            **encode_interval("capital_dollars", ownership.capital_dollars),
-            **encode_interval("running_dollars_per_hour", ownership.running_dollars_per_hour),
+            **encode_interval("capital_dollars", ownership.owned.capital_dollars),
+            **encode_interval("running_dollars_per_hour", ownership.owned.running_dollars_per_hour),
             **encode_interval("break_even_hours", ownership.break_even_hours),
             **encode_interval("break_even_months", ownership.break_even_months),
             "utilization_ratio": ownership.utilization_ratio,

@@ -1,6 +1,7 @@
 """Cost of an hour of a GPU, rented or owned, of its energy and carbon, and of work."""
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
@@ -32,7 +33,7 @@ class HourlyCost:
     source: str
     date: str
     is_assumed: bool = False
-    """Follows from usual discounts or usual costs, not from a price that anybody offers."""
+    """Follows from usual discounts or usual costs, not from a price that is offered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,24 +45,55 @@ class OwnedCost:
     running_dollars_per_hour: EstimateInterval
     """Power, and people, space and repairs, whether it is used or not."""
     dollars_per_used_hour: EstimateInterval
-    """All of it, over the hours that somebody uses it."""
+    """All of it, over the hours that it is used."""
     source: str
     date: str
+
+    def scaled(self, by: float) -> "OwnedCost":
+        """That of several, or of a part of one."""
+        return replace(
+            self,
+            capital_dollars=self.capital_dollars.scaled(by),
+            running_dollars_per_hour=self.running_dollars_per_hour.scaled(by),
+            dollars_per_used_hour=self.dollars_per_used_hour.scaled(by),
+        )
 
 
 _TERMS: Final = ((1, Billing.RESERVED_1_YEAR), (3, Billing.RESERVED_3_YEARS))
 
 
 def hourly_costs(board: Board, prices: Prices) -> tuple[HourlyCost, ...]:
-    """Every way to have a board for an hour that somebody names a price for, clouds first."""
+    """Every way to have a board for an hour that has a known price, clouds first."""
     price = prices.of(board.key)
-    if price is None:
-        return ()
-    return (*_cloud(price), *_reserved(price, prices), *_spot(price), *_owned(board, prices))
+    return () if price is None else tuple(_hourly_costs(board, price, prices))
+
+
+def _hourly_costs(board: Board, price: Price, prices: Prices) -> Iterator[HourlyCost]:
+    source, date = "; ".join(price.sources), price.period
+    found, spot = price.on_demand, price.spot_dollars_per_hour
+    if found is not None:
+        dollars = EstimateInterval(
+            found.median_dollars_per_hour, found.low_dollars_per_hour, found.high_dollars_per_hour
+        )
+        yield HourlyCost(Billing.ON_DEMAND, dollars, source, date)
+    for years, billing in _TERMS:
+        offer = prices.reserved(price.key, years)
+        if offer is not None:
+            dollars = EstimateInterval(
+                offer.dollars_per_hour, offer.low_dollars_per_hour, offer.high_dollars_per_hour
+            )
+            named = prices.reserved_source if offer.is_assumed else source
+            yield HourlyCost(billing, dollars, named, date, offer.is_assumed)
+    if spot is not None:
+        yield HourlyCost(Billing.SPOT, EstimateInterval(spot, spot, spot), source, date)
+    own = owned_cost(board, prices)
+    if own is not None:
+        dollars = own.dollars_per_used_hour
+        yield HourlyCost(Billing.ON_PREMISES, dollars, own.source, own.date, is_assumed=True)
 
 
 def owned_cost(board: Board, prices: Prices) -> OwnedCost | None:
-    """What owning a board takes; `None` where nobody names a purchase price."""
+    """What owning a board takes; `None` where no purchase price is known."""
     price = prices.of(board.key)
     if price is None or not price.purchases:
         return None
@@ -118,51 +150,6 @@ def _times(figure: EstimateInterval, by: Assumption, plus: float = 0.0) -> Estim
     )
 
 
-def _cloud(price: Price) -> tuple[HourlyCost, ...]:
-    found = price.on_demand
-    if found is None:
-        return ()
-    dollars = EstimateInterval(
-        found.median_dollars_per_hour, found.low_dollars_per_hour, found.high_dollars_per_hour
-    )
-    return (HourlyCost(Billing.ON_DEMAND, dollars, _source(price), price.period),)
-
-
-def _reserved(price: Price, prices: Prices) -> tuple[HourlyCost, ...]:
-    costs = []
-    for years, billing in _TERMS:
-        offer = prices.reserved(price.key, years)
-        if offer is None:
-            continue
-        dollars = EstimateInterval(
-            offer.dollars_per_hour, offer.low_dollars_per_hour, offer.high_dollars_per_hour
-        )
-        source = prices.reserved_source if offer.is_assumed else _source(price)
-        costs.append(HourlyCost(billing, dollars, source, price.period, offer.is_assumed))
-    return tuple(costs)
-
-
-def _spot(price: Price) -> tuple[HourlyCost, ...]:
-    spot = price.spot_dollars_per_hour
-    if spot is None:
-        return ()
-    return (
-        HourlyCost(Billing.SPOT, EstimateInterval(spot, spot, spot), _source(price), price.period),
-    )
-
-
-def _owned(board: Board, prices: Prices) -> tuple[HourlyCost, ...]:
-    found = owned_cost(board, prices)
-    if found is None:
-        return ()
-    dollars = found.dollars_per_used_hour
-    return (HourlyCost(Billing.ON_PREMISES, dollars, found.source, found.date, is_assumed=True),)
-
-
-def _source(price: Price) -> str:
-    return "; ".join(price.sources)
-
-
 _IDLE_RATIO: Final = 0.15
 """Of the power limit, which a GPU draws doing nothing (docs/definitions.md, states)."""
 
@@ -183,54 +170,14 @@ def kilowatt_hours(
     energy = watts.scaled(hours / 1000.0)
     if terms is None:
         return energy
-    node, building = terms.node_power_factor, terms.pue_ratio
-    return EstimateInterval(
-        energy.value * node.value * building.value,
-        energy.low * node.low * building.low,
-        energy.high * node.high * building.high,
-    )
+    return _times(_times(energy, terms.node_power_factor), terms.pue_ratio)
 
 
-def carbon_kilograms(
-    kilowatt_hours: EstimateInterval, grams_per_kilowatt_hour: float | None
-) -> EstimateInterval | None:
-    """Carbon dioxide equivalents; `None` without an intensity, which differs by place and hour."""
-    if grams_per_kilowatt_hour is None:
-        return None
-    return kilowatt_hours.scaled(grams_per_kilowatt_hour / 1000.0)
-
-
-_MILLION: Final = 1e6
-
-
-def per_hour(cost: HourlyCost, gpus: int = 1, share_ratio: float = 1.0) -> EstimateInterval:
-    """Dollars an hour of some GPUs, or of a slice that is a part of one."""
-    return cost.dollars_per_hour.scaled(gpus * share_ratio)
-
-
-def dollars_per_million_tokens(
-    dollars_per_hour: EstimateInterval,
-    tokens_per_second: EstimateInterval,
-    utilization_ratio: float = 1.0,
+def dollars_per_unit(
+    dollars_per_hour: EstimateInterval, units_per_second: EstimateInterval
 ) -> EstimateInterval:
-    """What a million tokens cost where the GPUs are used for a part of the hours paid for."""
-    return _per_unit(dollars_per_hour, tokens_per_second.scaled(utilization_ratio)).scaled(_MILLION)
-
-
-def dollars_per_image(
-    dollars_per_hour: EstimateInterval,
-    images_per_second: EstimateInterval,
-    utilization_ratio: float = 1.0,
-) -> EstimateInterval:
-    """What an image costs where the GPUs are used for a part of the hours paid for."""
-    return _per_unit(dollars_per_hour, images_per_second.scaled(utilization_ratio))
-
-
-def dollars_per_training(
-    dollars_per_hour: EstimateInterval, hours: EstimateInterval
-) -> EstimateInterval:
-    """What a run of some hours costs on GPUs that cost as much in each."""
-    return _product(dollars_per_hour, hours)
+    """What an image, a sample or a token costs; the rate must be positive."""
+    return dollars_per_hour.times(units_per_second.inverse().scaled(1.0 / HOUR_SECONDS))
 
 
 def break_even_hours(cloud: HourlyCost, own: OwnedCost) -> EstimateInterval | None:
@@ -263,23 +210,3 @@ def break_even_months(
 
 def _hours(capital_dollars: float, saved_per_hour: float) -> float:
     return capital_dollars / saved_per_hour if saved_per_hour > 0.0 else math.inf
-
-
-def _per_unit(
-    dollars_per_hour: EstimateInterval, units_per_second: EstimateInterval
-) -> EstimateInterval:
-    """The rate must be positive."""
-    seconds = EstimateInterval(
-        1.0 / units_per_second.value, 1.0 / units_per_second.high, 1.0 / units_per_second.low
-    ).scaled(1.0 / HOUR_SECONDS)
-    return _product(dollars_per_hour, seconds)
-
-
-def _product(first: EstimateInterval, second: EstimateInterval) -> EstimateInterval:
-    """Of two figures that err independently: their errors add in squares."""
-    value = first.value * second.value
-    if value <= 0.0 or min(first.low, second.low) <= 0.0:
-        return EstimateInterval(value, first.low * second.low, first.high * second.high)
-    below = math.hypot(math.log(first.value / first.low), math.log(second.value / second.low))
-    above = math.hypot(math.log(first.high / first.value), math.log(second.high / second.value))
-    return EstimateInterval(value, value * math.exp(-below), value * math.exp(above))

@@ -1,5 +1,6 @@
 """Estimates with their intervals, and the memory that every model has beside its own."""
 
+import math
 from dataclasses import dataclass
 from typing import Final
 
@@ -24,6 +25,19 @@ class EstimateInterval:
     def scaled(self, by: float) -> "EstimateInterval":
         """The same of something that is larger by a factor."""
         return EstimateInterval(self.value * by, self.low * by, self.high * by)
+
+    def times(self, other: "EstimateInterval") -> "EstimateInterval":
+        """The product of two figures that err independently: their errors add in squares."""
+        value = self.value * other.value
+        if value <= 0.0 or min(self.low, other.low) <= 0.0:
+            return EstimateInterval(value, self.low * other.low, self.high * other.high)
+        below = math.hypot(math.log(self.value / self.low), math.log(other.value / other.low))
+        above = math.hypot(math.log(self.high / self.value), math.log(other.high / other.value))
+        return EstimateInterval(value, value * math.exp(-below), value * math.exp(above))
+
+    def inverse(self) -> "EstimateInterval":
+        """One over it; it must be positive."""
+        return EstimateInterval(1.0 / self.value, 1.0 / self.high, 1.0 / self.low)
 
 
 @dataclass(frozen=True, slots=True)
