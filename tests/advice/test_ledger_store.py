@@ -234,5 +234,5 @@ def test_track_record_and_what_is_untold_survive(database: Database) -> None:
     assert again.load_pending() == [event, event]
     assert TrackRecord(again.load_tallies()).outcomes == track.outcomes
     assert TrackRecord(again.load_tallies()).brier == track.brier
-    again.told()
+    again.clear_pending()
     assert LedgerRepository(database).load_pending() == []

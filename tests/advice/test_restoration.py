@@ -56,17 +56,21 @@ def made(*traces: Scraped | Region) -> Restoration:
 
 def test_metrics_alone_tell_the_state_and_nothing_else() -> None:
     """And that is said in place of a reason."""
-    standing = made(scraped(CLAIMED)).standing[ID]
-    assert (standing.state, standing.opened, standing.actor) == (CLAIMED, NOW - 9 * DAY, None)
-    assert standing.why == "from metrics, which tell neither who nor why"
+    open_advice = made(scraped(CLAIMED)).open_advice[ID]
+    assert (open_advice.state, open_advice.opened, open_advice.actor) == (
+        CLAIMED,
+        NOW - 9 * DAY,
+        None,
+    )
+    assert open_advice.why == "from metrics, which tell neither who nor why"
 
 
 def test_a_snooze_of_metrics_lasts_as_the_settings_say() -> None:
     """From when it was seen last; one that is over by that is none."""
-    standing = made(scraped(SNOOZED)).standing[ID]
-    assert standing.expires == NOW - HOUR + 7 * DAY
-    assert standing.why.endswith("; until when is taken from the settings")
-    over = made(scraped(SNOOZED, seen=NOW - 8 * DAY)).standing[ID]
+    open_advice = made(scraped(SNOOZED)).open_advice[ID]
+    assert open_advice.expires == NOW - HOUR + 7 * DAY
+    assert open_advice.why.endswith("; until when is taken from the settings")
+    over = made(scraped(SNOOZED, seen=NOW - 8 * DAY)).open_advice[ID]
     assert over == RestoredAdvice(NOW - 9 * DAY)
 
 
@@ -74,21 +78,21 @@ def test_an_annotation_brings_who_why_and_until_when() -> None:
     """Where both tell the same state, and where nobody scrapes."""
     mark = region(SNOOZED, decided=NOW - DAY, expires=NOW + DAY)
     whole = RestoredAdvice(NOW - 9 * DAY, SNOOZED, NOW + DAY, "ana", "mine")
-    assert made(scraped(SNOOZED), mark).standing == {ID: whole}
-    assert made(mark).standing == {ID: whole}
+    assert made(scraped(SNOOZED), mark).open_advice == {ID: whole}
+    assert made(mark).open_advice == {ID: whole}
 
 
 def test_the_later_of_two_witnesses_is_believed() -> None:
     """An annotation may lag behind, and a scrape may have been missed."""
     early, late = (region(CLAIMED, decided=time) for time in (NOW - 2 * HOUR, NOW - SECOND))
-    assert made(scraped(ACTIVE), early).standing == {ID: RestoredAdvice(NOW - 9 * DAY)}
-    assert made(scraped(ACTIVE), late).standing[ID].state is CLAIMED
+    assert made(scraped(ACTIVE), early).open_advice == {ID: RestoredAdvice(NOW - 9 * DAY)}
+    assert made(scraped(ACTIVE), late).open_advice[ID].state is CLAIMED
 
 
 def test_a_snooze_that_is_over_is_not_restored() -> None:
     """It asks again, and is not told again."""
     mark = region(SNOOZED, decided=NOW - DAY, expires=NOW)
-    assert made(mark).standing == {ID: RestoredAdvice(NOW - 9 * DAY)}
+    assert made(mark).open_advice == {ID: RestoredAdvice(NOW - 9 * DAY)}
 
 
 def test_a_dismissal_is_restored_until_it_expires() -> None:
@@ -97,7 +101,7 @@ def test_a_dismissal_is_restored_until_it_expires() -> None:
     found = made(scraped(seen=NOW - DAY - SECOND), mark)
     (record,) = found.quiet
     advice = record.advice
-    assert found.standing == {}
+    assert found.open_advice == {}
     assert (advice.state, advice.closed, advice.expires) == (DISMISSED, NOW - DAY, NOW + 1)
     assert (advice.actor, advice.why, advice.opened) == ("ana", "mine", NOW - 9 * DAY)
     assert made(replace(mark, expires=NOW)) == Restoration()
@@ -125,13 +129,13 @@ def test_an_earlier_opening_says_nothing_of_a_later_one() -> None:
     """Whether it was closed, or somebody forgot to."""
     closed = region(DISMISSED, end=NOW - DAY, decided=NOW - DAY, expires=NOW + DAY)
     later = scraped(opened=NOW - HOUR, seen=NOW - SECOND)
-    assert made(later, closed).standing == {ID: RestoredAdvice(NOW - HOUR)}
-    assert made(later, region(CLAIMED, decided=NOW - DAY)).standing == {
+    assert made(later, closed).open_advice == {ID: RestoredAdvice(NOW - HOUR)}
+    assert made(later, region(CLAIMED, decided=NOW - DAY)).open_advice == {
         ID: RestoredAdvice(NOW - HOUR)
     }
     reopened = region(opened=NOW - HOUR)
-    assert made(reopened, closed).standing == {ID: RestoredAdvice(NOW - HOUR)}
-    assert made(scraped(), reopened).standing == {ID: RestoredAdvice(NOW - HOUR)}
+    assert made(reopened, closed).open_advice == {ID: RestoredAdvice(NOW - HOUR)}
+    assert made(scraped(), reopened).open_advice == {ID: RestoredAdvice(NOW - HOUR)}
 
 
 _TIMES = st.integers(-40 * 24, 40 * 24).map(lambda hours: NOW + hours * HOUR)
@@ -163,19 +167,19 @@ def test_whatever_is_told_makes_a_ledger(
     found = restored(metrics, regions, OURS, NOW, SETTINGS)
     quiet = [record.advice for record in found.quiet]
     ids = [advice.id for advice in quiet]
-    assert len({*ids, *found.standing}) == len(ids) + len(found.standing)
-    assert {*ids, *found.standing} <= {each.id for each in (*metrics, *regions)}
+    assert len({*ids, *found.open_advice}) == len(ids) + len(found.open_advice)
+    assert {*ids, *found.open_advice} <= {each.id for each in (*metrics, *regions)}
     for advice in quiet:
         assert not advice.is_open
         assert advice.expires is not None
         assert advice.expires > NOW
         assert not OURS.isdisjoint(advice.finding.devices)
-    for standing in found.standing.values():
-        assert standing.state in OPEN_STATES
-        assert standing.opened <= NOW
-        assert (standing.expires is not None) == (standing.state is SNOOZED)
-        assert standing.expires is None or standing.expires > NOW
-        assert (standing.actor is None) or standing.why == "mine"
+    for open_advice in found.open_advice.values():
+        assert open_advice.state in OPEN_STATES
+        assert open_advice.opened <= NOW
+        assert (open_advice.expires is not None) == (open_advice.state is SNOOZED)
+        assert open_advice.expires is None or open_advice.expires > NOW
+        assert (open_advice.actor is None) or open_advice.why == "mine"
     chance.shuffle(metrics)
     chance.shuffle(regions)
     assert restored(metrics, regions, OURS, NOW, SETTINGS) == found

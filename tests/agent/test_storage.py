@@ -299,6 +299,6 @@ def test_a_ledger_of_a_former_program_is_taken_over(tmp_path: Path) -> None:
     again = Storage(str(path))
     assert again.ledger(LedgerSettings()).advice() == ledger.advice()
     assert [event.kind for event in again.pending_events] == [AdviceEventKind.OPENED]
-    again.told()
+    again.clear_pending()
     assert again.pending_events == ()
     again.close()

@@ -28,7 +28,7 @@ _MEDIAN: Final = 0.5
 def lost_share(window: Window, state: State) -> float:
     """The part of the known time that was lost to a limit.
 
-    Where nobody knows how much of a limited second was used, all of it counts. A link at its
+    Where the use of a limited second is unknown, all of it counts. A link at its
     limit is well used by the books, so that what counts there is the compute that waits for it.
     """
     if state is State.PCIE_BOUND:
@@ -47,7 +47,7 @@ def lost_gpus(case: Case, state: State) -> float:
 
 
 def saved_at_most(case: Case, market: Market, state: State) -> Savings:
-    """What mending it would save: at most all that it costs, at least nothing."""
+    """What a fix would save: at most all that it costs, at least nothing."""
     capacity = case.gpus
     share = lost_gpus(case, state) / capacity if capacity else 0.0
     return released(case, market, 0.0, min(1.0, share))
@@ -88,7 +88,7 @@ def limit_of(window: Window) -> State | None:
 
 
 def _compute(window: Window) -> float:
-    """The median of the compute that was used over the active time; 0 where nobody knows."""
+    """The median of the compute that was used over the active time; 0 where that is unknown."""
     used = window.compute_at_least.quantile(_MEDIAN)
     if used is None and Resource.COMPUTE in window.demands:
         used = window.demands[Resource.COMPUTE].quantile(_MEDIAN)

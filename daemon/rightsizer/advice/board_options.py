@@ -161,7 +161,7 @@ def _holds(
 
 
 def _price(place: GpuPlace, market: Market) -> float:
-    """Dollars an hour where anybody states prices, else watts; what has no price comes last."""
+    """Dollars an hour where prices are known, else watts; what has no price comes last."""
     if market.prices is None:
         return place.board.power_limit_watts
     cost = market.cost(place.board)

@@ -25,7 +25,7 @@ class BoardStatus:
         return self.reading.get(signal)
 
     def stated(self, name: str) -> float | None:
-        """A capacity of the GPU, `None` where nobody states it: assumptions do not count."""
+        """A capacity of the GPU, `None` where it is only assumed."""
         value: float | None = getattr(self.device, name)
         return None if name in self.device.assumed else value
 
@@ -99,7 +99,7 @@ def abstain_unobserved(found: Finding, case: Case, signals: Collection[Signal]) 
     """What was found, unless none of the signals that it takes is read on this node.
 
     Args:
-        found: That there is nothing to complain of, or that nobody can tell.
+        found: That there is nothing to complain of, or an abstention.
         case: What was judged.
         signals: Any one of which is enough.
     """

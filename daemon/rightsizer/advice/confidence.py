@@ -14,7 +14,7 @@ def probability_above(share: float, blocks: float, threshold: float) -> float:
 
     The posterior is Beta(0.5 + share x blocks, 0.5 + (1 - share) x blocks): Jeffreys' prior,
     which favors no threshold, and as many independent observations as there are blocks. A
-    uniform prior would not believe in 90 % after half an hour without a single exception.
+    uniform prior would not accept 90 % after half an hour without a single exception.
     """
     hits = share * blocks
     return 1.0 - _cumulative(threshold, _JEFFREYS + hits, _JEFFREYS + blocks - hits)
@@ -37,7 +37,7 @@ def upper_bound(share: float, blocks: float, level: float) -> float:
 
 
 def is_below(share: float, blocks: float, limit: float, level: float) -> bool:
-    """Whether `upper_bound` is below a limit, which is told without looking for it."""
+    """Whether `upper_bound` is below a limit, without computing it."""
     hits = share * blocks
     return _cumulative(limit, 1.0 + hits, 1.0 + blocks - hits) > level
 

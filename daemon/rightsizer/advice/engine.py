@@ -24,7 +24,7 @@ Tuned = Callable[[Rule[Any], Case], Rule[Any]]
 
 
 Failed = Callable[[str, str, Exception], None]
-"""Is told of a rule that raised: its name, the workload's key, and what it raised."""
+"""Called for a rule that raised: with its name, the workload's key, and what it raised."""
 
 
 class _RuleError(Exception):
@@ -67,7 +67,7 @@ def judge_all(
         open_now: Workload key and rule of the advice that is open. Recent time is looked at
             only where it matters: for a complaint, and for advice that may close.
         tuned: Changes a rule for a workload.
-        failed: Is told of a rule that raises, which costs it that verdict and nothing else;
+        failed: Called for a rule that raises, which costs it that verdict and nothing else;
             where nothing is given, it raises.
     """
     by_key = cache(lambda span: {case.key: case for case in cases(span)})
@@ -171,7 +171,7 @@ _SIZE_ACTIONS: Final = frozenset(
         Action.CHANGE_GPU_TYPE,
     }
 )
-"""Whoever does one of them has other GPUs afterwards, to which the others no longer apply."""
+"""After one of them the workload has other GPUs, to which the others no longer apply."""
 _COUNT_ACTIONS: Final = frozenset({Action.REDUCE_REPLICAS, Action.REDUCE_GPU_COUNT})
 _STALLS: Final = frozenset({Reason.HIDDEN_STALL, Reason.RANK_IMBALANCE})
 

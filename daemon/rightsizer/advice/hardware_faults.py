@@ -14,12 +14,12 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 
 SURE: Final = 1.0
-"""The driver keeps it until somebody repairs it; one look is enough."""
+"""The driver keeps it until it is repaired; one look is enough."""
 
 
 @dataclass(frozen=True, slots=True)
 class HardwareFaultSettings:
-    """From when on something counts as trouble."""
+    """From when on something counts as a fault."""
 
     xid_recent_seconds: float = setting(
         86400.0,
@@ -60,9 +60,9 @@ class HardwareFaultSettings:
 
 @dataclass(frozen=True, slots=True)
 class InspectedBoard:
-    """A GPU with all that tells of its health."""
+    """A GPU with all signals of its health."""
 
-    standing: BoardStatus
+    status: BoardStatus
     node: Node
     now: Nanoseconds
     """The end of the window, wall time."""
@@ -82,9 +82,9 @@ class HardwareFault:
     evidence: Mapping[str, object] = field(default_factory=dict, hash=False)
 
 
-def instruction_for(trouble: HardwareFault, uuid: str) -> Instruction:
+def instruction_for(fault: HardwareFault, uuid: str) -> Instruction:
     """The remedy for one GPU."""
-    return replace(trouble.remedy, text=trouble.remedy.text.replace("{uuid}", uuid))
+    return replace(fault.remedy, text=fault.remedy.text.replace("{uuid}", uuid))
 
 
 RESET: Final = Instruction(
@@ -129,7 +129,7 @@ def memory_faults(
     board: InspectedBoard, settings: HardwareFaultSettings
 ) -> Iterator[HardwareFault]:
     """Errors that could not be corrected, and repairs that failed or wait."""
-    get = board.standing.get
+    get = board.status.get
     if get(Signal.REMAPPED_ROWS_FAILED):
         yield HardwareFault(
             "remapping a memory row has failed",
@@ -160,7 +160,7 @@ def memory_faults(
 
 
 def _waiting(board: InspectedBoard) -> Iterator[HardwareFault]:
-    if board.standing.get(Signal.REMAPPED_ROWS_PENDING):
+    if board.status.get(Signal.REMAPPED_ROWS_PENDING):
         yield HardwareFault(
             "memory rows wait to be remapped",
             "a reset replaces them by spare ones; until then the bad places are kept out of use, "
@@ -169,7 +169,7 @@ def _waiting(board: InspectedBoard) -> Iterator[HardwareFault]:
             RESET,
             evidence={"remapped_rows_pending": 1},
         )
-    if board.standing.get(Signal.RETIRED_PAGES_PENDING):
+    if board.status.get(Signal.RETIRED_PAGES_PENDING):
         yield HardwareFault(
             "memory pages wait to be retired",
             "they stay in use until the driver is loaded anew",
@@ -190,7 +190,7 @@ def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Itera
     """Links that are down or make mistakes."""
     yield from _down(board, settings)
     yield from _mistakes(board, settings)
-    state = board.standing.get(Signal.FABRIC_STATE)
+    state = board.status.get(Signal.FABRIC_STATE)
     if state is not None and 0 < state < _FABRIC_COMPLETED:
         yield HardwareFault(
             "the GPU has not joined the NVLink fabric",
@@ -200,7 +200,7 @@ def link_faults(board: InspectedBoard, settings: HardwareFaultSettings) -> Itera
             settings.momentary_ratio,
             {"fabric_state": state},
         )
-    replays = board.standing.get(Signal.PCIE_REPLAYS) or 0.0
+    replays = board.status.get(Signal.PCIE_REPLAYS) or 0.0
     if replays >= settings.pcie_replays_maximum:
         yield HardwareFault(
             f"{replays:.0f} PCIe packets were sent again",
@@ -218,7 +218,7 @@ def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
     most = _most_of_its_kind(board)
     if links is None or up is None or most is None or up >= most:
         return
-    numbers = [link.number for link in board.standing.reading.nvlinks if not link.is_up]
+    numbers = [link.number for link in board.status.reading.nvlinks if not link.is_up]
     named = f" ({', '.join(map(str, numbers))})" if numbers else ""
     yield HardwareFault(
         f"{most - up:.0f} of {links:.0f} NVLinks are down{named}",
@@ -231,12 +231,12 @@ def _down(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[Ha
 
 
 def _links(board: InspectedBoard) -> tuple[float | None, float | None]:
-    standing = board.standing
-    return standing.get(Signal.NVLINK_LINKS), standing.get(Signal.NVLINK_LINKS_UP)
+    status = board.status
+    return status.get(Signal.NVLINK_LINKS), status.get(Signal.NVLINK_LINKS_UP)
 
 
 def _most_of_its_kind(board: InspectedBoard) -> float | None:
-    own = board.standing.device
+    own = board.status.device
     readings = (
         board.node.readings.get(each.uuid)
         for each in board.node.devices
@@ -247,7 +247,7 @@ def _most_of_its_kind(board: InspectedBoard) -> float | None:
 
 
 def _mistakes(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
-    recoveries = sum(link.recovery_errors or 0 for link in board.standing.reading.nvlinks)
+    recoveries = sum(link.recovery_errors or 0 for link in board.status.reading.nvlinks)
     if recoveries:
         yield HardwareFault(
             f"NVLinks had to be trained anew {recoveries} times",
@@ -257,7 +257,7 @@ def _mistakes(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterato
             evidence={"nvlink_recoveries": recoveries},
         )
         return
-    errors = board.standing.get(Signal.NVLINK_ERRORS) or 0.0
+    errors = board.status.get(Signal.NVLINK_ERRORS) or 0.0
     if errors >= settings.nvlink_errors_maximum:
         yield HardwareFault(
             f"{errors:.0f} NVLink errors",
@@ -293,7 +293,7 @@ def driver_faults(
     board: InspectedBoard, settings: HardwareFaultSettings
 ) -> Iterator[HardwareFault]:
     """Recent critical Xids, and what the driver asks for."""
-    action = int(board.standing.get(Signal.RECOVERY_ACTION) or 0)
+    action = int(board.status.get(Signal.RECOVERY_ACTION) or 0)
     if action:
         what, severity, remedy = _RECOVERIES.get(action, _OTHER_RECOVERY)
         yield HardwareFault(
@@ -308,7 +308,7 @@ def driver_faults(
 
 def _xids(board: InspectedBoard, settings: HardwareFaultSettings) -> Iterator[HardwareFault]:
     """Only the last one's time is known; others that came before it may be its cause."""
-    log = board.standing.xids
+    log = board.status.xids
     if log is None or log.last is None or log.last_wall_time is None:
         return
     age = board.now - log.last_wall_time

@@ -24,7 +24,7 @@ _POLICY: Final = "policy"
 
 
 class Ledger:
-    """All advice by id. Not safe for threads: whoever shares it brings a lock."""
+    """All advice by id. Not safe for threads."""
 
     def __init__(
         self,
@@ -36,7 +36,7 @@ class Ledger:
         self._records = {record.advice.id: record for record in records}
         self.track_record = TrackRecord(tallies, self._settings.track_record)
         self._trials = Verifier(self._settings, self.track_record)
-        self._before: Mapping[str, RestoredAdvice] = {}
+        self._restored: Mapping[str, RestoredAdvice] = {}
 
     @property
     def records(self) -> tuple[AdviceRecord, ...]:
@@ -54,7 +54,7 @@ class Ledger:
             restoration: What opens with an id that stood there is not new, and goes on as it did;
                 what is quiet stays so.
         """
-        self._before = restoration.standing
+        self._restored = restoration.open_advice
         quiet = {record.advice.id: record for record in restoration.quiet}
         self._records = quiet | self._records
 
@@ -209,7 +209,7 @@ class Ledger:
             record: What.
             now: When.
             measured: What workloads waste.
-            is_over: Whether the trouble is over, and not only told in another way.
+            is_over: Whether the cause is gone, and not only reported by another finding.
         """
         was_claimed = record.advice.state is AdviceState.CLAIMED
         has_succeeded = was_claimed and is_over
@@ -231,7 +231,7 @@ class Ledger:
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
     def _put_tried(self, record: AdviceRecord, now: Nanoseconds) -> list[AdviceEvent]:
-        """Close for now; how it ended is told once before and after were compared."""
+        """Close for now; the outcome is known once before and after were compared."""
         self._records[record.advice.id] = replace(record, trial_since=now)
         return [AdviceEvent(AdviceEventKind.CLOSED, record.advice, now)]
 
@@ -259,12 +259,12 @@ class Ledger:
         has_regressed = before is not None and self._has_regressed(before.advice, now)
         if before is not None and before.trial_since is not None:
             self._trials.ended(before, was_right=None)
-        standing = self._before.get(finding.id) if before is None else None
-        if standing is None:
+        open_advice = self._restored.get(finding.id) if before is None else None
+        if open_advice is None:
             state = AdviceState.REGRESSED if has_regressed else AdviceState.ACTIVE
             advice = Advice(finding=finding, state=state, opened=now, updated=now)
         else:
-            advice = standing.taken_up(finding, now)
+            advice = open_advice.taken_up(finding, now)
         long_seconds = judgement.conduct.long_seconds
         record = AdviceRecord(
             advice,
@@ -274,15 +274,15 @@ class Ledger:
             long_seconds=long_seconds,
             severity=finding.severity,
             severity_since=now,
-            # How things stood before a claim is lost with the ledger: it is tried out anew.
+            # How things stood before a claim is lost with the ledger: the trial begins again.
             trial_since=now if advice.state is AdviceState.CLAIMED else None,
             trial_seconds=self._settings.verification.span_for(long_seconds),
         )
         if measured is not None:
             record = self._trials.with_baseline(record, self._followed(), now, measured)
         self._records[advice.id] = record
-        if standing is not None:
-            return []  # Everybody was told when it was opened.
+        if open_advice is not None:
+            return []  # The event was delivered when it was opened.
         opened = AdviceEvent(AdviceEventKind.OPENED, advice, now)
         if has_regressed:
             return [opened, AdviceEvent(AdviceEventKind.REGRESSED, advice, now)]
@@ -310,7 +310,7 @@ class Ledger:
             self._records[record.advice.id] = replace(record, seen=now)
         events = []
         for record in sorted(gone, key=lambda each: each.advice.id):
-            # Idle until it left: nobody came back to what was to be let go of.
+            # Idle until it left: no work came back to what was to be released.
             has_left = record.advice.finding.action in (Action.RELEASE, Action.SCALE_TO_ZERO)
             if not has_left or record.advice.state is not AdviceState.CLAIMED:
                 closed = record.closed(AdviceState.EXPIRED, now)

@@ -52,7 +52,7 @@ TRACK_SCHEMA: Final = """
 CREATE TABLE advice_event (number INTEGER PRIMARY KEY, event TEXT NOT NULL);
 CREATE TABLE advice_tally (name TEXT PRIMARY KEY, tally TEXT NOT NULL) WITHOUT ROWID
 """
-"""A migration's script: what is still to be told, and how advice fared so far."""
+"""A migration's script: pending events, and outcomes so far."""
 
 
 class LedgerRepository:
@@ -76,7 +76,7 @@ class LedgerRepository:
         Args:
             records: All advice.
             tallies: How it fared.
-            pending: Events that are not offered yet; see `told`.
+            pending: Events that are not offered yet; see `clear_pending`.
 
         Raises:
             HistoryError: they could not be written; what was there stays.
@@ -115,7 +115,7 @@ class LedgerRepository:
         return [tally for tally in found if tally is not None]
 
     def load_pending(self) -> list[AdviceEvent]:
-        """Events that were saved and may never have been told, oldest first."""
+        """Events that were saved and may not have been delivered, oldest first."""
         rows = self._rows("SELECT number, event FROM advice_event ORDER BY number")
         found = (
             _read_row(text, lambda form: convert(_with_finding(form), AdviceEvent))
@@ -123,7 +123,7 @@ class LedgerRepository:
         )
         return [event for event in found if event is not None]
 
-    def told(self) -> None:
+    def clear_pending(self) -> None:
         """Delete the events, which every sink has."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM advice_event")

@@ -42,10 +42,10 @@ class Market:
 
     catalogue: Catalogue = field(default_factory=built_in)
     prices: Prices | None = None
-    """`None` where nobody states any; then nothing is said of money."""
+    """`None` without prices; then no money is stated."""
     settings: MarketSettings = field(default_factory=MarketSettings)
     memory_settings: MemorySettings = field(default_factory=MemorySettings)
-    """What of a board's memory nobody can have, as plans take it."""
+    """A board's reserved memory, as plans take it."""
 
     def board(self, key: str | None) -> Board | None:
         """A board by its key; `None` where it is unknown."""
@@ -56,7 +56,7 @@ class Market:
         return GpuPlace(board, memory_settings=self.memory_settings)
 
     def cost(self, board: Board | None) -> HourlyCost | None:
-        """What an hour of a board costs; `None` where nobody says."""
+        """What an hour of a board costs; `None` where that is unknown."""
         if board is None or self.prices is None:
             return None
         offers = hourly_costs(board, self.prices)

@@ -79,12 +79,12 @@ _SHELL: Final = "sh"
 
 
 def kind_of(case: Case) -> WorkloadKind | None:
-    """Where the workload comes from; `None` where nobody holds the device."""
+    """Where the workload comes from; `None` for a free device."""
     return case.workload.kind if case.workload else None
 
 
 def cpus_near(case: Case, device: Device) -> tuple[int, ...]:
-    """The CPUs next to a device; empty where nobody knows."""
+    """The CPUs next to a device; empty where they are unknown."""
     topology = case.node.topology if case.node else None
     place = topology.placements.get(board_uuid(device)) if topology else None
     return place.cpus if place else ()

@@ -86,7 +86,7 @@ class PolicyMatch:
     gpu: str = setting("*", help="Shell pattern of the uuid of a GPU that it holds.")
 
     def fits(self, workload: Workload | None, uuids: Iterable[str]) -> bool:
-        """Whether it is about a workload, or about GPUs that nobody holds; see `of_pool`."""
+        """Whether it is about a workload, or about free GPUs; see `of_pool`."""
         name, namespace = ("", "") if workload is None else (workload.name, workload.namespace)
         return (
             fnmatchcase(name, self.owner)

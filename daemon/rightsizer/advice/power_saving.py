@@ -89,7 +89,7 @@ class PowerSaving:
 
 
 def power_saving(
-    window: Window, standing: BoardStatus, settings: PowerSavingSettings
+    window: Window, status: BoardStatus, settings: PowerSavingSettings
 ) -> PowerSaving | None:
     """What the proposed limit saves; `None` where it is no lower, or the draw is not known.
 
@@ -97,8 +97,8 @@ def power_saving(
     when the draw is steady, and most when it jumps between nothing and the present limit: those
     are the ends of the interval. At the low end the same work also takes the longest.
     """
-    limit, default = standing.limit_watts, standing.default_limit_watts
-    least = standing.stated("power_limit_minimum_watts")
+    limit, default = status.limit_watts, status.default_limit_watts
+    least = status.stated("power_limit_minimum_watts")
     active = _active_watts(window)
     if limit is None or default is None or least is None or active is None:
         return None

@@ -107,7 +107,7 @@ def projected(option: Option, projection: Projection | None) -> Option:
 
 
 def costing(option: Option, dollars_per_hour: EstimateInterval | None) -> Option:
-    """The option with its price; as it is where nobody states one."""
+    """The option with its price; as it is without one."""
     if dollars_per_hour is None:
         return option
     return replace(

@@ -63,7 +63,7 @@ class ReplicaLoad:
 
     @property
     def known_seconds(self) -> float:
-        """Of the group, whoever of it was seen."""
+        """Of the group, with at least one replica seen."""
         return len(self.starts) * seconds(BLOCK_SPAN)
 
     def factors(self, case: Case, margin: float) -> dict[str, float]:

@@ -35,15 +35,15 @@ class RestoredAdvice:
 
     def taken_up(self, finding: Finding, now: Nanoseconds) -> Advice:
         """The advice as it goes on."""
-        standing = self.at(now)
+        open_advice = self.at(now)
         return Advice(
             finding,
-            standing.state,
-            min(standing.opened, now),
+            open_advice.state,
+            min(open_advice.opened, now),
             updated=now,
-            expires=standing.expires,
-            actor=standing.actor,
-            why=standing.why,
+            expires=open_advice.expires,
+            actor=open_advice.actor,
+            why=open_advice.why,
         )
 
 
@@ -51,7 +51,7 @@ class RestoredAdvice:
 class Restoration:
     """What there is to take over."""
 
-    standing: Mapping[str, RestoredAdvice] = field(default_factory=dict)
+    open_advice: Mapping[str, RestoredAdvice] = field(default_factory=dict)
     """Of advice that was open, by its id."""
     quiet: tuple[AdviceRecord, ...] = ()
     """Advice that was closed, and is not to be repeated for a while."""
@@ -71,21 +71,21 @@ def restored(
         regions: Several of a piece that was opened more than once; in any order.
         devices: UUIDs that the ledger is about: what was closed elsewhere stays away.
         now: Wall time; what expired by then is not restored.
-        settings: How long decisions last that nobody tells the end of.
+        settings: How long decisions last whose end is unknown.
     """
     seen = {each.id: each for each in scraped if each.opened <= now}
     latest: dict[str, Region] = {}
     for region in sorted(regions, key=_age):
         if region.opened <= now:
             latest[region.id] = region
-    standing, quiet = {}, []
+    open_advice, quiet = {}, []
     for advice_id in sorted(seen.keys() | latest.keys()):
         metric, mark = _of_one_time(seen.get(advice_id), latest.get(advice_id))
         if mark is None or mark.is_open:
-            standing[advice_id] = _standing(metric, mark, settings).at(now)
+            open_advice[advice_id] = _restored(metric, mark, settings).at(now)
         elif not devices.isdisjoint(mark.finding.devices):
             quiet += [each for each in _closed(mark, settings) if _expiry(each) > now]
-    return Restoration(standing, tuple(quiet))
+    return Restoration(open_advice, tuple(quiet))
 
 
 def _age(region: Region) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds, str]:
@@ -109,7 +109,7 @@ def _of_one_time(
     return (None if mark.opened > metric.opened + _SAME_MOMENT else metric), mark
 
 
-def _standing(
+def _restored(
     metric: Scraped | None, mark: Region | None, settings: LedgerSettings
 ) -> RestoredAdvice:
     """As the later of the two tells; at least one is there."""
@@ -132,7 +132,7 @@ def _standing(
 def _closed(mark: Region, settings: LedgerSettings) -> list[AdviceRecord]:
     """A region that was closed as the ledger had it, where its end says when it may be repeated."""
     if mark.decided is None and mark.state is AdviceState.DISMISSED:
-        # Written before annotations told of decisions.
+        # Written before annotations had decisions.
         expires = mark.end + nanoseconds(settings.dismissed_seconds)
         mark = replace(mark, expires=expires, why=_FROM_ANNOTATION + _UNTIL)
     if mark.expires is None:

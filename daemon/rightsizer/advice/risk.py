@@ -15,7 +15,7 @@ _MINIMUM_BLOCKS: Final = 20
 _LIMITS: Final = ((0.01, Risk.VERY_LOW), (0.05, Risk.LOW), (0.15, Risk.MEDIUM))
 """docs/definitions.md, conduct."""
 _RANKS: Final = {Risk.VERY_LOW: 0, Risk.LOW: 1, Risk.MEDIUM: 2, Risk.HIGH: 3, Risk.UNKNOWN: 3}
-"""What nobody knows is ranked as what is likely to hurt."""
+"""What is unknown is ranked as what is likely to hurt."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,7 +67,7 @@ _MEASURES: Final = {
     Resource.NVLINK: Measure.NVLINK,
 }
 _INDISPENSABLE: Final = frozenset({Resource.COMPUTE, Resource.MEMORY})
-"""Without these nobody knows whether something smaller is enough."""
+"""Without these it is unknown whether something smaller is enough."""
 
 
 def risks_beyond(case: Case, capacities: Mapping[Resource, float]) -> dict[str, Risk]:
@@ -76,7 +76,7 @@ def risks_beyond(case: Case, capacities: Mapping[Resource, float]) -> dict[str, 
     Args:
         case: What was asked for.
         capacities: What would be there, over what there is (docs/definitions.md, conduct). A
-            resource of which nobody measured anything is left out, but for compute and memory.
+            unmeasured resource is left out, but for compute and memory.
     """
     risks: dict[str, Risk] = {}
     for resource, capacity in capacities.items():
@@ -104,7 +104,7 @@ def _risk(found: Exceedance | None) -> Risk:
 def ranked(options: Iterable[Option]) -> tuple[Option, ...]:
     """Options by risk, then by what they save; equals stay in the order given, mildest first.
 
-    Money decides where every option tells of it, GPUs otherwise.
+    Money decides where every option has a price, GPUs otherwise.
     """
     given = tuple(options)
     has_prices = all(

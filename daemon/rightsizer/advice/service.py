@@ -134,20 +134,20 @@ class Recommender:
         self,
         accounts: AccountingService | NodeAccounts,
         rules: Sequence[Rule[Any]],
-        guidance: PolicySet,
+        policies: PolicySet,
         clock: Clock,
         profiles: JudgementSource | None = None,
     ) -> None:
         self._accounts, self._clock = accounts, clock
         self._profiles = profiles
-        self._judges = (tuple(rules), guidance)
+        self._judges = (tuple(rules), policies)
         self.failures = RuleFailures()
         self.judgements: tuple[Judgement, ...] = ()
         self.last_run: RecommenderRun | None = None
 
-    def change(self, rules: Sequence[Rule[Any]], guidance: PolicySet) -> None:
+    def change(self, rules: Sequence[Rule[Any]], policies: PolicySet) -> None:
         """Judge by other rules and policies from the next run on."""
-        self._judges = (tuple(rules), guidance)
+        self._judges = (tuple(rules), policies)
 
     def run(
         self,
@@ -162,11 +162,11 @@ class Recommender:
             advice: All that the ledger has.
             now: Wall time of a replay; the clock's without.
         """
-        rules, guidance = self._judges
+        rules, policies = self._judges
         now, began = self._clock.wall_time() if now is None else now, self._clock.time()
         cases: Cases = cache(self._accounts.look(now).cases)
-        found = judge_all(cases, rules, open_now, guidance.with_thresholds, self.failures.note)
-        found = guidance.suppressed(self._with_profiles(found, open_now, now, advice), now)
+        found = judge_all(cases, rules, open_now, policies.with_thresholds, self.failures.note)
+        found = policies.suppressed(self._with_profiles(found, open_now, now, advice), now)
         self.judgements = found
         self.last_run = RecommenderRun(
             time=now,
@@ -214,7 +214,7 @@ class EventSink(Protocol):
     """Somewhere that wants to know of changes of advice, an `AnnotationSink` for one."""
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
-        """Take note of events; quick, and never talks to anybody."""
+        """Take note of events; quick, without a request."""
 
     def deliver(self) -> object:
         """Send what waits; may take seconds, and never raises for a peer that is away."""
@@ -235,7 +235,7 @@ class Judge(Protocol):
 
 
 class AdviceService:
-    """Keeps the ledger under a lock of its own; saves first, then tells."""
+    """Keeps the ledger under a lock of its own; saves first, then delivers."""
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
@@ -253,7 +253,7 @@ class AdviceService:
             judge: Says what there is to say.
             ledger: Of all advice.
             store: Keeps it.
-            sinks: Who is told.
+            sinks: Receive the events.
             clock: Of decisions.
             restore: What others know of a ledger that was lost; asked after a run while the
                 ledger is empty.
@@ -278,7 +278,7 @@ class AdviceService:
         """Let the judge judge, and enter what follows into the ledger.
 
         Raises:
-            HistoryError: the ledger could not be saved; its events are told after a run that can.
+            HistoryError: the ledger could not be saved; its events wait for a run that can.
         """
         with self._deciding:
             open_now, is_empty = self._ledger.open_now(), not self._ledger.records
@@ -326,7 +326,7 @@ class AdviceService:
             return next(advice for advice in self.advice if advice.id == advice_id)
 
     def deliver(self) -> None:
-        """Deliver what waits for Grafana, and for whoever else wants to know of advice.
+        """Deliver what waits for Grafana, and the other sinks.
 
         One that fails keeps no other waiting; the first failure is raised once all had their turn.
         """
@@ -349,12 +349,12 @@ class AdviceService:
                 self._log_event(event)
 
     def _save_and_tell(self) -> None:
-        # Saved first, and with what is still to be told: a crash in between loses nothing.
+        # Saved first, and with the pending events: a crash in between loses nothing.
         self._store.save_ledger(self._ledger, self._pending)
         for sink in self._sinks:
             sink.offer(self._pending)
         self._pending = []
-        self._store.told()
+        self._store.clear_pending()
 
     def _put_up_track_record(self) -> None:
         # New mappings each time, for sampling reads them meanwhile.

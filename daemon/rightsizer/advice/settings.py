@@ -27,7 +27,7 @@ class TrackRecordSettings:
 
 @dataclass(frozen=True, slots=True)
 class VerificationSettings:
-    """When advice that somebody followed counts as a success."""
+    """When advice that was followed counts as a success."""
 
     span_seconds: float = setting(
         7 * 86400.0,

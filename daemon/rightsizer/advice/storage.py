@@ -124,7 +124,7 @@ class Storage:
 
         Args:
             path: The file; empty for memory.
-            read_only: Look only, beside whoever writes it.
+            read_only: Read only, beside the writer.
             is_durable: Whether a power loss may undo nothing that was saved.
             maximum_bytes: What the history may take; beyond it the oldest windows go. `None` for
                 whatever the disk holds.
@@ -169,11 +169,11 @@ class Storage:
 
     @property
     def pending_events(self) -> tuple[AdviceEvent, ...]:
-        """Events that were saved and may not have been told before the program ended."""
+        """Events that were saved and may not have been delivered before the program ended."""
         return self._pending_events
 
     def save_ledger(self, ledger: Ledger, pending: Iterable[AdviceEvent] = ()) -> None:
-        """Keep the ledger as it is, and with it what is still to be told of it.
+        """Keep the ledger as it is, with its pending events.
 
         Raises:
             HistoryError: it could not be written.
@@ -183,15 +183,15 @@ class Storage:
         self._pending_events = tuple(pending)
         self._despite_a_break(self._save_records)
 
-    def told(self) -> None:
-        """Forget the events, of which everybody took note.
+    def clear_pending(self) -> None:
+        """Delete the events, which every sink has.
 
         Raises:
-            HistoryError: it could not be written; they are told again after a restart.
+            HistoryError: it could not be written; they are delivered again after a restart.
         """
         if self._ledger and self._pending_events:
             self._pending_events = ()
-            self._despite_a_break(self._ledger.told)
+            self._despite_a_break(self._ledger.clear_pending)
 
     def save_windows(
         self, closed: Iterable[Window], running: Iterable[Window], devices: Iterable[DeviceRecord]

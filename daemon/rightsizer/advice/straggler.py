@@ -20,7 +20,7 @@ _AT_REST: Final = 0.5
 
 
 class Deviation(StrEnum):
-    """How the odd one differs."""
+    """How a straggler differs."""
 
     AWAITED = "awaited"
     """The others spin until it has done its work."""
@@ -36,16 +36,16 @@ class Deviation(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Straggler:
-    """The odd ones of a job's GPUs."""
+    """The stragglers of a job's GPUs."""
 
-    oddity: Deviation
+    deviation: Deviation
     devices: tuple[Device, ...]
     levels: Mapping[str, float]
-    """What it was told by: the share of time at work of each GPU, by uuid."""
+    """What it was found by: the share of time at work of each GPU, by uuid."""
 
 
 def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Straggler:
-    """The odd ones; none where all are alike.
+    """The stragglers; none where all are alike.
 
     Args:
         case: Whose devices are compared.
@@ -57,10 +57,10 @@ def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Strag
     spinning = [uuid for uuid, share in stalls.items() if share >= stalled_ratio]
     working = {uuid: _working(each) for uuid, each in windows.items()}
     if spinning and len(spinning) < len(windows):
-        odd = tuple(device for device in case.devices if device.uuid not in spinning)
+        stragglers = tuple(device for device in case.devices if device.uuid not in spinning)
         longest = _AT_REST * max(stalls.values())
-        at_rest = all(windows[each.uuid].share(*IDLE_STATES) >= longest for each in odd)
-        return Straggler(Deviation.ABSENT if at_rest else Deviation.AWAITED, odd, working)
+        at_rest = all(windows[each.uuid].share(*IDLE_STATES) >= longest for each in stragglers)
+        return Straggler(Deviation.ABSENT if at_rest else Deviation.AWAITED, stragglers, working)
     for levels in (working, _watts(case)):
         found = _by_level(case.devices, levels, spread_ratio)
         if found is not None:
@@ -78,16 +78,16 @@ def busy_ratio(window: Window) -> float:
 
 
 def straggler_group(case: Case) -> str:
-    """What ties the advice on one straggler together: whoever mends it has done all of it."""
+    """The exclusive group of advice on one straggler: one fix does all of it."""
     return finding_id(case.key, "exclusive", "straggler", "")
 
 
-def follow_up(case: Case, odd: Sequence[Device]) -> tuple[Instruction, ...]:
-    """How to find out what keeps the odd ones; all of them where none is odd."""
-    suspects = tuple(odd) or case.devices
+def follow_up(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ...]:
+    """How to find out what keeps the stragglers, or all without one."""
+    suspects = tuple(stragglers) or case.devices
     return (
         dump_stacks(suspects, f"See where the process on {names_of(suspects)} stands"),
-        *_known_limits(case, odd),
+        *_known_limits(case, stragglers),
         Instruction(
             "Let the next run tell which rank enters a collective last",
             (
@@ -102,10 +102,10 @@ def follow_up(case: Case, odd: Sequence[Device]) -> tuple[Instruction, ...]:
     )
 
 
-def _known_limits(case: Case, odd: Sequence[Device]) -> tuple[Instruction, ...]:
-    """What is known of the odd ones already."""
+def _known_limits(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ...]:
+    """What is known of the stragglers already."""
     windows = {window.uuid: window for window in case.windows}
-    limits = {device: limit_of(windows[device.uuid]) for device in odd}
+    limits = {device: limit_of(windows[device.uuid]) for device in stragglers}
     return tuple(
         Instruction(
             f"Begin with what limits GPU {device.index}",

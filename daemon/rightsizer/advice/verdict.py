@@ -32,7 +32,7 @@ _OBSERVED_TIERS: Final = {Tier.PROFILING: 1.0, Tier.POWER: 0.97, Tier.BASIC: 0.9
 
 A rule that cannot tell on a tier abstains there, so that what is left is nearly always right: all
 complaints were, on the tuning seeds of the labeled scenarios. The figures stay below what that
-allows (`make eval` prints the reliability), for nobody's node is in the scenarios.
+allows (`make eval` prints the reliability), for no real node is in the scenarios.
 """
 _SIZED_TIERS: Final = {Tier.PROFILING: 1.0, Tier.POWER: 0.85, Tier.BASIC: 0.5, Tier.NONE: 0.0}
 """How much is known of what is needed: docs/definitions.md, conduct."""
@@ -132,7 +132,7 @@ def replaced(case: Case, market: Market, then: EstimateInterval | None, date: st
 
 
 def shared(case: Case, market: Market, part: float) -> Savings:
-    """What giving a part of the only device to others saves: nothing until somebody takes it."""
+    """What sharing the only device saves: nothing until another workload takes its part."""
     found = released(case, market, 0.0, part)
     return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
 

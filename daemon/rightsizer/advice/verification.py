@@ -106,7 +106,7 @@ _MOVING: Final = frozenset({Action.MOVE_GPUS, Action.REBIND_NUMA, Action.RESEAT_
 
 @dataclass(frozen=True, slots=True)
 class Baseline:
-    """How things were before anybody acted."""
+    """The figures before any action."""
 
     workload: Measurement
     peers: Mapping[str, float] = field(default_factory=dict, hash=False)
@@ -147,7 +147,7 @@ def baseline_of(
 
 
 def has_changed(finding: Finding, before: Measurement, now: Measurement | None) -> bool:
-    """Whether the thing that is advised has come about, whoever did it.
+    """Whether the thing that is advised has come about.
 
     A bottleneck that is gone is what was asked for. Idle GPUs that are used again are not: the
     advice was to let go of them. A workload that left may just have ended.
@@ -211,7 +211,7 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
 
 
 def _saved_gpus(before: Baseline, after: Measurement, measured: Mapping[str, Measurement]) -> float:
-    """The difference in differences: what changed for everybody is nobody's merit."""
+    """The difference in differences: what changed for all peers is no saving."""
     changes = [
         measured[peer].waste_ratio - ratio
         for peer, ratio in before.peers.items()
@@ -244,7 +244,7 @@ _SEVERITIES = tuple(Severity)
 
 @dataclass(frozen=True, slots=True)
 class AdviceRecord:
-    """A piece of advice with what the ledger knows of it beside."""
+    """Advice with the state that the ledger keeps beside it."""
 
     advice: Advice
     key: str
@@ -257,7 +257,7 @@ class AdviceRecord:
     long_seconds: float = 0.0
     """The rule's long span when it was opened."""
     severity: Severity = Severity.LOW
-    """The highest that was told."""
+    """The highest that was reported."""
     severity_since: Nanoseconds = 0
     baseline: Baseline | None = None
     """How things stood before; `None` where nothing was measured."""
@@ -277,7 +277,7 @@ class AdviceRecord:
     def refreshed(
         self, finding: Finding, short_seconds: float, now: Nanoseconds
     ) -> tuple["AdviceRecord", bool]:
-        """With what is found now, and whether it is more severe than was told before.
+        """With what is found now, and whether it is more severe than was reported before.
 
         It rises at most once in each short span, so that a load at the border does not nag.
         """
@@ -327,7 +327,7 @@ class Verifier:
         """With the figures from before, new ones where it was claimed since the last.
 
         Args:
-            record: Open advice whose trouble is not over.
+            record: Open advice whose cause is not gone.
             followed: Workloads that follow advice.
             now: Wall time.
             measured: What is measured now.
@@ -346,7 +346,7 @@ class Verifier:
     def may_try(
         self, record: AdviceRecord, measured: Measured | None, *, was_claimed: bool
     ) -> bool:
-        """Whether what is over now is worth comparing: somebody did what was advised."""
+        """Whether what is over now is worth comparing: what was advised was done."""
         if record.baseline is None or measured is None:
             return False
         if was_claimed:
@@ -357,7 +357,7 @@ class Verifier:
     def concluded(
         self, record: AdviceRecord, now: Nanoseconds, measured: Measured
     ) -> tuple[AdviceRecord, list[AdviceEvent]]:
-        """The verdict on a trial whose time is over, and what is told of it."""
+        """The verdict on a trial whose time is over, and its events."""
         ended = replace(record, trial_since=None)
         outcome = None
         if record.baseline is not None:
@@ -410,7 +410,7 @@ class Verifier:
 def _events(
     record: AdviceRecord, outcome: VerificationOutcome, now: Nanoseconds, *, was_open: bool
 ) -> list[AdviceEvent]:
-    """A success is told as such; a failure closes, again where it was closed before."""
+    """A success is reported as such; a failure closes, again where it was closed before."""
     advice = record.advice
     events = []
     if was_open or not outcome.has_succeeded:

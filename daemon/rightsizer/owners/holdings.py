@@ -19,10 +19,10 @@ def match_allocations(
     """The running workloads, by the names of those that were given the same device.
 
     The kernel knows a pod by its uid, the kubelet by its name. Where exactly one of either lacks
-    its other half, the two halves are one; where there are more, nobody can tell.
+    its other half, the two halves are one; where there are more, it is unknown.
 
     Args:
-        running: The workload of each process; `None` where nobody knows it.
+        running: The workload of each process; `None` where it is unknown.
         given: Those that were given the device.
     """
     found = {workload.key: workload for workload in running if workload is not None}
@@ -63,14 +63,14 @@ def holdings_on(
 ) -> tuple[Holding, ...]:
     """Who runs on a device, and who was given it without running there.
 
-    Whoever runs there has his part by the memory of his processes. Processes that nobody knows,
-    as those outside of the agent's own process namespace, are taken for those of whoever was
-    given the device. Else a workload without a process has no part of a device that others use,
-    and an equal part of one that nobody does.
+    A running workload's part is that of its processes' memory. Unknown processes, as those outside
+    of the agent's own process namespace, are taken for those of the workload that the device is
+    allocated to. Else a workload without a process has no part of a device that others use,
+    and an equal part of a free one.
 
     Args:
         device: As the allocations may spell it in any way.
-        processes: Those on the device; `None` where nobody knows them, which is not none.
+        processes: Those on the device; `None` where they are unknown, which is not none.
         owners: Asked once for each process.
         allocations: Whom every device was given to.
     """
@@ -95,7 +95,7 @@ def holdings_of(processes: Sequence[Process], owners: OwnerCollector) -> tuple[H
     """Each workload's part of a device, by the memory of its processes.
 
     Equal parts for all processes where the memory of one of them is unknown or none has any.
-    Processes that nobody owns keep their part, so the sum may stay below 1.
+    Processes without an owner keep their part, so the sum may stay below 1.
     """
     running = [owners.workload_of(process.pid) for process in processes]
     return tuple(_held(running, _parts(processes)))
@@ -104,7 +104,7 @@ def holdings_of(processes: Sequence[Process], owners: OwnerCollector) -> tuple[H
 def split(value: float, holdings: Sequence[Holding]) -> Mapping[str, float]:
     """A figure of a whole device, such as its power, by workload: to each its part.
 
-    What is nobody's stays nobody's; the parts never sum to more than the figure.
+    The parts never sum to more than the figure.
     """
     return {holding.workload.key: value * holding.share_ratio for holding in holdings}
 

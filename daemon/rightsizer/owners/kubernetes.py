@@ -349,7 +349,7 @@ _SHORT_LENGTH: Final = 12
 class KubernetesCollector(NodeCollector):
     """A process's pod is its control group's; whatever only the name tells needs the name.
 
-    A pod whose name nobody tells goes by its uid, until the devices that it runs on say which
+    A pod without a known name goes by its uid, until the devices that it runs on say which
     of the kubelet's pods it must be.
     """
 

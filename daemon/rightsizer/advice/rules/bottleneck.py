@@ -89,7 +89,7 @@ class BottleneckSettings:
 
 @dataclass(frozen=True, slots=True)
 class Bottleneck:
-    """One of the limits, and how it is told."""
+    """One of the limits, and how it is named."""
 
     name: str
     """The rule's."""

@@ -1,6 +1,6 @@
 """Services whose users wait while the SMs are at their limit.
 
-A saturated batch job is well used; a saturated service is, too, until somebody waits for it.
+A saturated batch job is well used; a saturated service is, too, until users wait for it.
 """
 
 from dataclasses import dataclass, field
@@ -103,7 +103,7 @@ def _share(window: Window, *, saturated: bool) -> float:
 
 
 def _well_used(case: Case, found: Finding, most: float) -> Finding:
-    """At the limit, and nobody is known to wait."""
+    """At the limit, and no user is known to wait."""
     if case.workload_class is WorkloadClass.SERVING and not _is_application_read(case):
         why = (
             f"its SMs are at their limit {most:.0%} of the time, and no serving engine tells "

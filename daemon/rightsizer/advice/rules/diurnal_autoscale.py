@@ -2,7 +2,7 @@
 
 The answer to load that sleeps at night is neither fewer GPUs nor an alarm each night
 (docs/definitions.md). A history shorter than two days is looked at for one long quiet
-part, and believed less.
+part, with less confidence.
 """
 
 from dataclasses import dataclass, field

@@ -1,6 +1,6 @@
 """Memory, or a service's load, that grows day by day and will soon be more than there is.
 
-A trend is told only where it grows for certain and reaches the end within the horizon; memory
+A trend is reported only where it grows for certain and reaches the end within the horizon; memory
 that a framework preallocates does not grow, and the rule abstains.
 """
 

@@ -2,7 +2,7 @@
 
 One idle rank in the middle of a job is no GPU to take away; only one that was never used for a
 day and holds no more than a context is. Load that comes and goes by the hour gets a schedule
-instead, and nothing is taken from whoever is under pressure (docs/definitions.md).
+instead, and nothing is taken from a workload under pressure (docs/definitions.md).
 """
 
 import math

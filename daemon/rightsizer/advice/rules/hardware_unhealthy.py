@@ -1,4 +1,4 @@
-"""GPUs whose hardware needs somebody: memory, links, or what the driver says of them.
+"""GPUs whose hardware needs repair: memory, links, or what the driver says of them.
 
 These are facts that the driver states and no statistics: confidence comes from how long a fact
 lasts and whether its time is known, not from how much of the window was seen.
@@ -43,7 +43,7 @@ _CHECKS: Final[
 ] = (driver_faults, memory_faults, link_faults)
 _ORDER: Final = tuple(Severity)
 _HEALTHY: Final = {"fact": 0.95}
-"""What the driver does not know of, nobody sees."""
+"""The driver does not know every fault."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -63,7 +63,7 @@ class HardwareUnhealthySettings:
 
 
 def judge(case: Case, settings: HardwareUnhealthySettings, market: Market) -> Finding:
-    """Whether the hardware under the workload needs somebody, and what would repair it."""
+    """Whether the hardware under the workload is faulty, and what would repair it."""
     del market
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:
@@ -72,15 +72,15 @@ def judge(case: Case, settings: HardwareUnhealthySettings, market: Market) -> Fi
     if not any(boards.values()):
         why = "only a history is known, not the state of the hardware"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    troubles = {
-        uuid: () if board is None else _troubles(board, settings.trouble)
+    faults = {
+        uuid: () if board is None else _faults(board, settings.trouble)
         for uuid, board in boards.items()
     }
-    sick = tuple(device for device in case.devices if troubles[device.uuid])
+    sick = tuple(device for device in case.devices if faults[device.uuid])
     if len(sick) < max(1.0, settings.on_ratio * len(case.devices)):
         summary = f"{names_of(case.devices)}: the driver knows of no trouble."
         return find_nothing(NAME, case, summary, _HEALTHY, {})
-    return _complaint(case, sick, troubles)
+    return _complaint(case, sick, faults)
 
 
 def _board(case: Case, device: Device) -> InspectedBoard | None:
@@ -88,23 +88,23 @@ def _board(case: Case, device: Device) -> InspectedBoard | None:
     node, uuid = case.node, board_uuid(device)
     if node is None:
         return None
-    standing = board_status_of(case, device)
-    if standing is None and uuid in node.xids:
-        standing = BoardStatus(device, Reading(uuid, 0, {}), node.xids[uuid])
+    status = board_status_of(case, device)
+    if status is None and uuid in node.xids:
+        status = BoardStatus(device, Reading(uuid, 0, {}), node.xids[uuid])
     now = max(window.end for window in case.windows)
-    return None if standing is None else InspectedBoard(standing, node, now)
+    return None if status is None else InspectedBoard(status, node, now)
 
 
-def _troubles(board: InspectedBoard, settings: HardwareFaultSettings) -> tuple[HardwareFault, ...]:
+def _faults(board: InspectedBoard, settings: HardwareFaultSettings) -> tuple[HardwareFault, ...]:
     """All that is wrong, worst first."""
-    found = [trouble for check in _CHECKS for trouble in check(board, settings)]
+    found = [fault for check in _CHECKS for fault in check(board, settings)]
     return tuple(sorted(found, key=lambda each: -_ORDER.index(each.severity)))
 
 
 def _complaint(
-    case: Case, sick: tuple[Device, ...], troubles: Mapping[str, tuple[HardwareFault, ...]]
+    case: Case, sick: tuple[Device, ...], faults: Mapping[str, tuple[HardwareFault, ...]]
 ) -> Finding:
-    found = [trouble for device in sick for trouble in troubles[device.uuid]]
+    found = [fault for device in sick for fault in faults[device.uuid]]
     severity = max((each.severity for each in found), key=_ORDER.index)
     # The surest fact decides: one is enough.
     certainty = max(each.certainty for each in found)
@@ -114,41 +114,41 @@ def _complaint(
         kind=FindingKind.DEGRADED,
         reasons=(Reason.HARDWARE_UNHEALTHY,),
         action=Action.RESEAT_OR_DRAIN,
-        summary=f"{'; '.join(_sentence(each, troubles[each.uuid]) for each in sick)}.",
+        summary=f"{'; '.join(_sentence(each, faults[each.uuid]) for each in sick)}.",
         factors={"fact": certainty},
         risk=Risk.LOW,
         evidence={
             "troubles": {
-                device.uuid: {each.what: each.means for each in troubles[device.uuid]}
+                device.uuid: {each.what: each.means for each in faults[device.uuid]}
                 for device in sick
             },
-            "numbers": {device.uuid: _numbers(troubles[device.uuid]) for device in sick},
+            "numbers": {device.uuid: _numbers(faults[device.uuid]) for device in sick},
         },
         culprits=tuple(device.uuid for device in sick),
         savings=Savings(reason="healthy hardware saves work that would be lost"),
-        instructions=_instructions(case, sick, troubles),
+        instructions=_instructions(case, sick, faults),
         severity=severity,
     )
 
 
-def _sentence(device: Device, troubles: tuple[HardwareFault, ...]) -> str:
-    worst, *others = troubles
+def _sentence(device: Device, faults: tuple[HardwareFault, ...]) -> str:
+    worst, *others = faults
     more = f" (and {', '.join(each.what for each in others)})" if others else ""
     return f"{names_of([device])}: {worst.what}: {worst.means}{more}"
 
 
-def _numbers(troubles: tuple[HardwareFault, ...]) -> dict[str, object]:
-    return {name: value for each in troubles for name, value in each.evidence.items()}
+def _numbers(faults: tuple[HardwareFault, ...]) -> dict[str, object]:
+    return {name: value for each in faults for name, value in each.evidence.items()}
 
 
 def _instructions(
-    case: Case, sick: tuple[Device, ...], troubles: Mapping[str, tuple[HardwareFault, ...]]
+    case: Case, sick: tuple[Device, ...], faults: Mapping[str, tuple[HardwareFault, ...]]
 ) -> tuple[Instruction, ...]:
     """Drain first; then each remedy once for each GPU."""
     remedies = dict.fromkeys(
-        instruction_for(trouble, board_uuid(device))
+        instruction_for(fault, board_uuid(device))
         for device in sick
-        for trouble in troubles[device.uuid]
+        for fault in faults[device.uuid]
     )
     return (*drain_instructions(case, f"{names_of(sick)} unhealthy"), *remedies)
 

@@ -66,7 +66,7 @@ def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
         risk=Risk.VERY_LOW,
         evidence=seen.evidence | {"hypotheses": hypotheses(case)},
         culprits=tuple(device.uuid for device in waited_for),
-        # What the stall costs is known, how much of it can be mended is not.
+        # What the stall costs is known, how much of it a fix saves is not.
         savings=saved_at_most(case, market, State.HIDDEN_STALL),
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=_instructions(case, waited_for),

@@ -44,7 +44,7 @@ class IdleGap:
 
     seconds: float
     has_ended: bool
-    """False where nobody saw its end; it lasted at least so long."""
+    """False where its end was not seen; it lasted at least so long."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -184,7 +184,7 @@ class IdleSettings:
 
 
 def judge(case: Case, settings: IdleSettings, market: Market) -> Finding:
-    """Whether all GPUs of the workload did nothing, and whether somebody held them."""
+    """Whether all GPUs of the workload did nothing, and whether they were held."""
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
@@ -219,7 +219,7 @@ def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
         long_seconds=patience,
         short_seconds=min(patience, 1800.0),
         minimum_known_seconds=patience * settings.certain_ratio,
-        # Whoever works for a fifth of half an hour is back.
+        # Work for a fifth of half an hour means that the user is back.
         close_ratio=0.8,
         close_after_seconds=600.0,
     )
@@ -332,7 +332,7 @@ def _about(resumed: Resumption | None, settings: IdleSettings) -> dict[str, obje
 
 
 def _option(case: Case, risk: Risk, savings: Savings) -> Option:
-    """Idle time is saved for certain, the rest if nobody comes back."""
+    """Idle time is saved for certain, the rest unless work resumes."""
     action = _action(case.workload)
     what = "scale to zero while nobody asks" if action is Action.SCALE_TO_ZERO else "give back"
     return Option(

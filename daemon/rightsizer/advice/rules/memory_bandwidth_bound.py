@@ -107,7 +107,7 @@ def _complaint(
         savings=_NOTHING_FREED,
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=_instructions(),
-        # Without anybody who waits nothing is lost.
+        # Where no user waits nothing is lost.
         affected_gpus=seen.gpus if is_short else 0.0,
     )
 

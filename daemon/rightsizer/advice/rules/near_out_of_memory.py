@@ -115,7 +115,7 @@ def _early(case: Case, settings: NearOutOfMemorySettings) -> Finding | None:
 
 
 def _options(case: Case, market: Market) -> tuple[Option, ...]:
-    """Boards with more memory, for whoever may be given another type of GPU."""
+    """Boards with more memory, for a workload that may move to another type of GPU."""
     if _action(case.workload) is Action.NONE:
         return ()
     return larger_boards(case, market)

@@ -107,7 +107,7 @@ def _is_alike(device: Device, model: Device) -> bool:
 
 
 def _is_free(device: Device, node: Node) -> bool:
-    """Nobody holds it, and no process that nobody knows of is on it."""
+    """Without a holder, and without any process."""
     reading = node.readings.get(device.uuid)
     return not node.holdings.get(device.uuid) and reading is not None and reading.processes == ()
 
@@ -249,7 +249,7 @@ def _links(case: Case, topology: Topology) -> dict[str, int]:
 
 
 def _traffic(case: Case) -> float | None:
-    """The largest need of a PCIe link; `None` where nobody measures it."""
+    """The largest need of a PCIe link; `None` where it is not measured."""
     fits = (each.resources.get(Resource.PCIE) for each in case.provisioning)
     known = [fit.demand for fit in fits if fit is not None and fit.demand is not None]
     return max(known, default=None)

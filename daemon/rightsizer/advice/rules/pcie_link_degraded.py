@@ -122,11 +122,11 @@ class LinkState:
 
 def link_state(case: Case, device: Device) -> LinkState | None:
     """The link of a device's GPU; `None` unless both ends of the comparison are known."""
-    standing = board_status_of(case, device)
-    if standing is None:
+    status = board_status_of(case, device)
+    if status is None:
         return None
-    now = standing.get(Signal.PCIE_LINK_GENERATION), standing.get(Signal.PCIE_LINK_WIDTH)
-    most = _most(standing)
+    now = status.get(Signal.PCIE_LINK_GENERATION), status.get(Signal.PCIE_LINK_WIDTH)
+    most = _most(status)
     if now[0] is None or now[1] is None or most is None:
         return None
     topology = None if case.node is None else case.node.topology
@@ -134,9 +134,9 @@ def link_state(case: Case, device: Device) -> LinkState | None:
     return LinkState(int(now[0]), int(now[1]), *most, placement)
 
 
-def _most(standing: BoardStatus) -> tuple[int, int] | None:
-    generation = standing.stated("pcie_generation_maximum")
-    width = standing.stated("pcie_width_maximum")
+def _most(status: BoardStatus) -> tuple[int, int] | None:
+    generation = status.stated("pcie_generation_maximum")
+    width = status.stated("pcie_width_maximum")
     return None if generation is None or width is None else (int(generation), int(width))
 
 

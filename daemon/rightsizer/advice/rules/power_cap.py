@@ -78,7 +78,7 @@ class _Cap:
     """A GPU with the limit that would do."""
 
     device: Device
-    standing: BoardStatus
+    status: BoardStatus
     saving: PowerSaving
 
 
@@ -125,32 +125,30 @@ def _why_not(case: Case) -> str | None:
     return None
 
 
-def _knows_limits(standing: BoardStatus) -> bool:
+def _knows_limits(status: BoardStatus) -> bool:
     return None not in (
-        standing.limit_watts,
-        standing.default_limit_watts,
-        standing.stated("power_limit_minimum_watts"),
-        standing.stated("power_limit_maximum_watts"),
+        status.limit_watts,
+        status.default_limit_watts,
+        status.stated("power_limit_minimum_watts"),
+        status.stated("power_limit_maximum_watts"),
     )
 
 
-def _is_fixed(standing: BoardStatus) -> bool:
-    return standing.stated("power_limit_minimum_watts") == standing.stated(
-        "power_limit_maximum_watts"
-    )
+def _is_fixed(status: BoardStatus) -> bool:
+    return status.stated("power_limit_minimum_watts") == status.stated("power_limit_maximum_watts")
 
 
 def _caps(case: Case, seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]:
     windows = {window.uuid: window for window in case.windows}
     found = []
     for device in seen.devices:
-        standing = board_status_of(case, device)
-        if standing is None:
+        status = board_status_of(case, device)
+        if status is None:
             continue
-        saving = power_saving(windows[device.uuid], standing, settings.saving)
-        least = settings.minimum_saving_ratio * (standing.default_limit_watts or 0.0)
+        saving = power_saving(windows[device.uuid], status, settings.saving)
+        least = settings.minimum_saving_ratio * (status.default_limit_watts or 0.0)
         if saving is not None and saving.watts_low >= least:
-            found.append(_Cap(device, standing, saving))
+            found.append(_Cap(device, status, saving))
     return found
 
 
@@ -176,7 +174,7 @@ def _complaint(case: Case, seen: TimeShare, caps: Sequence[_Cap], market: Market
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=_instructions(caps),
         affected_gpus=sum(
-            cap.saving.watts_low / (cap.standing.default_limit_watts or 1.0) for cap in caps
+            cap.saving.watts_low / (cap.status.default_limit_watts or 1.0) for cap in caps
         ),
     )
 
@@ -188,14 +186,14 @@ def _risk(workload: Workload | None) -> Risk:
 
 
 def _evidence(cap: _Cap) -> dict[str, object]:
-    saving, standing = cap.saving, cap.standing
+    saving, status = cap.saving, cap.status
     return {
         "active_watts": round(saving.active_watts, 1),
-        "enforced_limit_watts": standing.limit_watts,
-        "default_limit_watts": standing.default_limit_watts,
+        "enforced_limit_watts": status.limit_watts,
+        "default_limit_watts": status.default_limit_watts,
         "allowed_limits_watts": [
-            standing.stated("power_limit_minimum_watts"),
-            standing.stated("power_limit_maximum_watts"),
+            status.stated("power_limit_minimum_watts"),
+            status.stated("power_limit_maximum_watts"),
         ],
         "proposed_limit_watts": saving.cap_watts,
         "saved_watts": [round(saving.watts_low, 1), round(saving.watts_high, 1)],
@@ -229,9 +227,7 @@ def _option(caps: Sequence[_Cap], risk: Risk, low: float, high: float) -> Option
 
 def _instructions(caps: Sequence[_Cap]) -> tuple[Instruction, ...]:
     lower = (f"nvidia-smi -i {cap.device.uuid} -pl {cap.saving.cap_watts:.0f}" for cap in caps)
-    restore = (
-        f"nvidia-smi -i {cap.device.uuid} -pl {cap.standing.limit_watts:.0f}" for cap in caps
-    )
+    restore = (f"nvidia-smi -i {cap.device.uuid} -pl {cap.status.limit_watts:.0f}" for cap in caps)
     return (
         Instruction("Lower the power limit, until the next boot", "\n".join(lower), "sh"),
         Instruction("Take it back", "\n".join(restore), "sh"),

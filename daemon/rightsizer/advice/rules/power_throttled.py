@@ -1,7 +1,7 @@
 """GPUs whose clocks a lowered power limit holds down while they compute.
 
 Dense matrix products take an H100 to its limit of 700 W by themselves; a board at the limit it
-came with is well used. One whose limit somebody lowered, and forgot, is not.
+came with is well used. One with a lowered limit is not.
 """
 
 from collections.abc import Sequence
@@ -66,7 +66,7 @@ class PowerThrottledSettings:
         help="SM use up to which productive time does not follow the clock.",
         source="docs/definitions.md, states: pipes below .3 count as low",
     )
-    # A limit stays until somebody sets it, while the load above it comes and goes.
+    # A limit stays until it is set again, while the load above it comes and goes.
     conduct: OpeningPolicy = field(default_factory=lambda: OpeningPolicy(short_seconds=1800.0))
 
 
@@ -75,7 +75,7 @@ class _Capped:
     """A GPU whose limit is below the one that it came with."""
 
     device: Device
-    standing: BoardStatus
+    status: BoardStatus
     limit_watts: float
     default_watts: float
 
@@ -106,7 +106,7 @@ def judge(case: Case, settings: PowerThrottledSettings, market: Market) -> Findi
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     capped = [_Capped(d, s, *_limits(s)) for d, s in known if _is_capped(s, settings)]
     if not capped:
-        return _at_own_limit(case, seen, [standing for _, standing in known])
+        return _at_own_limit(case, seen, [status for _, status in known])
     if _is_clock_free(case, [each.device for each in capped], settings):
         summary = f"{seen.summary}, yet what it does is hardly faster at a higher clock."
         return find_nothing(NAME, case, summary, seen.factors, seen.evidence)
@@ -115,28 +115,28 @@ def judge(case: Case, settings: PowerThrottledSettings, market: Market) -> Findi
 
 def _known(case: Case, devices: Sequence[Device]) -> list[tuple[Device, BoardStatus]]:
     """Those whose limits are known, with how their boards stand."""
-    standings = [(device, board_status_of(case, device)) for device in devices]
-    return [(device, found) for device, found in standings if found and _knows_limits(found)]
+    statuses = [(device, board_status_of(case, device)) for device in devices]
+    return [(device, found) for device, found in statuses if found and _knows_limits(found)]
 
 
 def _hardly_works_below_its_limit(case: Case, settings: PowerThrottledSettings) -> bool:
     """Whether a limit is lowered that only work would show the price of."""
     active = max((seconds(window.active) for window in case.windows), default=0.0)
     return active < settings.minimum_active_seconds and any(
-        _is_capped(standing, settings) for _, standing in _known(case, case.devices)
+        _is_capped(status, settings) for _, status in _known(case, case.devices)
     )
 
 
-def _knows_limits(standing: BoardStatus) -> bool:
-    return standing.limit_watts is not None and standing.default_limit_watts is not None
+def _knows_limits(status: BoardStatus) -> bool:
+    return status.limit_watts is not None and status.default_limit_watts is not None
 
 
-def _limits(standing: BoardStatus) -> tuple[float, float]:
-    return standing.limit_watts or 0.0, standing.default_limit_watts or 0.0
+def _limits(status: BoardStatus) -> tuple[float, float]:
+    return status.limit_watts or 0.0, status.default_limit_watts or 0.0
 
 
-def _is_capped(standing: BoardStatus, settings: PowerThrottledSettings) -> bool:
-    limit, default = _limits(standing)
+def _is_capped(status: BoardStatus, settings: PowerThrottledSettings) -> bool:
+    limit, default = _limits(status)
     return limit < default * settings.capped_ratio
 
 
@@ -150,14 +150,14 @@ def _is_clock_free(case: Case, devices: list[Device], settings: PowerThrottledSe
     return min(free) >= settings.clock_free_maximum_ratio
 
 
-def _at_own_limit(case: Case, seen: TimeShare, standings: list[BoardStatus]) -> Finding:
+def _at_own_limit(case: Case, seen: TimeShare, statuses: list[BoardStatus]) -> Finding:
     """A fact and no fault: the board does all that it may."""
-    watts = ", ".join(sorted({f"{standing.limit_watts:.0f} W" for standing in standings}))
+    watts = ", ".join(sorted({f"{status.limit_watts:.0f} W" for status in statuses}))
     summary = (
         f"{seen.summary}; the limit is the board's own default ({watts}): dense compute gets "
         "there by itself."
     )
-    evidence = seen.evidence | {"power": _power(standings)}
+    evidence = seen.evidence | {"power": _power(statuses)}
     return find_nothing(NAME, case, summary, seen.factors, evidence)
 
 
@@ -166,7 +166,7 @@ def _complaint(case: Case, seen: TimeShare, capped: list[_Capped]) -> Finding:
     uuids = {device.uuid for device in devices}
     lost = {w.uuid: round(_lost(w), 4) for w in case.windows if w.uuid in uuids}
     first = min(capped, key=lambda each: (each.limit_watts / each.default_watts, each.device.index))
-    clock = first.standing.clock_ratio
+    clock = first.status.clock_ratio
     now = "" if clock is None else f"; its clock stands at {clock:.0%} of its maximum"
     return complain(
         NAME,
@@ -182,7 +182,7 @@ def _complaint(case: Case, seen: TimeShare, capped: list[_Capped]) -> Finding:
         factors=seen.factors,
         risk=Risk.LOW,
         evidence=seen.evidence
-        | {"lost_to_throttling_ratio": lost, "power": _power([each.standing for each in capped])},
+        | {"lost_to_throttling_ratio": lost, "power": _power([each.status for each in capped])},
         culprits=tuple(device.uuid for device in devices),
         options=(_option(capped),),
         savings=Savings(reason="a higher limit saves time, not watts"),
@@ -192,14 +192,14 @@ def _complaint(case: Case, seen: TimeShare, capped: list[_Capped]) -> Finding:
 
 
 def _lost(window: Window) -> float:
-    """The part of the known time that the lower clock cost, as accounting reckons it."""
+    """The part of the known time that the lower clock cost, as accounting estimates it."""
     known = window.known_seconds
     return window.waste_seconds.get(Cause.THROTTLED, 0.0) / known if known > 0 else 0.0
 
 
-def _power(standings: list[BoardStatus]) -> dict[str, object]:
+def _power(statuses: list[BoardStatus]) -> dict[str, object]:
     found: dict[str, object] = {}
-    for each in standings:
+    for each in statuses:
         clock = each.clock_ratio
         found[each.device.uuid] = {
             "enforced_limit_watts": each.limit_watts,
@@ -224,7 +224,7 @@ def _option(capped: list[_Capped]) -> Option:
 
 
 def _instructions(capped: list[_Capped]) -> tuple[Instruction, ...]:
-    boards = {each.standing.device.uuid: each.default_watts for each in capped}
+    boards = {each.status.device.uuid: each.default_watts for each in capped}
     commands = (f"nvidia-smi -i {uuid} -pl {watts:.0f}" for uuid, watts in boards.items())
     checks = (f"nvidia-smi -i {uuid} -q -d POWER,PERFORMANCE" for uuid in boards)
     return (

@@ -59,22 +59,23 @@ def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Findin
     seen = observe(NAME, case, settings, shares, "out of balance")
     if isinstance(seen, Finding):
         return seen
-    odd = straggler_of(case, settings.stalled_ratio, settings.spread_ratio)
-    lost = _lost(case, odd)
+    stragglers = straggler_of(case, settings.stalled_ratio, settings.spread_ratio)
+    lost = _lost(case, stragglers)
     found = complain(
         NAME,
         case,
         kind=FindingKind.INEFFICIENT,
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,
-        summary=f"{seen.summary}: {_who(odd)}.",
+        summary=f"{seen.summary}: {_who(stragglers)}.",
         factors=seen.factors,
         risk=Risk.VERY_LOW,
-        evidence=seen.evidence | {"oddity": str(odd.oddity), "at_work_ratio": dict(odd.levels)},
-        culprits=tuple(device.uuid for device in odd.devices),
+        evidence=seen.evidence
+        | {"oddity": str(stragglers.deviation), "at_work_ratio": dict(stragglers.levels)},
+        culprits=tuple(device.uuid for device in stragglers.devices),
         savings=released(case, market, 0.0, lost / _capacity(case)),
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=follow_up(case, odd.devices),
+        instructions=follow_up(case, stragglers.devices),
         affected_gpus=lost,
     )
     return replace(found, exclusive_group=straggler_group(case))
@@ -84,20 +85,20 @@ def _capacity(case: Case) -> float:
     return case.gpus
 
 
-def _lost(case: Case, odd: Straggler) -> float:
+def _lost(case: Case, stragglers: Straggler) -> float:
     """GPUs' worth of time that is spun away, or that all would work as much as the first does."""
-    most = max(odd.levels.values(), default=0.0)
+    most = max(stragglers.levels.values(), default=0.0)
     unequal = sum(
-        (most - odd.levels[device.uuid]) * device.capacity_ratio
+        (most - stragglers.levels[device.uuid]) * device.capacity_ratio
         for device in case.devices
-        if device.uuid in odd.levels
+        if device.uuid in stragglers.levels
     )
     return min(_capacity(case), max(unequal, lost_gpus(case, State.HIDDEN_STALL)))
 
 
-def _who(odd: Straggler) -> str:
-    names = names_of(odd.devices) if odd.devices else ""
-    is_one = len(odd.devices) == 1
+def _who(stragglers: Straggler) -> str:
+    names = names_of(stragglers.devices) if stragglers.devices else ""
+    is_one = len(stragglers.devices) == 1
     return {
         Deviation.AWAITED: f"the others spin while {names} {'works' if is_one else 'work'}",
         Deviation.ABSENT: (
@@ -108,7 +109,7 @@ def _who(odd: Straggler) -> str:
         Deviation.STARVED: f"{names} {'does' if is_one else 'do'} less than the others",
         Deviation.OVERLOADED: f"{names} {'does' if is_one else 'do'} most of the work",
         Deviation.UNCLEAR: "which one lags changes, as with inputs of unequal length",
-    }[odd.oddity]
+    }[stragglers.deviation]
 
 
 RULE: Final = Rule(NAME, RankImbalanceSettings(), judge)

@@ -123,7 +123,7 @@ class Exclusion:
     actor: str = setting("", help="Who decided it.")
 
     def __post_init__(self) -> None:
-        """Refuse a date that is none, and an exclusion that nobody explains."""
+        """Refuse a date that is none, and an exclusion without a reason."""
         if self.until:
             try:
                 date.fromisoformat(self.until)

@@ -100,7 +100,7 @@ def _is_blind(case: Case) -> bool:
 
 
 def _complaint(case: Case, seen: TimeShare, settings: ThermalThrottledSettings) -> Finding:
-    found = [standing for device in seen.devices if (standing := board_status_of(case, device))]
+    found = [status for device in seen.devices if (status := board_status_of(case, device))]
     neighbors = _neighbors_celsius(case, {each.device.uuid for each in found})
     return complain(
         NAME,
@@ -150,29 +150,29 @@ def _where(
     return f"{now}, its neighbors {neighbors:.0f} °C: look at this GPU's own cooling"
 
 
-def _brake_is_on(standing: BoardStatus) -> bool:
-    return bool(_reasons(standing) & ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
+def _brake_is_on(status: BoardStatus) -> bool:
+    return bool(_reasons(status) & ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
 
 
-def _is_slowed_by_heat(standing: BoardStatus) -> bool:
+def _is_slowed_by_heat(status: BoardStatus) -> bool:
     """Now; a temperature of another moment says nothing of where the heat comes from."""
     return bool(
-        _reasons(standing) & (ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN)
+        _reasons(status) & (ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN)
     )
 
 
-def _reasons(standing: BoardStatus) -> int:
-    return int(standing.get(Signal.CLOCK_EVENT_REASONS) or 0)
+def _reasons(status: BoardStatus) -> int:
+    return int(status.get(Signal.CLOCK_EVENT_REASONS) or 0)
 
 
-def _temperatures(standing: BoardStatus) -> dict[str, object]:
-    clock = standing.clock_ratio
+def _temperatures(status: BoardStatus) -> dict[str, object]:
+    clock = status.clock_ratio
     facts: dict[str, float | None] = {
-        "gpu_celsius": standing.get(Signal.TEMPERATURE_CELSIUS),
-        "memory_celsius": standing.get(Signal.MEMORY_TEMPERATURE_CELSIUS),
-        "slowdown_celsius": standing.stated("temperature_slowdown_celsius"),
-        "margin_celsius": standing.get(Signal.TEMPERATURE_MARGIN_CELSIUS),
-        "fan_ratio": standing.get(Signal.FAN_SPEED),
+        "gpu_celsius": status.get(Signal.TEMPERATURE_CELSIUS),
+        "memory_celsius": status.get(Signal.MEMORY_TEMPERATURE_CELSIUS),
+        "slowdown_celsius": status.stated("temperature_slowdown_celsius"),
+        "margin_celsius": status.get(Signal.TEMPERATURE_MARGIN_CELSIUS),
+        "fan_ratio": status.get(Signal.FAN_SPEED),
         "clock_ratio": None if clock is None else round(clock, 3),
     }
     return {name: value for name, value in facts.items() if value is not None}

@@ -140,14 +140,14 @@ def _complaint(
 
 
 def _reasons(what: list[str]) -> tuple[Reason, ...]:
-    """With the nearer reason where there is one, which the rule `compute_saturated` tells too."""
+    """With the nearer reason where there is one, which the rule `compute_saturated` gives too."""
     if what == [Resource.COMPUTE]:
         return (Reason.GPU_UNDERPROVISIONED, Reason.COMPUTE_SATURATED)
     return (Reason.GPU_UNDERPROVISIONED,)
 
 
 def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> tuple[Option, ...]:
-    """More replicas of a service, or a faster board; nothing for whoever's class is unknown."""
+    """More replicas of a service, or a faster board; none where the class is unknown."""
     workload_class = case.workload_class
     if workload_class is WorkloadClass.UNKNOWN:
         return ()
