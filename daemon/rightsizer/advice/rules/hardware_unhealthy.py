@@ -63,7 +63,7 @@ class HardwareUnhealthySettings:
 
 
 def judge(case: Case, settings: HardwareUnhealthySettings, market: Market) -> Finding:
-    """Whether the hardware under the workload is faulty, and what would repair it."""
+    """Whether the hardware under the workload needs somebody, and what would repair it."""
     del market
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:

@@ -184,7 +184,7 @@ class IdleSettings:
 
 
 def judge(case: Case, settings: IdleSettings, market: Market) -> Finding:
-    """Whether all GPUs of the workload did nothing, and whether they were held."""
+    """Whether all GPUs of the workload did nothing, and whether somebody held them."""
     too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
     if too_little is not None:
         return too_little

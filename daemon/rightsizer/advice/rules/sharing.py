@@ -65,7 +65,7 @@ class SharingSettings:
 
 
 def judge(case: Case, settings: SharingSettings, market: Market) -> Finding:
-    """Whether the only GPU of a workload has room for another workload, and for which."""
+    """Whether the only GPU of a workload has room for somebody else, and for whom."""
     early = _early(case, settings)
     if early is not None:
         return early
