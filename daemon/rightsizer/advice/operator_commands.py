@@ -10,6 +10,8 @@ from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.owner import NumaHome, shell
 from rightsizer.owners.registry import owner_of, schedulers_of
 
+_SHELL: Final = "sh"
+
 
 def cpu_list(cpus: Iterable[int]) -> str:
     """Numbers as ranges: `0-27,56-83`."""
@@ -56,7 +58,15 @@ def binding_instructions(case: Case, homes: Sequence[NumaHome]) -> tuple[Instruc
     return (
         *(shell("Move what is running, until it starts anew", running) if running else ()),
         *owner_of(kind_of(case)).bind(homes),
-        *(each for home in homes for each in _numactl(home)),
+        *(
+            Instruction(
+                f"By hand: start what feeds GPU {home.device.index} on its node",
+                f"CUDA_VISIBLE_DEVICES={home.device.uuid} "
+                f"numactl --cpunodebind={home.numa_node} --membind={home.numa_node} COMMAND",
+                _SHELL,
+            )
+            for home in homes
+        ),
     )
 
 
@@ -65,17 +75,6 @@ def _running(home: NumaHome) -> Iterator[str]:
         if home.cpus:
             yield f"taskset -apc {home.cpus} {pid}"
         yield f"migratepages {pid} all {home.numa_node}"
-
-
-def _numactl(home: NumaHome) -> tuple[Instruction, ...]:
-    return shell(
-        f"By hand: start what feeds GPU {home.device.index} on its node",
-        f"CUDA_VISIBLE_DEVICES={home.device.uuid} "
-        f"numactl --cpunodebind={home.numa_node} --membind={home.numa_node} COMMAND",
-    )
-
-
-_SHELL: Final = "sh"
 
 
 def kind_of(case: Case) -> WorkloadKind | None:

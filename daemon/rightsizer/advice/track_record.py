@@ -1,5 +1,6 @@
 """Track record of advice: outcomes, savings, and how its confidence held, by rule and reason."""
 
+from collections import Counter
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass, field, replace
 from typing import Final
@@ -62,11 +63,10 @@ class TrackRecord:
     @property
     def outcomes(self) -> dict[tuple[str, str], int]:
         """How much advice ended, by its reason and the state that it ended in."""
-        found: dict[tuple[str, str], int] = {}
+        found: Counter[tuple[str, str]] = Counter()
         for tally in self.tallies:
-            for state, count in tally.outcomes.items():
-                found[tally.reason, state] = found.get((tally.reason, state), 0) + count
-        return found
+            found.update({(tally.reason, state): n for state, n in tally.outcomes.items()})
+        return dict(found)
 
     @property
     def realized_gpu_hours(self) -> dict[str, float]:

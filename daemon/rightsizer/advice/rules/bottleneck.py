@@ -127,7 +127,12 @@ def find_bottleneck(
         bottleneck.name,
         case,
         settings,
-        _shares(bottleneck.state, case, settings),
+        {
+            window.uuid: active_share(
+                window, window.states.get(bottleneck.state, 0), settings.minimum_active_seconds
+            )
+            for window in case.windows
+        },
         bottleneck.what,
         tiers=bottleneck.tiers,
         why_unsupported=bottleneck.why_unsupported,
@@ -136,7 +141,8 @@ def find_bottleneck(
     )
     if isinstance(seen, Finding):
         return abstain_inactive(seen, case, settings.minimum_active_seconds)
-    seen.evidence.update(_costs(case, bottleneck.state))
+    lost = {each.uuid: round(lost_share(each, bottleneck.state), 4) for each in case.windows}
+    seen.evidence.update(lost_ratio=lost, hypotheses=hypotheses(case))
     why_not = _why_not(bottleneck, case, seen.devices, settings)
     if why_not:
         summary = f"{seen.summary}; {why_not}."
@@ -173,22 +179,6 @@ def complain_of(  # noqa: PLR0913 - what differs between the limits.
         instructions=instructions,
         affected_gpus=lost_gpus(case, bottleneck.state),
     )
-
-
-def _shares(state: State, case: Case, settings: BottleneckThresholds) -> dict[str, float]:
-    return {
-        window.uuid: active_share(
-            window, window.states.get(state, 0), settings.minimum_active_seconds
-        )
-        for window in case.windows
-    }
-
-
-def _costs(case: Case, state: State) -> dict[str, object]:
-    return {
-        "lost_ratio": {window.uuid: round(lost_share(window, state), 4) for window in case.windows},
-        "hypotheses": hypotheses(case),
-    }
 
 
 def _why_not(

@@ -129,45 +129,71 @@ def _is_unused(window: Window, settings: GpuCountSettings) -> bool:
 def _without(
     case: Case, unused: tuple[Device, ...], settings: GpuCountSettings, market: Market
 ) -> Finding:
-    workload, count = case.workload, len(case.devices)
-    left, part = count - len(unused), len(unused) / count
     windows = {window.uuid: window for window in case.windows}
-    risk = risk_of(0.0, case.effective_samples()).risk
-    savings = released(case, market, part, part)
     known = min(_known_seconds(windows[device.uuid]) for device in unused)
-    return complain(
-        NAME,
+    name = case.workload.name if case.workload else ""
+    return _complaint(
         case,
-        kind=FindingKind.OVERPROVISIONED,
-        reasons=(Reason.GPU_COUNT_OVERPROVISIONED,),
-        action=Action.REDUCE_GPU_COUNT,
+        market,
+        Action.REDUCE_GPU_COUNT,
+        len(case.devices) - len(unused),
         summary=(
-            f"{names_of(unused)} of {workload.name if workload else ''}: never used for "
+            f"{names_of(unused)} of {name}: never used for "
             f"{format_duration(known)}, while its other GPUs worked."
         ),
         factors=direct_factors(case, 1.0, 1.0 - settings.on_ratio),
-        risk=risk,
         evidence={
             "unused": [device.uuid for device in unused],
             "busy_peak_ratio": _peaks(windows, unused, Measure.BUSY),
             "memory_peak_bytes": _peaks(windows, unused, Measure.MEMORY_BYTES),
         },
-        culprits=tuple(device.uuid for device in unused),
-        options=(
-            Option(
-                description=f"{left} of the {count} GPUs",
-                risk=risk,
-                target=str(left),
-                action=Action.REDUCE_GPU_COUNT,
-                fits=True,
-                savings=savings,
-            ),
-        ),
+        unused=unused,
+    )
+
+
+def _complaint(  # noqa: PLR0913 - what differs between GPUs and replicas.
+    case: Case,
+    market: Market,
+    action: Action,
+    left: int,
+    *,
+    summary: str,
+    factors: Mapping[str, float],
+    evidence: Mapping[str, object],
+    unused: tuple[Device, ...] = (),
+) -> Finding:
+    """Fewer GPUs: those that are unused, or any of a group of replicas."""
+    workload, count = case.workload, len(case.devices)
+    part = len(unused) / count if unused else 1.0 - left / count
+    risks = {} if unused else group_risks(case, left)
+    risk = risk_of(0.0, case.effective_samples()).risk if unused else worst(risks.values())
+    savings = released(case, market, part, part)
+    option = Option(
+        description=f"{left} of the {count} {'GPUs' if unused else 'replicas'}",
+        risk=risk,
         target=str(left),
+        action=action,
+        fits=True,
+        savings=savings,
+        risks=risks,
+    )
+    return complain(
+        NAME,
+        case,
+        kind=FindingKind.OVERPROVISIONED,
+        reasons=(Reason.GPU_COUNT_OVERPROVISIONED,),
+        action=action,
+        summary=summary,
+        factors=factors,
+        risk=risk,
+        evidence=evidence,
+        culprits=tuple(device.uuid for device in unused),
+        options=(option,),
+        target=option.target,
         savings=savings,
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=owner_of(workload.kind).request_gpus(workload, left) if workload else (),
-        affected_gpus=sum(device.capacity_ratio for device in unused),
+        affected_gpus=sum(each.capacity_ratio for each in unused) if unused else part * case.gpus,
     )
 
 
@@ -209,7 +235,20 @@ def _replicas(case: Case, settings: GpuCountSettings, market: Market) -> Finding
     factors = load.factors(case, saved - settings.on_ratio)
     if not shape.covers_cycle:
         factors["cycle"] = settings.uncovered_ratio
-    return _fewer(case, enough, factors, evidence, market)
+    name = case.workload.name if case.workload else ""
+    summary = (
+        f"{names_of(case.devices)} of {name}: at no time were more than "
+        f"{max(load.needed)} of {len(case.devices)} replicas needed; {enough} leave room."
+    )
+    return _complaint(
+        case,
+        market,
+        Action.REDUCE_REPLICAS,
+        enough,
+        summary=summary,
+        factors=factors,
+        evidence=evidence,
+    )
 
 
 def _is_known_apart(case: Case, market: Market) -> bool:
@@ -232,46 +271,6 @@ def _enough(case: Case, load: ReplicaLoad, settings: GpuCountSettings) -> int:
     )
     by_load = replicas_for(max(load.needed), load.size, settings.scaling)
     return min(load.size, max(1, by_load, math.ceil(round(needs, _PLACES))))
-
-
-def _fewer(
-    case: Case, enough: int, factors: dict[str, float], evidence: dict[str, object], market: Market
-) -> Finding:
-    count, workload = len(case.devices), case.workload
-    part = enough / count
-    risks = group_risks(case, enough)
-    risk, savings = worst(risks.values()), released(case, market, 1.0 - part, 1.0 - part)
-    return complain(
-        NAME,
-        case,
-        kind=FindingKind.OVERPROVISIONED,
-        reasons=(Reason.GPU_COUNT_OVERPROVISIONED,),
-        action=Action.REDUCE_REPLICAS,
-        summary=(
-            f"{names_of(case.devices)} of {workload.name if workload else ''}: at no time were "
-            f"more than {evidence['replicas_needed_most']} of {count} replicas needed; {enough} "
-            "leave room."
-        ),
-        factors=factors,
-        risk=risk,
-        evidence=evidence,
-        options=(
-            Option(
-                description=f"{enough} of the {count} replicas",
-                risk=risk,
-                target=str(enough),
-                action=Action.REDUCE_REPLICAS,
-                fits=True,
-                savings=savings,
-                risks=risks,
-            ),
-        ),
-        target=str(enough),
-        savings=savings,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=owner_of(workload.kind).request_gpus(workload, enough) if workload else (),
-        affected_gpus=(1.0 - part) * case.gpus,
-    )
 
 
 RULE: Final = Rule(NAME, GpuCountSettings(), judge)

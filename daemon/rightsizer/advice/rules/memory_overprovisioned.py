@@ -78,7 +78,8 @@ def judge(case: Case, settings: MemoryOverprovisionedSettings, market: Market) -
     summary = f"{names_of(case.devices)}: the largest need leaves {free:.0%} of the memory free"
     if free < settings.on_ratio:
         return find_nothing(NAME, case, f"{summary}.", factors, evidence)
-    if not _is_batch(case) and _free(case) >= settings.unused_ratio:
+    unused = min(each.overprovisioned or 0.0 for each in fits)
+    if case.workload_class is not WorkloadClass.BATCH and unused >= settings.unused_ratio:
         what = f"{summary}, and as much of the rest: see overprovisioned."
         return find_nothing(NAME, case, what, {}, evidence)
     options = lighter_boards(case, market, settings.slowest_ratio)
@@ -121,14 +122,6 @@ def _early(case: Case, settings: MemoryOverprovisionedSettings) -> Finding | Non
         why = "memory looks preallocated, so the memory needed is not known"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     return None
-
-
-def _is_batch(case: Case) -> bool:
-    return case.workload_class is WorkloadClass.BATCH
-
-
-def _free(case: Case) -> float:
-    return min(each.overprovisioned or 0.0 for each in case.provisioning)
 
 
 RULE: Final = Rule(NAME, MemoryOverprovisionedSettings(), judge)

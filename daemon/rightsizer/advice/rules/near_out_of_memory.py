@@ -17,14 +17,13 @@ from rightsizer.model.finding import (
     Finding,
     FindingKind,
     Instruction,
-    Option,
     Reason,
     Risk,
     Savings,
 )
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, Resource, Tier
-from rightsizer.model.workload import Allocator, Workload, WorkloadClass
+from rightsizer.model.workload import Allocator, WorkloadClass
 
 NAME: Final = "near_out_of_memory"
 _INSTRUCTIONS: Final = (
@@ -82,18 +81,20 @@ def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Find
     if isinstance(seen, Finding):
         return replace(seen, evidence={**seen.evidence, **peaks})
     full = seen.devices
+    # An unknown class gets no advice on the type of GPU (docs/definitions.md).
+    may_move = case.workload_class is not WorkloadClass.UNKNOWN
     return complain(
         NAME,
         case,
         kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.GPU_MEMORY_UNDERPROVISIONED,),
-        action=_action(case.workload),
+        action=Action.CHANGE_GPU_TYPE if may_move else Action.NONE,
         summary=f"{seen.summary}; the next allocation may fail.",
         factors=seen.factors,
         risk=Risk.VERY_LOW,
         evidence=seen.evidence | peaks,
         culprits=tuple(device.uuid for device in full),
-        options=_options(case, market),
+        options=larger_boards(case, market) if may_move else (),
         savings=Savings(reason="a GPU that is too small saves nothing"),
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=_INSTRUCTIONS,
@@ -114,13 +115,6 @@ def _early(case: Case, settings: NearOutOfMemorySettings) -> Finding | None:
     return None
 
 
-def _options(case: Case, market: Market) -> tuple[Option, ...]:
-    """Boards with more memory, for a workload that may move to another type of GPU."""
-    if _action(case.workload) is Action.NONE:
-        return ()
-    return larger_boards(case, market)
-
-
 def _why_preallocated(case: Case) -> str:
     if case.workload and case.workload.allocator is Allocator.PREALLOCATING:
         return "the framework preallocates, so memory held is not memory needed"
@@ -128,13 +122,6 @@ def _why_preallocated(case: Case) -> str:
         "memory in use is high and never changes, as with a preallocating framework; state "
         "the allocator in a policy to have it judged"
     )
-
-
-def _action(workload: Workload | None) -> Action:
-    """An unknown class gets no advice on the type of GPU (docs/definitions.md)."""
-    if workload is None or workload.workload_class is WorkloadClass.UNKNOWN:
-        return Action.NONE
-    return Action.CHANGE_GPU_TYPE
 
 
 RULE: Final = Rule(NAME, NearOutOfMemorySettings(), judge)

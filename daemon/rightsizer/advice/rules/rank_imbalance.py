@@ -73,16 +73,12 @@ def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Findin
         evidence=seen.evidence
         | {"oddity": str(stragglers.deviation), "at_work_ratio": dict(stragglers.levels)},
         culprits=tuple(device.uuid for device in stragglers.devices),
-        savings=released(case, market, 0.0, lost / _capacity(case)),
+        savings=released(case, market, 0.0, lost / case.gpus),
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=follow_up(case, stragglers.devices),
         affected_gpus=lost,
     )
     return replace(found, exclusive_group=straggler_group(case))
-
-
-def _capacity(case: Case) -> float:
-    return case.gpus
 
 
 def _lost(case: Case, stragglers: Straggler) -> float:
@@ -93,7 +89,7 @@ def _lost(case: Case, stragglers: Straggler) -> float:
         for device in case.devices
         if device.uuid in stragglers.levels
     )
-    return min(_capacity(case), max(unequal, lost_gpus(case, State.HIDDEN_STALL)))
+    return min(case.gpus, max(unequal, lost_gpus(case, State.HIDDEN_STALL)))
 
 
 def _who(stragglers: Straggler) -> str:

@@ -82,14 +82,10 @@ def judge(case: Case, settings: TensorCoresUnusedSettings, _: Market) -> Finding
         evidence=seen.evidence,
         savings=_NOT_KNOWN,
         instructions=_instructions(case),
-        affected_gpus=_affected(case),
-    )
-
-
-def _affected(case: Case) -> float:
-    return sum(
-        window.condition_share(Condition.NO_TENSOR_CORES) * device.capacity_ratio
-        for window, device in zip(case.windows, case.devices, strict=True)
+        affected_gpus=sum(
+            window.condition_share(Condition.NO_TENSOR_CORES) * device.capacity_ratio
+            for window, device in zip(case.windows, case.devices, strict=True)
+        ),
     )
 
 
