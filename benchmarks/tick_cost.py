@@ -12,8 +12,8 @@ from typing import Final
 from benchmarks.bare_bindings import BareBindings
 from benchmarks.options import Options
 from canned_driver import CannedLibrary
+from instrumented_library import assumed_latency
 from measured import Figure, quantile
-from rightsizer.simulator.library.simulated_library import assumed_latency
 from whole_node import WholeNode, whole_node
 
 __all__ = ["LISTENING", "fast_calls", "measure"]

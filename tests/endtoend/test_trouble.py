@@ -13,6 +13,7 @@ import pytest
 from structlog.testing import capture_logs
 
 from agent_process import agent_process, eventually, run_rightsizer
+from instrumented_library import InstrumentedLibrary
 from rightsizer.advice.storage import Storage
 from rightsizer.agent.agent import Agent
 from rightsizer.agent.settings import Settings
@@ -20,7 +21,6 @@ from rightsizer.agent.sources import live_source
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import SystemClock
 from rightsizer.report.freshness import FreshnessSettings
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.telemetry.nvml.library import use_library
@@ -66,7 +66,7 @@ def test_it_resumes_when_its_driver_comes_back(tmp_path: Path) -> None:
     """Unloaded and loaded again under a running agent: not ready meanwhile, ready by itself."""
     catalogue, clock = built_in(), SystemClock()
     node = SimulatedNode(load_scenario("t4-pair", catalogue), catalogue, clock.wall_time())
-    library = SimulatedLibrary(node, clock.wall_time)
+    library = InstrumentedLibrary(node, clock.wall_time)
     base = Settings()
     settings = replace(
         base,

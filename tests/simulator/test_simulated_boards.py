@@ -8,9 +8,9 @@ from typing import Any
 import pynvml
 import pytest
 
+from instrumented_library import InstrumentedLibrary
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario import BoardSlot, SimulatedScenario
 from rightsizer.simulator.support import ARCHITECTURES, SUPPORT_TABLE, BoardFeature
@@ -127,7 +127,7 @@ def library_of(key: str, profile: str | None = None) -> Iterator[Any]:
     profiles = tuple(found for found in board.mig_profiles if found.name == profile)
     slots = (BoardSlot(0, board, profiles), BoardSlot(1, board))
     node = SimulatedNode(SimulatedScenario("test", 1, slots, (), 32.0), built_in(), hour(0.0))
-    use_library(SimulatedLibrary(node, lambda: hour(0.0) + 60 * NANOSECONDS_PER_SECOND))
+    use_library(InstrumentedLibrary(node, lambda: hour(0.0) + 60 * NANOSECONDS_PER_SECOND))
     pynvml.nvmlInit()
     try:
         yield pynvml.nvmlDeviceGetHandleByIndex(0)

@@ -6,13 +6,13 @@ from pathlib import Path
 
 import pytest
 
+from instrumented_library import InstrumentedLibrary
 from nvml_driver import reading, tick
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.live import LiveSource
 from simulated_driver import MIDNIGHT
@@ -30,10 +30,10 @@ def until(source: LiveSource, clock: FastClock, seconds: int) -> Snapshot:
 
 def node_with(
     folder: Path, clock: FastClock, *faults: str
-) -> tuple[SimulatedNode, SimulatedLibrary]:
+) -> tuple[SimulatedNode, InstrumentedLibrary]:
     """A node with faults, and the library over it."""
     node = SimulatedNode(scenario_with(folder, *faults), built_in(), MIDNIGHT)
-    return node, SimulatedLibrary(node, clock.wall_time)
+    return node, InstrumentedLibrary(node, clock.wall_time)
 
 
 def test_a_scenario_s_troubles_cost_their_own_gpus_alone(tmp_path: Path) -> None:

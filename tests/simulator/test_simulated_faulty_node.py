@@ -7,11 +7,11 @@ from pathlib import Path
 import pynvml
 import pytest
 
+from instrumented_library import InstrumentedLibrary
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.nvml.library import use_library
 from simulated_driver import MIDNIGHT
@@ -24,7 +24,7 @@ def test_a_driver_that_was_loaded_just_now_is_there(tmp_path: Path) -> None:
     """A node may start within a step of the driver's refresh, as the clock of a machine does."""
     start = MIDNIGHT + SECOND // 20
     node = SimulatedNode(scenario_with(tmp_path), built_in(), start)
-    use_library(SimulatedLibrary(node, lambda: start))
+    use_library(InstrumentedLibrary(node, lambda: start))
     try:
         pynvml.nvmlInit()
         assert pynvml.nvmlDeviceGetCount() == 4

@@ -5,14 +5,14 @@ import time
 import pynvml
 import pytest
 
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary, assumed_latency
+from instrumented_library import InstrumentedLibrary, assumed_latency
 from rightsizer.telemetry.nvml.library import use_library
 from simulated_driver import MIDNIGHT, node_of
 
 
-def library(**options: object) -> SimulatedLibrary:
+def library(**options: object) -> InstrumentedLibrary:
     """A library below the bindings, initialized."""
-    made = SimulatedLibrary(node_of("single-h100"), lambda: MIDNIGHT, **options)  # type: ignore[arg-type]
+    made = InstrumentedLibrary(node_of("single-h100"), lambda: MIDNIGHT, **options)  # type: ignore[arg-type]
     use_library(made)
     pynvml.nvmlInit()
     return made

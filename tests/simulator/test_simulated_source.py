@@ -7,6 +7,7 @@ from threading import Event
 
 import pytest
 
+from instrumented_library import InstrumentedLibrary
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
@@ -14,7 +15,6 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import ScenarioHost, ScenarioOwners
 from rightsizer.simulator.scenario_reader import load_scenario, packaged_scenarios
 from rightsizer.simulator.source import SimulatedSource
@@ -58,7 +58,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Snapshot, Snapshot]]:
     start = hour(STEADY.get(name, 10.0))
     scenario = load_scenario(name, built_in())
     node, clock = node_of(name, start), FastClock(start)
-    use_library(SimulatedLibrary(node, clock.wall_time))
+    use_library(InstrumentedLibrary(node, clock.wall_time))
     live = LiveSource(
         clock=clock,
         interval=SECOND,

@@ -9,6 +9,7 @@ from typing import Any, Final
 
 import pynvml
 
+from instrumented_library import InstrumentedLibrary
 from nvml_driver import reading, tick
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing, Reading
@@ -16,7 +17,6 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Unit
 from rightsizer.simulator.library.faults import XidReportEvent
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from simulated_driver import hour, node_of
 
 __all__ = [
@@ -35,7 +35,7 @@ __all__ = [
 
 MINUTE: Final = 60 * NANOSECONDS_PER_SECOND
 
-Prepare = Callable[[SimulatedLibrary], object]
+Prepare = Callable[[InstrumentedLibrary], object]
 """Makes the driver refuse what it is to refuse; may put another library in its place."""
 
 CODES: Final[Mapping[int, Missing]] = {
@@ -188,7 +188,7 @@ class Run:
 def watch(scenario: str, prepare: Prepare, ticks: int = 2, **options: Any) -> Run:
     """Read a packaged scenario's node at noon, one second a tick."""
     node, clock = node_of(scenario, hour(12) - MINUTE), FastClock(hour(12))
-    library = SimulatedLibrary(node, clock.wall_time, counts_calls=True)
+    library = InstrumentedLibrary(node, clock.wall_time, counts_calls=True)
     driver = prepare(library) or library
     snapshots, calls = [], []
     # Patient, so that a busy machine is not taken for a driver that hangs.
@@ -217,7 +217,7 @@ def asked_of(scenario: str) -> tuple[str, ...]:
     usually = {name for calls in usual(scenario).calls for name in calls}
     refused = [name for name in usually if name in COSTS and name not in OTHERWISE]
 
-    def refuse(library: SimulatedLibrary) -> None:
+    def refuse(library: InstrumentedLibrary) -> None:
         for name in (*refused, *OTHERWISE):
             library.faults.answer(name, pynvml.NVML_ERROR_NOT_SUPPORTED)
 

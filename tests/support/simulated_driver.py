@@ -7,9 +7,9 @@ from typing import Any, Final
 
 import pynvml
 
+from instrumented_library import InstrumentedLibrary
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import DEFAULT_START
@@ -35,7 +35,7 @@ class Bench:
     """A node, the library over it, and the clock that both follow."""
 
     node: SimulatedNode
-    library: SimulatedLibrary
+    library: InstrumentedLibrary
     time: Nanoseconds
 
     def pass_seconds(self, seconds: float) -> None:
@@ -55,7 +55,7 @@ class Bench:
 def simulated_driver(scenario: str, hours: float = 12.0) -> Iterator[Bench]:
     """A library of a packaged scenario below the bindings, initialized, at a time of its day."""
     node = node_of(scenario, hour(hours - 1.0))
-    bench = Bench(node, SimulatedLibrary(node, lambda: bench.time), hour(hours))
+    bench = Bench(node, InstrumentedLibrary(node, lambda: bench.time), hour(hours))
     use_library(bench.library)
     pynvml.nvmlInit()
     try:

@@ -7,10 +7,10 @@ from typing import Any
 
 import pynvml
 
+from instrumented_library import InstrumentedLibrary
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario import SimulatedScenario
 from rightsizer.simulator.scenario_reader import load_scenario
@@ -51,7 +51,7 @@ def scenario_with(folder: Path, *faults: str) -> SimulatedScenario:
 def driver_with(folder: Path, *faults: str) -> Iterator[Bench]:
     """The library over such a node, initialized at its start."""
     node = SimulatedNode(scenario_with(folder, *faults), built_in(), MIDNIGHT)
-    bench = Bench(node, SimulatedLibrary(node, lambda: bench.time), MIDNIGHT)
+    bench = Bench(node, InstrumentedLibrary(node, lambda: bench.time), MIDNIGHT)
     use_library(bench.library)
     pynvml.nvmlInit()
     try:

@@ -9,6 +9,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from host_tree import HostTree
+from instrumented_library import InstrumentedLibrary
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
@@ -17,7 +18,6 @@ from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.owners.settings import OwnerSettings
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe
 from rightsizer.telemetry.live import LiveSource
@@ -35,7 +35,7 @@ class WholeNode:
     """The node, and the agent's heartbeat on it."""
 
     node: SimulatedNode
-    library: SimulatedLibrary
+    library: InstrumentedLibrary
     clock: FastClock
     source: LiveSource
     accountant: AccountingService
@@ -67,7 +67,7 @@ def whole_node(
     *,
     latency: Callable[[str], float] | None = None,
     counts_calls: bool = False,
-    around: Callable[[SimulatedLibrary], Any] = lambda library: library,
+    around: Callable[[InstrumentedLibrary], Any] = lambda library: library,
     **settings: Any,
 ) -> Iterator[WholeNode]:
     """The node at noon.
@@ -81,7 +81,7 @@ def whole_node(
     """
     start = hour(12)
     node, clock = node_of(_SCENARIO, start), FastClock(start)
-    library = SimulatedLibrary(node, clock.wall_time, latency=latency, counts_calls=counts_calls)
+    library = InstrumentedLibrary(node, clock.wall_time, latency=latency, counts_calls=counts_calls)
     tree = _host(root, node, clock)
     owners = OwnerResolver.on_host(
         tree.procfs, sysfs=tree.sysfs, settings=OwnerSettings(kubelet_socket="")

@@ -13,6 +13,7 @@ import pynvml
 import pytest
 from structlog.testing import capture_logs
 
+from instrumented_library import InstrumentedLibrary
 from nvml_driver import reading, tick
 from refusals import asked_of, usual
 from rightsizer.catalogue.catalogue import built_in
@@ -20,7 +21,6 @@ from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.web.server import WebServer
 from simulated_driver import MIDNIGHT, hour, node_of
@@ -101,7 +101,7 @@ def test_pages_answer_while_all_of_the_driver_hangs(tmp_path: Path) -> None:
 def test_nothing_piles_up() -> None:
     """Later ticks hold no more threads, files, bytes or things of the driver than the first."""
     node, clock = node_of("h100-mig", hour(12)), FastClock(hour(12))
-    library = SimulatedLibrary(node, clock.wall_time, counts_calls=True)
+    library = InstrumentedLibrary(node, clock.wall_time, counts_calls=True)
     often = {"slow_interval_seconds": 1.0, "enumeration_interval_seconds": 3.0}
     held = []
     tracemalloc.start()
@@ -136,7 +136,7 @@ def bytes_of_ours() -> int:
 def test_what_is_not_supported_floods_no_log() -> None:
     """Boards that lack half of what is asked, and one that refuses the rest: not a line a tick."""
     node, clock = node_of("zoo", hour(12)), FastClock(hour(12))
-    library = SimulatedLibrary(node, clock.wall_time)
+    library = InstrumentedLibrary(node, clock.wall_time)
     with capture_logs() as lines, reading(library, clock, deadline_seconds=60.0) as source:
         for name in library.functions:
             if name.startswith("nvmlDeviceGet") and name != "nvmlDeviceGetUUID":
@@ -195,7 +195,7 @@ def test_indices_that_shift_mix_no_gpus(tmp_path: Path) -> None:
     clock = FastClock(MIDNIGHT)
     fault = "{kind: absence, gpus: [0], after: 0, for: 5}"
     node = SimulatedNode(scenario_with(tmp_path, fault), built_in(), MIDNIGHT)
-    library = SimulatedLibrary(node, clock.wall_time)
+    library = InstrumentedLibrary(node, clock.wall_time)
     places: dict[str, set[int]] = {}
     with reading(library, clock, enumeration_interval_seconds=4.0) as source:
         for _ in range(25):

@@ -11,11 +11,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from garbled_driver import Garbled, shapes_of
+from instrumented_library import InstrumentedLibrary
 from refusals import CODES, ENUMERATION, asked_of, costs_of, usual, watch
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
 from simulated_driver import node_of
 
@@ -102,10 +102,12 @@ def check_node(scenario: str, snapshot: Snapshot, refused: Mapping[int, Refused]
             check_device(snapshot, before[uuid], refused.get(index, {}))
 
 
-def refusing(scenario: str, refused: Mapping[int, Refused]) -> Callable[[SimulatedLibrary], None]:
+def refusing(
+    scenario: str, refused: Mapping[int, Refused]
+) -> Callable[[InstrumentedLibrary], None]:
     """A driver that refuses some functions on some GPUs."""
 
-    def prepare(library: SimulatedLibrary) -> None:
+    def prepare(library: InstrumentedLibrary) -> None:
         for index, codes in refused.items():
             for name, code in codes.items():
                 library.faults.answer(name, code, family(scenario, index)[0])
@@ -154,7 +156,7 @@ def test_what_no_gpu_supports_is_asked_once(scenario: str, data: st.DataObject) 
     names = st.sets(st.sampled_from(functions(scenario)), max_size=20)
     lacking, refused = data.draw(names), data.draw(names)
 
-    def prepare(library: SimulatedLibrary) -> None:
+    def prepare(library: InstrumentedLibrary) -> None:
         for name in lacking:
             library.faults.remove(name)
         for name in refused:
@@ -202,7 +204,7 @@ def test_garbage_is_no_reading(garbage: int) -> None:
             assert not impossible & set(numbers(asdict(device))), garbled
 
 
-def garbling(dealt: Mapping[int | None, str], garbage: int) -> Callable[[SimulatedLibrary], Any]:
+def garbling(dealt: Mapping[int | None, str], garbage: int) -> Callable[[InstrumentedLibrary], Any]:
     """A driver that answers some functions on some GPUs with garbage."""
     return lambda library: Garbled(library, dealt, garbage)
 

@@ -6,22 +6,22 @@ from dataclasses import replace
 
 import pytest
 
+from instrumented_library import InstrumentedLibrary
 from nvml_driver import reading, tick
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.io.clock import FastClock
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.scenario_reader import load_scenario
 
 NOON = 1_790_000_000 * 10**9
 
 
-def simulated(name: str, clock: FastClock) -> tuple[SimulatedNode, SimulatedLibrary]:
+def simulated(name: str, clock: FastClock) -> tuple[SimulatedNode, InstrumentedLibrary]:
     """A node of a packaged scenario, and the driver library on it."""
     node = SimulatedNode(load_scenario(name, built_in()), built_in())
-    return node, SimulatedLibrary(node, clock.wall_time)
+    return node, InstrumentedLibrary(node, clock.wall_time)
 
 
 @pytest.mark.parametrize("scenario", ["eight-gpu-node", "a100-mig", "l4-pair", "t4-pair"])

@@ -11,6 +11,7 @@ import pytest
 from hypothesis import HealthCheck, Phase, given, settings
 from hypothesis import strategies as st
 
+from instrumented_library import InstrumentedLibrary
 from nvml_driver import reading
 from rightsizer.accounting.entry_builder import EntryBuilder
 from rightsizer.io.clock import SystemClock
@@ -20,7 +21,6 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.state import State
 from rightsizer.model.units import nanoseconds
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.live import LiveSource
 from simulated_driver import node_of
@@ -79,7 +79,7 @@ def slow_node(**options: float) -> Iterator[SlowNode]:
     """The node, after all its GPUs were read."""
     clock = SystemClock()
     node = node_of("eight-gpu-node", clock.wall_time())
-    driver = SlowDriver(SimulatedLibrary(node, clock.wall_time, counts_calls=True))
+    driver = SlowDriver(InstrumentedLibrary(node, clock.wall_time, counts_calls=True))
     with reading(driver, clock, **{**PATIENCE, **options}) as source:
         slow = SlowNode(node, driver, source, clock)
         try:

@@ -9,6 +9,7 @@ from dataclasses import dataclass, field
 import pynvml
 import pytest
 
+from instrumented_library import InstrumentedLibrary
 from nvml_driver import reading, tick
 from refusals import check_sane
 from rightsizer.io.clock import FastClock
@@ -18,7 +19,6 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.simulator.library.faults import XidReportEvent
-from rightsizer.simulator.library.simulated_library import SimulatedLibrary
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.telemetry.live import LiveSource
 from rightsizer.telemetry.nvml.library import use_library
@@ -36,7 +36,7 @@ class Watch:
     """A live source over a simulated node, tick by tick."""
 
     node: SimulatedNode
-    library: SimulatedLibrary
+    library: InstrumentedLibrary
     clock: FastClock
     source: LiveSource
     start: Nanoseconds
@@ -90,7 +90,7 @@ class Watch:
 def watching(scenario: str, start: Nanoseconds, **options: float) -> Iterator[Watch]:
     """A source over a packaged scenario's node that starts at a time."""
     node, clock = node_of(scenario, start), FastClock(start)
-    library = SimulatedLibrary(node, clock.wall_time)
+    library = InstrumentedLibrary(node, clock.wall_time)
     options = {"deadline_seconds": 1.0, "hung_after_seconds": 0.3, **options}
     try:
         with reading(library, clock, **options) as source:
@@ -172,7 +172,7 @@ def test_a_library_that_is_installed_later_is_found() -> None:
     start = hour(12)
     node, clock = node_of("eight-gpu-node", start), FastClock(start)
     with reading(None, clock, deadline_seconds=1.0) as source:
-        watch = Watch(node, SimulatedLibrary(node, clock.wall_time), clock, source, start)
+        watch = Watch(node, InstrumentedLibrary(node, clock.wall_time), clock, source, start)
         if watch.tick().devices:
             pytest.skip("this machine has a GPU")
         use_library(watch.library)

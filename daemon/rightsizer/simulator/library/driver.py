@@ -20,7 +20,7 @@ from rightsizer.simulator.library.calls import (
     read_pointer,
     write_pointer,
 )
-from rightsizer.simulator.library.faults import DriverFaults, XidReportEvent
+from rightsizer.simulator.library.faults import ScenarioFaults, XidReportEvent
 from rightsizer.simulator.node import SimulatedNode
 from rightsizer.simulator.physics import BoardEnvironment, BoardState
 from rightsizer.simulator.support import BoardFeature, BoardSupport, support_of
@@ -77,7 +77,7 @@ _LOOK_SECONDS: Final = 0.05
 class SimulatedEventSet:
     """Receives the Xids of GPUs from when they were registered."""
 
-    def __init__(self, faults: DriverFaults, now: Callable[[], Nanoseconds]) -> None:
+    def __init__(self, faults: ScenarioFaults, now: Callable[[], Nanoseconds]) -> None:
         self._faults = faults
         self._now = now
         self._since: dict[str, Nanoseconds] = {}
@@ -218,7 +218,7 @@ class SimulatedDriver:
     """The state of a loaded library."""
 
     def __init__(
-        self, node: SimulatedNode, time: Callable[[], Nanoseconds], faults: DriverFaults
+        self, node: SimulatedNode, time: Callable[[], Nanoseconds], faults: ScenarioFaults
     ) -> None:
         self.node = node
         self.faults = faults

@@ -1,16 +1,13 @@
 """Simulated library: every function by name, callable as a loader hands it out."""
 
-import threading
-import time
-from collections import Counter
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from typing import Any, Final
 
 from rightsizer.model.units import Nanoseconds
 from rightsizer.simulator.library.calls import NvmlCallError, NvmlCode
 from rightsizer.simulator.library.clocks import CLOCKS
 from rightsizer.simulator.library.driver import SimulatedDriver
-from rightsizer.simulator.library.faults import DriverFaults, ScenarioFaults
+from rightsizer.simulator.library.faults import ScenarioFaults
 from rightsizer.simulator.library.fields import FIELDS
 from rightsizer.simulator.library.gpm import PROFILING, PROFILING_SYSTEM
 from rightsizer.simulator.library.health import EVENTS, EVENTS_SYSTEM, HEALTH, HEALTH_OF_INSTANCES
@@ -26,34 +23,6 @@ from rightsizer.simulator.library.thermal import THERMAL
 from rightsizer.simulator.library.topology import TOPOLOGY, TOPOLOGY_SYSTEM
 from rightsizer.simulator.library.utilization import SAMPLES, UTILIZATION
 from rightsizer.simulator.node import SimulatedNode
-
-_OTHERWISE_SECONDS: Final = 0.0001
-_SECONDS: Final[Mapping[str, float]] = {
-    "nvmlDeviceGetComputeRunningProcesses": 0.0015,
-    "nvmlDeviceGetGraphicsRunningProcesses": 0.0015,
-    "nvmlDeviceGetMPSComputeRunningProcesses": 0.0015,
-    "nvmlDeviceGetProcessUtilization": 0.001,
-    "nvmlDeviceGetProcessesUtilizationInfo": 0.001,
-    "nvmlDeviceGetUtilizationRates": 0.0002,
-    "nvmlDeviceGetPowerUsage": 0.0003,
-    "nvmlDeviceGetMemoryInfo": 0.0002,
-    "nvmlDeviceGetFieldValues": 0.0005,
-    "nvmlDeviceGetSamples": 0.0005,
-    "nvmlGpmSampleGet": 0.002,
-    "nvmlGpmMigSampleGet": 0.002,
-    # It waits for the end of its own sampling interval.
-    "nvmlDeviceGetPcieThroughput": 0.02,
-    # These two never reach the kernel.
-    "nvmlErrorString": 0.0,
-    "nvmlGpmMetricsGet": 0.0,
-    # It returns with the event.
-    "nvmlEventSetWait": 0.0,
-}
-
-
-def assumed_latency(function: str) -> float:
-    """Seconds for a function by its name, whatever its version."""
-    return _SECONDS.get(function.partition("_v")[0], _OTHERWISE_SECONDS)
 
 
 class LibraryFunction:
@@ -115,7 +84,6 @@ class DeviceFunction(LibraryFunction):
         return self._function(handle, *arguments[1:])
 
 
-_COUNTING: Final = threading.Lock()
 _OF_SYSTEM: Final = (LOOKUP, PROFILING_SYSTEM, EVENTS_SYSTEM, TOPOLOGY_SYSTEM, INSTANCES_SYSTEM)
 _OF_DEVICES: Final = (
     *(IDENTITY, MEMORY, UTILIZATION, PROCESSES, POWER, CLOCKS, THERMAL, PCIE, NVLINK, FIELDS),
@@ -131,28 +99,12 @@ class SimulatedLibrary:
     """Stands where nvidia-ml-py keeps the loaded `libnvidia-ml.so.1`.
 
     Its attributes are the library's functions; one that the library lacks is an AttributeError,
-    as a missing symbol is. `faults` injects faults beside those of the scenario.
+    as a missing symbol is.
     """
 
-    def __init__(
-        self,
-        node: SimulatedNode,
-        time: Callable[[], Nanoseconds],
-        *,
-        latency: Callable[[str], float] | None = None,
-        counts_calls: bool = False,
-    ) -> None:
-        """A library on a node.
-
-        Args:
-            node: The devices.
-            time: The wall clock that readings are taken by.
-            latency: Seconds that a call of a function takes, slept for, as `assumed_latency`
-                has them; `None` for a driver that answers at once.
-            counts_calls: Whether `calls` counts the calls of each function.
-        """
-        self.calls: Counter[str] = Counter()
-        self.faults = DriverFaults(ScenarioFaults(node, time) if node.has_faults else None)
+    def __init__(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> None:
+        """A library on a node, whose readings are taken by a wall clock."""
+        self.faults = self._faults_of(node, time)
         driver = SimulatedDriver(node, time, self.faults)
         symbols = [
             *(LibraryFunction(*each, driver, needs_start=False) for each in SYSTEM.items()),
@@ -164,33 +116,18 @@ class SimulatedLibrary:
                 for each in table.items()
             ),
         ]
-        self._symbols: dict[str, Callable[..., Any]] = {
-            each.name: each
-            if latency is None and not counts_calls
-            else self._metered(each, latency(each.name) if latency else 0.0)
-            for each in symbols
-        }
+        self._symbols = {each.name: each for each in symbols}
 
-    def _metered(self, symbol: LibraryFunction, latency_seconds: float) -> Callable[..., Any]:
-        """A function whose calls are counted and take their time."""
-
-        def metered(*arguments: Any) -> Any:
-            with _COUNTING:
-                self.calls[symbol.name] += 1
-            if latency_seconds:
-                time.sleep(latency_seconds)
-            return symbol(*arguments)
-
-        return metered
+    def _faults_of(self, node: SimulatedNode, time: Callable[[], Nanoseconds]) -> ScenarioFaults:
+        return ScenarioFaults(node, time)
 
     @property
     def functions(self) -> tuple[str, ...]:
         """The names of all the functions that the library has."""
-        return tuple(name for name in self._symbols if not self.faults.is_removed(name))
+        return tuple(self._symbols)
 
     def __getattr__(self, name: str) -> Callable[..., Any]:
-        symbols: dict[str, Callable[..., Any]] = self.__dict__.get("_symbols", {})
-        symbol = symbols.get(name)
-        if symbol is None or self.faults.is_removed(name):
+        symbols: dict[str, LibraryFunction] = self.__dict__.get("_symbols", {})
+        if name not in symbols:
             raise AttributeError(f"undefined symbol: {name}")
-        return symbol
+        return symbols[name]
