@@ -66,7 +66,6 @@ IMPURE_FILES: Final = (
     "accounting/service",
     "advice/ledger",
     "advice/service",
-    "model/dcgm_fields",  # Its own table, by its path.
 )
 
 IMPURE: Final = (

@@ -1,7 +1,7 @@
 """Account of one device: windows, decayed demand, totals, tenancy; its record in the history."""
 
 import json
-from collections import Counter, deque
+from collections import deque
 from collections.abc import Mapping
 from dataclasses import asdict, dataclass
 from functools import lru_cache
@@ -10,64 +10,52 @@ from typing import Any, Final
 from rightsizer.accounting.power import LearnedPower
 from rightsizer.accounting.rollup_store import DAY, FINE_SPAN, RollupStore, split_entry
 from rightsizer.accounting.settings import AccountingSettings, DecaySettings
-from rightsizer.accounting.window_builder import WindowBuilder, entry_measures
+from rightsizer.accounting.window_builder import EntrySums, WindowBuilder, entry_measures
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.entry import EnergySource, Entry
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.report import StripCell, Totals
 from rightsizer.model.signal import RATIO_SIGNALS, Signal
-from rightsizer.model.state import Cause, Condition, Resource, State
+from rightsizer.model.state import Resource, State
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass, WorkloadKind
 
 
-class _Fading:
-    """Distributions by resource whose weights halve in a half-life."""
-
-    def __init__(self, half_life_seconds: float) -> None:
-        self._half_life = half_life_seconds
-        self.histograms: dict[Resource, Histogram] = {}
-
-    def fade(self, elapsed: Nanoseconds) -> None:
-        factor = 0.5 ** (seconds(elapsed) / self._half_life)
-        for histogram in self.histograms.values():
-            histogram.decay(factor)
-
-    def add(self, window: Window) -> None:
-        for resource, histogram in window.demands.items():
-            self.histograms.setdefault(resource, Histogram()).merge(histogram)
-
-
 class DecayedDemands:
-    """The demand of one device with both memories; windows are added oldest first."""
+    """The demand of one device with two memories; windows are added oldest first."""
 
     def __init__(self, settings: DecaySettings | None = None) -> None:
-        self._settings = settings or DecaySettings()
-        self._fast = _Fading(self._settings.fast_half_life_seconds)
-        self._slow = _Fading(self._settings.slow_half_life_seconds)
+        settings = settings or DecaySettings()
+        fast: dict[Resource, Histogram] = {}
+        slow: dict[Resource, Histogram] = {}
+        self._memories = (
+            (settings.fast_half_life_seconds, settings.fast_quantile_ratio, fast),
+            (settings.slow_half_life_seconds, settings.slow_quantile_ratio, slow),
+        )
+        """Half-life, the quantile that counts, and distributions whose weights halve in it."""
         self._until: Nanoseconds | None = None
 
     def add(self, window: Window) -> None:
         """Let time pass to the window's end, then add it."""
         elapsed = 0 if self._until is None else max(0, window.end - self._until)
         self._until = window.end
-        for memory in (self._fast, self._slow):
+        for half_life, _, histograms in self._memories:
             if elapsed:
-                memory.fade(elapsed)
-            memory.add(window)
+                factor = 0.5 ** (seconds(elapsed) / half_life)
+                for histogram in histograms.values():
+                    histogram.decay(factor)
+            for resource, histogram in window.demands.items():
+                histograms.setdefault(resource, Histogram()).merge(histogram)
 
     def demand(self) -> Mapping[Resource, float]:
         """The demand by resource; a resource that was never used is absent."""
         found: dict[Resource, float] = {}
-        for resource in self._fast.histograms:
-            quantiles = (
-                self._fast.histograms[resource].quantile(self._settings.fast_quantile_ratio),
-                self._slow.histograms[resource].quantile(self._settings.slow_quantile_ratio),
-            )
-            known = [quantile for quantile in quantiles if quantile is not None]
-            if known:
-                found[resource] = max(known)
+        for _, quantile, histograms in self._memories:
+            for resource, histogram in histograms.items():
+                share = histogram.quantile(quantile)
+                if share is not None:
+                    found[resource] = max(share, found.get(resource, share))
         return found
 
 
@@ -248,33 +236,26 @@ class Tenancy:
             self.holder, self.since = None, self._empty_since
 
 
-class RunningTotals:
+class RunningTotals(EntrySums):
     """The totals of one device or workload while they grow."""
 
     def __init__(self, *, keeps_distributions: bool = True) -> None:
+        super().__init__()
         self._keeps_distributions = keeps_distributions
-        self._states: Counter[State] = Counter()
-        self._conditions: Counter[Condition] = Counter()
-        self._waste_seconds: dict[Cause, float] = {}
-        self._waste_joules: dict[Cause, float] = {}
-        self._used_seconds = 0.0
-        self._used_joules = 0.0
         self._energy_joules: dict[EnergySource, float] = {}
         self._distributions: dict[Signal, Histogram] = {}
         self._signal_seconds: dict[Signal, float] = {}
 
     def add(self, entry: Entry) -> None:
         """Add one stretch of the device's time."""
-        duration = entry.duration
-        self._states[entry.state] += duration
-        for condition in entry.conditions:
-            self._conditions[condition] += duration
+        super().add(entry)
         if self._keeps_distributions:
             for signal, value in entry.signals.items():
                 if signal in RATIO_SIGNALS:
-                    self._add_signal(signal, value, duration)
-        if entry.used_ratio is not None:
-            self._add_waste(entry, entry.used_ratio)
+                    self._add_signal(signal, value, entry.duration)
+        if entry.used_ratio is not None and entry.energy_source is not None:
+            known = self._energy_joules.get(entry.energy_source, 0.0)
+            self._energy_joules[entry.energy_source] = known + (entry.energy_joules or 0.0)
 
     def totals(self) -> Totals:
         """The totals so far, for any thread to read."""
@@ -297,17 +278,6 @@ class RunningTotals:
             self._signal_seconds[signal] = 0.0
         found.add(value, duration)
         self._signal_seconds[signal] += value * seconds(duration)
-
-    def _add_waste(self, entry: Entry, used_ratio: float) -> None:
-        length, joules = seconds(entry.duration), entry.energy_joules or 0.0
-        if entry.energy_source is not None:
-            source = entry.energy_source
-            self._energy_joules[source] = self._energy_joules.get(source, 0.0) + joules
-        self._used_seconds += used_ratio * length
-        self._used_joules += used_ratio * joules
-        for cause, part in entry.waste.items():
-            self._waste_seconds[cause] = self._waste_seconds.get(cause, 0.0) + part * length
-            self._waste_joules[cause] = self._waste_joules.get(cause, 0.0) + part * joules
 
 
 class DeviceAccount:

@@ -2,7 +2,7 @@
 
 import threading
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Final, TypeAlias
+from typing import Final
 
 from rightsizer.accounting.accounts_snapshot import (
     AccountsSnapshot,
@@ -21,7 +21,6 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
 from rightsizer.model.node import Node
-from rightsizer.model.reading import Reading
 from rightsizer.model.report import (
     AgentReport,
     DeviceReport,
@@ -32,7 +31,6 @@ from rightsizer.model.report import (
 )
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.span import DeviceSpan, Span
-from rightsizer.model.state import State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Provisioning, Window
 
@@ -44,11 +42,11 @@ _ABSENT_KEPT: Final = 64
 
 
 class NodeAccounts:
-    """Every device's account. Not safe for threads: whoever shares it brings a lock."""
+    """The accounts of all devices and workloads. Not safe for threads."""
 
     def __init__(self, settings: AccountingSettings | None = None) -> None:
         self._settings = settings or AccountingSettings()
-        self._books = EntryBuilder(self._settings.books)
+        self._builder = EntryBuilder(self._settings.books)
         self._accounts: dict[str, DeviceAccount] = {}
         self._devices: dict[str, Device] = {}
         self._workloads = WorkloadAccounts(self._settings.workloads)
@@ -69,9 +67,11 @@ class NodeAccounts:
     def post(self, snapshot: Snapshot) -> list[Entry]:
         """Account for a snapshot; the entries that it gave."""
         self._devices = {device.uuid: device for device in snapshot.devices}
+        # The last readings of devices that are still there, silent ones included.
+        before = {uuid: each for uuid, each in self._node.readings.items() if uuid in self._devices}
         self._node = Node(
             devices=snapshot.devices,
-            readings={**_of_present(self._node.readings, self._devices), **snapshot.readings},
+            readings=before | dict(snapshot.readings),
             xids=snapshot.xids,
             holdings=snapshot.holdings,
             topology=snapshot.topology,
@@ -79,7 +79,7 @@ class NodeAccounts:
         self._forget_absent()
         for device in snapshot.devices:
             self.device(device.uuid)
-        entries = self._books.post(snapshot)
+        entries = self._builder.post(snapshot)
         for entry in entries:
             account = self.device(entry.uuid)
             account.totals.add(entry)
@@ -114,21 +114,17 @@ class NodeAccounts:
         self._devices.setdefault(known.device.uuid, known.device)
         account = self.device(known.device.uuid)
         account.tenancy.restore(known.holder, known.holder_since)
-        self._books.restore_power(known.device.uuid, known.power)
+        self._builder.restore_power(known.device.uuid, known.power)
         if known.holder is not None:
             self._workloads.know(known.holder)
 
     def device_records(self) -> tuple[DeviceRecord, ...]:
         """The devices of the last snapshot with their holders."""
-        return tuple(
-            DeviceRecord(
-                device,
-                self.device(uuid).tenancy.holder,
-                self.device(uuid).tenancy.since,
-                self._books.learned_power(uuid),
-            )
-            for uuid, device in self._devices.items()
-        )
+        found = []
+        for uuid, device in self._devices.items():
+            tenancy, power = self.device(uuid).tenancy, self._builder.learned_power(uuid)
+            found.append(DeviceRecord(device, tenancy.holder, tenancy.since, power))
+        return tuple(found)
 
     def drain_closed(self) -> list[Window]:
         """The five-minute windows that were closed since the last call."""
@@ -171,40 +167,30 @@ class NodeAccounts:
             if not device.has_mig_instances:
                 holder = self.device(uuid).tenancy.holder
                 groups.setdefault(holder.key if holder else uuid, []).append(uuid)
-        views = [self._case_view(key, uuids) for key, uuids in groups.items()]
-        return AccountsSnapshot(views, self._node, now, self._settings)
+        cases = [self._case(key, uuids) for key, uuids in groups.items()]
+        return AccountsSnapshot(cases, self._node, now, self._settings)
 
-    def _case_view(self, key: str, uuids: list[str]) -> CaseInput:
-        workload = self.device(uuids[0]).tenancy.holder
-        return CaseInput(
-            key=key,
-            workload=workload,
-            devices=tuple(self._device_view(uuid) for uuid in uuids),
-            group=None if workload is None else self._workloads.window_query(workload.key),
-        )
-
-    def _device_view(self, uuid: str) -> CaseDevice:
-        account = self.device(uuid)
-        return CaseDevice(
-            device=self._devices[uuid],
-            window_query=account.windows.rollups.window_query(),
-            whole=account.whole.window(),
-            since=account.tenancy.since,
-            demands=account.current_demands(),
-        )
+    def _case(self, key: str, uuids: list[str]) -> CaseInput:
+        workload, devices = self.device(uuids[0]).tenancy.holder, []
+        for uuid in uuids:
+            account = self.device(uuid)
+            devices.append(
+                CaseDevice(
+                    self._devices[uuid],
+                    account.windows.rollups.window_query(),
+                    whole=account.whole.window(),
+                    since=account.tenancy.since,
+                    demands=account.current_demands(),
+                )
+            )
+        group = None if workload is None else self._workloads.window_query(workload.key)
+        return CaseInput(key, workload, tuple(devices), group)
 
     def _forget_absent(self) -> None:
         """Keep a device's account while it is away, but only so many of them."""
         absent = [uuid for uuid in self._accounts if uuid not in self._devices]
         for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
             del self._accounts[uuid]
-
-
-def _of_present(
-    readings: Mapping[str, Reading], devices: Mapping[str, Device]
-) -> dict[str, Reading]:
-    """The last readings of devices that are still there, silent ones included."""
-    return {uuid: reading for uuid, reading in readings.items() if uuid in devices}
 
 
 Enrich = Callable[[Snapshot], Snapshot]
@@ -214,7 +200,7 @@ _GAUGES_EVERY: Final[Nanoseconds] = 60 * NANOSECONDS_PER_SECOND
 
 
 class AccountingService:
-    """Holds a lock around the accounts, and the latest report for whoever asks."""
+    """Accounts under a lock, and the latest report."""
 
     def __init__(
         self,
@@ -222,13 +208,7 @@ class AccountingService:
         enrich: Enrich = lambda snapshot: snapshot,
         gauges_every: Nanoseconds = _GAUGES_EVERY,
     ) -> None:
-        """Accounts that are empty.
-
-        Args:
-            settings: Thresholds.
-            enrich: Adds to each snapshot what operators know of their workloads.
-            gauges_every: How often derived gauges and strips are made anew.
-        """
+        """Accounts that are empty; gauges and strips are derived once in `gauges_every`."""
         self._accounts = NodeAccounts(settings)
         self._enrich = enrich
         self._gauges_every = gauges_every
@@ -343,21 +323,24 @@ class AccountingService:
         reading = snapshot.readings.get(uuid)
         if reading is not None:
             self._last_sample[uuid] = snapshot.wall_time_of(reading.time)
-        # A GPU that is cut keeps no books, but draws power, gets warm and counts errors itself.
-        entry = None if device.has_mig_instances else self._accounts.device(uuid).last
-        is_present = reading is not None and entry is not None
-        of_parent = reading.values if reading is not None and device.has_mig_instances else {}
+        account = self._accounts.device(uuid)
+        entry = account.last if reading is not None else None
+        if device.has_mig_instances:
+            # It has no state of its own, but draws power, gets warm and counts errors itself.
+            signals = {} if reading is None else reading.values
+            entry = Entry(uuid, 0, 0, signals=signals)
+        entry = entry or Entry(uuid, 0, 0)
         provisioning, strip = self._gauges.get(uuid, ({}, ()))
         return DeviceReport(
             device=device,
             down=snapshot.down.get(uuid),
             last_sample=self._last_sample.get(uuid),
             reading=reading,
-            signals=entry.signals if is_present and entry else of_parent,
-            state=entry.state if is_present and entry else State.UNKNOWN,
-            conditions=entry.conditions if is_present and entry else frozenset(),
-            tier=entry.tier if is_present and entry else Tier.NONE,
-            totals=self._accounts.device(uuid).totals.totals(),
+            signals=entry.signals,
+            state=entry.state,
+            conditions=entry.conditions,
+            tier=entry.tier,
+            totals=account.totals.totals(),
             provisioning=provisioning,
             strip=strip,
             holdings=snapshot.holdings.get(uuid, ()),
@@ -366,38 +349,28 @@ class AccountingService:
 
 
 _RENEWED: Final = 24
-"""A span is put together anew when this part of a cell has gone by: what changes is not seen."""
+"""A span is read again when this part of a cell has gone by: no change would show before."""
 _LEAST: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND
-
-_Spans: TypeAlias = Mapping[str, DeviceSpan]
 
 
 class SpanCache:
-    """Remembers what it worked out, so that no crowd of readers costs more than one."""
+    """Caches what the devices did over a span, so that many readers cost no more than one."""
 
-    def __init__(self, look: Callable[[], tuple[Nanoseconds, tuple[WindowQuery, ...]]]) -> None:
-        """A book over whoever remembers.
-
-        Args:
-            look: Gives the present and what is remembered of each device, in no time; it is
-                read here, without a lock of theirs.
-        """
-        self._look = look
+    def __init__(self, queries: Callable[[], tuple[Nanoseconds, tuple[WindowQuery, ...]]]) -> None:
+        """An empty cache over `AccountingService.remembered`, whose lock is not held meanwhile."""
+        self._queries = queries
         self._lock = threading.Lock()
-        self._known: dict[str, tuple[Nanoseconds, _Spans]] = {}
+        self._cached: dict[str, tuple[Nanoseconds, Mapping[str, DeviceSpan]]] = {}
 
-    def __call__(self, span: Span) -> _Spans:
+    def __call__(self, span: Span) -> Mapping[str, DeviceSpan]:
         """What each device did over a span, by uuid."""
         with self._lock:
-            now, remembered = self._look()
-            made, spans = self._known.get(span.name, (None, {}))
+            now, queries = self._queries()
+            made, spans = self._cached.get(span.name, (None, {}))
             fresh_for = max(_LEAST, span.cell // _RENEWED)
-            if made is not None and 0 <= now - made < fresh_for and _has_all(spans, remembered):
+            is_fresh = made is not None and 0 <= now - made < fresh_for
+            if is_fresh and {each.uuid for each in queries} <= spans.keys():
                 return spans
-            spans = {each.uuid: device_span(each, span, now) for each in remembered}
-            self._known[span.name] = now, spans
+            spans = {each.uuid: device_span(each, span, now) for each in queries}
+            self._cached[span.name] = now, spans
             return spans
-
-
-def _has_all(spans: _Spans, remembered: tuple[WindowQuery, ...]) -> bool:
-    return {each.uuid for each in remembered} <= set(spans)

@@ -1,11 +1,8 @@
-"""Builders of windows and of their five-minute blocks.
-
-Add entries and windows, subtract windows.
-"""
+"""Builders of windows and of their five-minute blocks."""
 
 from collections import Counter
 from collections.abc import Mapping
-from typing import Final, TypeVar
+from typing import Any, Final, TypeVar
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.entry import Entry
@@ -18,7 +15,34 @@ from rightsizer.model.window import Window
 _Key = TypeVar("_Key")
 
 
-class WindowBuilder:
+class EntrySums:
+    """Sums over entries that a window and the totals since the start have in common."""
+
+    def __init__(self) -> None:
+        self._states: Counter[State] = Counter()
+        self._conditions: Counter[Condition] = Counter()
+        self._waste_seconds: dict[Cause, float] = {}
+        self._waste_joules: dict[Cause, float] = {}
+        self._used_seconds = 0.0
+        self._used_joules = 0.0
+
+    def add(self, entry: Entry) -> None:
+        """Add one stretch of the device's time."""
+        duration = entry.duration
+        self._states[entry.state] += duration
+        for condition in entry.conditions:
+            self._conditions[condition] += duration
+        if entry.used_ratio is None:
+            return
+        length, joules = seconds(duration), entry.energy_joules or 0.0
+        self._used_seconds += entry.used_ratio * length
+        self._used_joules += entry.used_ratio * joules
+        for cause, part in entry.waste.items():
+            self._waste_seconds[cause] = self._waste_seconds.get(cause, 0.0) + part * length
+            self._waste_joules[cause] = self._waste_joules.get(cause, 0.0) + part * joules
+
+
+class WindowBuilder(EntrySums):
     """A window that is still growing. Nanoseconds are whole, so that sums are exact."""
 
     def __init__(self, uuid: str, *, keeps_blocks: bool = True) -> None:
@@ -29,20 +53,15 @@ class WindowBuilder:
             keeps_blocks: Whether the blocks of merged windows are joined; they cannot be taken
                 away again.
         """
+        super().__init__()
         self.uuid = uuid
         self._keeps_blocks = keeps_blocks
         self._blocks: list[Blocks] = []
         self._start: Nanoseconds | None = None
         self._end: Nanoseconds | None = None
-        self._states: Counter[State] = Counter()
-        self._conditions: Counter[Condition] = Counter()
         self._tiers: Counter[Tier] = Counter()
         self._saturated: Counter[Resource] = Counter()
         self._pressed: Counter[Resource] = Counter()
-        self._waste_seconds: dict[Cause, float] = {}
-        self._waste_joules: dict[Cause, float] = {}
-        self._used_seconds = 0.0
-        self._used_joules = 0.0
         self._energy_joules = 0.0
         self._demands: dict[Resource, Histogram] = {}
         self._compute_at_least = Histogram()
@@ -59,20 +78,23 @@ class WindowBuilder:
 
     def add(self, entry: Entry) -> None:
         """Add one stretch of the device's time."""
+        super().add(entry)
         duration = entry.duration
         self._widen(entry.start, entry.end)
-        self._states[entry.state] += duration
         if entry.state is State.UNKNOWN:
             return
         self._tiers[entry.tier] += duration
-        for condition in entry.conditions:
-            self._conditions[condition] += duration
         for resource in entry.saturated:
             self._saturated[resource] += duration
         for resource in entry.pressed:
             self._pressed[resource] += duration
-        self._add_waste(entry)
-        self._add_demands(entry)
+        self._energy_joules += entry.energy_joules or 0.0
+        is_active = entry.state in ACTIVE_STATES
+        for resource, share in entry.shares.items():
+            if is_active or (resource is Resource.MEMORY and entry.state is State.IDLE_HELD):
+                self._demand(resource).add(share, duration)
+        if is_active and entry.compute_at_least is not None:
+            self._compute_at_least.add(entry.compute_at_least, duration)
 
     def merge(self, window: Window) -> None:
         """Add another window of the same device."""
@@ -120,26 +142,6 @@ class WindowBuilder:
         self._start = start if self._start is None else min(self._start, start)
         self._end = end if self._end is None else max(self._end, end)
 
-    def _add_waste(self, entry: Entry) -> None:
-        joules = entry.energy_joules or 0.0
-        self._energy_joules += joules
-        if entry.used_ratio is None:
-            return
-        length = seconds(entry.duration)
-        self._used_seconds += entry.used_ratio * length
-        self._used_joules += entry.used_ratio * joules
-        for cause, part in entry.waste.items():
-            self._waste_seconds[cause] = self._waste_seconds.get(cause, 0.0) + part * length
-            self._waste_joules[cause] = self._waste_joules.get(cause, 0.0) + part * joules
-
-    def _add_demands(self, entry: Entry) -> None:
-        is_active = entry.state in ACTIVE_STATES
-        for resource, share in entry.shares.items():
-            if is_active or (resource is Resource.MEMORY and entry.state is State.IDLE_HELD):
-                self._demand(resource).add(share, entry.duration)
-        if is_active and entry.compute_at_least is not None:
-            self._compute_at_least.add(entry.compute_at_least, entry.duration)
-
     def _demand(self, resource: Resource) -> Histogram:
         found = self._demands.get(resource)
         if found is None:
@@ -147,11 +149,16 @@ class WindowBuilder:
         return found
 
     def _combine(self, window: Window, sign: int) -> None:
-        _combine_counts(self._states, window.states, sign)
-        _combine_counts(self._conditions, window.conditions, sign)
-        _combine_counts(self._tiers, window.tiers, sign)
-        _combine_counts(self._saturated, window.saturated, sign)
-        _combine_counts(self._pressed, window.pressed, sign)
+        durations_by_key: tuple[tuple[Counter[Any], Mapping[Any, Nanoseconds]], ...] = (
+            (self._states, window.states),
+            (self._conditions, window.conditions),
+            (self._tiers, window.tiers),
+            (self._saturated, window.saturated),
+            (self._pressed, window.pressed),
+        )
+        for counts, durations in durations_by_key:
+            for key, duration in durations.items():
+                counts[key] += sign * duration
         for sums, parts in (
             (self._waste_seconds, window.waste_seconds),
             (self._waste_joules, window.waste_joules),
@@ -161,11 +168,6 @@ class WindowBuilder:
         self._used_seconds = max(0.0, self._used_seconds + sign * window.used_seconds)
         self._used_joules = max(0.0, self._used_joules + sign * window.used_joules)
         self._energy_joules = max(0.0, self._energy_joules + sign * window.energy_joules)
-
-
-def _combine_counts(mine: Counter[_Key], theirs: Mapping[_Key, Nanoseconds], sign: int) -> None:
-    for key, duration in theirs.items():
-        mine[key] += sign * duration
 
 
 def _positive(counter: Counter[_Key]) -> dict[_Key, Nanoseconds]:

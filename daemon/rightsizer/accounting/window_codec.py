@@ -1,12 +1,9 @@
-"""Codec of windows: bytes for rings and history, lossless and versioned.
-
-Rows of a history checked.
-"""
+"""Codec of windows: bytes for rings and history, lossless and versioned; check of rows."""
 
 import json
 import struct
 import zlib
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from itertools import chain
 from math import isfinite
 from typing import Any, Final
@@ -40,24 +37,24 @@ _ALWAYS: Final = frozenset({"start", "end"})
 """A recording may begin at 0; the rest is left out where there is nothing to tell."""
 
 
+_DURATIONS: Final[Mapping[str, type[Any]]] = {
+    "states": State,
+    "conditions": Condition,
+    "tiers": Tier,
+    "saturated": Resource,
+    "pressed": Resource,
+}
+_AMOUNTS: Final[Mapping[str, type[Any]]] = {"waste_seconds": Cause, "waste_joules": Cause}
+_SUMS: Final = ("used_seconds", "used_joules", "energy_joules")
+_KEYS: Final = ("start", "end", *_DURATIONS, *_AMOUNTS, *_SUMS)
+"""What is written as it is, in this order; the histograms follow."""
+
+
 def encode_window(window: Window) -> bytes:
     """The window in a few hundred bytes."""
-    form = {
-        "start": window.start,
-        "end": window.end,
-        "states": window.states,
-        "conditions": window.conditions,
-        "tiers": window.tiers,
-        "saturated": window.saturated,
-        "pressed": window.pressed,
-        "waste_seconds": window.waste_seconds,
-        "waste_joules": window.waste_joules,
-        "used_seconds": window.used_seconds,
-        "used_joules": window.used_joules,
-        "energy_joules": window.energy_joules,
-        "demands": {resource: _pairs(found) for resource, found in window.demands.items()},
-        "compute_at_least": _pairs(window.compute_at_least),
-    }
+    form = {key: getattr(window, key) for key in _KEYS}
+    form["demands"] = {resource: _pairs(found) for resource, found in window.demands.items()}
+    form["compute_at_least"] = _pairs(window.compute_at_least)
     kept = {key: value for key, value in form.items() if value or key in _ALWAYS}
     text = _ENCODER.encode(kept).encode()
     packer = zlib.compressobj(zdict=_WORDS)
@@ -76,23 +73,18 @@ def decode_window(uuid: str, data: bytes) -> Window:
     try:
         if text is data and form.get("v") != 1:
             raise ValueError(f"window of form {form.get('v')}, which this program cannot read")
+        keyed: dict[str, Any] = {
+            key: {kind(name): value for name, value in form.get(key, {}).items()}
+            for key, kind in (*_DURATIONS.items(), *_AMOUNTS.items())
+        }
+        demands = form.get("demands", {}).items()
         return Window(
-            uuid=uuid,
-            start=form["start"],
-            end=form["end"],
-            states=_keyed(State, form.get("states", {})),
-            conditions=_keyed(Condition, form.get("conditions", {})),
-            tiers=_keyed(Tier, form.get("tiers", {})),
-            saturated=_keyed(Resource, form.get("saturated", {})),
-            pressed=_keyed(Resource, form.get("pressed", {})),
-            waste_seconds=_keyed(Cause, form.get("waste_seconds", {})),
-            waste_joules=_keyed(Cause, form.get("waste_joules", {})),
-            used_seconds=form.get("used_seconds", 0.0),
-            used_joules=form.get("used_joules", 0.0),
-            energy_joules=form.get("energy_joules", 0.0),
-            demands={
-                Resource(name): _histogram(pairs) for name, pairs in form.get("demands", {}).items()
-            },
+            uuid,
+            form["start"],
+            form["end"],
+            **keyed,
+            **{key: form.get(key, 0.0) for key in _SUMS},
+            demands={Resource(name): _histogram(pairs) for name, pairs in demands},
             compute_at_least=_histogram(form.get("compute_at_least", ())),
             blocks=Blocks.from_columns(blocks),
         )
@@ -128,10 +120,6 @@ def _histogram(pairs: Any) -> Histogram:
     return Histogram({index: float(weight) for index, weight in pairs})
 
 
-def _keyed(enumeration: type[Any], form: Mapping[str, Any]) -> dict[Any, Any]:
-    return {enumeration(name): value for name, value in form.items()}
-
-
 _LATEST: Final = 2**62
 """Nanoseconds since the epoch, in the year 2116; sums of two still fit into a column."""
 
@@ -147,33 +135,17 @@ def parse_window_row(uuid: str, data: bytes) -> Window | None:
 
 def _is_sound(window: Window) -> bool:
     """Whether all of it can be counted with."""
-    durations = chain(
-        window.states.values(),
-        window.conditions.values(),
-        window.tiers.values(),
-        window.saturated.values(),
-        window.pressed.values(),
-    )
-    amounts = chain(
-        (window.used_seconds, window.used_joules, window.energy_joules),
-        window.waste_seconds.values(),
-        window.waste_joules.values(),
-    )
-    bins = chain(window.compute_at_least.items(), *(d.items() for d in window.demands.values()))
+    durations = chain.from_iterable(getattr(window, key).values() for key in _DURATIONS)
+    amounts = chain.from_iterable(getattr(window, key).values() for key in _AMOUNTS)
+    histograms = (window.compute_at_least, *window.demands.values())
+    bins = chain.from_iterable(histogram.items() for histogram in histograms)
+    times = (window.start, window.end, *durations)
     return (
-        _are_whole((window.start, window.end, *durations))
+        all(type(time) is int and 0 <= time < _LATEST for time in times)
         and window.start <= window.end
-        and _are_amounts(amounts)
+        and all(map(_is_amount, (*(getattr(window, key) for key in _SUMS), *amounts)))
         and all(type(percent) is int and _is_amount(weight) for percent, weight in bins)
     )
-
-
-def _are_whole(values: Iterable[Any]) -> bool:
-    return all(type(value) is int and 0 <= value < _LATEST for value in values)
-
-
-def _are_amounts(values: Iterable[Any]) -> bool:
-    return all(_is_amount(value) for value in values)
 
 
 def _is_amount(value: Any) -> bool:
