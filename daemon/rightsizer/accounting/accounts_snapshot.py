@@ -45,15 +45,6 @@ class LoadHistory:
         settings: LoadPatternSettings,
         reader: WindowReader | None = None,
     ) -> None:
-        """Nothing is read yet.
-
-        Args:
-            window_query: Of the workload, or of the only device; `None` where there is neither.
-            since: From when on the holder is the one who is asked about.
-            end: Up to when.
-            settings: Thresholds.
-            reader: Shared by whoever looks at others too.
-        """
         self._window_query, self._settings = window_query, settings
         self._since, self._end, self._reader = since, end, reader or WindowReader()
         self._shapes: dict[Measure, Shape | None] = {}
@@ -93,13 +84,6 @@ class CaseHistory:
     """A `Past` over one span of what was remembered at one moment."""
 
     def __init__(self, load: LoadHistory, start: Nanoseconds, end: Nanoseconds) -> None:
-        """Nothing is read yet.
-
-        Args:
-            load: What all spans share.
-            start: Where the case's span begins.
-            end: Where it ends.
-        """
         self._load, self._start, self._end = load, start, end
         self.blocks, self.shape, self.trend = load.blocks, load.shape, load.trend
         self._peaks: dict[tuple[Blocks, Measure], tuple[Sequence[float], float]] = {}
@@ -184,26 +168,13 @@ class AccountsSnapshot:
     def __init__(
         self, views: Sequence[CaseInput], node: Node, now: Nanoseconds, settings: AccountingSettings
     ) -> None:
-        """Nothing is worked out yet.
-
-        Args:
-            views: What the cases are made of.
-            node: The machine as the last snapshot showed it.
-            now: The end of all spans, wall time.
-            settings: Thresholds.
-        """
         self._settings = settings
         self._views, self._node, self._now = tuple(views), node, now
         self._reader = WindowReader()
         self._loads: dict[tuple[str, Nanoseconds], LoadHistory] = {}
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
-        """What the rules judge: the devices of each holder, each case of which knows the others.
-
-        Args:
-            span: How far back, at most to when the holder took the device; `None` for
-                everything that was posted.
-        """
+        """The case of each holder over a span back from now; `None` for all that was posted."""
         cases = tuple(self._case(view, span) for view in self._views)
         around = replace(self._node, cases=cases)
         return tuple(replace(case, node=around) for case in cases)

@@ -256,13 +256,7 @@ def classify(evidence: StateEvidence, settings: ClassificationSettings) -> State
 def looks_stalled(
     signals: Mapping[Signal, float], settings: ClassificationSettings, clock_ratio: float = 1.0
 ) -> bool:
-    """Whether a device is busy at low power; two of a workload make a hidden stall certain.
-
-    Args:
-        signals: What the device shows.
-        settings: What is busy, and what is low.
-        clock_ratio: Work draws less at a low clock, too.
-    """
+    """Whether a device is busy at low power; two of a workload make a hidden stall certain."""
     busy, power = signals.get(Signal.GPU_BUSY), signals.get(Signal.POWER)
     return (
         busy is not None

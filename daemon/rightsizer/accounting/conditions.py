@@ -83,7 +83,6 @@ class ImbalanceDetector:
     """The jobs of one node. Memory is bounded by the number of GPUs."""
 
     def __init__(self, settings: ImbalanceSettings | None = None) -> None:
-        """Nothing seen yet."""
         self._settings = settings or ImbalanceSettings()
         self._length = max(1, nanoseconds(self._settings.window_seconds) // _PARTS)
         self._needed = round(self._settings.coverage_ratio * self._length * _HALF)
@@ -96,11 +95,7 @@ class ImbalanceDetector:
         return len(self._tracks)
 
     def judge(self, now: Nanoseconds) -> None:
-        """Judge all jobs anew if a part of the window has ended.
-
-        Args:
-            now: On the source's steady clock.
-        """
+        """Judge all jobs again if a part of the window has ended by now, on the steady clock."""
         number = now // self._length
         if number != self._number:
             self._number = number
@@ -120,15 +115,7 @@ class ImbalanceDetector:
         duration: Nanoseconds,
         signals: Mapping[Signal, float],
     ) -> None:
-        """Take note of a stretch.
-
-        Args:
-            device: Whose it is.
-            job: As `job_of` says.
-            end: On the source's steady clock.
-            duration: How long it is.
-            signals: All signals of the stretch.
-        """
+        """Add a stretch of a device of a job (`job_of`); its end is on the steady clock."""
         if job is None:
             return  # Owners may be unseen for a moment; what nobody adds to grows old.
         number = end // self._length

@@ -193,11 +193,7 @@ class Tenancy:
     """One device's present holder."""
 
     def __init__(self, gap: Nanoseconds) -> None:
-        """Nobody holds the device yet.
-
-        Args:
-            gap: How long a device may stand empty before its holder has left.
-        """
+        """Without a holder; one leaves after the device stood empty for `gap`."""
         self._gap = gap
         self._empty_since: Nanoseconds | None = None
         self.holder: Workload | None = None

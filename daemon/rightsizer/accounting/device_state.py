@@ -18,7 +18,6 @@ class PressureDetector:
     """One device's applications, over time: preemptions and Xids are counters."""
 
     def __init__(self, settings: PressureSettings | None = None) -> None:
-        """Nobody is short yet."""
         self._settings = settings or PressureSettings()
         self._promises = _promises(self._settings)
         self._preemptions = _Growth(nanoseconds(self._settings.preemption_hold_seconds))
@@ -32,15 +31,7 @@ class PressureDetector:
         conditions: AbstractSet[Condition],
         xids: XidLog | None = None,
     ) -> frozenset[Resource]:
-        """The resources that were short over the stretch that ends now.
-
-        Args:
-            now: On the source's steady clock.
-            signals: All signals of the stretch, the serving engine's among them.
-            saturated: The resources at their limit; others were not what was waited for.
-            conditions: What held beside the state.
-            xids: The Xids so far, `None` where nobody listens.
-        """
+        """The resources that were short over the stretch that ends now, on the steady clock."""
         # Both counters are looked at in every stretch, or they would miss a step.
         is_out_of_memory = self._xids.see(now, self._memory_errors(xids))
         has_preempted = self._preemptions.see(now, signals.get(Signal.PREEMPTIONS))
@@ -107,7 +98,6 @@ class PcieLinkMonitor:
     """One GPU's link over the last minute."""
 
     def __init__(self, settings: PcieLinkSettings | None = None) -> None:
-        """Nothing seen yet."""
         settings = settings or PcieLinkSettings()
         self._length = max(1, nanoseconds(settings.window_seconds) // _PARTS)
         self._needed = nanoseconds(settings.loaded_seconds)
@@ -116,14 +106,7 @@ class PcieLinkMonitor:
     def see(
         self, now: Nanoseconds, duration: Nanoseconds, generation: float | None, *, is_loaded: bool
     ) -> float | None:
-        """The highest generation under load of late; `None` before there was load enough.
-
-        Args:
-            now: The end of a stretch, on the source's steady clock.
-            duration: How long it is.
-            generation: What was negotiated at its end, `None` where nobody says.
-            is_loaded: Whether the GPU was at work.
-        """
+        """The highest recent generation under load; `None` before there was load enough."""
         number = now // self._length
         while self._parts and self._parts[0].number <= number - _PARTS:
             self._parts.popleft()

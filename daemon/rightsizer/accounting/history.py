@@ -173,13 +173,7 @@ class HistoryRepository:
     """Windows in a database. A window is saved anew while it grows and found once."""
 
     def __init__(self, database: Database, maximum_bytes: int | None = None) -> None:
-        """A history in a database that has its tables.
-
-        Args:
-            database: Where it is kept.
-            maximum_bytes: What it may take, beyond which the oldest windows are forgotten;
-                `None` for whatever the disk holds.
-        """
+        """Over a database with its tables; beyond a size the oldest windows are forgotten."""
         self._database, self._maximum = database, maximum_bytes
         self._growing: dict[str, int] = {}
         self._breaks = database.breaks

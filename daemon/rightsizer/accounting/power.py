@@ -123,7 +123,6 @@ class EnergyMeter:
     """
 
     def __init__(self, settings: EnergySettings | None = None) -> None:
-        """Knows no counter yet."""
         self._settings = settings or EnergySettings()
         self._counter_joules: float | None = None
         self._still: Nanoseconds = 0

@@ -62,14 +62,7 @@ class WindowRing:
     def __init__(
         self, uuid: str, grain: Nanoseconds, kept: Nanoseconds, summed: Nanoseconds = 0
     ) -> None:
-        """An empty ring.
-
-        Args:
-            uuid: Whose windows.
-            grain: How long a window is.
-            kept: How long one is kept.
-            summed: The span of the running sum; 0 for none.
-        """
+        """An empty ring of windows of one grain, and the span of the running sum, 0 for none."""
         self._uuid, self._kept, self._summed = uuid, kept, summed
         self.grain = grain
         self._most = 2 * kept // grain
@@ -199,7 +192,6 @@ class WindowReader:
     """It keeps all that it has read, so it lives no longer than one look at the accounts."""
 
     def __init__(self) -> None:
-        """Nothing was read yet."""
         self._windows: dict[bytes, Window] = {}
         self.blocks = cache(StoredBlocks.between)
         """Those that begin in a span of time."""

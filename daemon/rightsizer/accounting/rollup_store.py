@@ -254,13 +254,7 @@ class RollupStore:
     """The windows of one device or workload, bounded whatever happens."""
 
     def __init__(self, uuid: str, day: Nanoseconds = 0, week: Nanoseconds = 0) -> None:
-        """Nothing yet.
-
-        Args:
-            uuid: Of the device, or what a workload has in its place.
-            day: The span of the running sum over five-minute windows; 0 for none.
-            week: The span of the running sum over hours; 0 for none.
-        """
+        """Empty; `day` and `week` are the spans of running sums, 0 for none."""
         self.uuid = uuid
         self._fine = WindowRing(uuid, FINE_SPAN, _FINE_KEPT, day)
         self._hours = RollupLevel(uuid, HOUR, week)

@@ -208,7 +208,6 @@ class AccountingService:
         enrich: Enrich = lambda snapshot: snapshot,
         gauges_every: Nanoseconds = _GAUGES_EVERY,
     ) -> None:
-        """Accounts that are empty; gauges and strips are derived once in `gauges_every`."""
         self._accounts = NodeAccounts(settings)
         self._enrich = enrich
         self._gauges_every = gauges_every
@@ -357,7 +356,6 @@ class SpanCache:
     """Caches what the devices did over a span, so that many readers cost no more than one."""
 
     def __init__(self, queries: Callable[[], tuple[Nanoseconds, tuple[WindowQuery, ...]]]) -> None:
-        """An empty cache over `AccountingService.remembered`, whose lock is not held meanwhile."""
         self._queries = queries
         self._lock = threading.Lock()
         self._cached: dict[str, tuple[Nanoseconds, Mapping[str, DeviceSpan]]] = {}

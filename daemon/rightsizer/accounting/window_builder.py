@@ -46,13 +46,7 @@ class WindowBuilder(EntrySums):
     """A window that is still growing. Nanoseconds are whole, so that sums are exact."""
 
     def __init__(self, uuid: str, *, keeps_blocks: bool = True) -> None:
-        """Nothing yet.
-
-        Args:
-            uuid: Of the device, or the subject that a workload has in its place.
-            keeps_blocks: Whether the blocks of merged windows are joined; they cannot be taken
-                away again.
-        """
+        """Empty; blocks that are joined cannot be subtracted again."""
         super().__init__()
         self.uuid = uuid
         self._keeps_blocks = keeps_blocks

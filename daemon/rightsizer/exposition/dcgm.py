@@ -114,13 +114,7 @@ class _Entity:
 
 
 def dcgm_page(report: Report, fresh: Collection[str], spelling: DcgmLabelEncoder) -> str:
-    """The page; a device without a fresh reading has no series.
-
-    Args:
-        report: The node.
-        fresh: The uuids whose readings are fresh.
-        spelling: What all series have in common.
-    """
+    """The page; a device without a fresh reading has no series."""
     entities = tuple(_entities(report, fresh, spelling))
     lines = []
     for counter in DCGM_COUNTERS:

@@ -34,7 +34,6 @@ class MetricSeries:
     def __init__(
         self, name: str, label_names: tuple[str, ...], label_values: tuple[str, ...]
     ) -> None:
-        """A series of a sample's name, and of its labels' names and values in the same order."""
         self.name = name
         self._label_names, self._label_values = label_names, label_values
         labels = self.labels

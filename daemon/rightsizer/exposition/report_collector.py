@@ -197,12 +197,7 @@ class ReportCollector:
         self._fresh: frozenset[str] = frozenset()
 
     def show(self, report: Report | None, fresh: frozenset[str]) -> None:
-        """Take the report that the next collection is made from.
-
-        Args:
-            report: The node at its last tick, `None` before the first.
-            fresh: The uuids whose readings are fresh.
-        """
+        """Set the report of the next collection, with the uuids whose readings are fresh."""
         self._report, self._fresh = report, fresh
 
     def describe(self) -> Iterable[Metric]:

@@ -50,7 +50,6 @@ class FastClock:
     """
 
     def __init__(self, start: Nanoseconds, speed: float = float("inf")) -> None:
-        """A clock that starts at a wall time; infinitely fast unless told otherwise."""
         self.speed = speed
         self._now = start
         self._woken = time.monotonic()

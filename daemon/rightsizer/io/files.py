@@ -40,11 +40,7 @@ class Ownership:
         self._file: IO[str] | None = self._take()
 
     def release(self, *, remove: bool = False) -> None:
-        """Let others write.
-
-        Args:
-            remove: Take the lock's file away too, for there is nothing left to own.
-        """
+        """Let others write; take the lock file away too where nothing is left to own."""
         if self._file is None:
             return
         if remove:
@@ -90,12 +86,6 @@ class WholeFile:
     """Written beside its place, and put there in the end; where something goes wrong, nowhere."""
 
     def __init__(self, path: Path, what: str) -> None:
-        """A file to be.
-
-        Args:
-            path: Its place.
-            what: What it is, for whoever reads an error.
-        """
         self._path, self._what = path, what
 
     def __enter__(self) -> IO[bytes]:

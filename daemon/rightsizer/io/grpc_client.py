@@ -30,7 +30,6 @@ class ProtobufFields:
     """Reads messages and counts what it reads, since an empty field takes but two bytes."""
 
     def __init__(self, fields_maximum: int) -> None:
-        """Refuses to read more than so many fields over all messages."""
         self._fields_maximum = fields_maximum
         self._left = fields_maximum
 

@@ -33,13 +33,6 @@ class IntervalTrigger(BaseTrigger):  # type: ignore[misc] # The library has no t
         jitter_seconds: float = 0.0,
         chance: Callable[[float, float], float] = random.uniform,
     ) -> None:
-        """A trigger for every so often.
-
-        Args:
-            interval_seconds: From one run to the next.
-            jitter_seconds: How far a run may be shifted either way.
-            chance: A number between two.
-        """
         self._interval = timedelta(seconds=interval_seconds)
         self._jitter_seconds = jitter_seconds
         self._chance = chance
@@ -83,13 +76,7 @@ class Jobs:
     def __init__(
         self, jobs: Sequence[Job], clock: Clock, now: Callable[[], datetime] = _utc_now
     ) -> None:
-        """Jobs that do not run yet.
-
-        Args:
-            jobs: What runs, and how often.
-            clock: The agent's clock, which may be faster than the world's.
-            now: The wall clock of the world, which the schedule goes by.
-        """
+        """Jobs that do not run yet; `now` is the world's wall clock, `clock` may be faster."""
         self._now = now
         self._paces: dict[str, float] = {}
         self._jobs = {job.name: job for job in jobs}

@@ -30,7 +30,6 @@ class LocalClient:
     """Asks one agent, a connection a request; every fault is an error with its remedy."""
 
     def __init__(self, path: Path, timeout_seconds: float = 10.0) -> None:
-        """A client that connects at its first request."""
         self._path = path
         self._timeout_seconds = timeout_seconds
 

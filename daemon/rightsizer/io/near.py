@@ -10,14 +10,7 @@ _LIKENESS: Final = 0.6
 def near_words(
     word: str, known: Iterable[str], most: int = 1, likeness: float = _LIKENESS
 ) -> list[str]:
-    """The known words that are like it, most alike first.
-
-    Args:
-        word: What was written.
-        known: What might have been.
-        most: How many are told.
-        likeness: How alike they must be, from 0 to 1.
-    """
+    """The known words that are most like it, at least so alike from 0 to 1, best first."""
     # An agent that runs for months has no misspelled words, and never loads it.
     import difflib  # noqa: PLC0415
 

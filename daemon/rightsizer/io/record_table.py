@@ -93,7 +93,6 @@ class RecordCache(Generic[_Record]):
     """Over a table that may break or be full: what this process did, it never forgets."""
 
     def __init__(self, table: RecordTable[_Record]) -> None:
-        """A cache that has seen nothing itself."""
         self._table = table
         self._lock = threading.Lock()
         self._own: dict[str, _Record] = {}

@@ -17,7 +17,6 @@ class Notifier:
     """Tells systemd how the agent is."""
 
     def __init__(self, environ: Mapping[str, str] = os.environ) -> None:
-        """A notifier of the manager that the environment names."""
         path = environ.get("NOTIFY_SOCKET", "")
         # A leading @ stands for the NUL of Linux's abstract addresses.
         self._address = path.replace("@", "\0", 1) if path.startswith("@") else path

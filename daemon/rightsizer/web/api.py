@@ -36,15 +36,7 @@ def load_response(
     namespace: str,
     workload: str,
 ) -> WebResponse:
-    """The load of a workload, or why it is not known: 404 without it, 503 without its readings.
-
-    Args:
-        report: The latest.
-        now: Wall time, by which readings are stale.
-        freshness: When they are.
-        namespace: The workload's; empty where it has none.
-        workload: Its name.
-    """
+    """The load of a workload, or why it is not known: 404 without it, 503 without its readings."""
     devices = [] if report is None else _held(report.devices, namespace, workload)
     if report is None or not devices:
         where = f"{namespace}/{workload}" if namespace else workload
@@ -319,12 +311,6 @@ class LifecycleRoutes:
     """Answers `/-/reload`: over TCP only where it was enabled, over the local socket always."""
 
     def __init__(self, reload: Callable[[], None], *, is_enabled: bool) -> None:
-        """Routes over something that reloads.
-
-        Args:
-            reload: Reads everything again; raises ConfigurationError where it cannot be used.
-            is_enabled: Whether it may be asked for over TCP.
-        """
         self._reload, self._is_enabled = reload, is_enabled
 
     @property

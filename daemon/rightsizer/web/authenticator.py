@@ -25,7 +25,6 @@ class FairQueue:
     """Hands out turns; whoever would wait too long, or in too long a queue, gets none."""
 
     def __init__(self, waiting_maximum: int, waiting_per_client: int, wait_seconds: float) -> None:
-        """A queue of `waiting_maximum`, `waiting_per_client` of them from one address."""
         self._maximum, self._per_client = waiting_maximum, waiting_per_client
         self._wait_seconds = wait_seconds
         self._changed = threading.Condition()
@@ -87,13 +86,6 @@ class Passwords:
         clock: Callable[[], float] = time.perf_counter,
         pause: Callable[[float], None] = time.sleep,
     ) -> None:
-        """A check that remembers nothing yet.
-
-        Args:
-            settings: How much work it takes upon itself.
-            clock: Seconds that pass, to measure what a check costs.
-            pause: Waits; called after a wrong password, in the thread of whoever sent it.
-        """
         self._settings, self._clock, self._pause = settings, clock, pause
         self._secret = secrets.token_bytes()
         self._right = _PasswordCache(settings.remembered_maximum)
@@ -105,14 +97,7 @@ class Passwords:
     def check(
         self, users: Mapping[str, bytes], name: str, password: bytes, client: str
     ) -> PasswordVerdict:
-        """Whether one of the users has this name and password.
-
-        Args:
-            users: Hashes by name.
-            name: Who somebody says that he is.
-            password: How he proves it.
-            client: The address that he asks from.
-        """
+        """Whether one of the users (hashes by name) has this name and password."""
         # A name that nobody has takes as long as one that somebody has.
         hashed = users.get(name) or _hash_of_nobody(users)
         key = self._key(name.encode(), hashed, password)
@@ -255,13 +240,7 @@ class Authenticator:
         passwords: Passwords,
         limiter: RateLimiter | None = None,
     ) -> None:
-        """A guard over a configuration that may change at any time.
-
-        Args:
-            current: The configuration; asked for at each connection and each request.
-            passwords: Checks the users' passwords.
-            limiter: Counts requests.
-        """
+        """Over a configuration that may change, so that it is asked for at each request."""
         self._current, self._passwords = current, passwords
         self._limiter = limiter or RateLimiter()
 

@@ -32,7 +32,6 @@ class Connections:
     """Keeps count of open connections; safe to use from several threads."""
 
     def __init__(self, maximum: int, patience_seconds: float = 0.5) -> None:
-        """A house of `maximum` places; a newcomer waits a little where all are at work."""
         self._maximum = maximum
         self._patience_seconds = patience_seconds
         self._changed = threading.Condition()

@@ -26,7 +26,6 @@ class LocalSocket:
     """A socket with a file of its own, which only its user and group may open."""
 
     def __init__(self, path: Path) -> None:
-        """Nothing is there before `listen`."""
         self.path = path
         self._identity: tuple[int, int] | None = None
 

@@ -160,7 +160,6 @@ class WebConfigReader:
     """Reads one file, and knows which others belong to it."""
 
     def __init__(self, path: Path) -> None:
-        """A reader that has read nothing yet; what the file names is relative to its folder."""
         self.path = path
         self._versions: dict[Path, _Version] = {}
 

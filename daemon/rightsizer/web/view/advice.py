@@ -186,14 +186,7 @@ def advice_view(
     now: Nanoseconds,
     exclusive_groups: frozenset[str] = frozenset(),
 ) -> AdviceView:
-    """A piece of advice in words.
-
-    Args:
-        advice: The piece.
-        names: What devices are called on the page, by uuid.
-        now: The report's time, for ages.
-        exclusive_groups: Those that several open pieces share.
-    """
+    """Advice in words; ages are at `now`, devices by their `names` on the page."""
     finding = advice.finding
     return AdviceView(
         id=finding.id,

@@ -203,17 +203,7 @@ def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is 
     past: Mapping[str, DeviceSpan] | None = None,
     chosen: str = "",
 ) -> NodeView:
-    """The page of a report; before the first one, a page that says so.
-
-    Args:
-        report: What there is.
-        now: The reader's time.
-        freshness: When a reading is no longer the present.
-        fit: From when on a fit gets which color.
-        span: How far back the strips reach.
-        past: What each device did over the span; what the report itself knows, unless given.
-        chosen: The uuid of the one device to look at; empty for all.
-    """
+    """The page of a report, or of the one device that is `chosen`."""
     if report is None:
         return NodeView(
             version=__version__,
