@@ -109,8 +109,8 @@ def test_open_advice_comes_most_urgent_first_and_closed_apart() -> None:
     """Red before orange before blue; what was closed is told of elsewhere."""
     view = view_of(rated_report())
     assert [piece.severity for piece in view.advice] == ["act", "tight", "headroom"]
-    assert [piece.severity_name for piece in view.advice] == ["Critical", "Medium", "Low"]
-    assert [piece.state for piece in view.closed] == ["succeeded"]
+    assert [piece.advice.finding.severity for piece in view.advice] == ["critical", "medium", "low"]
+    assert [piece.advice.state for piece in view.closed] == ["succeeded"]
 
 
 def test_advice_speaks_to_people() -> None:
@@ -120,7 +120,7 @@ def test_advice_speaks_to_people() -> None:
         "Hidden stall",
         "Find the rank that the others wait for",
     )
-    assert (stall.devices, stall.culprits, stall.actor) == ("GPU 0, GPU 1", "GPU 1", "ops")
+    assert (stall.devices, stall.culprits, stall.advice.actor) == ("GPU 0, GPU 1", "GPU 1", "ops")
     assert stall.savings == "no figure: what the stall costs depends on its cause"
     assert idle.savings == "1 GPU, $2.10 to 3.90 an hour"
     assert (idle.opened.age, idle.opened.text) == ("17 h", "2026-01-06 20:00 UTC")
@@ -234,7 +234,7 @@ def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:
     used = replace(totals, used_seconds=3600.0, waste_seconds={Cause.IDLE: 0.0, Cause.HOST: 0.0})
     idle = replace(totals, used_seconds=0.0, waste_seconds={Cause.IDLE: 3600.0})
     view = waste_view([(used, 1.0), (idle, 0.5)])
-    assert [part.name for part in view.parts] == ["Put to use", "Idle"]
+    assert [part.name for part in view.parts] == ["Effective utilization", "Idle"]
     assert view.used_ratio == pytest.approx(2 / 3)
     assert view.known_text == "1 h 30 min"
     assert waste_view([]).label == "nothing known yet"

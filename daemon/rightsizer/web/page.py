@@ -10,11 +10,18 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
 from rightsizer.model.report import Report
-from rightsizer.model.span import DEFAULT_SPAN, PastOf, Span
+from rightsizer.model.span import DEFAULT_SPAN, SPANS, PastOf, Span
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings
+from rightsizer.report.labels import (
+    PAGE_STATE_LABELS,
+    STATE_ORDER,
+    display_name,
+    percent_label,
+)
 from rightsizer.web.settings import FitSettings
 from rightsizer.web.summary import revision_of
+from rightsizer.web.view.advice import risk_label
 from rightsizer.web.view.node import node_view
 
 if TYPE_CHECKING:
@@ -109,10 +116,22 @@ def _environment() -> Environment:
     # 10 MB of template engine that an agent nobody looks at never needs.
     import jinja2  # noqa: PLC0415
 
-    return jinja2.Environment(
+    environment = jinja2.Environment(
         loader=jinja2.PackageLoader("rightsizer.web"),
         autoescape=True,
         trim_blocks=True,
         lstrip_blocks=True,
         undefined=jinja2.StrictUndefined,
     )
+    environment.filters |= {
+        "name": display_name,
+        "percent": percent_label,
+        "risk": risk_label,
+        "version": lambda name: name.removesuffix("_version"),
+    }
+    environment.globals |= {
+        "spans": SPANS,
+        "states": STATE_ORDER,
+        "state_labels": PAGE_STATE_LABELS,
+    }
+    return environment

@@ -5,8 +5,8 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Final
 
-from rightsizer.model.advice import Advice, AdviceState
-from rightsizer.model.finding import Finding, Instruction, Option, Risk
+from rightsizer.model.advice import Advice
+from rightsizer.model.finding import Finding, Option, Risk
 from rightsizer.model.units import Nanoseconds, format_duration
 from rightsizer.report.labels import (
     ABSENT,
@@ -48,7 +48,7 @@ def option_view(option: Option) -> OptionView:
     return OptionView(
         description=option.description,
         expected="; ".join(filter(None, (fits, expected and f"expected: {expected}"))),
-        risk="not known" if option.risk is Risk.UNKNOWN else risk_label(option.risk),
+        risk=risk_label(option.risk),
         risks=", ".join(
             f"{display_name(name)} {risk_label(risk)}" for name, risk in option.risks.items()
         )
@@ -62,7 +62,7 @@ def option_view(option: Option) -> OptionView:
 
 def risk_label(risk: Risk) -> str:
     """`very low` of `VeryLow`."""
-    return _WORD_START.sub(" ", risk).lower()
+    return "not known" if risk is Risk.UNKNOWN else _WORD_START.sub(" ", risk).lower()
 
 
 def _time(option: Option) -> str:
@@ -143,39 +143,24 @@ def _number(unit: str, value: float) -> str:
 
 @dataclass(frozen=True, slots=True)
 class AdviceView:
-    """What the template shows of a piece of advice."""
+    """What the template shows of advice beside the advice itself."""
 
-    id: str
+    advice: Advice
     severity: str
     """Its color: `act`, `tight` or `headroom`."""
-    severity_name: str
-    finding: str
     reason: str
-    reason_code: str
-    summary: str
-    workload: str
     devices: str
     culprits: str
     action: str
-    action_code: str
-    confidence: str
-    confidence_ratio: float
-    factors: tuple[EvidenceFact, ...]
-    risk: str
     savings: str
     savings_notes: str
     options: tuple[OptionView, ...]
-    instructions: tuple[Instruction, ...]
     evidence: tuple[EvidenceFact, ...]
-    state: str
-    is_active: bool
-    actor: str
     opened: MomentLabel
     expires: MomentLabel | None
-    outcome: str
-    """What came of it, or why somebody did what he did with it; empty where nobody says."""
-    is_good: bool
     closed: MomentLabel | None
+    outcome: str
+    """What came of it, or the reason that was given for its state; empty where neither is known."""
     is_exclusive: bool
     """Others are open of which only one can be followed."""
 
@@ -189,38 +174,20 @@ def advice_view(
     """Advice in words; ages are at `now`, devices by their `names` on the page."""
     finding = advice.finding
     return AdviceView(
-        id=finding.id,
+        advice,
         severity=SEVERITY_COLORS[finding.severity],
-        severity_name=display_name(finding.severity),
-        finding=display_name(finding.kind),
-        reason=_reason_words(finding),
-        reason_code=", ".join(finding.reasons),
-        summary=finding.summary,
-        workload=finding.workload or "no known owner",
+        reason=_reason_label(finding),
         devices=_listed(finding.devices, names),
         culprits=_culprits(finding, names),
         action=PAGE_ACTION_LABELS.get(finding.action, display_name(finding.action)),
-        action_code=finding.action,
-        confidence=percent_label(finding.confidence),
-        confidence_ratio=finding.confidence,
-        factors=tuple(
-            EvidenceFact(display_name(name), f"{value:.2f}")
-            for name, value in finding.confidence_factors.items()
-        ),
-        risk="not known" if finding.risk is Risk.UNKNOWN else risk_label(finding.risk),
         savings=savings_label(finding.savings),
         savings_notes=savings_notes(finding.savings),
-        options=tuple(option_view(option) for option in finding.options),
-        instructions=finding.instructions,
+        options=tuple(map(option_view, finding.options)),
         evidence=facts_of(finding.evidence, names),
-        state=advice.state,
-        is_active=advice.state is AdviceState.ACTIVE,
-        actor=advice.actor or "",
         opened=moment_label(advice.opened, now),
         expires=moment_label(advice.expires, now) if advice.expires is not None else None,
-        outcome=_outcome(advice),
-        is_good=advice.state is AdviceState.SUCCEEDED,
         closed=moment_label(advice.closed, now) if advice.closed is not None else None,
+        outcome=_outcome(advice),
         is_exclusive=finding.exclusive_group in exclusive_groups,
     )
 
@@ -234,12 +201,12 @@ def _outcome(advice: Advice) -> str:
 
 
 def _culprits(finding: Finding, names: Mapping[str, str]) -> str:
-    """Who the trouble comes from, where that is not simply everybody."""
+    """The devices that the trouble comes from, where these are not all of them."""
     is_all = set(finding.culprits) == set(finding.devices)
     return "" if is_all else _listed(finding.culprits, names)
 
 
-def _reason_words(finding: Finding) -> str:
+def _reason_label(finding: Finding) -> str:
     words = [_WORD_START.sub(" ", reason) for reason in finding.reasons]
     told = ", ".join(word[:1] + word[1:].lower() for word in words or [display_name(finding.kind)])
     for plain, known in _NAMES.items():

@@ -194,7 +194,6 @@ class DeviceContext:
 class DeviceCardView:
     """What the template shows of a device."""
 
-    anchor: str
     title: str
     model: str
     uuid: str
@@ -212,7 +211,6 @@ class DeviceCardView:
     is_fresh: bool
     is_divided: bool
     """A GPU whose MIG instances have the states."""
-    is_instance: bool
     strip: StripView
     gauges: tuple[Gauge, ...]
     fit: FitView
@@ -236,7 +234,6 @@ def device_view(
     shown_state = report.state if is_fresh else State.UNKNOWN
     sampled = report.last_sample
     return DeviceCardView(
-        anchor=f"device-{device.uuid}",
         title=device_title(report),
         model=_model(report),
         uuid=device.uuid,
@@ -251,7 +248,6 @@ def device_view(
         last_sample=moment_label(sampled, look.now) if sampled is not None else None,
         is_fresh=is_fresh,
         is_divided=device.has_mig_instances,
-        is_instance=device.mig is not None,
         strip=strip_view(past, node.wall_time, look.span, look.grain),
         gauges=gauges(report.signals) if is_fresh else (),
         fit=fit_view(report.provisioning if is_fresh else {}, look.fit),

@@ -98,9 +98,9 @@ def part_of(shares: Sequence[Share], *states: State) -> float:
 
 def _gpus(now: DeviceCounts) -> Tile:
     instances = now.counted - now.gpus
-    detail = f"{now.silent} without fresh readings" if now.silent else "all answer"
+    detail = f"{now.silent} without fresh readings" if now.silent else "all responding"
     if instances > 0 and not now.silent:
-        detail = f"{now.counted} devices with MIG; all answer"
+        detail = f"{now.counted} devices with MIG; all responding"
     return Tile("gpus", "GPUs", str(now.gpus), detail, "act" if now.silent else "")
 
 
@@ -135,7 +135,10 @@ def _idle(shares: Sequence[Share], span: Span) -> Tile:
 
 def _used(waste: WasteView) -> Tile:
     return Tile(
-        "used", "Put to use", waste.used_text or ABSENT, f"lost {waste.lost}" if waste.lost else ""
+        "used",
+        "Effective utilization",
+        waste.used_text or ABSENT,
+        f"lost {waste.lost}" if waste.lost else "",
     )
 
 

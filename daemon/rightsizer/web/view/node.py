@@ -14,9 +14,7 @@ from rightsizer.model.workload import WorkloadClass
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 from rightsizer.report.labels import (
     ABSENT,
-    PAGE_STATE_LABELS,
     SEVERITY_COLORS,
-    STATE_ORDER,
     MomentLabel,
     display_name,
     moment_label,
@@ -30,9 +28,7 @@ from rightsizer.web.view.strip import (
     COARSE,
     FINE,
     Share,
-    SpanLink,
     shares_of,
-    span_links,
     spans_of_report,
 )
 from rightsizer.web.view.topology import TopologyView, topology_view
@@ -124,59 +120,20 @@ def _devices(report: WorkloadReport, shares: Mapping[str, float], names: Mapping
     return ", ".join(parts)
 
 
-@dataclass(frozen=True, slots=True)
-class AgentView:
-    """What the template shows of the agent."""
-
-    versions: tuple[tuple[str, str], ...]
-    failing: tuple[str, ...]
-    """Collectors without success at the last tick."""
-    jobs: tuple[str, ...]
-    """Jobs whose last run failed."""
-    released: str
-    """What was let go on request, empty where nothing was."""
-
-
-def agent_view(report: Report) -> AgentView:
-    """The agent of a report; errors are told in its log, where paths may be read."""
-    return AgentView(
-        versions=tuple(
-            (display_name(name.removesuffix("_version")), version)
-            for name, version in report.node.driver.items()
-        ),
-        failing=tuple(
-            name for name, outcome in report.agent.collectors.items() if not outcome.success
-        ),
-        jobs=tuple(job.name for job in report.agent.jobs if job.last_error is not None),
-        released=report.node.released or "",
-    )
-
-
 _CARDS_MOST: Final = 12
 """More devices than this are rows of a table; each has a card on a page of its own."""
 _NOTHING: Final = DeviceSpan(())
 
 
 @dataclass(frozen=True, slots=True)
-class LegendEntry:
-    """A state's color, name and meaning."""
-
-    key: str
-    name: str
-    meaning: str
-
-
-@dataclass(frozen=True, slots=True)
 class NodeView:
     """What the template shows."""
 
+    report: Report | None
     version: str
     span: Span
-    spans: tuple[SpanLink, ...]
-    legend: tuple[LegendEntry, ...]
     headline: str
     trouble: str = ""
-    source: str = ""
     interval: str = ""
     time: MomentLabel | None = None
     tiles: tuple[Tile, ...] = ()
@@ -189,7 +146,6 @@ class NodeView:
     is_dense: bool = False
     topology: TopologyView | None = None
     workloads: tuple[WorkloadTableRow, ...] = ()
-    agent: AgentView | None = None
     selected: str = ""
     """The title of the one device that is looked at; empty for all of them."""
 
@@ -206,21 +162,14 @@ def node_view(  # noqa: PLR0913, PLR0917 - the report, the clock, and how it is 
     """The page of a report, or of the one device that is `chosen`."""
     if report is None:
         return NodeView(
+            report=None,
             version=__version__,
             span=span,
-            spans=span_links(span),
-            legend=_legend(),
             headline="Starting",
             trouble="No sample has been taken yet; the page will fill within seconds.",
         )
     spans = spans_of_report(report, span) if past is None else past
     return _NodePage(report, now, freshness, DeviceContext(now, span, fit), spans, chosen).view()
-
-
-def _legend() -> tuple[LegendEntry, ...]:
-    return tuple(
-        LegendEntry(state, display_name(state), PAGE_STATE_LABELS[state]) for state in STATE_ORDER
-    )
 
 
 class _NodePage:
@@ -251,13 +200,11 @@ class _NodePage:
         opened = [piece for piece in report.advice if piece.is_open]
         waste, since = self._waste()
         return NodeView(
+            report=report,
             version=report.agent.version,
             span=span,
-            spans=span_links(span),
-            legend=_legend(),
             headline=_headline(counts, shares, span),
             trouble="" if report.devices else report.agent.trouble or "There are no GPUs here.",
-            source=report.agent.source,
             interval=format_duration(report.agent.interval_seconds),
             time=moment_label(report.wall_time, self._now),
             tiles=tiles(counts, shares, waste, opened, span),
@@ -269,7 +216,6 @@ class _NodePage:
             is_dense=self.is_dense,
             topology=topology_view(report, self._names, self._fresh),
             workloads=workload_rows(report, self._names, self._now),
-            agent=agent_view(report),
             selected=self._names.get(self._chosen, ""),
         )
 

@@ -6,7 +6,7 @@ from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
 from rightsizer.model.report import Report, StripCell
-from rightsizer.model.span import SPANS, DeviceSpan, Span
+from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.report.labels import STATE_ORDER, display_name, percent_label
@@ -247,17 +247,3 @@ def spans_of_report(report: Report, span: Span) -> dict[str, DeviceSpan]:
             cells = tuple(cell for cell in device.strip if cell.end > since)
             found[device.device.uuid] = DeviceSpan(cells, state_times(cells))
     return found
-
-
-@dataclass(frozen=True, slots=True)
-class SpanLink:
-    """A span to go to."""
-
-    name: str
-    text: str
-    is_current: bool
-
-
-def span_links(current: Span) -> tuple[SpanLink, ...]:
-    """All spans, shortest first."""
-    return tuple(SpanLink(span.name, f"the last {span.text}", span == current) for span in SPANS)

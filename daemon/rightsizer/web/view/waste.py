@@ -69,7 +69,7 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
         if (part := duration / known) > 0
     ]
     ratio = used / known
-    used_part = Share("waste-used", "Put to use", percent_label(ratio), ratio)
+    used_part = Share("waste-used", "Effective utilization", percent_label(ratio), ratio)
     parts = (used_part, *wasted) if ratio > 0 else tuple(wasted)
     return WasteView(
         used_ratio=ratio,
