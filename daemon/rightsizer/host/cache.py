@@ -26,7 +26,6 @@ class ExpiringCache(Generic[K, V]):
     """Values by key, forgotten when nobody has asked for them for a while."""
 
     def __init__(self, forget_after: Nanoseconds) -> None:
-        """Empty at first."""
         self._forget_after = forget_after
         self._entries: dict[K, _CacheEntry[V]] = {}
         self._sweep_at: Nanoseconds | None = None
@@ -62,7 +61,6 @@ class RefreshingCache(ExpiringCache[K, V]):
     """
 
     def __init__(self, interval: Nanoseconds, forget_after: Nanoseconds) -> None:
-        """Empty at first; what nobody asks for is forgotten, but not before it is due."""
         super().__init__(max(interval, forget_after))
         self._interval = interval
         self._first_ones = 0

@@ -51,10 +51,7 @@ def disk_bytes(
     Version 2 has nothing to say of a group that has done nothing, which is 0. Version 1 says the
     same where the kernel does not count, so there the group's first bytes are the beginning.
 
-    Args:
-        group: Whose.
-        disks: The numbers of the whole disks; a volume repeats the disks below it.
-        now: The time of the look.
+    Whole disks alone count: a volume repeats the disks below it.
     """
     lines = _disk_lines(group)
     if lines is None or not disks:
@@ -87,7 +84,6 @@ class CpuLimits:
     """Quotas and CPU sets, looked up again now and then."""
 
     def __init__(self, interval: Nanoseconds, forget_after: Nanoseconds) -> None:
-        """Reads nothing before it is asked."""
         self._cores: RefreshingCache[_Memberships, float | None] = RefreshingCache(
             interval, forget_after
         )
@@ -103,11 +99,6 @@ class CpuLimits:
         now: Nanoseconds,
     ) -> float | None:
         """The cores that processes may use together.
-
-        Args:
-            memberships: Their groups.
-            online: The node's CPUs; none where they are not known.
-            now: The time of the look.
 
         Returns:
             Cores; `None` where nothing limits them and the node's are unknown.

@@ -78,10 +78,6 @@ def namespace_root(top: str, own: str) -> str:
     A pod that is given the host's `/sys` has its own root at `/sys/fs/cgroup` still: one and the
     same folder, by another path.
 
-    Args:
-        top: Where the host's control groups of version 2 are mounted.
-        own: Where our own namespace shows its root.
-
     Returns:
         Its path from `top`, without a slash at its ends; empty where the two are one, or have
         nothing to do with each other.
@@ -120,12 +116,6 @@ class ControlGroupHierarchies:
     """The control group hierarchies below one folder, `/sys/fs/cgroup` on a live host."""
 
     def __init__(self, top: str, own: str = "/sys/fs/cgroup") -> None:
-        """Looks at the folder's layout with the first process.
-
-        Args:
-            top: The folder.
-            own: Where our own namespace shows its root; the same unless we are in a container.
-        """
         self._top, self._own = top, own
         # Many processes share a group, and a group's processes all say the same.
         self.membership = lru_cache(maxsize=1024)(self._membership)

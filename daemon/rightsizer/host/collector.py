@@ -63,15 +63,6 @@ class ProcHostCollector:
         sysfs: Path = _SYSFS,
         settings: HostSettings | None = None,
     ) -> None:
-        """Reads nothing before it is asked.
-
-        Args:
-            procfs: The host's, whose processes are numbered as the driver numbers them.
-            cgroups: Where control groups are mounted, of either version or both.
-            clock: Times the looks.
-            sysfs: The host's.
-            settings: How often and how much is read.
-        """
         settings = settings or HostSettings()
         recheck = nanoseconds(settings.recheck_interval_seconds)
         forget_after = nanoseconds(settings.forget_after_seconds)

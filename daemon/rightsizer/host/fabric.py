@@ -111,7 +111,6 @@ class FabricPortReader:
     """
 
     def __init__(self, sysfs: str, settings: HostSettings) -> None:
-        """Reads nothing before it is asked."""
         self._sysfs = sysfs
         shortest = nanoseconds(settings.shortest_seconds)
         recheck = nanoseconds(settings.recheck_interval_seconds)

@@ -184,7 +184,6 @@ class NodeSignalReader:
     """CPU, pressure, disks and network of the node since the last look."""
 
     def __init__(self, procfs: str, sysfs: str, settings: HostSettings) -> None:
-        """Reads nothing before it is asked."""
         self._procfs = procfs
         self._sysfs = sysfs
         shortest = nanoseconds(settings.shortest_seconds)

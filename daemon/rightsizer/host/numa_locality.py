@@ -197,7 +197,6 @@ class NumaLocalityReader:
     def __init__(
         self, procfs: str, settings: HostSettings, clock: Callable[[], Nanoseconds]
     ) -> None:
-        """Reads nothing before it is asked."""
         self._procfs = procfs
         self._settings = settings
         self._clock = clock
@@ -223,11 +222,7 @@ class NumaLocalityReader:
     ) -> Mapping[Signal, float]:
         """Memory on the GPU's node of what its processes have; none where part is unknown.
 
-        Args:
-            places: Where the processes run.
-            near: Where the GPU sits.
-            nodes: Those with CPUs; what is on others is not the host's memory.
-            now: The time of the look.
+        What is on nodes without CPUs is not the host's memory.
         """
         if near.numa_node is None or near.numa_node not in nodes:
             return {}

@@ -50,7 +50,6 @@ class ProcessLocator:
         forget_after: Nanoseconds,
         shortest: Nanoseconds,
     ) -> None:
-        """Reads nothing before it is asked."""
         self._procfs = procfs
         self._table = ProcessTable(procfs)
         self._hierarchies = hierarchies
@@ -119,7 +118,6 @@ class ProcessGroupReader:
     """Adds up each group once, however many processes and devices it has."""
 
     def __init__(self, procfs: str, settings: HostSettings) -> None:
-        """Reads nothing before it is asked."""
         self._procfs = procfs
         self._shortest = nanoseconds(settings.shortest_seconds)
         forget_after = nanoseconds(settings.forget_after_seconds)
@@ -145,15 +143,7 @@ class ProcessGroupReader:
         host_network: int | None,
         now: Nanoseconds,
     ) -> Mapping[Signal, float]:
-        """What is known of the processes' groups and namespaces.
-
-        Args:
-            places: Where the processes run.
-            disks: Those that count.
-            online: The node's CPUs, for groups that nothing limits.
-            host_network: The namespace whose traffic is the node's, not the owner's.
-            now: The time of the look.
-        """
+        """What is known of the processes' groups and namespaces."""
         memberships = {place.membership for place in places}
         return {
             **self._cpu(memberships, online, now),

@@ -51,7 +51,6 @@ class ProcessTable:
     """Reads `stat`, `cgroup` and the owner, and of an environment what is asked for by name."""
 
     def __init__(self, procfs: Path | str) -> None:
-        """Reads nothing yet."""
         self._procfs = str(procfs)
 
     def pids(self) -> list[int]:

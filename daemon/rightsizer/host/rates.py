@@ -29,7 +29,6 @@ class CounterMeter(Generic[K]):
     """
 
     def __init__(self, shortest: Nanoseconds) -> None:
-        """Looks closer together than `shortest` share one answer."""
         self._shortest = shortest
         self._time: Nanoseconds | None = None
         self._counters: Mapping[K, MonotonicCounter] = {}

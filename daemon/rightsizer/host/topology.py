@@ -80,14 +80,7 @@ def read_adapters(
     numa_node: Callable[[str], int | None],
     has_one_node: bool,
 ) -> tuple[Adapter, ...]:
-    """All adapters that hang on PCIe, with their ways to the GPUs.
-
-    Args:
-        sysfs: Where sysfs is mounted.
-        gpus: The places of the GPUs, by uuid.
-        numa_node: Gives the node of a PCI address.
-        has_one_node: As `relate` wants it.
-    """
+    """All adapters that hang on PCIe, with their ways to the GPUs."""
     return tuple(
         Adapter(
             name=name,
@@ -124,10 +117,7 @@ def read_topology(sysfs: Path, devices: Iterable[Device], facts: TopologyFacts) 
     Never raises, however odd the tree. Reads some hundred small files, and none that would wake
     a GPU which is asleep.
 
-    Args:
-        sysfs: Where sysfs is mounted.
-        devices: The node's GPUs; MIG instances are where their GPU is, and are left out.
-        facts: What the driver says.
+    MIG instances are where their GPU is, and are left out.
     """
     tree = _PciTree(sysfs, read_nodes(sysfs))
     gpus = [device for device in devices if device.mig is None]

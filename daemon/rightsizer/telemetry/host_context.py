@@ -52,10 +52,7 @@ class _DriverAnswer:
 def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float) -> NodeSurvey:
     """Look at driver and bus, and put together what both say.
 
-    Args:
-        sysfs: Where sysfs is mounted.
-        catalogue: Names the boards.
-        patience_seconds: How long the driver is waited for; after it, the bus must do.
+    The bus must do where the driver does not answer within the patience.
     """
     on_bus = expected_gpus(sysfs)
     answer = _ask_driver(sysfs, catalogue, patience_seconds)
@@ -157,13 +154,6 @@ class NodeHostProbe:
     """Looks with files and owners; one thread's alone."""
 
     def __init__(self, host: HostCollector, owners: WorkloadResolver, sysfs: Path | None) -> None:
-        """Looks at nothing yet.
-
-        Args:
-            host: How the host fares.
-            owners: Who knows workloads.
-            sysfs: Where it is mounted; `None` where there is no topology to be read.
-        """
         self._host = host
         self._owners = owners
         self._sysfs = sysfs
@@ -227,12 +217,6 @@ class HostContextCollector:
     """The eyes on a thread of their own; what they saw last stands while they are slow."""
 
     def __init__(self, eyes: HostProbe, *, hold_seconds: float = 10.0) -> None:
-        """Looks at nothing before it is asked.
-
-        Args:
-            eyes: What the thread looks with.
-            hold_seconds: How long what was seen stands without a newer look.
-        """
         self._hold_seconds = hold_seconds
         self._crashed: str | None = None
         self._log = structlog.get_logger(component="surroundings")
@@ -251,9 +235,7 @@ class HostContextCollector:
     def look(self, question: HostQuery, deadline: float) -> HostContext:
         """What is around the devices now, or was when somebody last could look.
 
-        Args:
-            question: Whom to look around.
-            deadline: How long to wait, as a point on the monotonic clock.
+        The deadline is on the monotonic clock.
         """
         if not self._is_asked:
             self._is_asked = self._worker.ask(lambda _: self._eyes.look(question))
@@ -273,11 +255,7 @@ class HostContextCollector:
         return answer
 
     def close(self, deadline: float) -> None:
-        """Let the thread end; one that hangs is left behind.
-
-        Args:
-            deadline: How long to wait, as a point on the monotonic clock.
-        """
+        """Let the thread end; one that hangs is left behind."""
         self._worker.close()
         self._worker.join(deadline)
         self._eyes.close()

@@ -58,15 +58,7 @@ class LiveSource:
     ) -> None:
         """Asks nothing before the first `read`.
 
-        Args:
-            clock: Tells when.
-            interval: The usual time between two reads.
-            settings: How patiently the driver is asked, and for what.
-            catalogue: Facts of boards.
-            surroundings: Host, owners and topology.
-            sysfs: Where it is mounted.
-            neighbors: Who else tells of the GPUs; a later one finds what the earlier have said.
-            controls: What somebody asks of this source while it runs.
+        A later neighbor finds what the earlier ones have added.
 
         Raises:
             ConfigurationError: a collector that is disabled does not exist.

@@ -68,7 +68,6 @@ class ReleaseController:
     """Requests from any thread, read by the one that ticks; each asker's stands by itself."""
 
     def __init__(self, clock: Clock) -> None:
-        """Nothing is released."""
         self._clock = clock
         self._lock = threading.Lock()
         self._releases: dict[tuple[ReleasableResource, str], ReleaseRequest] = {}

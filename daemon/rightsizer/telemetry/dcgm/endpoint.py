@@ -65,17 +65,11 @@ class StalledCollectionDetector:
     """
 
     def __init__(self, longest_age: Nanoseconds) -> None:
-        """Nothing was seen yet."""
         self._longest_age = longest_age
         self._seen: dict[str, tuple[_Evidence, Nanoseconds]] = {}
 
     def see(self, page: ExporterPage, now: Nanoseconds) -> frozenset[str]:
-        """The devices of a page that stand still.
-
-        Args:
-            page: The newest one.
-            now: When it was fetched, on the steady clock.
-        """
+        """The devices of a page that stand still."""
         seen: dict[str, tuple[_Evidence, Nanoseconds]] = {}
         for device, values in page.values.items():
             evidence = _evidence(values)
@@ -106,7 +100,6 @@ class XidGaugeTracker:
     """Counts changes of the gauge. What stood there at first may be from long ago."""
 
     def __init__(self) -> None:
-        """Nothing was seen yet."""
         self._last: dict[str, int] | None = None
         self.logs: dict[str, XidLog] = {}
         """By uuid; the same code twice in a row cannot be told from one."""

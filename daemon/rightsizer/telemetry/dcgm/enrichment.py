@@ -62,11 +62,7 @@ def merge_readings(
 ) -> Reading:
     """The reading with what DCGM has of the same device, where that is missing or better.
 
-    Args:
-        reading: Ours.
-        values: DCGM's.
-        profiled: Signals whose value DCGM took from the hardware's own counters.
-        missing: Why DCGM has no value of others.
+    `profiled` are the signals that DCGM took from the hardware's own counters.
     """
     taken = {
         signal: value
@@ -236,7 +232,6 @@ class DcgmSecondarySource:
     """A dcgm-exporter beside NVML; logs a fault of it once."""
 
     def __init__(self, endpoint: DcgmEndpoint) -> None:
-        """Says nothing before the first snapshot."""
         self._endpoint = endpoint
         self._told: str | None = None
         self._log = structlog.get_logger(component="dcgm")

@@ -264,7 +264,6 @@ class DcgmExpositionParser:
     """Reads pages; what a line's name and labels mean is worked out once."""
 
     def __init__(self, catalogue: Catalogue) -> None:
-        """Nothing is known yet; the catalogue completes boards that are named."""
         self._catalogue = catalogue
         self._known: dict[str, DcgmSeries | UnusedSeries] = {}
 

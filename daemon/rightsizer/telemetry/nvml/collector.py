@@ -26,7 +26,6 @@ class CounterRate:
     __slots__ = ("_last", "_time")
 
     def __init__(self) -> None:
-        """Nothing seen yet."""
         self._last: float | None = None
         self._time: Nanoseconds = 0
 

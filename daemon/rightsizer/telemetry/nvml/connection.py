@@ -22,7 +22,6 @@ class ReopenBackOff:
     """Waits that double up to a longest one."""
 
     def __init__(self, first_seconds: float, longest_seconds: float) -> None:
-        """Starts with the first."""
         self._first = first_seconds
         self._longest = longest_seconds
         self._next = first_seconds
@@ -56,7 +55,6 @@ class NvmlConnection:
     def __init__(
         self, *, clock: Clock, settings: LiveSettings, catalogue: Catalogue, sysfs: Path
     ) -> None:
-        """Nothing is asked of the driver before the first `advance`."""
         generations, stuck_probes = itertools.count(), StuckProbes()
         self._clock = clock
         self._settings = settings
@@ -131,9 +129,7 @@ class NvmlConnection:
     def reopen(self, retired: Sequence[Worker[Any, Any]], reason: str) -> None:
         """Shut NVML down and open it again, once the back-off allows it.
 
-        Args:
-            retired: Closed workers that may still hold something of this opening.
-            reason: Why, for a person.
+        Closed workers that are `retired` may still hold something of this opening.
         """
         self._retired = tuple(retired)
         self._reopening = True
@@ -146,9 +142,7 @@ class NvmlConnection:
     def release(self, retired: Sequence[Worker[Any, Any]], reason: str) -> None:
         """Shut NVML down and leave it so until `resume`.
 
-        Args:
-            retired: Closed workers that may still hold something of this opening.
-            reason: Why, for a person.
+        Closed workers that are `retired` may still hold something of this opening.
         """
         if self._release is _Release.NONE:
             self._release = _Release.WANTED

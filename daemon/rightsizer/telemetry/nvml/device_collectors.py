@@ -70,11 +70,6 @@ def schedule(
     Where the time is too short for all, those go first that have waited longest for what they
     cost, as far as they fit. One that does not fit may go beyond once it has waited for ten times
     what it takes: slow ones are asked less often, and none never.
-
-    Args:
-        items: The optional ones of a GPU and its MIG instances.
-        left_seconds: What the essential ones leave of a round's time.
-        now: On the steady clock.
     """
     due = []
     for item in items:

@@ -26,7 +26,6 @@ class SlowDriverDetector:
     """Tells from the rounds of one GPU whether its driver is slow."""
 
     def __init__(self, deadline_seconds: float) -> None:
-        """Quick, until rounds come later than the deadline or leave something out."""
         self._deadline_seconds = deadline_seconds
         self._until: Nanoseconds = 0
         self._rounds = 0
@@ -88,7 +87,6 @@ class DevicePool:
         sysfs: Path = Path("/sys"),
         counters_are_released: Callable[[], bool] = lambda: False,
     ) -> None:
-        """No GPU, no worker."""
         self._sysfs = sysfs
         self._counters_are_released = counters_are_released
         self._clock = clock

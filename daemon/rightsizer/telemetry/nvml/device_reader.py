@@ -73,15 +73,6 @@ class DeviceReader:
         sysfs: Path = Path("/sys"),
         counters_are_released: Callable[[], bool] = lambda: False,
     ) -> None:
-        """Asks the driver for nothing yet.
-
-        Args:
-            gpu: What to read.
-            clock: Tells when slow collectors are due.
-            settings: How patiently, and for what.
-            sysfs: Where the kernel says whether it has put the GPU to sleep.
-            counters_are_released: Whether a profiler needs the counters now.
-        """
         self.library = NvmlLibrary()
         self.collecting: str | None = None
         """The collector at work; another thread reads it to say which one hangs."""

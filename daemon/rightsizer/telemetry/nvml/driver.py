@@ -52,7 +52,6 @@ class PeerReader:
     """Asks how GPUs reach each other; what cannot change is asked once for the same GPUs."""
 
     def __init__(self, library: NvmlLibrary) -> None:
-        """A reader for the thread that owns the library."""
         self._library = library
         self._known: dict[Hashable, Any] = {}
         self._asked_of: Hashable = None
@@ -221,12 +220,7 @@ class NvmlDriver:
     ) -> None:
         """Closed.
 
-        Args:
-            generations: Each opening takes the next.
-            catalogue: Facts of boards.
-            sysfs: Where it is mounted.
-            stuck_probes: Where earlier threads hang.
-            last_inventory: What such a thread found before; NVML is open for it still.
+        NVML is open still for a thread that hangs, whose devices are the last inventory.
         """
         self._stuck_probes = stuck_probes or StuckProbes()
         self._last_inventory = last_inventory

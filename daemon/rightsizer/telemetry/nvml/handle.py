@@ -28,7 +28,6 @@ class DeviceHandle:
     def __init__(
         self, target: DeviceTarget, *, library: NvmlLibrary, clock: Clock, settings: LiveSettings
     ) -> None:
-        """A handle for the thread that owns the library."""
         self.target = target
         self.library = library
         self.clock = clock

@@ -29,16 +29,13 @@ class StuckProbes:
     """
 
     def __init__(self) -> None:
-        """No thread is anywhere."""
         self._places: dict[NvmlLibrary, Hashable] = {}
 
     @contextmanager
     def at(self, place: Hashable, library: NvmlLibrary) -> Iterator[NvmlFailure | None]:
         """Be at a place; why it has to be passed by, `None` where none hangs there.
 
-        Args:
-            place: The index or the address of a GPU, or `PEERS`.
-            library: Of the thread that looks.
+        A place is the index or the address of a GPU, or `PEERS`.
         """
         # Asked by the thread that looks, while one that was given up may come back.
         for other, held in tuple(self._places.items()):
@@ -122,12 +119,9 @@ def take_inventory(
 ) -> Inventory | NvmlFailure:
     """Ask the driver for all of its devices.
 
-    Args:
-        facts: Where facts come from.
-        generation: Which opening of NVML this is.
-        known: What the same opening offered before; facts that cannot change are taken from it.
-        bus: The GPUs that the kernel sees; those asleep are not asked, for that would wake them.
-        stuck_probes: Where other looks hang; what is known of a GPU there stands.
+    Facts that cannot change are taken from what the same opening offered before. GPUs on the bus
+    that are asleep are not asked, which would wake them; what is known of a GPU stands where
+    another look hangs.
     """
     stuck_probes = stuck_probes or StuckProbes()
     before = {} if known is None else {gpu.whole.device.uuid: gpu for gpu in known.gpus}
@@ -315,7 +309,6 @@ class DeviceRegistry:
     """Devices that are there, and those that were."""
 
     def __init__(self, retention: Nanoseconds) -> None:
-        """Empty. Absent devices are forgotten after `retention`."""
         self._retention = retention
         self._seen: dict[str, Nanoseconds] = {}
         self._devices: dict[str, Device] = {}
@@ -331,14 +324,7 @@ class DeviceRegistry:
         now: Nanoseconds,
         reason: Missing = Missing.LOST,
     ) -> None:
-        """Compare with what the driver offers now.
-
-        Args:
-            inventory: All that it offers; `None` while it cannot be asked.
-            trouble: Why it cannot be asked.
-            now: On the steady clock.
-            reason: Why devices are absent that the driver does not offer.
-        """
+        """Compare with what the driver offers now."""
         offered = inventory or _NOTHING
         targets = [target for gpu in offered.gpus for target in gpu.targets]
         present = {target.device.uuid: target.device for target in targets}

@@ -120,12 +120,7 @@ _MEMBERS: Final[Mapping[int, str]] = MappingProxyType(
 
 
 def value_of(kind: int, value: Any) -> float | None:
-    """The number, whole where it can be; `None` for an unknown type and for no number.
-
-    Args:
-        kind: NVML's number of the type.
-        value: The bindings' union of all types.
-    """
+    """The number, whole where it can be; `None` for an unknown type and for no number."""
     member = _MEMBERS.get(kind)
     if member is None:
         return None
@@ -139,11 +134,7 @@ def value_of(kind: int, value: Any) -> float | None:
 
 
 def bus_id(info: Any) -> str | None:
-    """The address in lower case; `None` where the driver filled in nothing that is one.
-
-    Args:
-        info: The bindings' structure, or `None` for no answer.
-    """
+    """The address in lower case; `None` where the driver filled in nothing that is one."""
     try:
         text = "" if info is None else info.busId
     except UnicodeDecodeError:  # The bindings decode a field when it is asked for.
@@ -175,7 +166,6 @@ class NvmlLibrary:
     __slots__ = ("asked_at", "asking")
 
     def __init__(self) -> None:
-        """Nothing is loaded before `nvmlInit` is asked for."""
         self.asking: str | None = None
         """The call under way; another thread reads it to say where this one hangs."""
         self.asked_at = 0.0

@@ -28,14 +28,7 @@ class MigParent:
 def describe_instance(
     facts: DeviceFactsReader, handle: Any, parent: MigParent, place: int
 ) -> Device:
-    """A MIG instance; what belongs to the whole board (power, PCIe, NVLink) stays unknown.
-
-    Args:
-        facts: Where facts come from.
-        handle: The instance's own handle.
-        parent: The GPU that it is a part of.
-        place: The instance's number on its parent.
-    """
+    """A MIG instance; what belongs to the whole board (power, PCIe, NVLink) stays unknown."""
     name = str(facts.ask("nvmlDeviceGetName", handle) or "")
     whole = parent.device
     return Device(

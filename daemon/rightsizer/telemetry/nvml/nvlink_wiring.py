@@ -41,7 +41,6 @@ class NvlinkWiringReader:
     """Looks at the links of GPUs, and remembers which were ever up: those lead somewhere."""
 
     def __init__(self, library: NvmlLibrary) -> None:
-        """Nothing was seen yet."""
         self._library = library
         self._counts: dict[str, int] = {}
         self._seen: dict[str, frozenset[int]] = {}
@@ -52,12 +51,8 @@ class NvlinkWiringReader:
     ) -> NvlinkWiring:
         """The wiring as it is now.
 
-        Args:
-            uuid: Of the GPU.
-            handle: Its handle.
-            is_fixed: Whether all links of such a board lead somewhere by construction.
-            board_bytes_per_second: What the catalogue says of all links together: the driver
-                counts what framing takes, which carries no data.
+        `is_fixed` says that all links of such a board lead somewhere by construction. The driver
+        counts what framing takes and carries no data, so that the board's own rate is the most.
         """
         count = self._count(uuid, handle)
         if not count:

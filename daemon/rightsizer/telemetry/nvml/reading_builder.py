@@ -70,7 +70,6 @@ class ReadingBuilder:
     )
 
     def __init__(self) -> None:
-        """An empty builder."""
         self.values: dict[Signal, float] = {}
         self.failures: dict[Signal, NvmlFailure] = {}
         self.origins: dict[Signal, str] = {}
@@ -163,14 +162,7 @@ class ReadingBuilder:
         tells: Iterable[str],
         last: "ReadingBuilder",
     ) -> None:
-        """Take what a collector gave the last time, where it was not asked this time.
-
-        Args:
-            collector: Its name.
-            signals: What it gives.
-            tells: What it gives beside signals, by attribute.
-            last: The builder of that time.
-        """
+        """Take what a collector gave the last time, where it was not asked this time."""
         for signal in signals:
             if last.origins.get(signal) == collector and signal not in self.values:
                 self.values[signal] = last.values[signal]

@@ -54,7 +54,6 @@ class XidEventSet:
     """The event set of some GPUs; made with the first look, freed when the thread leaves it."""
 
     def __init__(self, gpus: Sequence[Gpu]) -> None:
-        """Asks the driver for nothing yet."""
         self.library = NvmlLibrary()
         self._gpus = gpus
         self._set: Any = None
@@ -179,7 +178,6 @@ class XidListener:
     """
 
     def __init__(self, *, clock: Clock, settings: LiveSettings) -> None:
-        """Listens to nothing before it follows an inventory."""
         self._clock = clock
         self._settings = settings
         self._log = structlog.get_logger(component="xid")
@@ -225,11 +223,7 @@ class XidListener:
             self._ask()
 
     def close(self, deadline: float) -> None:
-        """Free the event set and let the thread end; one that hangs is left behind.
-
-        Args:
-            deadline: How long to wait, a point on the monotonic clock.
-        """
+        """Free the event set and let the thread end; one that hangs is left behind."""
         self.follow(None)
         self.worker.close()
         self.worker.join(deadline)

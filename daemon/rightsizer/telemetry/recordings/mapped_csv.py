@@ -181,7 +181,6 @@ class MappedCsv:
     name = "CSV by a column map"
 
     def __init__(self, column_map: ColumnMap, columns: Sequence[MappedColumn]) -> None:
-        """The map, and the columns of these files."""
         self._map = column_map
         self._columns = columns
 

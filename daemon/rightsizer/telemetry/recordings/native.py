@@ -261,7 +261,6 @@ class NativeFiles:
     """One file as it is, several on the wall clock: each may come from a boot of its own."""
 
     def __init__(self, texts: Sequence[TextFile], board: Board | None) -> None:
-        """The files, and the board of devices that the recorder did not know."""
         self._texts = texts
         self._complete = _completer(board)
         self.notes = [RecordingNotes(text.name) for text in texts]

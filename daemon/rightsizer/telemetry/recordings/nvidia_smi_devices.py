@@ -72,11 +72,7 @@ def identifier(
 ) -> Callable[[Sequence[str], Nanoseconds], str]:
     """What tells the device of a row from its cells and time.
 
-    Args:
-        text: The file, whose first rows tell the polls apart where no column names devices.
-        places: The columns by their names.
-        width: How many cells a row has.
-        delimiter: What stands between them.
+    The first rows tell the polls apart where no column names devices.
     """
     for name in IDENTITY:
         if name in places:

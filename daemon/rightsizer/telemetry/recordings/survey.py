@@ -28,7 +28,6 @@ class IntervalMedian:
     """
 
     def __init__(self, most_in_memory: int = _MOST_IN_MEMORY) -> None:
-        """No gaps yet; so many different ones are kept in memory."""
         self._most = most_in_memory
         self._counts: dict[Hashable, defaultdict[Nanoseconds, int]] = {}
         self._numbers: dict[Hashable, int] = {}
@@ -104,7 +103,6 @@ class SortedRows:
     """
 
     def __init__(self, rows: Iterable[RecordingRow]) -> None:
-        """Take in all rows."""
         self._shapes: dict[tuple[Any, ...], int] = {}
         self._by_number: list[tuple[Any, ...]] = []
         self._database = sqlite3.connect("", check_same_thread=False)
@@ -145,7 +143,6 @@ class RowFile:
     """A file of rows, which comes in order of time from the moment it is found not to be."""
 
     def __init__(self, text: TextFile, format: RecordingFormat) -> None:  # noqa: A002 - what it is.
-        """A file and its format."""
         self.text = text
         self.notes = RecordingNotes(text.name)
         self._format = format

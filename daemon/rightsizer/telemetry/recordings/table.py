@@ -45,7 +45,6 @@ class CellColumn(dict[str, float | Missing]):
     """
 
     def __init__(self, index: int, name: str, signal: Signal, unit: str) -> None:
-        """The column at an index, whose cells are in a unit unless they say otherwise."""
         super().__init__()
         self.index = index
         self.name = name
@@ -85,7 +84,6 @@ class CellTable:
     """The columns that hold signals, the least preferred of two alike first."""
 
     def __init__(self, columns: Iterable[CellColumn]) -> None:
-        """Columns in the order of their preference, the best last."""
         self.columns = tuple(columns)
         self._has_rivals = len({column.signal for column in self.columns}) < len(self.columns)
 
@@ -122,7 +120,6 @@ class CsvRowParser:
         workload: int | None,
         columns: Sequence[CellColumn],
     ) -> None:
-        """The places of the columns, from 0."""
         self._time = time
         self._parse_time = parse_time
         self._device = device

@@ -110,7 +110,6 @@ class AssumedTimes:
     """One second a poll, which is what dcgmi and nvidia-smi wait unless they are told."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
-        """For one pass over a file; the remedy says how to record with times."""
         self._notes = notes
         self._remedy = remedy
         self._seen: set[str] = set()
@@ -133,7 +132,6 @@ class DayTimes:
     """Days for times of day: the next one where the clock starts anew."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
-        """For one pass over a file; the remedy says how to record with dates."""
         self._notes = notes
         self._remedy = remedy
         self._days = 0

@@ -42,13 +42,7 @@ def match_engines(
     holdings: Holdings,
     pages: Mapping[ServingEndpoint, Mapping[Signal, float]],
 ) -> EngineMatches:
-    """Give each device what the engines on it say.
-
-    Args:
-        devices: All that there are.
-        holdings: Who holds each, by uuid.
-        pages: What each endpoint said.
-    """
+    """Give each device what the engines on it say."""
     values: dict[str, dict[Signal, float]] = {}
     untied: dict[ServingEndpoint, str] = {}
     for endpoint, said in pages.items():
@@ -141,7 +135,6 @@ class ServingEngineCollector:
     def __init__(
         self, settings: ServingTelemetrySettings, *, now: Callable[[], float] = time.monotonic
     ) -> None:
-        """Asks nothing before the first `latest` or `read`."""
         self._pollers = tuple(
             _EnginePoller(endpoint, settings, now) for endpoint in settings.endpoints
         )
@@ -171,11 +164,7 @@ class ServingEngineCollector:
         return replace(snapshot, readings=readings, collectors=collectors)
 
     def latest(self, wait_seconds: float = 0.0) -> Mapping[ServingEndpoint, Mapping[Signal, float]]:
-        """What each endpoint said last, those left out that said nothing lately.
-
-        Args:
-            wait_seconds: How long to wait for each that is being asked.
-        """
+        """What each endpoint said last, those left out that said nothing lately."""
         answers = {poller.endpoint: poller.latest(wait_seconds) for poller in self._pollers}
         return {endpoint: said for endpoint, said in answers.items() if said is not None}
 

@@ -24,7 +24,6 @@ class SampleBuffer:
     """
 
     def __init__(self, handle: DeviceHandle, kind: int) -> None:
-        """Samples of a kind, from the first call on."""
         self._handle = handle
         self._kind = kind
         self._seen: int | None = None
