@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from dataclasses import dataclass, field, replace
 from pathlib import Path
-from types import MappingProxyType
 from typing import Any, Final
 
 import pynvml
@@ -41,84 +40,78 @@ def _number(answer: Any) -> str | None:
 
 
 _BLANK: Final = 2**32 - 1
-_SWITCH: Final = MappingProxyType({0: "disabled", 1: "enabled"})
-_COMPUTE_MODES: Final = MappingProxyType(
-    {
-        pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
-        pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "exclusive_thread",
-        pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
-        pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive_process",
-    }
-)
-_VIRTUALIZATION_MODES: Final = MappingProxyType(
-    {0: "none", 1: "passthrough", 2: "vgpu", 3: "host_vgpu", 4: "host_vsga"}
-)
-_BRANDS: Final = MappingProxyType(
-    {
-        pynvml.NVML_BRAND_QUADRO: "Quadro",
-        pynvml.NVML_BRAND_TESLA: "Tesla",
-        pynvml.NVML_BRAND_NVS: "NVS",
-        pynvml.NVML_BRAND_GRID: "GRID",
-        pynvml.NVML_BRAND_GEFORCE: "GeForce",
-        pynvml.NVML_BRAND_TITAN: "Titan",
-        pynvml.NVML_BRAND_NVIDIA_VAPPS: "NVIDIA Virtual Applications",
-        pynvml.NVML_BRAND_NVIDIA_VPC: "NVIDIA Virtual PC",
-        pynvml.NVML_BRAND_NVIDIA_VCS: "NVIDIA Virtual Compute Server",
-        pynvml.NVML_BRAND_NVIDIA_VWS: "NVIDIA RTX Virtual Workstation",
-        pynvml.NVML_BRAND_NVIDIA_CLOUD_GAMING: "NVIDIA Cloud Gaming",
-        pynvml.NVML_BRAND_QUADRO_RTX: "Quadro RTX",
-        pynvml.NVML_BRAND_NVIDIA_RTX: "NVIDIA RTX",
-        pynvml.NVML_BRAND_NVIDIA: "NVIDIA",
-        pynvml.NVML_BRAND_GEFORCE_RTX: "GeForce RTX",
-        pynvml.NVML_BRAND_TITAN_RTX: "Titan RTX",
-    }
-)
+_SWITCH: Final = {0: "disabled", 1: "enabled"}
+_COMPUTE_MODES: Final = {
+    pynvml.NVML_COMPUTEMODE_DEFAULT: "default",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_THREAD: "exclusive_thread",
+    pynvml.NVML_COMPUTEMODE_PROHIBITED: "prohibited",
+    pynvml.NVML_COMPUTEMODE_EXCLUSIVE_PROCESS: "exclusive_process",
+}
+_VIRTUALIZATION_MODES: Final = {
+    0: "none",
+    1: "passthrough",
+    2: "vgpu",
+    3: "host_vgpu",
+    4: "host_vsga",
+}
+_BRANDS: Final = {
+    pynvml.NVML_BRAND_QUADRO: "Quadro",
+    pynvml.NVML_BRAND_TESLA: "Tesla",
+    pynvml.NVML_BRAND_NVS: "NVS",
+    pynvml.NVML_BRAND_GRID: "GRID",
+    pynvml.NVML_BRAND_GEFORCE: "GeForce",
+    pynvml.NVML_BRAND_TITAN: "Titan",
+    pynvml.NVML_BRAND_NVIDIA_VAPPS: "NVIDIA Virtual Applications",
+    pynvml.NVML_BRAND_NVIDIA_VPC: "NVIDIA Virtual PC",
+    pynvml.NVML_BRAND_NVIDIA_VCS: "NVIDIA Virtual Compute Server",
+    pynvml.NVML_BRAND_NVIDIA_VWS: "NVIDIA RTX Virtual Workstation",
+    pynvml.NVML_BRAND_NVIDIA_CLOUD_GAMING: "NVIDIA Cloud Gaming",
+    pynvml.NVML_BRAND_QUADRO_RTX: "Quadro RTX",
+    pynvml.NVML_BRAND_NVIDIA_RTX: "NVIDIA RTX",
+    pynvml.NVML_BRAND_NVIDIA: "NVIDIA",
+    pynvml.NVML_BRAND_GEFORCE_RTX: "GeForce RTX",
+    pynvml.NVML_BRAND_TITAN_RTX: "Titan RTX",
+}
 
-_CONSTANTS: Final[Mapping[str, tuple[str, _Text]]] = MappingProxyType(
-    {
-        "vbios_version": ("nvmlDeviceGetVbiosVersion", _plain),
-        "serial": ("nvmlDeviceGetSerial", _plain),
-        "inforom_version": ("nvmlDeviceGetInforomImageVersion", _plain),
-        "brand": ("nvmlDeviceGetBrand", _words(_BRANDS)),
-        "compute_capability": (
-            "nvmlDeviceGetCudaComputeCapability",
-            lambda answer: f"{answer[0]}.{answer[1]}",
-        ),
-        "cores": ("nvmlDeviceGetNumGpuCores", _number),
-        "minor_number": ("nvmlDeviceGetMinorNumber", _number),
-        "module_id": ("nvmlDeviceGetModuleId", _number),
-        "numa_node_id": ("nvmlDeviceGetNumaNodeId", _number),
-        "virtualization_mode": (
-            "nvmlDeviceGetVirtualizationMode",
-            _words(_VIRTUALIZATION_MODES),
-        ),
-        "ecc_mode": ("nvmlDeviceGetEccMode", _current),
-        "mig_mode": ("nvmlDeviceGetMigMode", _current),
-    }
-)
+_CONSTANTS: Final[Mapping[str, tuple[str, _Text]]] = {
+    "vbios_version": ("nvmlDeviceGetVbiosVersion", _plain),
+    "serial": ("nvmlDeviceGetSerial", _plain),
+    "inforom_version": ("nvmlDeviceGetInforomImageVersion", _plain),
+    "brand": ("nvmlDeviceGetBrand", _words(_BRANDS)),
+    "compute_capability": (
+        "nvmlDeviceGetCudaComputeCapability",
+        lambda answer: f"{answer[0]}.{answer[1]}",
+    ),
+    "cores": ("nvmlDeviceGetNumGpuCores", _number),
+    "minor_number": ("nvmlDeviceGetMinorNumber", _number),
+    "module_id": ("nvmlDeviceGetModuleId", _number),
+    "numa_node_id": ("nvmlDeviceGetNumaNodeId", _number),
+    "virtualization_mode": (
+        "nvmlDeviceGetVirtualizationMode",
+        _words(_VIRTUALIZATION_MODES),
+    ),
+    "ecc_mode": ("nvmlDeviceGetEccMode", _current),
+    "mig_mode": ("nvmlDeviceGetMigMode", _current),
+}
 """Calls and texts by name; nothing changes without a reset or another opening of NVML."""
-_MODES: Final[Mapping[str, tuple[str, _Text]]] = MappingProxyType(
-    {
-        "persistence_mode": ("nvmlDeviceGetPersistenceMode", _words(_SWITCH)),
-        "compute_mode": ("nvmlDeviceGetComputeMode", _words(_COMPUTE_MODES)),
-    }
-)
+_MODES: Final[Mapping[str, tuple[str, _Text]]] = {
+    "persistence_mode": ("nvmlDeviceGetPersistenceMode", _words(_SWITCH)),
+    "compute_mode": ("nvmlDeviceGetComputeMode", _words(_COMPUTE_MODES)),
+}
 """What an operator may change at any time."""
 
 
-_ARCHITECTURES: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        pynvml.NVML_DEVICE_ARCH_KEPLER: "Kepler",
-        pynvml.NVML_DEVICE_ARCH_MAXWELL: "Maxwell",
-        pynvml.NVML_DEVICE_ARCH_PASCAL: "Pascal",
-        pynvml.NVML_DEVICE_ARCH_VOLTA: "Volta",
-        pynvml.NVML_DEVICE_ARCH_TURING: "Turing",
-        pynvml.NVML_DEVICE_ARCH_AMPERE: "Ampere",
-        pynvml.NVML_DEVICE_ARCH_ADA: "Ada",
-        pynvml.NVML_DEVICE_ARCH_HOPPER: "Hopper",
-        10: "Blackwell",  # The oldest bindings that are allowed do not name it yet.
-    }
-)
+_ARCHITECTURES: Final[Mapping[int, str]] = {
+    pynvml.NVML_DEVICE_ARCH_KEPLER: "Kepler",
+    pynvml.NVML_DEVICE_ARCH_MAXWELL: "Maxwell",
+    pynvml.NVML_DEVICE_ARCH_PASCAL: "Pascal",
+    pynvml.NVML_DEVICE_ARCH_VOLTA: "Volta",
+    pynvml.NVML_DEVICE_ARCH_TURING: "Turing",
+    pynvml.NVML_DEVICE_ARCH_AMPERE: "Ampere",
+    pynvml.NVML_DEVICE_ARCH_ADA: "Ada",
+    pynvml.NVML_DEVICE_ARCH_HOPPER: "Hopper",
+    10: "Blackwell",  # The oldest bindings that are allowed do not name it yet.
+}
 _LINKED_FORMS: Final = ("SXM", "NVL")
 """Forms of boards whose NVLinks all lead somewhere; a PCIe card's need a bridge."""
 _LOWEST_THRESHOLD, _HIGHEST_THRESHOLD = 50, 130

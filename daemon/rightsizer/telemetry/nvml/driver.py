@@ -26,17 +26,15 @@ from rightsizer.telemetry.nvml.inventory import (
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiringReader, link_is_up
 
-_KINDS: Final[Mapping[int | None, LinkKind]] = MappingProxyType(
-    {
-        # Two GPUs of one board stand behind the switch on it.
-        pynvml.NVML_TOPOLOGY_INTERNAL: LinkKind.PIX,
-        pynvml.NVML_TOPOLOGY_SINGLE: LinkKind.PIX,
-        pynvml.NVML_TOPOLOGY_MULTIPLE: LinkKind.PXB,
-        pynvml.NVML_TOPOLOGY_HOSTBRIDGE: LinkKind.PHB,
-        pynvml.NVML_TOPOLOGY_NODE: LinkKind.NODE,
-        pynvml.NVML_TOPOLOGY_SYSTEM: LinkKind.SYSTEM,
-    }
-)
+_KINDS: Final[Mapping[int | None, LinkKind]] = {
+    # Two GPUs of one board stand behind the switch on it.
+    pynvml.NVML_TOPOLOGY_INTERNAL: LinkKind.PIX,
+    pynvml.NVML_TOPOLOGY_SINGLE: LinkKind.PIX,
+    pynvml.NVML_TOPOLOGY_MULTIPLE: LinkKind.PXB,
+    pynvml.NVML_TOPOLOGY_HOSTBRIDGE: LinkKind.PHB,
+    pynvml.NVML_TOPOLOGY_NODE: LinkKind.NODE,
+    pynvml.NVML_TOPOLOGY_SYSTEM: LinkKind.SYSTEM,
+}
 # The bindings' own constant for reading is a tuple by mistake.
 _READ: Final = 0
 _NVLINK: Final = pynvml.NVML_P2P_CAPS_INDEX_NVLINK
@@ -180,18 +178,16 @@ def _bits(words: Sequence[int] | None) -> tuple[int, ...]:
     )
 
 
-_REMEDIES: Final[Mapping[int | None, str]] = MappingProxyType(
-    {
-        pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 was not found: install the NVIDIA "
-        "driver, or start the container with the NVIDIA runtime",
-        pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA kernel module is not loaded: "
-        "run 'modprobe nvidia' and look for its reason in 'dmesg'",
-        pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated, but the kernel "
-        "module in use is the former one: reload the module or reboot, then restart rightsizer",
-        pynvml.NVML_ERROR_NO_PERMISSION: "the NVIDIA devices may not be opened: give this user "
-        "/dev/nvidiactl and /dev/nvidia0 and up",
-    }
-)
+_REMEDIES: Final[Mapping[int | None, str]] = {
+    pynvml.NVML_ERROR_LIBRARY_NOT_FOUND: "libnvidia-ml.so.1 was not found: install the NVIDIA "
+    "driver, or start the container with the NVIDIA runtime",
+    pynvml.NVML_ERROR_DRIVER_NOT_LOADED: "the NVIDIA kernel module is not loaded: "
+    "run 'modprobe nvidia' and look for its reason in 'dmesg'",
+    pynvml.NVML_ERROR_LIB_RM_VERSION_MISMATCH: "the NVIDIA driver was updated, but the kernel "
+    "module in use is the former one: reload the module or reboot, then restart rightsizer",
+    pynvml.NVML_ERROR_NO_PERMISSION: "the NVIDIA devices may not be opened: give this user "
+    "/dev/nvidiactl and /dev/nvidia0 and up",
+}
 
 
 _ALL_ASLEEP: Final = NvmlFailure(

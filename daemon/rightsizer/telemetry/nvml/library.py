@@ -4,7 +4,6 @@ import math
 import time
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from types import MappingProxyType
 from typing import Any, Final
 
 import pynvml
@@ -52,26 +51,24 @@ _DRIVER_GONE: Final = frozenset(
     }
 )
 
-_REASONS: Final[Mapping[int, Missing]] = MappingProxyType(
-    {
-        # Process utilization reports "no samples" as success that the bindings raise.
-        pynvml.NVML_SUCCESS: Missing.NO_SAMPLE,
-        pynvml.NVML_ERROR_NOT_FOUND: Missing.NO_SAMPLE,
-        pynvml.NVML_ERROR_NO_DATA: Missing.NO_SAMPLE,
-        pynvml.NVML_ERROR_NOT_READY: Missing.NO_SAMPLE,
-        pynvml.NVML_ERROR_NOT_SUPPORTED: Missing.NOT_SUPPORTED,
-        pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Missing.NOT_SUPPORTED,
-        pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Missing.NOT_SUPPORTED,
-        pynvml.NVML_ERROR_DEPRECATED: Missing.NOT_SUPPORTED,
-        pynvml.NVML_ERROR_NO_PERMISSION: Missing.NO_PERMISSION,
-        pynvml.NVML_ERROR_OPERATING_SYSTEM: Missing.NO_PERMISSION,
-        pynvml.NVML_ERROR_TIMEOUT: Missing.TIMED_OUT,
-        pynvml.NVML_ERROR_GPU_IS_LOST: Missing.LOST,
-        pynvml.NVML_ERROR_GPU_NOT_FOUND: Missing.LOST,
-        pynvml.NVML_ERROR_RESET_REQUIRED: Missing.LOST,
-        **dict.fromkeys(_DRIVER_GONE, Missing.LOST),
-    }
-)
+_REASONS: Final[Mapping[int, Missing]] = {
+    # Process utilization reports "no samples" as success that the bindings raise.
+    pynvml.NVML_SUCCESS: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NOT_FOUND: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NO_DATA: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NOT_READY: Missing.NO_SAMPLE,
+    pynvml.NVML_ERROR_NOT_SUPPORTED: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_FUNCTION_NOT_FOUND: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_ARGUMENT_VERSION_MISMATCH: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_DEPRECATED: Missing.NOT_SUPPORTED,
+    pynvml.NVML_ERROR_NO_PERMISSION: Missing.NO_PERMISSION,
+    pynvml.NVML_ERROR_OPERATING_SYSTEM: Missing.NO_PERMISSION,
+    pynvml.NVML_ERROR_TIMEOUT: Missing.TIMED_OUT,
+    pynvml.NVML_ERROR_GPU_IS_LOST: Missing.LOST,
+    pynvml.NVML_ERROR_GPU_NOT_FOUND: Missing.LOST,
+    pynvml.NVML_ERROR_RESET_REQUIRED: Missing.LOST,
+    **dict.fromkeys(_DRIVER_GONE, Missing.LOST),
+}
 
 
 def failure_of(error: Exception, call: str) -> NvmlFailure:
@@ -106,17 +103,15 @@ def is_blank(answer: float) -> bool:
     return answer == _WORD or answer >= _LOWEST
 
 
-_MEMBERS: Final[Mapping[int, str]] = MappingProxyType(
-    {
-        pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
-        pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
-        pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
-        pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
-        pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
-        pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
-        pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
-    }
-)
+_MEMBERS: Final[Mapping[int, str]] = {
+    pynvml.NVML_VALUE_TYPE_DOUBLE: "dVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_INT: "uiVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG: "ulVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_LONG_LONG: "ullVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_LONG_LONG: "sllVal",
+    pynvml.NVML_VALUE_TYPE_SIGNED_INT: "siVal",
+    pynvml.NVML_VALUE_TYPE_UNSIGNED_SHORT: "usVal",
+}
 
 
 def value_of(kind: int, value: Any) -> float | None:

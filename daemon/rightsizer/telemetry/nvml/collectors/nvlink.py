@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
-from types import MappingProxyType
 from typing import Any, Final
 
 import pynvml
@@ -90,33 +89,29 @@ _BLANKS: Final = frozenset({2**32 - 1, 2**64 - 1})
 _RECEIVED: Final = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_RX
 _TRANSMITTED: Final = pynvml.NVML_FI_DEV_NVLINK_THROUGHPUT_DATA_TX
 
-LINK_FACTS: Final[Mapping[NvlinkFact, tuple[NvlinkFieldScheme, ...]]] = MappingProxyType(
-    # 202 to 215 are fields of NVLink 5, which the oldest bindings allowed do not name:
-    # _COUNT_XMIT_BYTES, _RCV_BYTES, _RCV_ERRORS (damaged packets), _LINK_RECOVERY_EVENTS.
-    {
-        NvlinkFact.STATE: (_scoped(pynvml.NVML_FI_DEV_NVLINK_GET_STATE),),
-        NvlinkFact.SPEED: (
-            _scoped(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, _MEGABYTE),
-            _numbered("SPEED_MBPS", scale=_MEGABYTE),
-        ),
-        NvlinkFact.RECEIVED: (_scoped(_RECEIVED, _KIBIBYTE), _scoped(204)),
-        NvlinkFact.TRANSMITTED: (_scoped(_TRANSMITTED, _KIBIBYTE), _scoped(202)),
-        NvlinkFact.CRC_ERRORS: (
-            _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC),
-            _scoped(208),
-            _numbered("CRC_FLIT_ERROR_COUNT", "CRC_DATA_ERROR_COUNT"),
-        ),
-        NvlinkFact.REPLAY_ERRORS: (
-            _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY),
-            _numbered("REPLAY_ERROR_COUNT"),
-        ),
-        NvlinkFact.RECOVERY_ERRORS: (
-            _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY),
-            _scoped(215),
-            _numbered("RECOVERY_ERROR_COUNT"),
-        ),
-    }
-)
+LINK_FACTS: Final[Mapping[NvlinkFact, tuple[NvlinkFieldScheme, ...]]] = {
+    NvlinkFact.STATE: (_scoped(pynvml.NVML_FI_DEV_NVLINK_GET_STATE),),
+    NvlinkFact.SPEED: (
+        _scoped(pynvml.NVML_FI_DEV_NVLINK_GET_SPEED, _MEGABYTE),
+        _numbered("SPEED_MBPS", scale=_MEGABYTE),
+    ),
+    NvlinkFact.RECEIVED: (_scoped(_RECEIVED, _KIBIBYTE), _scoped(204)),
+    NvlinkFact.TRANSMITTED: (_scoped(_TRANSMITTED, _KIBIBYTE), _scoped(202)),
+    NvlinkFact.CRC_ERRORS: (
+        _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_CRC),
+        _scoped(208),
+        _numbered("CRC_FLIT_ERROR_COUNT", "CRC_DATA_ERROR_COUNT"),
+    ),
+    NvlinkFact.REPLAY_ERRORS: (
+        _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_REPLAY),
+        _numbered("REPLAY_ERROR_COUNT"),
+    ),
+    NvlinkFact.RECOVERY_ERRORS: (
+        _scoped(pynvml.NVML_FI_DEV_NVLINK_ERROR_DL_RECOVERY),
+        _scoped(215),
+        _numbered("RECOVERY_ERROR_COUNT"),
+    ),
+}
 """Each fact with the ways to read it, best first."""
 
 
@@ -126,10 +121,7 @@ _NO_LINK: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "no NVLink leads any
 _NO_ERRORS: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "errors of NVLinks are not counted")
 _ERRORS: Final = (NvlinkFact.CRC_ERRORS, NvlinkFact.REPLAY_ERRORS, NvlinkFact.RECOVERY_ERRORS)
 _NO_ADDRESS: Final = "ffffffff:"
-_GENERATIONS: Final[Mapping[int, int]] = MappingProxyType(
-    # The driver counts its versions: 1.0, 2.0, 2.2, 3.0, 3.1, 4.0, 5.0, 6.0.
-    {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
-)
+_GENERATIONS: Final[Mapping[int, int]] = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
 
 
 class _Links:
@@ -243,12 +235,10 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 
 _ALL_LINKS: Final = 0xFFFFFFFF
-_COUNTERS: Final[Mapping[Signal, FieldKey]] = MappingProxyType(
-    {
-        Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: (_RECEIVED, _ALL_LINKS),
-        Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: (_TRANSMITTED, _ALL_LINKS),
-    }
-)
+_COUNTERS: Final[Mapping[Signal, FieldKey]] = {
+    Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: (_RECEIVED, _ALL_LINKS),
+    Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: (_TRANSMITTED, _ALL_LINKS),
+}
 
 
 def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
