@@ -64,7 +64,7 @@ def pair(request: pytest.FixtureRequest) -> Iterator[tuple[Snapshot, Snapshot]]:
         interval=SECOND,
         settings=LiveSettings(deadline_seconds=30.0),
         catalogue=built_in(),
-        surroundings=HostContextCollector(
+        host_context=HostContextCollector(
             NodeHostProbe(ScenarioHost(node, clock.wall_time), ScenarioOwners(node), _NOWHERE)
         ),
         sysfs=_NOWHERE,

@@ -106,9 +106,9 @@ def reading(
             interval=nanoseconds(1),
             settings=LiveSettings(**settings),
             catalogue=built_in(),
-            surroundings=HostContextCollector(NodeHostProbe(host, owners, sysfs)),
+            host_context=HostContextCollector(NodeHostProbe(host, owners, sysfs)),
             sysfs=sysfs,
-            neighbors=neighbors,
+            secondary=neighbors,
             controls=controls,
         )
         try:

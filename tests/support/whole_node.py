@@ -93,7 +93,7 @@ def whole_node(
         interval=nanoseconds(1),
         settings=LiveSettings(**settings),
         catalogue=built_in(),
-        surroundings=HostContextCollector(NodeHostProbe(tree.host(), owners, tree.sysfs)),
+        host_context=HostContextCollector(NodeHostProbe(tree.host(), owners, tree.sysfs)),
         sysfs=tree.sysfs,
     )
     accountant = AccountingService(AccountingSettings())

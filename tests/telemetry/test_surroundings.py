@@ -223,9 +223,9 @@ def live(eyes: TestEyes, *neighbors: SecondarySource, **settings: float) -> Iter
             interval=10**9,
             settings=LiveSettings(**settings),  # type: ignore[arg-type] # Each is a number.
             catalogue=built_in(),
-            surroundings=HostContextCollector(eyes),
+            host_context=HostContextCollector(eyes),
             sysfs=NOWHERE,
-            neighbors=neighbors,
+            secondary=neighbors,
         )
         try:
             yield source

@@ -53,9 +53,9 @@ def live_source(
         interval=nanoseconds(settings.sampling.interval),
         settings=settings.sources.nvml,
         catalogue=catalogue,
-        surroundings=HostContextCollector(eyes),
+        host_context=HostContextCollector(eyes),
         sysfs=sysfs,
-        neighbors=_neighbors(settings.sources, clock, catalogue),
+        secondary=_neighbors(settings.sources, clock, catalogue),
         controls=controls,
     )
     return NamedSource(source, name, controls, source.still_held)

@@ -3,7 +3,7 @@
 import contextlib
 import math
 import time
-from collections.abc import Iterable, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
@@ -25,6 +25,7 @@ from rightsizer.model.workload import Holding
 from rightsizer.owners.holdings import holdings_on
 from rightsizer.owners.owner import WorkloadResolver
 from rightsizer.telemetry.nvml.driver import NvmlDriver, explain
+from rightsizer.telemetry.nvml.inventory import Inventory
 from rightsizer.telemetry.nvml.library import NvmlFailure
 
 
@@ -40,68 +41,55 @@ class NodeSurvey:
     warnings: tuple[str, ...] = ()
 
 
-@dataclass(frozen=True, slots=True)
-class _DriverAnswer:
-    """What the driver said, or why it said nothing."""
-
-    devices: tuple[Device, ...] = ()
-    topology: TopologyFacts = field(default_factory=TopologyFacts)
-    trouble: str | None = None
-
-
 def survey_node(sysfs: Path, catalogue: Catalogue, *, patience_seconds: float) -> NodeSurvey:
     """Look at driver and bus, and put together what both say.
 
     The bus must do where the driver does not answer within the patience.
     """
     on_bus = expected_gpus(sysfs)
-    answer = _ask_driver(sysfs, catalogue, patience_seconds)
-    offered = {kernel_address(device.pci_bus_id) for device in answer.devices}
-    rest = [gpu for gpu in on_bus if gpu.pci_bus_id not in offered]
-    devices = (*answer.devices, *_without_driver(rest, first=len(answer.devices)))
+    inventory, trouble = _ask_driver(sysfs, catalogue, patience_seconds)
+    offered = tuple(gpu.whole.device for gpu in inventory.gpus)
+    addresses = {kernel_address(device.pci_bus_id) for device in offered}
+    rest = [gpu for gpu in on_bus if gpu.pci_bus_id not in addresses]
+    without_driver = (
+        Device(uuid=gpu.pci_bus_id, index=index, pci_bus_id=gpu.pci_bus_id)
+        for index, gpu in enumerate(rest, start=len(offered))
+    )
+    devices = (*offered, *without_driver)
     return NodeSurvey(
-        topology=read_topology(sysfs, devices, answer.topology),
+        topology=read_topology(sysfs, devices, inventory.topology),
         devices=devices,
-        offered=frozenset(device.uuid for device in answer.devices),
-        warnings=tuple(map(_absence, rest)) if answer.trouble is None else (answer.trouble,),
+        offered=frozenset(device.uuid for device in offered),
+        warnings=tuple(map(_absence, rest)) if trouble is None else (trouble,),
     )
 
 
-def _ask_driver(sysfs: Path, catalogue: Catalogue, patience_seconds: float) -> _DriverAnswer:
-    worker: Worker[NvmlDriver, _DriverAnswer] = Worker(
+def _ask_driver(
+    sysfs: Path, catalogue: Catalogue, patience_seconds: float
+) -> tuple[Inventory, str | None]:
+    """What the driver offers, and why it offers nothing."""
+    worker: Worker[NvmlDriver, Inventory | NvmlFailure] = Worker(
         "nvml",
         lambda: NvmlDriver(count(), catalogue, sysfs),
         abandon_after_seconds=patience_seconds,
         abandoned_maximum=0,
     )
     deadline = time.monotonic() + patience_seconds
-    worker.ask(_survey_with_driver)
+    worker.ask(NvmlDriver.look)
     answer = worker.answer(deadline)
     worker.close()
     worker.join(deadline)
-    if isinstance(answer, Stuck):
-        call = answer.state.library.asking if answer.state else None
-        return _DriverAnswer(
-            trouble=f"NVML hangs in {call or 'opening'} for {answer.seconds:.1f} s"
-        )
-    if isinstance(answer, Crashed):
-        return _DriverAnswer(trouble=f"asking the driver failed: {answer.error!r}")
-    return answer
-
-
-def _survey_with_driver(driver: NvmlDriver) -> _DriverAnswer:
-    found = driver.look()
-    if isinstance(found, NvmlFailure):
-        return _DriverAnswer(trouble=explain(found))
-    devices = tuple(gpu.whole.device for gpu in found.gpus)
-    return _DriverAnswer(devices, found.topology)
-
-
-def _without_driver(gpus: Iterable[BusGpu], *, first: int) -> tuple[Device, ...]:
-    return tuple(
-        Device(uuid=gpu.pci_bus_id, index=index, pci_bus_id=gpu.pci_bus_id)
-        for index, gpu in enumerate(gpus, start=first)
-    )
+    match answer:
+        case Inventory():
+            return answer, None
+        case Stuck():
+            call = (answer.state.library.asking if answer.state else None) or "opening"
+            trouble = f"NVML hangs in {call} for {answer.seconds:.1f} s"
+        case Crashed():
+            trouble = f"asking the driver failed: {answer.error!r}"
+        case _:
+            trouble = explain(answer)
+    return Inventory(0, ()), trouble
 
 
 def _absence(gpu: BusGpu) -> str:
@@ -111,29 +99,28 @@ def _absence(gpu: BusGpu) -> str:
     return f"{gpu.pci_bus_id} is on the bus {held}, and NVML does not offer it"
 
 
-_NO_TOPOLOGY_FACTS: Final = TopologyFacts()
 _TOPOLOGY_HOLDS_SECONDS: Final = 3600.0
 """GPUs do not move; links that train down show in the readings."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostQuery:
-    """Whom to look around."""
+    """Devices whose context is wanted."""
 
     devices: tuple[Device, ...] = ()
     processes: Mapping[str, tuple[Process, ...]] = field(default_factory=dict)
-    """By uuid; devices whose processes nobody knows are left out."""
-    topology: TopologyFacts = _NO_TOPOLOGY_FACTS
+    """By uuid; devices whose processes are unknown are left out."""
+    topology: TopologyFacts = field(default_factory=TopologyFacts)
     """What the driver says of the GPUs' places."""
 
 
 @dataclass(frozen=True, slots=True)
 class HostContext:
-    """What there was to see."""
+    """What host, owners and topology say."""
 
     node: Mapping[Signal, float] = field(default_factory=dict)
     devices: Mapping[str, Mapping[Signal, float]] = field(default_factory=dict)
-    """By uuid: of whoever holds the device, and of the ports near to it."""
+    """By uuid: of the processes that hold the device, and of the ports near to it."""
     holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
     ports: tuple[FabricPort, ...] = ()
     topology: Topology | None = None
@@ -141,17 +128,17 @@ class HostContext:
 
 
 class HostProbe(Protocol):
-    """What a thread of its own looks with."""
+    """Reads host context on a thread of its own."""
 
-    def look(self, question: HostQuery) -> HostContext:
-        """Everything that the question asks for."""
+    def look(self, query: HostQuery) -> HostContext:
+        """Everything that the query asks for."""
 
     def close(self) -> None:
         """Give back whatever is held."""
 
 
 class NodeHostProbe:
-    """Looks with files and owners; one thread's alone."""
+    """Reads files and owners; one thread's alone."""
 
     def __init__(self, host: HostCollector, owners: WorkloadResolver, sysfs: Path | None) -> None:
         self._host = host
@@ -161,17 +148,15 @@ class NodeHostProbe:
         self._topology_of: object = None
         self._topology_due = 0.0
 
-    def look(self, question: HostQuery) -> HostContext:
+    def look(self, query: HostQuery) -> HostContext:
         """Host first, then who holds what."""
         started = time.perf_counter()
-        topology = self._read_topology(question)
+        topology = self._read_topology(query)
         node = self._host.node()
-        signals = {
-            device.uuid: self._around(device, question, topology) for device in question.devices
-        }
+        signals = {device.uuid: self._around(device, query, topology) for device in query.devices}
         ports = self._host.ports()
         seen = time.perf_counter()
-        holdings = self._holdings(question)
+        holdings = self._holdings(query)
         collectors = {
             "host": CollectorOutcome(True, seen - started),
             "owners": CollectorOutcome(True, time.perf_counter() - seen),
@@ -184,64 +169,64 @@ class NodeHostProbe:
         self._owners.close()
 
     def _around(
-        self, device: Device, question: HostQuery, topology: Topology | None
+        self, device: Device, query: HostQuery, topology: Topology | None
     ) -> Mapping[Signal, float]:
         whole = device.mig.parent_uuid if device.mig else device.uuid
         near = topology.placements.get(whole) if topology is not None else None
-        pids = [process.pid for process in question.processes.get(device.uuid, ())]
+        pids = [process.pid for process in query.processes.get(device.uuid, ())]
         return {**self._host.device(near), **(self._host.owner(pids, near) if pids else {})}
 
-    def _holdings(self, question: HostQuery) -> Mapping[str, tuple[Holding, ...]]:
+    def _holdings(self, query: HostQuery) -> Mapping[str, tuple[Holding, ...]]:
         allocations = self._owners.allocations()
         found = {
             device.uuid: holdings_on(
-                device, question.processes.get(device.uuid), self._owners, allocations
+                device, query.processes.get(device.uuid), self._owners, allocations
             )
-            for device in question.devices
+            for device in query.devices
         }
         return {uuid: holdings for uuid, holdings in found.items() if holdings}
 
-    def _read_topology(self, question: HostQuery) -> Topology | None:
+    def _read_topology(self, query: HostQuery) -> Topology | None:
         if self._sysfs is None:
             return None
-        places = [(device.uuid, device.pci_bus_id) for device in question.devices]
+        places = [(device.uuid, device.pci_bus_id) for device in query.devices]
         now = time.monotonic()
-        if (places, question.topology) != self._topology_of or now >= self._topology_due:
-            self._topology = read_topology(self._sysfs, question.devices, question.topology)
-            self._topology_of = places, question.topology
+        if (places, query.topology) != self._topology_of or now >= self._topology_due:
+            self._topology = read_topology(self._sysfs, query.devices, query.topology)
+            self._topology_of = places, query.topology
             self._topology_due = now + _TOPOLOGY_HOLDS_SECONDS
         return self._topology
 
 
 class HostContextCollector:
-    """The eyes on a thread of their own; what they saw last stands while they are slow."""
+    """A probe on a thread of its own; what it saw last stands while it is slow."""
 
-    def __init__(self, eyes: HostProbe, *, hold_seconds: float = 10.0) -> None:
+    def __init__(self, probe: HostProbe, *, hold_seconds: float = 10.0) -> None:
         self._hold_seconds = hold_seconds
         self._crashed: str | None = None
         self._log = structlog.get_logger(component="surroundings")
-        # The eyes are one thread's alone: no fresh one takes them from a thread that hangs.
+        # The probe is one thread's alone: no fresh one takes it from a thread that hangs.
         self._worker: Worker[None, HostContext] = Worker(
             "surroundings",
             contextlib.nullcontext,
             abandon_after_seconds=math.inf,
             abandoned_maximum=0,
         )
-        self._eyes = eyes
+        self._probe = probe
         self._is_asked = False
         self._last = HostContext()
         self._seen_at = time.monotonic()
 
-    def look(self, question: HostQuery, deadline: float) -> HostContext:
-        """What is around the devices now, or was when somebody last could look.
+    def look(self, query: HostQuery, deadline: float) -> HostContext:
+        """The context of the devices now, or at the last look that came back.
 
         The deadline is on the monotonic clock.
         """
         if not self._is_asked:
-            self._is_asked = self._worker.ask(lambda _: self._eyes.look(question))
+            self._is_asked = self._worker.ask(lambda _: self._probe.look(query))
             answer = self._worker.answer(deadline) if self._is_asked else self._worker.stuck()
         else:
-            # Late for the question before: nobody waits for it twice.
+            # Late for the query before, which is not waited for twice.
             answer = self._worker.answer(time.monotonic())
         if isinstance(answer, Stuck):
             return self._stale_context(answer.seconds)
@@ -258,10 +243,10 @@ class HostContextCollector:
         """Let the thread end; one that hangs is left behind."""
         self._worker.close()
         self._worker.join(deadline)
-        self._eyes.close()
+        self._probe.close()
 
     def _stale_context(self, duration_seconds: float) -> HostContext:
-        """What was seen last, while it may still be true; that nobody could look is told."""
+        """What was seen last, while it may still be true; the look is an outcome that failed."""
         if time.monotonic() - self._seen_at >= self._hold_seconds:
             self._last = HostContext(topology=self._last.topology)
         failed = CollectorOutcome(False, duration_seconds)

@@ -51,14 +51,14 @@ class LiveSource:
         interval: Nanoseconds,
         settings: LiveSettings,
         catalogue: Catalogue,
-        surroundings: HostContextCollector,
+        host_context: HostContextCollector,
         sysfs: Path,
-        neighbors: Sequence[SecondarySource] = (),
+        secondary: Sequence[SecondarySource] = (),
         controls: ReleaseController | None = None,
     ) -> None:
         """Asks nothing before the first `read`.
 
-        A later neighbor finds what the earlier ones have added.
+        A later secondary source finds what the earlier ones have added.
 
         Raises:
             ConfigurationError: a collector that is disabled does not exist.
@@ -67,8 +67,8 @@ class LiveSource:
         self._clock = clock
         self._interval = interval
         self._settings = settings
-        self._host_context = surroundings
-        self._neighbors = tuple(neighbors)
+        self._host_context = host_context
+        self._secondary = tuple(secondary)
         self._controls = controls or ReleaseController(clock)
         self._connection = NvmlConnection(
             clock=clock, settings=settings, catalogue=catalogue, sysfs=sysfs
@@ -89,7 +89,7 @@ class LiveSource:
         """The node as it is now."""
         started = time.monotonic()
         deadline = started + self._settings.deadline_seconds
-        released = self._obey(self._controls.released(ReleasableResource.GPUS))
+        released = self._apply(self._controls.released(ReleasableResource.GPUS))
         # The first look at the driver may take half of the time, the readings the rest.
         self._connection.advance(started + self._settings.deadline_seconds / 2)
         inventory = self._connection.inventory
@@ -101,7 +101,7 @@ class LiveSource:
         snapshot = self._snapshot(rounds, deadline, released)
         self._recover(rounds)
         self._look_at_changes(snapshot.down)
-        return self._with_neighbors(snapshot)
+        return self._enriched(snapshot)
 
     def still_held(self, release: ReleaseRequest) -> str | None:
         """Why a release is not carried out yet, `None` once everything is let go."""
@@ -120,8 +120,8 @@ class LiveSource:
         self._pool.close(deadline)
         self._connection.close(deadline)
         self._host_context.close(deadline)
-        for neighbor in self._neighbors:
-            neighbor.close()
+        for source in self._secondary:
+            source.close()
 
     def _snapshot(
         self, rounds: Sequence[PollResult], deadline: float, released: str | None
@@ -133,7 +133,7 @@ class LiveSource:
         down = dict(self._registry.absent)
         for found in rounds:
             down.update(found.down)
-        look = self._look_around(readings, deadline)
+        look = self._context_of(readings, deadline)
         return Snapshot(
             wall_time=self._clock.wall_time(),
             time=self._clock.time(),
@@ -157,9 +157,9 @@ class LiveSource:
             trouble=trouble,
         )
 
-    def _look_around(self, readings: Mapping[str, Reading], deadline: float) -> HostContext:
+    def _context_of(self, readings: Mapping[str, Reading], deadline: float) -> HostContext:
         inventory = self._connection.inventory
-        question = HostQuery(
+        query = HostQuery(
             self._registry.devices,
             {
                 uuid: reading.processes
@@ -168,7 +168,7 @@ class LiveSource:
             },
             TopologyFacts() if inventory is None else inventory.topology,
         )
-        return self._host_context.look(question, deadline)
+        return self._host_context.look(query, deadline)
 
     def _collectors(
         self, rounds: Iterable[PollResult], look: HostContext
@@ -176,21 +176,21 @@ class LiveSource:
         xid = self._xids.outcome
         return {**_outcomes(rounds), **look.collectors, **({} if xid is None else {"xid": xid})}
 
-    def _with_neighbors(self, snapshot: Snapshot) -> Snapshot:
-        """What others tell beside it; the fault of one costs its own word alone."""
+    def _enriched(self, snapshot: Snapshot) -> Snapshot:
+        """The snapshot with what secondary sources know; a fault of one costs its own part alone."""
         faults: dict[str, str] = {}
-        for neighbor in self._neighbors:
+        for source in self._secondary:
             try:
-                snapshot = neighbor.enrich(snapshot)
-            except Exception as error:  # noqa: BLE001 - no neighbor may cost a tick.
-                faults[type(neighbor).__name__] = repr(error)
+                snapshot = source.enrich(snapshot)
+            except Exception as error:  # noqa: BLE001 - no secondary source may cost a tick.
+                faults[type(source).__name__] = repr(error)
         for name, fault in faults.items():
             if self._faults.get(name) != fault:
                 self._log.error("neighbor_failed", neighbor=name, error=fault)
         self._faults = faults
         return snapshot
 
-    def _obey(self, release: ReleaseRequest | None) -> str | None:
+    def _apply(self, release: ReleaseRequest | None) -> str | None:
         """Let NVML go or take it back; what was let go, for a person."""
         if release is None:
             self._connection.resume()
@@ -203,7 +203,7 @@ class LiveSource:
 
     @property
     def _workers(self) -> tuple[Worker[Any, Any], ...]:
-        """All who may hold something of an opening of NVML."""
+        """All that may hold something of an opening of NVML."""
         return (*self._pool.workers, self._xids.worker)
 
     @property
@@ -246,7 +246,7 @@ class LiveSource:
 
 
 def _with_host(reading: Reading, values: Mapping[Signal, float] | None) -> Reading:
-    """The reading with what was seen around its device."""
+    """The reading with the host's signals of its device."""
     if not values:
         return reading
     origins = {**reading.origins, **dict.fromkeys(values, "host")}

@@ -1,6 +1,6 @@
 """GPM, the profiling counters of Hopper and later: what happened between two samples."""
 
-from collections.abc import Sequence
+from collections.abc import Collection
 from functools import partial
 from typing import Any, Final
 
@@ -8,31 +8,29 @@ import pynvml
 
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
-from rightsizer.model.units import seconds
+from rightsizer.model.units import Unit, seconds
 from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.handle import DeviceHandle
 from rightsizer.telemetry.nvml.library import NvmlFailure, failure_of
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
-_PERCENT: Final = (
-    (Signal.GPU_BUSY, pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL),
-    (Signal.SM_ACTIVE, pynvml.NVML_GPM_METRIC_SM_UTIL),
-    (Signal.SM_OCCUPANCY, pynvml.NVML_GPM_METRIC_SM_OCCUPANCY),
-    (Signal.TENSOR_ACTIVE, pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL),
-    (Signal.DRAM_ACTIVE, pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL),
-    (Signal.FP64_ACTIVE, pynvml.NVML_GPM_METRIC_FP64_UTIL),
-    (Signal.FP32_ACTIVE, pynvml.NVML_GPM_METRIC_FP32_UTIL),
-    (Signal.FP16_ACTIVE, pynvml.NVML_GPM_METRIC_FP16_UTIL),
-    (Signal.INTEGER_ACTIVE, pynvml.NVML_GPM_METRIC_INTEGER_UTIL),
-)
-_MEBIBYTES_PER_SECOND: Final = (
-    (Signal.PCIE_TRANSMIT_BYTES_PER_SECOND, pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC),
-    (Signal.PCIE_RECEIVE_BYTES_PER_SECOND, pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC),
-    (Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC),
-    (Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND, pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC),
-)
-_METRICS: Final = (*_PERCENT, *_MEBIBYTES_PER_SECOND)
-_RATES: Final = frozenset(signal for signal, _ in _MEBIBYTES_PER_SECOND)
+_METRICS: Final = {
+    Signal.GPU_BUSY: pynvml.NVML_GPM_METRIC_GRAPHICS_UTIL,
+    Signal.SM_ACTIVE: pynvml.NVML_GPM_METRIC_SM_UTIL,
+    Signal.SM_OCCUPANCY: pynvml.NVML_GPM_METRIC_SM_OCCUPANCY,
+    Signal.TENSOR_ACTIVE: pynvml.NVML_GPM_METRIC_ANY_TENSOR_UTIL,
+    Signal.DRAM_ACTIVE: pynvml.NVML_GPM_METRIC_DRAM_BW_UTIL,
+    Signal.FP64_ACTIVE: pynvml.NVML_GPM_METRIC_FP64_UTIL,
+    Signal.FP32_ACTIVE: pynvml.NVML_GPM_METRIC_FP32_UTIL,
+    Signal.FP16_ACTIVE: pynvml.NVML_GPM_METRIC_FP16_UTIL,
+    Signal.INTEGER_ACTIVE: pynvml.NVML_GPM_METRIC_INTEGER_UTIL,
+    Signal.PCIE_TRANSMIT_BYTES_PER_SECOND: pynvml.NVML_GPM_METRIC_PCIE_TX_PER_SEC,
+    Signal.PCIE_RECEIVE_BYTES_PER_SECOND: pynvml.NVML_GPM_METRIC_PCIE_RX_PER_SEC,
+    Signal.NVLINK_RECEIVE_BYTES_PER_SECOND: pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_RX_PER_SEC,
+    Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND: pynvml.NVML_GPM_METRIC_NVLINK_TOTAL_TX_PER_SEC,
+}
+_RATES: Final = frozenset(signal for signal in _METRICS if signal.unit is Unit.BYTES_PER_SECOND)
+"""In mebibytes a second; all others are percentages."""
 _MEBIBYTE: Final = 2.0**20
 _FIRST: Final = NvmlFailure(Missing.NO_SAMPLE, "nvmlGpmSampleGet", "the first of two samples")
 _UNSUPPORTED: Final = NvmlFailure(
@@ -53,9 +51,9 @@ class _Sampler:
         self._handle = handle
         self._query = pynvml.c_nvmlGpmMetricsGet_t()
         self._query.version = pynvml.NVML_GPM_METRICS_GET_VERSION
-        self._metrics: list[tuple[Signal, Any]] = []
+        self._metrics: dict[Signal, Any] = {}
         self._absent: dict[Signal, NvmlFailure] = {}
-        self._want(_METRICS)
+        self._want(tuple(_METRICS))
         self._buffers: list[Any] = []
         self._sampled_at: int | None = None
         self._is_supported = False
@@ -74,28 +72,33 @@ class _Sampler:
                 return NvmlFailure(
                     Missing.NO_SAMPLE, "nvmlGpmSampleGet", f"{apart:.3f} s after the one before"
                 )
-        failure = self._fill(self._buffers[1])
-        if failure is not None:
+        answer = self._fill(self._buffers[1])
+        if isinstance(answer, NvmlFailure):
             self._sampled_at = None
-            return failure
+            return answer
         is_first, self._sampled_at = self._sampled_at is None, now
-        failure = _FIRST if is_first else self._evaluate()
+        if not is_first:
+            self._query.sample1, self._query.sample2 = self._buffers
+            answer = self._ask("nvmlGpmMetricsGet", self._query)
         self._buffers.reverse()
-        return failure
+        return _FIRST if is_first else answer if isinstance(answer, NvmlFailure) else None
 
     def put(self, builder: ReadingBuilder) -> None:
         """Put the metrics of the last evaluation into the builder."""
         overshoot = self._handle.settings.gpm_overshoot_ratio
-        for signal, metric in self._metrics:
+        for signal, metric in self._metrics.items():
             if metric.nvmlReturn != pynvml.NVML_SUCCESS:
-                error = pynvml.NVMLError(metric.nvmlReturn)
-                self._refuse(signal, failure_of(error, "nvmlGpmMetricsGet"), builder)
+                failure = failure_of(pynvml.NVMLError(metric.nvmlReturn), "nvmlGpmMetricsGet")
+                if failure.is_unsupported:
+                    self._absent[signal] = failure  # It is not asked for again.
+                else:
+                    builder.fail(signal, failure)
             elif signal in _RATES:
                 builder.put(signal, metric.value, _MEBIBYTE)
             else:
                 builder.put_percent(signal, metric.value, overshoot)
         if len(self._metrics) + len(self._absent) > len(_METRICS):
-            self._want([item for item in _METRICS if item[0] not in self._absent])
+            self._want([signal for signal in _METRICS if signal not in self._absent])
             if not self._metrics:
                 self._refused = next(iter(self._absent.values()))
         for signal, failure in self._absent.items():
@@ -105,7 +108,7 @@ class _Sampler:
         """Free the buffers for as long as a profiler needs the counters."""
         self.close()
         failure = self._why_not() or _RELEASED
-        for signal, _ in _METRICS:
+        for signal in _METRICS:
             builder.fail(signal, self._absent.get(signal, failure))
 
     def close(self) -> None:
@@ -115,21 +118,12 @@ class _Sampler:
         self._buffers.clear()
         self._sampled_at = None
 
-    def _want(self, metrics: Sequence[tuple[Signal, int]]) -> None:
+    def _want(self, signals: Collection[Signal]) -> None:
         """Have the next evaluations ask for these metrics alone."""
-        self._query.numMetrics = len(metrics)
-        self._metrics = []
-        for place, (signal, metric_id) in enumerate(metrics):
-            metric = self._query.metrics[place]
-            metric.metricId = metric_id
-            self._metrics.append((signal, metric))
-
-    def _refuse(self, signal: Signal, failure: NvmlFailure, builder: ReadingBuilder) -> None:
-        """Note a metric that gave nothing; one that is not supported is not asked for again."""
-        if failure.reason is Missing.NOT_SUPPORTED:
-            self._absent[signal] = failure
-        else:
-            builder.fail(signal, failure)
+        self._query.numMetrics = len(signals)
+        self._metrics = dict(zip(signals, self._query.metrics, strict=False))
+        for signal, metric in self._metrics.items():
+            metric.metricId = _METRICS[signal]
 
     def _why_not(self) -> NvmlFailure | None:
         """Why the device gives no samples; asked until the driver has told."""
@@ -148,36 +142,27 @@ class _Sampler:
 
     def _allocate(self) -> NvmlFailure | None:
         for _ in range(2 - len(self._buffers)):
-            buffer = self._handle.library.ask("nvmlGpmSampleAlloc")
+            buffer = self._ask("nvmlGpmSampleAlloc")
             if isinstance(buffer, NvmlFailure):
                 self.close()
-                return self._give_up(buffer)
+                return buffer
             self._buffers.append(buffer)
         return None
 
-    def _fill(self, buffer: Any) -> NvmlFailure | None:
+    def _fill(self, buffer: Any) -> Any:
         target = self._handle.target
         mig = target.device.mig
-        answer = (
-            self._handle.library.ask("nvmlGpmSampleGet", target.sampled_handle, buffer)
-            if mig is None
-            else self._handle.library.ask(
-                "nvmlGpmMigSampleGet", target.sampled_handle, mig.gpu_instance_id, buffer
-            )
-        )
-        return self._give_up(answer) if isinstance(answer, NvmlFailure) else None
+        if mig is None:
+            return self._ask("nvmlGpmSampleGet", target.sampled_handle, buffer)
+        return self._ask("nvmlGpmMigSampleGet", target.sampled_handle, mig.gpu_instance_id, buffer)
 
-    def _evaluate(self) -> NvmlFailure | None:
-        self._query.sample1, self._query.sample2 = self._buffers
-        answer = self._handle.library.ask("nvmlGpmMetricsGet", self._query)
-        return self._give_up(answer) if isinstance(answer, NvmlFailure) else None
-
-    def _give_up(self, failure: NvmlFailure) -> NvmlFailure:
-        """The failure; one that will not pass leaves nothing held and nothing asked."""
-        if failure.is_unsupported:
-            self._refused = failure
+    def _ask(self, call: str, *arguments: Any) -> Any:
+        """An answer or a failure; one that will not pass leaves nothing held and nothing asked."""
+        answer = self._handle.library.ask(call, *arguments)
+        if isinstance(answer, NvmlFailure) and answer.is_unsupported:
+            self._refused = answer
             self.close()
-        return failure
+        return answer
 
 
 def _sampler(handle: DeviceHandle) -> _Sampler:
@@ -190,12 +175,12 @@ def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     if failure is None:
         sampler.put(builder)
     else:
-        builder.fail_all((signal for signal, _ in _METRICS), failure)
+        builder.fail_all(_METRICS, failure)
 
 
 GPM: Final = NvmlCollector(
     "gpm",
-    tuple(signal for signal, _ in _METRICS),
+    tuple(_METRICS),
     _read,
     on_mig_parent=False,
     is_essential=True,
