@@ -5,7 +5,7 @@ from typing import Final
 
 from killed_agents import kill_agents
 
-KILLS: Final = 20
+KILLS: Final = 8
 JITTER_SECONDS: Final = 0.1
 """Half a sampling interval: the wall and the steady clock are not read at once."""
 

@@ -37,6 +37,7 @@ Rates = tuple[float, ...]
 """Of the counters, in their order, per second; those that are left out stay 0."""
 _NOTHING: Final[Rates] = (0.0,) * len(fields(GpuCounters))
 _CHECKPOINT_STEPS: Final = 360
+_KEPT_ANSWERS: Final = 4
 
 
 class RateIntegral:
@@ -62,15 +63,18 @@ class RateIntegral:
         self._last = 0
         self._sums: Rates = _NOTHING
         self._checkpoints: list[Rates] = [_NOTHING]
-        self._answered: tuple[Nanoseconds, GpuCounters] | None = None
+        self._answers: dict[Nanoseconds, GpuCounters] = {}
+        self._right: tuple[int, Rates] | None = None
         self._lock = threading.Lock()
 
     def at(self, time: Nanoseconds) -> GpuCounters:
         """The counters at a time; all 0 before the start."""
-        answered = self._answered
-        if answered is None or answered[0] != time:
-            self._answered = answered = time, self._at(time)
-        return answered[1]
+        answer = self._answers.get(time)
+        if answer is None:
+            answer = self._at(time)
+            # Now, and when the driver was loaded, are asked for again and again.
+            self._answers = {**dict(list(self._answers.items())[1 - _KEPT_ANSWERS :]), time: answer}
+        return answer
 
     def _at(self, time: Nanoseconds) -> GpuCounters:
         step, rest = divmod(max(0, time - self._start), self._step)
@@ -105,7 +109,11 @@ class RateIntegral:
 
     def _added(self, sums: Rates, step: int) -> Rates:
         width = 0.5 * self._step / NANOSECONDS_PER_SECOND
-        parts = zip(sums, self._rates_at(step), self._rates_at(step + 1), strict=True)
+        before, right = self._right, self._rates_at(step + 1)
+        # What a step ends with the next one begins with.
+        left = before[1] if before and before[0] == step else self._rates_at(step)
+        self._right = step + 1, right
+        parts = zip(sums, left, right, strict=True)
         return tuple(total + width * (first + second) for total, first, second in parts)
 
     def _rates_at(self, step: int) -> Rates:
