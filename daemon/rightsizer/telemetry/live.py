@@ -177,7 +177,7 @@ class LiveSource:
         return {**_outcomes(rounds), **look.collectors, **({} if xid is None else {"xid": xid})}
 
     def _enriched(self, snapshot: Snapshot) -> Snapshot:
-        """The snapshot with what secondary sources know; a fault of one costs its own part alone."""
+        """The snapshot with what secondary sources know; a fault costs its own part alone."""
         faults: dict[str, str] = {}
         for source in self._secondary:
             try:
