@@ -106,7 +106,7 @@ def test_former_days_of_a_fleet_open(tmp_path: Path) -> None:
     """No day is fetched again after an upgrade."""
     was = expected("fleet")
     with DayCache(written("fleet", tmp_path), read_only=True) as cache:
-        frames = cache.sheets(was["uuids"], was["first"], was["last"])
+        frames = cache.frames(was["uuids"], was["first"], was["last"])
 
         assert {uuid: len(days) for uuid, days in frames.items()} == was["sheets"]
         assert len(cache.holdings(was["first"], was["last"])) == was["holdings"]

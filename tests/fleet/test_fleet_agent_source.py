@@ -18,9 +18,9 @@ from rightsizer.fleet.cache.day_frame import (
     DAY,
     FINE_STEP,
     ColumnKind,
-    DayColumn,
+    DayFrame,
     Grid,
-    SubjectDay,
+    kind_of,
 )
 from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
@@ -57,7 +57,7 @@ class Told:
     off_seconds: float
     """Scrapes are not at the ends of a stretch; what a rule recorded is up to its interval off."""
 
-    def track(self, uuid: str, step: Nanoseconds = COARSE_STEP) -> SubjectDay:
+    def track(self, uuid: str, step: Nanoseconds = COARSE_STEP) -> DayFrame:
         """A device's day."""
         return self.days[step].tracks[uuid]
 
@@ -130,7 +130,9 @@ def test_all_devices_with_states_have_a_day(nodes: tuple[ScrapedDay, ...], told:
 def test_states_of_a_stretch_sum_to_its_length(told: Told, step: Nanoseconds) -> None:
     """Unknown is what is left, where the device was there; nothing is said of other stretches."""
     for track in told.days[step].tracks.values():
-        states = [column for name, column in track.columns.items() if name.kind is ColumnKind.STATE]
+        states = [
+            column for name, column in track.columns.items() if kind_of(name) is ColumnKind.STATE
+        ]
         sums = [sum(parts) for parts in zip(*states, strict=True)]
         there = [total for total in sums if not math.isnan(total)]
         # What is recorded once in five minutes begins with the second of them.
@@ -158,17 +160,18 @@ def test_seconds_are_the_accounts_own(
             values = told.track(uuid, step).columns.get(column)
             found = 0.0 if values is None else values[place]
             assert found == pytest.approx(expected, abs=told.off_seconds), (uuid, column)
-            seen |= {column.kind} if expected > 0 else set()
+            seen |= {kind_of(column)} if expected > 0 else set()
     assert seen == {ColumnKind.STATE, ColumnKind.CONDITION, ColumnKind.WASTE, ColumnKind.USED}
 
 
-def _seconds(window: Window) -> dict[DayColumn, float]:
-    states = {DayColumn.state(each): seconds(window.states.get(each, 0)) for each in State}
+def _seconds(window: Window) -> dict[str, float]:
+    states = {ColumnKind.STATE.column(each): seconds(window.states.get(each, 0)) for each in State}
     conditions = {
-        DayColumn.condition(each): seconds(window.conditions.get(each, 0)) for each in Condition
+        ColumnKind.CONDITION.column(each): seconds(window.conditions.get(each, 0))
+        for each in Condition
     }
-    waste = {DayColumn.waste(each): window.waste_seconds.get(each, 0.0) for each in Cause}
-    used = {DayColumn(ColumnKind.USED, "seconds"): window.used_seconds}
+    waste = {ColumnKind.WASTE.column(each): window.waste_seconds.get(each, 0.0) for each in Cause}
+    used = {ColumnKind.USED.column("seconds"): window.used_seconds}
     return states | conditions | waste | used
 
 
@@ -178,8 +181,8 @@ def test_energy_is_the_accounts_own(nodes: tuple[ScrapedDay, ...], told: Told) -
         columns = told.track(uuid).columns
         slack = 2 * told.off_seconds * window.energy_joules / seconds(LAST - START) + 10
         expected = {
-            DayColumn(ColumnKind.ENERGY, "joules"): window.energy_joules,
-            DayColumn(ColumnKind.WASTE_JOULES, Cause.IDLE.value): window.waste_joules.get(
+            ColumnKind.ENERGY.column("joules"): window.energy_joules,
+            ColumnKind.WASTE_JOULES.column(Cause.IDLE.value): window.waste_joules.get(
                 Cause.IDLE, 0.0
             ),
         }
@@ -197,11 +200,11 @@ def test_means_are_the_accounts_own(
     for uuid, place, window in truths(nodes, COARSE_STEP):
         columns = told.track(uuid).columns
         truth = _mean(window, measure)
-        if truth is None or DayColumn.mean(measure) not in columns:
+        if truth is None or ColumnKind.MEAN.column(measure) not in columns:
             # What stands for the compute of MIG instances, and links of what has none.
             continue
         unit = 80 * 2.0**30 if measure is Measure.MEMORY_BYTES else 1.0
-        found = columns[DayColumn.mean(measure)][place] / unit
+        found = columns[ColumnKind.MEAN.column(measure)][place] / unit
         assert found == pytest.approx(truth / unit, abs=SHARE + told.off_seconds / 3600), uuid
         compared += 1
     assert compared >= 2
@@ -215,22 +218,26 @@ def test_peaks_are_what_scrapes_have_seen(
     for uuid, place, window in truths(nodes, COARSE_STEP):
         columns = told.track(uuid).columns
         bounds = {Measure.COMPUTE_AT_LEAST, Measure.MEMORY_BYTES}
-        if DayColumn.tier(Tier.PROFILING) not in columns:
+        if ColumnKind.TIER.column(Tier.PROFILING) not in columns:
             # The busiest second and that of the highest draw are taken for the same.
             bounds.add(Measure.COMPUTE)
         for measure in set(Measure) - bounds:
             series = window.blocks.series(measure)
-            if series.peaks and DayColumn.peak(measure) in columns:
-                peak = columns[DayColumn.peak(measure)][place]
-                assert columns[DayColumn.mean(measure)][place] <= peak <= max(series.peaks) + SHARE
+            if series.peaks and ColumnKind.PEAK.column(measure) in columns:
+                peak = columns[ColumnKind.PEAK.column(measure)][place]
+                assert (
+                    columns[ColumnKind.MEAN.column(measure)][place]
+                    <= peak
+                    <= max(series.peaks) + SHARE
+                )
 
 
 def test_bounds_of_compute_hold(told: Told) -> None:
     """The lower is never above the upper."""
     for track in told.days[FINE_STEP].tracks.values():
-        lower = track.columns.get(DayColumn.mean(Measure.COMPUTE_AT_LEAST))
+        lower = track.columns.get(ColumnKind.MEAN.column(Measure.COMPUTE_AT_LEAST))
         if lower is not None:
-            upper = track.columns[DayColumn.mean(Measure.COMPUTE)]
+            upper = track.columns[ColumnKind.MEAN.column(Measure.COMPUTE)]
             for low, high in zip(lower, upper, strict=True):
                 assert not low > high
 
@@ -277,7 +284,9 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], told: Told) ->
         for each in node.latest.devices:
             if each.device.uuid in told.days[COARSE_STEP].tracks:
                 columns = told.track(each.device.uuid).columns
-                tiers = {name.name for name in columns if name.kind is ColumnKind.TIER}
+                tiers = {
+                    name.partition(":")[2] for name in columns if kind_of(name) is ColumnKind.TIER
+                }
                 known = node.accounts.device(each.device.uuid).windows.window(START, LAST).known
                 assert tiers == ({each.tier.value} if known else set())
     assert {Tier.PROFILING, Tier.POWER} <= {

@@ -15,7 +15,6 @@ from rightsizer.fleet.cache.day_frame import (
     DAY,
     FINE_STEP,
     ColumnKind,
-    DayColumn,
     Grid,
 )
 from rightsizer.fleet.source import SampledSeries, StoreUse
@@ -72,7 +71,7 @@ def test_nothing_is_asked_for_of_the_time_after_the_last_sample() -> None:
     found = DayReader(store, NAMES, [estate_device(0)], grid, UsageSettings()).read()
     ends = {end for promql, end in store.asked if "state_seconds" not in promql}
     assert ends == {grid.start + STRETCHES * FINE_STEP}
-    productive = found.tracks["GPU-0"].columns[DayColumn.state(State.PRODUCTIVE)]
+    productive = found.tracks["GPU-0"].columns[ColumnKind.STATE.column(State.PRODUCTIVE)]
     assert list(productive[:STRETCHES]) == [300.0] * STRETCHES
     assert len(productive) == grid.count
     assert all(math.isnan(value) for value in productive[STRETCHES:])
@@ -105,7 +104,7 @@ def test_a_day_without_a_share_is_not_one_at_the_limit() -> None:
     known = array("d", [3600.0] * 30 + [1800.0] * 18)
     told = [SampledSeries({"resource": "compute"}, [grid.start + 2 * DAY], array("d", [0.5]))]
     column = pressure_columns({ColumnKind.SATURATED: told}, known, grid)[
-        DayColumn.saturated(Resource.COMPUTE)
+        ColumnKind.SATURATED.column(Resource.COMPUTE)
     ]
     assert all(math.isnan(value) for value in column[:24])
     assert list(column[24:]) == [1800.0] * 6 + [900.0] * 18

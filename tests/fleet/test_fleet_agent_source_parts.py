@@ -14,12 +14,12 @@ from readings import gpu
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.exposition.families import BUCKET_EDGES
 from rightsizer.exposition.report_collector import RISK_BOUNDS
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DayColumn, Grid
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, ColumnKind, Grid
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.day import held
 from rightsizer.fleet.sources.agent.devices import workload_by_key, workload_of
-from rightsizer.fleet.sources.agent.measure_columns import MeasureInputs, measure_columns
+from rightsizer.fleet.sources.agent.measure_columns import DeviceAnswers, measure_columns
 from rightsizer.fleet.sources.agent.metrics import AgentMetric
 from rightsizer.fleet.sources.agent.source import node_advice
 from rightsizer.fleet.sources.agent.time_columns import demands_of, presence_of, state_columns
@@ -137,19 +137,19 @@ def test_memory_is_known_by_its_peaks() -> None:
     assert found == {Resource.MEMORY: Histogram({74: 60e9})}
 
 
-def columns_of(**means: list[float]) -> dict[DayColumn, array[float]]:
+def columns_of(**means: list[float]) -> dict[str, array[float]]:
     """Mean columns of a device that was known for all of a day, from means by the hour."""
     whole = {name: array("d", values * 24) for name, values in means.items()}
     presence = presence_of({"productive": array("d", [3600.0] * 24)}, GRID)
     used = {"seconds": whole.pop("used")} if "used" in whole else {}
     power = {"power": whole.pop("power")} if "power" in whole else {}
-    told = MeasureInputs(whole, {}, {}, power, used)
+    told = DeviceAnswers(means=whole, power=power, totals=used)
     return measure_columns(told, presence, gpu(), UsageSettings())
 
 
 def test_compute_without_profiling_is_bounded_by_power_and_by_what_was_used() -> None:
     """The least of the three; a device that is busy at a low draw computes little."""
-    name = DayColumn.mean(Measure.COMPUTE)
+    name = ColumnKind.MEAN.column(Measure.COMPUTE)
     assert columns_of(busy=[0.9])[name][0] == pytest.approx(0.9)
     assert columns_of(busy=[0.9], power=[0.3])[name][0] == pytest.approx(0.5)
     assert columns_of(busy=[0.9], power=[0.3], used=[720.0])[name][0] == pytest.approx(0.2)
@@ -166,9 +166,9 @@ def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
     columns = {"busy": array("d", [busy] * GRID.count)}
     peaks = {"power_peak": array("d", [power] * GRID.count)}
     none = {"busy": array("d", [0.0] * GRID.count)}
-    figures_of_day = MeasureInputs(none, columns, {}, peaks, {})
+    figures_of_day = DeviceAnswers(means=none, peaks=columns, power=peaks)
     found = measure_columns(figures_of_day, presence, gpu(), UsageSettings())
-    bound = found[DayColumn.peak(Measure.COMPUTE)][0]
+    bound = found[ColumnKind.PEAK.column(Measure.COMPUTE)][0]
     full = UsageSettings().working_power_ratio
     assert bound >= max(share * min(1.0, draw / full) for share, draw in moments) - 1e-6
     assert bound <= busy + 1e-6
@@ -176,7 +176,7 @@ def test_peaks_without_profiling_are_bounded_by_the_product_of_peaks(
 
 def test_pipes_bound_compute_from_below_at_the_clock_that_ran() -> None:
     """Of what is achievable, and never more than was used."""
-    lower, device = DayColumn.mean(Measure.COMPUTE_AT_LEAST), gpu()
+    lower, device = ColumnKind.MEAN.column(Measure.COMPUTE_AT_LEAST), gpu()
     given_all = {"busy": [1.0], "sm_work": [0.6], "tensor": [0.3], "clock": [0.5]}
     expected = 0.3 / device.achievable_compute_ratio * 0.5
     assert columns_of(**given_all)[lower][0] == pytest.approx(expected)
@@ -188,8 +188,8 @@ def test_unknown_means_stay_unknown() -> None:
     """They are neither 0 nor all of a resource."""
     columns = columns_of(busy=[0.5], sm_work=[math.nan], memory_bytes=[math.nan], dram=[math.nan])
     for measure in (Measure.MEMORY, Measure.MEMORY_BYTES, Measure.MEMORY_BANDWIDTH):
-        assert all(math.isnan(value) for value in columns[DayColumn.mean(measure)])
-    assert columns[DayColumn.mean(Measure.COMPUTE)][0] == pytest.approx(0.5)
+        assert all(math.isnan(value) for value in columns[ColumnKind.MEAN.column(measure)])
+    assert columns[ColumnKind.MEAN.column(Measure.COMPUTE)][0] == pytest.approx(0.5)
 
 
 @given(data=st.data())

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from array import array
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 
 import pytest
@@ -17,13 +17,12 @@ from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import (
     COARSE_STEP,
     FINE_STEP,
-    DayColumn,
+    ColumnKind,
     DayFrame,
     Grid,
-    SubjectDay,
 )
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
-from rightsizer.fleet.cases.case import CaseBatch, FleetCases
+from rightsizer.fleet.cases.case import BatchRequest, FleetCases
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Measure
@@ -53,23 +52,24 @@ def rows_of(holders: Mapping[str, Sequence[Holder]]) -> list[HoldingRow]:
 
 
 def cases_of(
-    days: Iterable[SubjectDay], holders: Mapping[str, Sequence[Holder]], now: Nanoseconds = NOW
+    days: Mapping[str, Sequence[DayFrame]],
+    holders: Mapping[str, Sequence[Holder]],
+    now: Nanoseconds = NOW,
 ) -> FleetCases:
     """The cases of all that was held or is there."""
-    by_uuid: dict[str, list[DayFrame]] = {}
-    for each in days:
-        by_uuid.setdefault(each.subject, []).append(DayFrame.of(each))
-    devices = {uuid: estate_device(int(uuid[4:])) for uuid in by_uuid}
+    devices = {uuid: estate_device(int(uuid[4:])) for uuid in days}
     rows = rows_of(holders)
-    roster = occupancy_of(devices, rows, now, GAP)
+    found = occupancy_of(devices, rows, now, GAP)
+    occupancy = replace(found, present=dict(sorted(found.present.items())))
     workloads = {who.key: who for each in holders.values() for who, *_ in each}
-    keys = tuple(sorted(roster.present))
-    return FleetCases(CaseBatch(keys, roster, devices, workloads, by_uuid, rows), now)
+    request = BatchRequest(occupancy, devices, workloads, FIRST_DAY, now)
+    return FleetCases(request, days, rows)
 
 
-def four_days(number: int, **facts: object) -> list[SubjectDay]:
-    """Of one GPU."""
-    return [track(number, FIRST_DAY + day, **facts) for day in range(4)]  # type: ignore[arg-type]
+def four_days(*numbers: int, **facts: object) -> dict[str, list[DayFrame]]:
+    """Of some GPUs."""
+    days = [track(FIRST_DAY + day, **facts) for day in range(4)]  # type: ignore[arg-type]
+    return {f"GPU-{number}": days for number in numbers}
 
 
 @given(
@@ -79,11 +79,11 @@ def four_days(number: int, **facts: object) -> list[SubjectDay]:
 )
 @settings(max_examples=40, deadline=None)
 def test_the_states_of_a_window_sum_to_its_span(
-    found: list[SubjectDay], start: int, length: int
+    found: list[DayFrame], start: int, length: int
 ) -> None:
     """From the first hour of which anything is known; days that are not kept are unknown."""
     ordered = sorted(found, key=lambda each: each.grid.day)
-    days = SubjectDays(SummedDay(DayFrame.of(each), DemandSettings()) for each in ordered)
+    days = SubjectDays(SummedDay(each, DemandSettings()) for each in ordered)
     since = FIRST_DAY * DAY + start * HOUR
     window = days.window("GPU-0", since, since + length * HOUR)
     assert sum(window.states.values()) == window.end - window.start
@@ -94,7 +94,7 @@ def test_the_states_of_a_window_sum_to_its_span(
 
 def test_fine_days_are_answered_exactly() -> None:
     """A span of ten minutes has ten minutes."""
-    days = SubjectDays([SummedDay(DayFrame.of(track(0, FIRST_DAY, FINE_STEP)), DemandSettings())])
+    days = SubjectDays([SummedDay(track(FIRST_DAY, FINE_STEP), DemandSettings())])
     window = days.window("GPU-0", FIRST_DAY * DAY + HOUR, FIRST_DAY * DAY + HOUR + 10 * MINUTE)
     assert window.known == 10 * MINUTE
     assert len(window.blocks.of(Measure.BUSY)) == 2
@@ -102,7 +102,7 @@ def test_fine_days_are_answered_exactly() -> None:
 
 def test_an_hour_stands_for_its_twelve_blocks() -> None:
     """Each with its mean and its peak."""
-    days = SubjectDays([SummedDay(DayFrame.of(track(0, FIRST_DAY, busy=0.5)), DemandSettings())])
+    days = SubjectDays([SummedDay(track(FIRST_DAY, busy=0.5), DemandSettings())])
     blocks = days.blocks(0, 2**62).of(Measure.BUSY)
     assert len(blocks) == 288
     assert [block.start - FIRST_DAY * DAY for block in blocks[:2]] == [0, 5 * MINUTE]
@@ -113,30 +113,29 @@ def test_an_hour_stands_for_its_twelve_blocks() -> None:
 def test_time_of_which_nothing_is_known_has_no_blocks() -> None:
     """As where an agent did not run."""
     gap = [1.0] * 6 + [0.0] * 12 + [1.0] * 6
-    days = SubjectDays([SummedDay(DayFrame.of(track(0, FIRST_DAY, known=gap)), DemandSettings())])
+    days = SubjectDays([SummedDay(track(FIRST_DAY, known=gap), DemandSettings())])
     starts = [block.start % DAY // HOUR for block in days.blocks(0, 2**62).of(Measure.MEMORY)]
     assert sorted(set(starts)) == [*range(6), *range(18, 24)]
 
 
 def test_a_stretch_is_never_longer_than_it_is() -> None:
     """`increase` extrapolates beyond it; what is too much is taken off all its states alike."""
-    long = track(0, FIRST_DAY)
+    long = track(FIRST_DAY)
     columns = {**long.columns}
     for column, values in columns.items():
         columns[column] = array("f", [1.02 * value for value in values])
-    days = SubjectDays([SummedDay(DayFrame.of(replace(long, columns=columns)), DemandSettings())])
+    days = SubjectDays([SummedDay(DayFrame.of(long.grid, columns), DemandSettings())])
     window = days.window("GPU-0", FIRST_DAY * DAY, (FIRST_DAY + 1) * DAY)
     assert window.states == {State.PRODUCTIVE: DAY}
 
 
 def test_demand_is_of_the_active_time() -> None:
     """Idle time is what lies lowest of a distribution that is exported."""
-    found = track(0, FIRST_DAY)
+    found = track(FIRST_DAY)
     half = array("f", [1800.0] * 24)
-    names = {str(column): column for column in found.columns}
-    columns = {**found.columns, names["state:productive"]: half, names["state:idle_held"]: half}
+    columns = {**found.columns, "state:productive": half, "state:idle_held": half}
     histogram = {0: 12 * HOUR, 60: 6 * HOUR, 70: 6 * HOUR}
-    sheet = DayFrame.of(replace(found, columns=columns))
+    sheet = DayFrame.of(found.grid, columns)
     sheet = replace(sheet, demands={Resource.COMPUTE: Histogram(histogram)})
     window = SubjectDays([SummedDay(sheet, DemandSettings())]).window("GPU-0", 0, 2**63)
     assert dict(window.demands[Resource.COMPUTE].items()) == {60: 6 * HOUR, 70: 6 * HOUR}
@@ -145,7 +144,7 @@ def test_demand_is_of_the_active_time() -> None:
 def test_devices_of_a_workload_are_a_case() -> None:
     """Those that it holds now; one that nobody holds is a case of its own."""
     cases = cases_of(
-        [*four_days(0), *four_days(1), *four_days(2)],
+        four_days(0, 1, 2),
         {"GPU-0": [(JOB, 0, 96, 1.0)], "GPU-1": [(JOB, 0, 96, 1.0)]},
     )
     alone, job = cases.cases(DAY)
@@ -160,7 +159,7 @@ def test_devices_of_a_workload_are_a_case() -> None:
 def test_windows_reach_back_to_when_the_holder_came() -> None:
     """What another did before is not held against it; its own past goes over all devices."""
     cases = cases_of(
-        [*four_days(0), *four_days(1)],
+        four_days(0, 1),
         {"GPU-0": [(OTHER, 0, 40, 1.0), (JOB, 40, 96, 1.0)], "GPU-1": [(JOB, 0, 40, 1.0)]},
     )
     found = {case.key: case for case in cases.cases(4 * DAY)}
@@ -183,9 +182,9 @@ def test_a_short_absence_is_none(away: int, since: int) -> None:
 def test_nobody_left_while_nothing_was_known() -> None:
     """A gap of the telemetry is no end of a tenure."""
     gap = [1.0] * 2 + [0.0] * 10 + [1.0] * 12
-    days = [track(0, FIRST_DAY), track(0, FIRST_DAY + 1, known=gap)]
+    days = [track(FIRST_DAY), track(FIRST_DAY + 1, known=gap)]
     cases = cases_of(
-        days, {"GPU-0": [(JOB, 0, 26, 1.0), (JOB, 36, 48, 1.0)]}, (FIRST_DAY + 2) * DAY
+        {"GPU-0": days}, {"GPU-0": [(JOB, 0, 26, 1.0), (JOB, 36, 48, 1.0)]}, (FIRST_DAY + 2) * DAY
     )
     (job,) = cases.cases(2 * DAY)
     assert (job.windows[0].accounted, job.windows[0].known) == (48 * HOUR, 38 * HOUR)
@@ -193,9 +192,9 @@ def test_nobody_left_while_nothing_was_known() -> None:
 
 def test_a_device_that_is_silent_is_no_case() -> None:
     """It has gone, or its node has; what it did stays in its workload's past."""
-    gone = [track(1, FIRST_DAY + day) for day in range(2)]
+    gone = [track(FIRST_DAY + day) for day in range(2)]
     cases = cases_of(
-        [*four_days(0), *gone], {"GPU-0": [(JOB, 0, 96, 1.0)], "GPU-1": [(JOB, 0, 48, 1.0)]}
+        four_days(0) | {"GPU-1": gone}, {"GPU-0": [(JOB, 0, 96, 1.0)], "GPU-1": [(JOB, 0, 48, 1.0)]}
     )
     (job,) = cases.cases(4 * DAY)
     assert [device.uuid for device in job.devices] == ["GPU-0"]
@@ -209,13 +208,11 @@ def test_the_order_of_devices_does_not_matter(order: list[int]) -> None:
     """Every verdict stays, however the store gives its series."""
     holders = {f"GPU-{each}": [(JOB, 0, 96, 1.0)] for each in range(2)}
     idle = {2: State.IDLE_EMPTY}
-    days = [
-        day
-        for number in order
-        for day in four_days(number, state=idle.get(number, State.PRODUCTIVE), busy=0.1 * number)
-    ]
+    days: dict[str, list[DayFrame]] = {}
+    for number in order:
+        days |= four_days(number, state=idle.get(number, State.PRODUCTIVE), busy=0.1 * number)
     found = findings(cases_of(days, holders).cases(4 * DAY))
-    usual = sorted(days, key=lambda each: each.subject)
+    usual = dict(sorted(days.items()))
     assert {each.id for each in found} == {
         each.id for each in findings(cases_of(usual, holders).cases(4 * DAY))
     }
@@ -235,12 +232,12 @@ def test_time_that_becomes_unknown_advises_nothing_new(
     holders = {"GPU-0": [(JOB, 0, 48, 1.0)]}
     now = (FIRST_DAY + 2) * DAY
     facts = {"state": state, "busy": busy, "memory": memory}
-    whole = [track(0, FIRST_DAY + day, **facts) for day in range(2)]  # type: ignore[arg-type]
+    whole = [track(FIRST_DAY + day, **facts) for day in range(2)]  # type: ignore[arg-type]
     hazy = [
-        track(0, FIRST_DAY + day, known=[float(each) for each in known], **facts)  # type: ignore[arg-type]
+        track(FIRST_DAY + day, known=[float(each) for each in known], **facts)  # type: ignore[arg-type]
         for day in range(2)
     ]
-    said = [complaints(cases_of(days, holders, now)) for days in (whole, hazy)]
+    said = [complaints(cases_of({"GPU-0": days}, holders, now)) for days in (whole, hazy)]
     assert said[1] <= said[0]
 
 
@@ -255,9 +252,9 @@ def complaints(cases: FleetCases) -> set[tuple[str, str]]:
 
 def test_a_device_of_which_nothing_is_known_advises_nothing() -> None:
     """Every rule abstains, or has nothing to complain of."""
-    days = [track(0, FIRST_DAY + day, known=[0.0] * 24) for day in range(4)]
-    unknown = {DayColumn.state(State.UNKNOWN): array("f", [3600.0] * 24)}
-    there = [replace(each, columns={**each.columns, **unknown}) for each in days]
-    cases = cases_of(there, {"GPU-0": [(JOB, 0, 96, 1.0)]})
+    days = [track(FIRST_DAY + day, known=[0.0] * 24) for day in range(4)]
+    unknown = {ColumnKind.STATE.column(State.UNKNOWN): array("f", [3600.0] * 24)}
+    there = [DayFrame.of(each.grid, each.columns | unknown) for each in days]
+    cases = cases_of({"GPU-0": there}, {"GPU-0": [(JOB, 0, 96, 1.0)]})
     assert len(cases.cases(DAY)) == 1
     assert complaints(cases) == set()

@@ -17,7 +17,7 @@ from rightsizer.catalogue.catalogue import built_in
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_codec import pack, unpack
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, DayFrame, Grid
-from rightsizer.fleet.cases.case import CaseBatch, FleetCases
+from rightsizer.fleet.cases.case import BatchRequest, FleetCases
 from rightsizer.fleet.cases.occupancy import occupancy_of
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.model.finding import Finding
@@ -39,14 +39,14 @@ class Life:
     workloads: dict[str, Workload]
     seen: dict[str, list[tuple[Nanoseconds, str, float]]]
     """By device, when who was seen with which share."""
-    sheets: dict[tuple[str, Grid], DayFrame] = field(default_factory=dict)
+    frames: dict[tuple[str, Grid], DayFrame] = field(default_factory=dict)
 
-    def sheet(self, uuid: str, grid: Grid) -> DayFrame:
-        """A day as it is kept, told once."""
-        if (uuid, grid) not in self.sheets:
+    def frame(self, uuid: str, grid: Grid) -> DayFrame:
+        """A day as it is stored."""
+        if (uuid, grid) not in self.frames:
             track = track_of(self.accounts, uuid, grid, NOW)
-            self.sheets[uuid, grid] = unpack(grid, pack(DayFrame.of(track)))
-        return self.sheets[uuid, grid]
+            self.frames[uuid, grid] = unpack(grid, pack(track))
+        return self.frames[uuid, grid]
 
 
 @pytest.fixture(scope="module")
@@ -74,16 +74,17 @@ def kept(life: Life, step: Nanoseconds) -> FleetCases:
     """The same through tracks: the first day by a step, what follows by five minutes."""
     grids = [Grid(FIRST, step), Grid(FIRST + 1, FINE_STEP), Grid(FIRST + 2, FINE_STEP)]
     devices = {each.uuid: FleetDevice(each, "node", "pool") for each in life.accounts.devices}
-    sheets = {uuid: [life.sheet(uuid, grid) for grid in grids] for uuid in devices}
+    frames = {uuid: [life.frame(uuid, grid) for grid in grids] for uuid in devices}
     rows = [
         row
         for uuid, seen in sorted(life.seen.items())
         for grid in grids
         for row in held_rows(uuid, grid, seen)
     ]
-    roster = occupancy_of(devices, rows, NOW, 10 * MINUTE)
-    keys = tuple(sorted(roster.present))
-    return FleetCases(CaseBatch(keys, roster, devices, life.workloads, sheets, rows), NOW)
+    found = occupancy_of(devices, rows, NOW, 10 * MINUTE)
+    occupancy = replace(found, present=dict(sorted(found.present.items())))
+    request = BatchRequest(occupancy, devices, life.workloads, FIRST, NOW)
+    return FleetCases(request, frames, rows)
 
 
 def held_rows(

@@ -12,7 +12,7 @@ from publish_reports import full_report
 from publish_stories import NOW as REPORTED
 from rightsizer.exposition.dcgm import DcgmExposition
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
-from rightsizer.fleet.cache.day_frame import DAY, ColumnKind, DayColumn
+from rightsizer.fleet.cache.day_frame import DAY, ColumnKind
 from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.source import SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
@@ -86,10 +86,12 @@ def test_holders_have_the_agent_s_own_keys(
 def test_every_second_has_a_state(looked: tuple[SourceReport, FleetInventory, FleetDay]) -> None:
     """Six hours each, at most, and their energy where power is told."""
     for track in looked[2].tracks.values():
-        states = [track.columns[DayColumn.state(state)] for state in State if state != "unknown"]
+        states = [
+            track.columns[ColumnKind.STATE.column(state)] for state in State if state != "unknown"
+        ]
         for at in range(YESTERDAY.count):
             length = sum(column[at] for column in states)
             assert (length == 300.0) if at >= 216 else math.isnan(length)
         assert sum(
-            value for value in track.columns[DayColumn(ColumnKind.ENERGY, "joules")] if value > 0
+            value for value in track.columns[ColumnKind.ENERGY.column("joules")] if value > 0
         )

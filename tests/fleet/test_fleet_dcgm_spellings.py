@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, EMPTY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.cache.day_frame import DAY, DayColumn
+from rightsizer.fleet.cache.day_frame import DAY, ColumnKind
 from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.source import SourceReport
@@ -87,7 +87,7 @@ def test_each_spelling_gives_the_same_states(
     """Eight hours at work, eight held idle, eight empty."""
     track = looked[2].tracks[gpu(number)]
     hours = {
-        state: sum(track.columns[DayColumn.state(state)]) / 3600
+        state: sum(track.columns[ColumnKind.STATE.column(state)]) / 3600
         for state in State
         if state is not State.UNKNOWN
     }

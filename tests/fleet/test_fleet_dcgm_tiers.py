@@ -19,7 +19,7 @@ from dcgm_estate import (
     stored,
     unprofiled,
 )
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, ColumnKind, DayColumn, Grid
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, ColumnKind, Grid
 from rightsizer.fleet.model import FleetDay, FleetInventory
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.source import SourceReport
@@ -95,7 +95,7 @@ def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetD
     return report, estate, source.day(store, report, list(estate.devices.values()), YESTERDAY)
 
 
-def hours(day: FleetDay, number: int, *columns: DayColumn) -> list[float]:
+def hours(day: FleetDay, number: int, *columns: str) -> list[float]:
     """Hours in some columns of seconds; what is unknown is none."""
     track = day.tracks[gpu(number)]
     return [
@@ -110,23 +110,26 @@ Looked = tuple[SourceReport, FleetInventory, FleetDay]
 def test_power_and_utilization_tell_work_from_rest(looked: Looked) -> None:
     """Without profiling, busy at high power is work, and what limits it is not claimed."""
     columns = [
-        DayColumn.state(state) for state in (State.PRODUCTIVE, State.IDLE_HELD, State.IDLE_EMPTY)
+        ColumnKind.STATE.column(state)
+        for state in (State.PRODUCTIVE, State.IDLE_HELD, State.IDLE_EMPTY)
     ]
-    assert hours(looked[2], POWER, *columns, DayColumn.tier(Tier.POWER)) == [8, 8, 8, 24]
-    assert DayColumn.mean(Measure.COMPUTE) in looked[2].tracks[gpu(POWER)].columns
-    assert DayColumn.mean(Measure.MEMORY_BANDWIDTH) not in looked[2].tracks[gpu(POWER)].columns
+    assert hours(looked[2], POWER, *columns, ColumnKind.TIER.column(Tier.POWER)) == [8, 8, 8, 24]
+    assert ColumnKind.MEAN.column(Measure.COMPUTE) in looked[2].tracks[gpu(POWER)].columns
+    assert (
+        ColumnKind.MEAN.column(Measure.MEMORY_BANDWIDTH) not in looked[2].tracks[gpu(POWER)].columns
+    )
 
 
 def test_utilization_alone_is_the_basic_tier(looked: Looked) -> None:
     """Idle is known, energy is not."""
     track = looked[2].tracks[gpu(BASIC)]
     columns = [
-        DayColumn.state(State.IDLE_HELD),
-        DayColumn.state(State.IDLE_EMPTY),
-        DayColumn.tier(Tier.BASIC),
+        ColumnKind.STATE.column(State.IDLE_HELD),
+        ColumnKind.STATE.column(State.IDLE_EMPTY),
+        ColumnKind.TIER.column(Tier.BASIC),
     ]
     assert hours(looked[2], BASIC, *columns) == [8, 8, 24]
-    assert DayColumn(ColumnKind.ENERGY, "joules") not in track.columns
+    assert ColumnKind.ENERGY.column("joules") not in track.columns
 
 
 def test_an_instance_without_profiling_is_not_known(looked: Looked) -> None:
@@ -141,18 +144,18 @@ def test_an_instance_without_profiling_is_not_known(looked: Looked) -> None:
 
 def test_reasons_tell_throttling(looked: Looked) -> None:
     """Held down by the power limit for half of the day; of other devices nothing is said."""
-    power = DayColumn.condition(Condition.POWER_THROTTLED)
+    power = ColumnKind.CONDITION.column(Condition.POWER_THROTTLED)
     assert hours(looked[2], THROTTLED, power) == [12]
     assert power not in looked[2].tracks[gpu(TWICE)].columns
-    waste = DayColumn(ColumnKind.WASTE, "throttled")
+    waste = ColumnKind.WASTE.column("throttled")
     assert hours(looked[2], THROTTLED, waste)[0] > 1
 
 
 def test_what_is_scraped_twice_counts_once(looked: Looked) -> None:
     """Time, energy and the number of devices; an operator is told."""
     report, estate, day = looked
-    assert hours(day, TWICE, DayColumn.state(State.COMPUTE_BOUND)) == [24]
-    joules = sum(day.tracks[gpu(TWICE)].columns[DayColumn(ColumnKind.ENERGY, "joules")])
+    assert hours(day, TWICE, ColumnKind.STATE.column(State.COMPUTE_BOUND)) == [24]
+    joules = sum(day.tracks[gpu(TWICE)].columns[ColumnKind.ENERGY.column("joules")])
     assert joules == pytest.approx(560 * 86400, rel=0.02)
     assert report.devices == len(estate.devices)
     assert any("1 of the GPUs; each is counted once" in text for text in report.warnings)
@@ -160,16 +163,16 @@ def test_what_is_scraped_twice_counts_once(looked: Looked) -> None:
 
 def test_time_without_samples_is_unknown(looked: Looked) -> None:
     """Not idle, not 0: nothing."""
-    assert hours(looked[2], SOMETIMES, DayColumn.state(State.COMPUTE_BOUND)) == [18]
-    idle = looked[2].tracks[gpu(SOMETIMES)].columns[DayColumn.state(State.IDLE_EMPTY)]
+    assert hours(looked[2], SOMETIMES, ColumnKind.STATE.column(State.COMPUTE_BOUND)) == [18]
+    idle = looked[2].tracks[gpu(SOMETIMES)].columns[ColumnKind.STATE.column(State.IDLE_EMPTY)]
     unknown = [at for at, value in enumerate(idle) if math.isnan(value)]
     assert unknown == list(range(72, 144))
 
 
 def test_dead_counters_are_no_rest(looked: Looked) -> None:
     """Counters that read 0 while the driver and the draw say otherwise are left out."""
-    idle = [DayColumn.state(State.IDLE_HELD), DayColumn.state(State.HIDDEN_STALL)]
-    assert hours(looked[2], DEAD, *idle, DayColumn.state(State.PRODUCTIVE)) == [0, 0, 24]
+    idle = [ColumnKind.STATE.column(State.IDLE_HELD), ColumnKind.STATE.column(State.HIDDEN_STALL)]
+    assert hours(looked[2], DEAD, *idle, ColumnKind.STATE.column(State.PRODUCTIVE)) == [0, 0, 24]
 
 
 def test_a_job_holds_its_device(looked: Looked) -> None:
@@ -184,17 +187,17 @@ def test_an_hour_is_read_as_five_minutes_are(store: PrometheusStore, looked: Loo
     day = DcgmExporterSource().day(
         store, report, [estate.devices[gpu(POWER)]], Grid(YESTERDAY.day, COARSE_STEP)
     )
-    columns: Mapping[DayColumn, object] = day.tracks[gpu(POWER)].columns
+    columns: Mapping[str, object] = day.tracks[gpu(POWER)].columns
     states = (State.PRODUCTIVE, State.IDLE_HELD, State.IDLE_EMPTY)
-    assert hours(day, POWER, *map(DayColumn.state, states)) == [8, 8, 8]
-    assert DayColumn.condition(Condition.RANK_IMBALANCE) not in columns
+    assert hours(day, POWER, *map(ColumnKind.STATE.column, states)) == [8, 8, 8]
+    assert ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE) not in columns
 
 
 def test_violations_tell_how_long_clocks_were_held_down(looked: Looked) -> None:
     """A quarter of the day, by a counter; of the power limit nothing is said."""
-    thermal = DayColumn.condition(Condition.THERMAL_THROTTLED)
+    thermal = ColumnKind.CONDITION.column(Condition.THERMAL_THROTTLED)
     assert hours(looked[2], VIOLATED, thermal) == [6]
-    power = DayColumn.condition(Condition.POWER_THROTTLED)
+    power = ColumnKind.CONDITION.column(Condition.POWER_THROTTLED)
     assert power not in looked[2].tracks[gpu(VIOLATED)].columns
 
 
@@ -208,14 +211,17 @@ def test_a_holder_that_leaves_takes_its_part_of_the_hour(
     (run,) = day.holdings[gpu(LEFT)]
     assert (run.first, run.last, run.share_ratio) == (6, 6, 0.25)
     columns = day.tracks[gpu(LEFT)].columns
-    assert columns[DayColumn.mean(Measure.BUSY)][6] == pytest.approx(0.97 / 4, rel=0.01)
-    assert columns[DayColumn.peak(Measure.BUSY)][6] == pytest.approx(0.97)
+    assert columns[ColumnKind.MEAN.column(Measure.BUSY)][6] == pytest.approx(0.97 / 4, rel=0.01)
+    assert columns[ColumnKind.PEAK.column(Measure.BUSY)][6] == pytest.approx(0.97)
 
 
 def test_a_peak_is_never_below_its_mean(looked: Looked) -> None:
     """In any measure of any device."""
     for track in looked[2].tracks.values():
         for measure in Measure:
-            mean, peak = (track.columns.get(of(measure)) for of in (DayColumn.mean, DayColumn.peak))
+            mean, peak = (
+                track.columns.get(of(measure))
+                for of in (ColumnKind.MEAN.column, ColumnKind.PEAK.column)
+            )
             if mean is not None and peak is not None:
                 assert all(not high < low for low, high in zip(mean, peak, strict=True))

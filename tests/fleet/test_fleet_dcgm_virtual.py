@@ -6,7 +6,7 @@ from typing import Final
 import pytest
 
 from dcgm_estate import NOW, YESTERDAY, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.cache.day_frame import DAY, DayColumn
+from rightsizer.fleet.cache.day_frame import DAY, ColumnKind
 from rightsizer.fleet.model import FleetDay
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
@@ -75,8 +75,8 @@ def test_a_shared_gpu_has_the_load_of_all(day: FleetDay, number: int) -> None:
     """And not the mean over its pods' parts of it."""
     columns = day.tracks[gpu(number)].columns
     used, busy = (
-        columns[DayColumn.mean(Measure.MEMORY_BYTES)],
-        columns[DayColumn.mean(Measure.BUSY)],
+        columns[ColumnKind.MEAN.column(Measure.MEMORY_BYTES)],
+        columns[ColumnKind.MEAN.column(Measure.BUSY)],
     )
     assert {round(value / 2**20) for value in used} == {WHOLE["DCGM_FI_DEV_FB_USED"]}
     assert {round(100 * value) for value in busy} == {WHOLE["DCGM_FI_DEV_GPU_UTIL"]}

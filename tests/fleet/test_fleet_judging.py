@@ -12,7 +12,8 @@ from kept_estate import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.advice.rules import RULES
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cases.batch import BatchRequest, CaseMeasurement, batches_of
+from rightsizer.fleet.cases.batch import CaseMeasurement, batches_of
+from rightsizer.fleet.cases.case import BatchRequest
 from rightsizer.fleet.cases.evaluation import (
     BatchEvaluation,
     BatchVerdicts,
@@ -112,7 +113,7 @@ def test_a_batch_has_whole_workloads(path: Path) -> None:
     """And every device of the estate is in exactly one."""
     orders = list(batches_of(order(path), devices=5))
     assert sorted(uuid for each in orders for uuid in each.devices) == sorted(DEVICES)
-    assert [key for each in orders for key in each.keys] == sorted(order(path).roster.present)
+    assert [key for each in orders for key in each.keys] == sorted(order(path).occupancy.present)
 
 
 def _raises(case: Case, settings: object, market: object) -> Finding:

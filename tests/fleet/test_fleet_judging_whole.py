@@ -32,7 +32,7 @@ class Threshold:
 def judge(view: FleetView, settings: Threshold, market: Market) -> tuple[FleetVerdict, ...]:
     """Complain where much of the estate is known, abstain where nothing is."""
     del market
-    usual = finding(workload=None, confidence=0.9)
+    usual = replace(finding(workload=None, confidence=0.9), rule="coverage")
     if view.coverage_ratio >= settings.on_ratio:
         return (FleetVerdict(KEY, usual),)
     well = replace(usual, kind=FindingKind.OPTIMIZED)

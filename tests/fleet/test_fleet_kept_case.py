@@ -1,10 +1,10 @@
 """A case of kept days sums up its windows when a rule looks at them, and only then."""
 
-from collections.abc import Sequence
 from dataclasses import replace
+from functools import cache
 
 from cases import case, window
-from rightsizer.fleet.cases.case import CachedCase, CaseSums
+from rightsizer.fleet.cases.case import CachedCase
 from rightsizer.model.finding import Case
 from rightsizer.model.node import Node
 from rightsizer.model.state import State
@@ -18,15 +18,14 @@ class Counted:
 
     def __init__(self) -> None:
         self.windows, self.provisioning = 0, 0
-        sums = CaseSums(self._windows, self._provisioning)
-        self.case = CachedCase(GIVEN.key, GIVEN.workload, GIVEN.devices, sums, None)
+        sums = cache(self._windows), cache(self._provisioning)
+        self.case = CachedCase(GIVEN.key, GIVEN.workload, GIVEN.devices, *sums, None)
 
     def _windows(self) -> tuple[Window, ...]:
         self.windows += 1
         return GIVEN.windows
 
-    def _provisioning(self, windows: Sequence[Window]) -> tuple[Provisioning, ...]:
-        assert tuple(windows) == GIVEN.windows
+    def _provisioning(self) -> tuple[Provisioning, ...]:
         self.provisioning += 1
         return GIVEN.provisioning
 

@@ -7,8 +7,9 @@ from kept_estate import FIRST_DAY, estate_device
 from readings import DAY
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
-from rightsizer.fleet.cases.batch import BatchRequest, batches_of
-from rightsizer.fleet.cases.occupancy import NodeNeighbors, NodeResident, Occupancy
+from rightsizer.fleet.cases.batch import batches_of
+from rightsizer.fleet.cases.case import BatchRequest
+from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy
 from rightsizer.model.finding import Case
 from rightsizer.model.node import Node
 from rightsizer.model.state import State
@@ -33,8 +34,7 @@ def row(number: int, name: str, last: int = 287, share: float = 1.0) -> HoldingR
 
 def nodes(given: Sequence[Case], rows: Callable[[str], Sequence[HoldingRow]]) -> Mapping[str, Node]:
     """The nodes of cases, by their keys."""
-    residents = [NodeResident(each.key, each.workload, each.devices) for each in given]
-    return NodeNeighbors(residents, DEVICES, rows).nodes({each.key: each for each in given})
+    return NodeNeighbors(given, DEVICES, rows).nodes({each.key: each for each in given})
 
 
 def test_neighbors_are_those_of_the_same_node() -> None:

@@ -8,7 +8,6 @@ from hypothesis import strategies as st
 
 from kept_estate import FIRST_DAY, estate_device
 from readings import DAY, HOUR, MINUTE
-from rightsizer.fleet.cache.day_cache import FetchedDay
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP
 from rightsizer.fleet.fetch_plan import FetchCost, FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
@@ -19,7 +18,7 @@ NOW: Nanoseconds = (FIRST_DAY + 14) * DAY + 10 * HOUR
 DEVICES = tuple(estate_device(number) for number in range(20))
 
 
-def nothing(source: str, days: Sequence[int]) -> Mapping[tuple[int, str], FetchedDay]:
+def nothing(source: str, days: Sequence[int]) -> Mapping[tuple[int, str], Nanoseconds]:
     """Nothing is kept."""
     del source, days
     return {}
@@ -33,7 +32,7 @@ def source(resolution: float = 30.0, oldest: Nanoseconds | None = 0) -> PlannedS
 
 def plan(
     now: Nanoseconds = NOW,
-    done: Mapping[tuple[int, str], FetchedDay] | None = None,
+    done: Mapping[tuple[int, str], Nanoseconds] | None = None,
     one: PlannedSource | None = None,
     **facts: float,
 ) -> FetchPlan:
@@ -96,7 +95,7 @@ def test_days_that_are_not_alike_are_read_apart() -> None:
     """Where a device is kept already, or recording rules begin."""
     one, end = source(), (FIRST_DAY + 4) * DAY
     names = {FIRST_DAY + day: frozenset({"rule"} if day > 9 else ()) for day in range(15)}
-    kept = {(FIRST_DAY + 3, DEVICES[0].device.uuid): FetchedDay(COARSE_STEP, end + HOUR)}
+    kept = {(FIRST_DAY + 3, DEVICES[0].device.uuid): end + HOUR}
     report = replace(one.report, days_at_once=30, names_by_day=names)
     found = plan(one=replace(one, report=report), done=kept, samples_maximum=100_000)
     spans = [(each.grid.day - FIRST_DAY, each.grid.days) for each in found.shards]
@@ -128,10 +127,8 @@ def test_shards_hold_as_many_devices_as_a_query_may_bring() -> None:
 def test_a_day_is_asked_for_until_its_last_samples_are_in() -> None:
     """What was read of it while it lasted is read again, and after that never."""
     number, end = FIRST_DAY + 13, (FIRST_DAY + 14) * DAY
-    early = {(number, each.device.uuid): FetchedDay(FINE_STEP, end + MINUTE) for each in DEVICES}
-    late = {
-        (number, each.device.uuid): FetchedDay(COARSE_STEP, end + HOUR) for each in DEVICES[:15]
-    }
+    early = {(number, each.device.uuid): end + MINUTE for each in DEVICES}
+    late = {(number, each.device.uuid): end + HOUR for each in DEVICES[:15]}
     assert number in {shard.grid.day for shard in plan(done=early).shards}
     found = plan(done=early | late)
     (left,) = [shard for shard in found.shards if shard.grid.day == number]

@@ -7,7 +7,7 @@ from typing import Final
 import pytest
 
 from dcgm_estate import BUSY, HELD, NOW, YESTERDAY, EstatePast, Phase, gpu, stored
-from rightsizer.fleet.cache.day_frame import DAY, DayColumn
+from rightsizer.fleet.cache.day_frame import DAY, ColumnKind
 from rightsizer.fleet.model import FleetDay
 from rightsizer.fleet.prometheus.client import PrometheusStore
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
@@ -85,7 +85,7 @@ def test_a_label_tells_what_waits() -> None:
     assert found.keys() == {Signal.REQUESTS_WAITING, Signal.REQUESTS_RUNNING}
 
 
-def hours(day: FleetDay, number: int, column: DayColumn) -> float:
+def hours(day: FleetDay, number: int, column: str) -> float:
     """Hours in a column, none where it is not there."""
     return sum(day.tracks[gpu(number)].columns.get(column, ())) / 3600
 
@@ -93,19 +93,19 @@ def hours(day: FleetDay, number: int, column: DayColumn) -> float:
 @pytest.mark.parametrize("number", range(len(ENGINES)), ids=[each[0] for each in ENGINES])
 def test_pressure_is_where_requests_wait(day: FleetDay, number: int) -> None:
     """While the device is full, and its engine's users wait for it."""
-    pressed = hours(day, number, DayColumn.pressed(Resource.COMPUTE))
+    pressed = hours(day, number, ColumnKind.PRESSED.column(Resource.COMPUTE))
     assert pressed == pytest.approx(ENGINES[number][2], abs=0.1)
 
 
 def test_a_device_at_rest_is_not_short(day: FleetDay) -> None:
     """Whatever queues, it is not for this."""
-    assert hours(day, len(ENGINES), DayColumn.pressed(Resource.COMPUTE)) == 0
+    assert hours(day, len(ENGINES), ColumnKind.PRESSED.column(Resource.COMPUTE)) == 0
 
 
 def test_memory_that_an_engine_takes_says_nothing(day: FleetDay) -> None:
     """Engines take all of it at the start."""
-    assert hours(day, 0, DayColumn.condition(Condition.NEAR_OUT_OF_MEMORY)) == 0
-    assert hours(day, 0, DayColumn.pressed(Resource.MEMORY)) == 0
+    assert hours(day, 0, ColumnKind.CONDITION.column(Condition.NEAR_OUT_OF_MEMORY)) == 0
+    assert hours(day, 0, ColumnKind.PRESSED.column(Resource.MEMORY)) == 0
 
 
 def test_the_probe_finds_engines(store: PrometheusStore) -> None:

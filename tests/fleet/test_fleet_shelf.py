@@ -6,9 +6,9 @@ import pytest
 
 from kept_estate import FIRST_DAY, track
 from readings import workload
-from rightsizer.fleet.cache.day_cache import DayCache, FetchedDay, PackedDay
-from rightsizer.fleet.cache.day_codec import encode
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, Grid, SubjectDay
+from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
+from rightsizer.fleet.cache.day_codec import pack
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, DayFrame, Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay
 from rightsizer.model.errors import HistoryError
 
@@ -27,7 +27,7 @@ def day_of(
         UUIDS,
         grid.end,
         FleetDay(
-            {f"GPU-{each}": track(each, number, step) for each in (0, 1)},
+            {f"GPU-{each}": track(number, step) for each in (0, 1)},
             {"GPU-0": (DeviceHolding(JOB, 0, grid.count // 2 - 1, 0.5),)},
         ),
     )
@@ -37,9 +37,9 @@ def test_a_day_comes_back_with_who_held_it(tmp_path: Path) -> None:
     """Tracks, holdings, workloads and the mark that it was read."""
     with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of())
-        found = shelf.sheets(UUIDS, FIRST_DAY, FIRST_DAY)
+        found = shelf.frames(UUIDS, FIRST_DAY, FIRST_DAY)
         (row,) = shelf.holdings(FIRST_DAY, FIRST_DAY)
-        assert encode(found["GPU-1"][0].sheet.track("GPU-1")) == encode(track(1, FIRST_DAY))
+        assert pack(found["GPU-1"][0].frame) == pack(track(FIRST_DAY))
         assert (row.uuid, row.workload, row.share_ratio) == ("GPU-0", JOB.key, 0.5)
         assert (row.start, row.end) == (
             Grid(FIRST_DAY, COARSE_STEP).start,
@@ -48,7 +48,7 @@ def test_a_day_comes_back_with_who_held_it(tmp_path: Path) -> None:
         assert shelf.workloads() == {JOB.key: JOB}
         until = Grid(FIRST_DAY, COARSE_STEP).end
         done = shelf.done("rightsizer", [FIRST_DAY])
-        assert done == {(FIRST_DAY, uuid): FetchedDay(COARSE_STEP, until) for uuid in UUIDS}
+        assert done == {(FIRST_DAY, uuid): until for uuid in UUIDS}
 
 
 def test_a_day_that_is_kept_again_takes_the_place_of_the_first(tmp_path: Path) -> None:
@@ -56,8 +56,8 @@ def test_a_day_that_is_kept_again_takes_the_place_of_the_first(tmp_path: Path) -
     with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of())
         shelf.put(day_of(step=FINE_STEP))
-        (kept,) = shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
-        assert kept.sheet.grid.step == FINE_STEP
+        (kept,) = shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
+        assert kept.frame.grid.step == FINE_STEP
         assert len(shelf.holdings(FIRST_DAY, FIRST_DAY)) == 1
 
 
@@ -76,9 +76,9 @@ def test_a_day_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> N
         )
         with pytest.raises(HistoryError):
             shelf.put(half)
-        (kept,) = shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
-        assert kept.sheet.grid.step == COARSE_STEP
-        assert shelf.done("rightsizer", [FIRST_DAY])[FIRST_DAY, "GPU-0"].step == COARSE_STEP
+        (kept,) = shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
+        assert kept.frame.grid.step == COARSE_STEP
+        assert not shelf.done("rightsizer", [FIRST_DAY + 1])
 
 
 def test_others_look_on_while_one_writes(tmp_path: Path) -> None:
@@ -87,7 +87,7 @@ def test_others_look_on_while_one_writes(tmp_path: Path) -> None:
         shelf.put(day_of())
         with DayCache(tmp_path / "fleet.db", read_only=True) as reader:
             shelf.put(day_of(FIRST_DAY + 1))
-            assert len(reader.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]) == 2
+            assert len(reader.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]) == 2
         with pytest.raises(HistoryError):
             DayCache(tmp_path / "fleet.db")
 
@@ -99,7 +99,7 @@ def test_a_broken_file_is_set_aside(tmp_path: Path) -> None:
     with DayCache(path) as shelf:
         assert shelf.database.set_aside is not None
         shelf.put(day_of())
-        assert shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY)
+        assert shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)
 
 
 def test_a_row_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
@@ -109,33 +109,31 @@ def test_a_row_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
         shelf.put(day_of(FIRST_DAY + 1))
         with shelf.database.transaction() as connection:
             connection.execute("UPDATE track SET data = x'00' WHERE day = ?", (FIRST_DAY,))
-        (kept,) = shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]
-        assert kept.sheet.grid.day == FIRST_DAY + 1
+        (kept,) = shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]
+        assert kept.frame.grid.day == FIRST_DAY + 1
 
 
 def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
     """Each is read, whoever asks for any of them has them, and they go away with the last."""
     grid = Grid(FIRST_DAY, COARSE_STEP, 3)
     columns = {
-        column: values * 3 for column, values in track(0, FIRST_DAY, COARSE_STEP).columns.items()
+        column: values * 3 for column, values in track(FIRST_DAY, COARSE_STEP).columns.items()
     }
-    told = FleetDay(
-        {"GPU-0": SubjectDay("GPU-0", grid, columns)}, {"GPU-0": (DeviceHolding(JOB, 30, 71),)}
-    )
+    told = FleetDay({"GPU-0": DayFrame.of(grid, columns)}, {"GPU-0": (DeviceHolding(JOB, 30, 71),)})
     with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of(FIRST_DAY + 1))
         shelf.put(PackedDay.of("rightsizer", grid, ("GPU-0",), grid.end, told))
         for day in range(FIRST_DAY, FIRST_DAY + 3):
-            (kept,) = shelf.sheets(["GPU-0"], day, day)["GPU-0"]
-            assert kept.sheet.grid == grid
+            (kept,) = shelf.frames(["GPU-0"], day, day)["GPU-0"]
+            assert kept.frame.grid == grid
             (row,) = [each for each in shelf.holdings(day, day) if each.uuid == "GPU-0"]
             assert row.start == grid.start + 30 * COARSE_STEP
         done = shelf.done("rightsizer", [FIRST_DAY, FIRST_DAY + 2])
         assert {day for day, uuid in done if uuid == "GPU-0"} == set(range(FIRST_DAY, grid.day + 3))
         shelf.forget(FIRST_DAY + 2)
-        assert shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY)
+        assert shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)
         assert shelf.forget(FIRST_DAY + 3) == 1
-        assert not shelf.sheets(["GPU-0"], FIRST_DAY, FIRST_DAY + 3)
+        assert not shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 3)
 
 
 def test_what_is_old_is_forgotten(tmp_path: Path) -> None:
@@ -143,7 +141,7 @@ def test_what_is_old_is_forgotten(tmp_path: Path) -> None:
     with DayCache(tmp_path / "fleet.db") as shelf:
         shelf.put(day_of())
         assert shelf.forget(FIRST_DAY + 1) == 2
-        assert not shelf.sheets(UUIDS, FIRST_DAY, FIRST_DAY)
+        assert not shelf.frames(UUIDS, FIRST_DAY, FIRST_DAY)
         assert not shelf.done("rightsizer", [FIRST_DAY])
         assert not shelf.workloads()
         shelf.put(day_of(FIRST_DAY + 1))

@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from kept_estate import FIRST_DAY, track
 from readings import DAY, HOUR, MINUTE
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, DayFrame
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.fleet.source import SampledSeries, StoreUse
@@ -22,7 +22,7 @@ NOON = FIRST_DAY * DAY + 12 * HOUR
 
 def days(step: Nanoseconds) -> SubjectDays:
     """A day of a GPU that idles."""
-    sheet = DayFrame.of(track(0, FIRST_DAY, step, state=State.IDLE_HELD))
+    sheet = track(FIRST_DAY, step, state=State.IDLE_HELD)
     return SubjectDays([SummedDay(sheet, DemandSettings())])
 
 

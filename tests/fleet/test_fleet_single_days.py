@@ -13,7 +13,7 @@ from readings import DAY, HOUR
 from rightsizer.fleet.cache.blocks import blocks_of
 from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
 from rightsizer.fleet.cache.day_codec import pack, unpack
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, DayColumn, DayFrame, Grid
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP, ColumnKind, DayFrame, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.cases.case import (
     are_aligned,
@@ -35,8 +35,8 @@ def single(number: int) -> DayFrame:
     """A day as it is kept: unlike the others, and half of it unknown."""
     states = (State.PRODUCTIVE, State.IDLE_HELD, State.HIDDEN_STALL)
     parts = [1.0] * 24 if number != 1 else [1.0] * 10 + [0.0] * 9 + [0.5] * 5
-    one = track(0, FIRST_DAY + number, state=states[number], busy=BUSY[number], known=parts)
-    return unpack(one.grid, pack(DayFrame.of(one)))
+    one = track(FIRST_DAY + number, state=states[number], busy=BUSY[number], known=parts)
+    return unpack(one.grid, pack(one))
 
 
 def at_once(days: Sequence[DayFrame]) -> DayFrame:
@@ -89,13 +89,13 @@ def test_days_at_once_come_apart_again() -> None:
     told = DayFrame(
         joined.grid, joined.layout, joined.values, {Resource.COMPUTE: Histogram({9: 8.0})}
     )
-    found = frames_by_day([told])
+    found = list(frames_by_day([told]))
     assert [each.grid for each in found] == [each.grid for each in DAYS]
     assert [each.values.tobytes() for each in found] == [each.values.tobytes() for each in DAYS]
     parts = [each.demands[Resource.COMPUTE].total for each in found]
     assert sum(parts) == pytest.approx(8.0)
     assert parts[1] == pytest.approx(parts[0] * 12.5 / 24)
-    assert frames_by_day(found) == found
+    assert list(frames_by_day(found)) == found
 
 
 @given(st.integers(0, 71), st.integers(0, 71))
@@ -103,11 +103,11 @@ def test_holdings_end_with_their_day_and_go_on(one: int, other: int) -> None:
     """All of their stretches, each once."""
     first, last = min(one, other), max(one, other)
     row = HoldingRow("GPU-0", "a", Grid(FIRST_DAY, COARSE_STEP, 3), "job", first, last, 0.5)
-    found = rows_by_day([row])
+    found = list(rows_by_day([row]))
     assert [each.grid.days for each in found] == [1] * len(found)
     assert (found[0].start, found[-1].end) == (row.start, row.end)
     assert all(one.end == other.start for one, other in pairwise(found))
-    assert rows_by_day(found) == found
+    assert list(rows_by_day(found)) == found
 
 
 def test_days_are_aligned_where_none_is_told_of_in_two_ways() -> None:
@@ -122,7 +122,7 @@ def test_sources_that_tell_of_other_days_at_once_meet_day_by_day() -> None:
     kept = [CachedFrame("a", DAYS[1]), CachedFrame("b", at_once(DAYS))]
     found = merged_frames(kept, ("a", "b"))
     assert [sheet.grid for sheet in found] == [day.grid for day in DAYS]
-    assert merged_frames(kept[1:], ("a", "b")) == [kept[1].sheet]
+    assert merged_frames(kept[1:], ("a", "b")) == [kept[1].frame]
     rows = [
         HoldingRow("GPU-0", "a", DAYS[1].grid, "mine", 0, 23, 1.0),
         HoldingRow("GPU-0", "b", Grid(FIRST_DAY, COARSE_STEP, 3), "other", 0, 71, 1.0),
@@ -134,11 +134,11 @@ def test_sources_that_tell_of_other_days_at_once_meet_day_by_day() -> None:
 @st.composite
 def kept(draw: st.DrawFn) -> SubjectDays:
     """A day or two by the hour, and perhaps one by five minutes, with any gaps."""
-    found = [DayFrame.of(draw(tracks())) for _ in range(draw(st.integers(1, 2)))]
+    found = [draw(tracks()) for _ in range(draw(st.integers(1, 2)))]
     gap = draw(st.integers(0, 287))
     if draw(st.booleans()):
         known = [1.0] * gap + [0.0] * (288 - gap)
-        found.append(DayFrame.of(track(0, FIRST_DAY, FINE_STEP, known=known)))
+        found.append(track(FIRST_DAY, FINE_STEP, known=known))
     return days_of(
         [
             DayFrame(Grid(FIRST_DAY + place, sheet.grid.step), sheet.layout, sheet.values)
@@ -156,7 +156,7 @@ def test_blocks_that_are_made_when_asked_for_are_those_that_are_packed(
     start = FIRST_DAY * DAY + first * BLOCK_SPAN
     end = start + count * BLOCK_SPAN
     blocks = days.blocks(start, end)
-    packed = blocks_of([(day.sheet, day.known_parts) for day in days.days]).between(start, end)
+    packed = blocks_of([(day.frame, day.known_parts) for day in days.days]).between(start, end)
     assert blocks.data == packed.data
     assert lists(blocks.series(measure)) == lists(packed.series(measure))
     assert bool(blocks) == bool(packed)
@@ -173,4 +173,4 @@ def test_columns_of_whole_days_take_no_numbers() -> None:
     """A fortnight of blocks by the hour has its times as a range."""
     series = days_of([DAYS[0]]).blocks(0, 2**62).series(Measure.BUSY)
     assert isinstance(series.numbers, range)
-    assert DayColumn.mean(Measure.BUSY) in DAYS[0].layout.columns
+    assert ColumnKind.MEAN.column(Measure.BUSY) in DAYS[0].layout.columns

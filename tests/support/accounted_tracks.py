@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from itertools import chain
 
 from rightsizer.accounting.service import NodeAccounts
-from rightsizer.fleet.cache.day_frame import ColumnKind, DayColumn, Grid, SubjectDay
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, Grid, kind_of
 from rightsizer.model.block import Measure
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
@@ -19,23 +19,23 @@ __all__ = ["track_of"]
 
 _COLUMNS = tuple(
     chain(
-        map(DayColumn.state, State),
-        (DayColumn.condition(each) for each in Condition),
-        (DayColumn.tier(each) for each in Tier),
-        (DayColumn.saturated(each) for each in Resource),
-        (DayColumn.pressed(each) for each in Resource),
-        (DayColumn.waste(each) for each in Cause),
-        (DayColumn(ColumnKind.WASTE_JOULES, each) for each in Cause),
-        (DayColumn(ColumnKind.USED, each) for each in ("seconds", "joules")),
-        (DayColumn(ColumnKind.ENERGY, "joules"),),
+        map(ColumnKind.STATE.column, State),
+        (ColumnKind.CONDITION.column(each) for each in Condition),
+        (ColumnKind.TIER.column(each) for each in Tier),
+        (ColumnKind.SATURATED.column(each) for each in Resource),
+        (ColumnKind.PRESSED.column(each) for each in Resource),
+        (ColumnKind.WASTE.column(each) for each in Cause),
+        (ColumnKind.WASTE_JOULES.column(each) for each in Cause),
+        (ColumnKind.USED.column(each) for each in ("seconds", "joules")),
+        (ColumnKind.ENERGY.column("joules"),),
     )
 )
 
 
-def track_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) -> SubjectDay:
+def track_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) -> DayFrame:
     """A day of a device, up to now."""
     columns = {column: array("f") for column in _COLUMNS}
-    measures = [*map(DayColumn.mean, Measure), *map(DayColumn.peak, Measure)]
+    measures = [*map(ColumnKind.MEAN.column, Measure), *map(ColumnKind.PEAK.column, Measure)]
     columns |= {column: array("f") for column in measures}
     for start in range(grid.start, grid.end, grid.step):
         if start + grid.step > now:
@@ -49,14 +49,15 @@ def track_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) ->
             blocks = window.blocks.of(measure)
             known = sum(block.known_seconds for block in blocks)
             mean = sum(block.mean * block.known_seconds for block in blocks) / known if known else 0
-            columns[DayColumn.mean(measure)].append(mean if known else math.nan)
+            columns[ColumnKind.MEAN.column(measure)].append(mean if known else math.nan)
             peak = max((block.peak for block in blocks), default=math.nan)
-            columns[DayColumn.peak(measure)].append(peak)
+            columns[ColumnKind.PEAK.column(measure)].append(peak)
     demands = dict(_exported(accounts.device(uuid).windows.window(grid.start, min(now, grid.end))))
-    return SubjectDay(uuid, grid, columns, demands)
+    return DayFrame.of(grid, columns, demands)
 
 
-def _value(window: Window, column: DayColumn) -> float:
+def _value(window: Window, column: str) -> float:
+    kind, name = kind_of(column), column.partition(":")[2]
     times = {
         ColumnKind.STATE: window.states,
         ColumnKind.CONDITION: window.conditions,
@@ -65,16 +66,14 @@ def _value(window: Window, column: DayColumn) -> float:
         ColumnKind.PRESSED: window.pressed,
     }
     amounts = {ColumnKind.WASTE: window.waste_seconds, ColumnKind.WASTE_JOULES: window.waste_joules}
-    if column.kind in times:
-        found = {str(name): time for name, time in times[column.kind].items()}  # type: ignore[attr-defined]
-        return seconds(found.get(column.name, 0))
-    if column.kind in amounts:
-        return {str(name): each for name, each in amounts[column.kind].items()}.get(
-            column.name, 0.0
-        )
-    if column.kind is ColumnKind.ENERGY:
+    if kind in times:
+        found = {str(key): time for key, time in times[kind].items()}  # type: ignore[attr-defined]
+        return seconds(found.get(name, 0))
+    if kind in amounts:
+        return {str(key): each for key, each in amounts[kind].items()}.get(name, 0.0)
+    if kind is ColumnKind.ENERGY:
         return window.energy_joules
-    return window.used_seconds if column.name == "seconds" else window.used_joules
+    return window.used_seconds if name == "seconds" else window.used_joules
 
 
 def _exported(window: Window) -> Iterator[tuple[Resource, Histogram]]:

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from readings import DAY as A_DAY
 from readings import EPOCH, gpu
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, ColumnKind, DayColumn, Grid, SubjectDay
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, ColumnKind, DayFrame, Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport, StoreUse
 from rightsizer.model.block import Measure
@@ -33,7 +33,6 @@ def estate_device(number: int, pool: str = "h100", **facts: object) -> FleetDevi
 
 
 def track(  # noqa: PLR0913 - one for each thing that a test may vary.
-    number: int,
     day: int,
     step: Nanoseconds = COARSE_STEP,
     *,
@@ -41,11 +40,10 @@ def track(  # noqa: PLR0913 - one for each thing that a test may vary.
     known: Sequence[float] | None = None,
     busy: float = 0.5,
     memory: float = 0.4,
-) -> SubjectDay:
+) -> DayFrame:
     """A day of one GPU in which every stretch is alike.
 
     Args:
-        number: Of the GPU.
         day: Since the epoch.
         step: Of the grid.
         state: What it does.
@@ -56,22 +54,22 @@ def track(  # noqa: PLR0913 - one for each thing that a test may vary.
     grid = Grid(day, step)
     parts = [1.0] * grid.count if known is None else list(known)
     length = step / NANOSECONDS_PER_SECOND
-    columns = {DayColumn.state(each): array("f", [0.0] * grid.count) for each in STATES}
-    columns[DayColumn.state(state)] = array("f", [part * length for part in parts])
-    columns[DayColumn.tier(Tier.PROFILING)] = array("f", [part * length for part in parts])
-    columns[DayColumn(ColumnKind.USED, "seconds")] = array(
+    columns = {ColumnKind.STATE.column(each): array("f", [0.0] * grid.count) for each in STATES}
+    columns[ColumnKind.STATE.column(state)] = array("f", [part * length for part in parts])
+    columns[ColumnKind.TIER.column(Tier.PROFILING)] = array("f", [part * length for part in parts])
+    columns[ColumnKind.USED.column("seconds")] = array(
         "f", [part * length * busy for part in parts]
     )
     wasted = array("f", [part * length * (1 - busy) for part in parts])
-    columns[DayColumn.waste(Cause.HEADROOM)] = wasted
-    columns[DayColumn(ColumnKind.ENERGY, "joules")] = array(
+    columns[ColumnKind.WASTE.column(Cause.HEADROOM)] = wasted
+    columns[ColumnKind.ENERGY.column("joules")] = array(
         "f", [part * length * 300.0 for part in parts]
     )
     for measure, mean in zip(MEASURES, (busy, busy, memory, memory * 80 * 2**30), strict=True):
         peak = mean + 0.1 * (1 - busy) * mean
-        columns[DayColumn.mean(measure)] = _known(parts, mean)
-        columns[DayColumn.peak(measure)] = _known(parts, peak)
-    return SubjectDay(gpu(number).uuid, grid, columns)
+        columns[ColumnKind.MEAN.column(measure)] = _known(parts, mean)
+        columns[ColumnKind.PEAK.column(measure)] = _known(parts, peak)
+    return DayFrame.of(grid, columns)
 
 
 def _known(parts: Sequence[float], value: float) -> array[float]:
@@ -79,37 +77,45 @@ def _known(parts: Sequence[float], value: float) -> array[float]:
 
 
 @st.composite
-def tracks(draw: st.DrawFn, number: int = 0, step: Nanoseconds = COARSE_STEP) -> SubjectDay:
+def tracks(draw: st.DrawFn, step: Nanoseconds = COARSE_STEP) -> DayFrame:
     """Any day of a GPU: any states that fit into their stretches, any measures, any gaps."""
     grid = Grid(FIRST_DAY + draw(st.integers(0, 3)), step)
     length = step / NANOSECONDS_PER_SECOND
     seed = draw(st.randoms(use_true_random=False))
     gaps = draw(st.sampled_from([0.0, 0.1, 0.9]))
     states = draw(st.lists(st.sampled_from(STATES), min_size=1, unique=True))
-    columns = {DayColumn.state(each): array("f") for each in states}
-    others = [DayColumn.condition(Condition.POWER_THROTTLED), DayColumn.waste(Cause.IDLE)]
-    others += [DayColumn.tier(Tier.POWER), DayColumn(ColumnKind.ENERGY, "joules")]
+    columns = {ColumnKind.STATE.column(each): array("f") for each in states}
+    others = [
+        ColumnKind.CONDITION.column(Condition.POWER_THROTTLED),
+        ColumnKind.WASTE.column(Cause.IDLE),
+    ]
+    others += [ColumnKind.TIER.column(Tier.POWER), ColumnKind.ENERGY.column("joules")]
     measures = draw(st.lists(st.sampled_from(MEASURES), unique=True))
     columns |= {column: array("f") for column in others}
     for measure in measures:
-        columns |= {DayColumn.mean(measure): array("f"), DayColumn.peak(measure): array("f")}
+        columns |= {
+            ColumnKind.MEAN.column(measure): array("f"),
+            ColumnKind.PEAK.column(measure): array("f"),
+        }
     for _ in range(grid.count):
         is_gap = seed.random() < gaps
         cuts = sorted(seed.random() for _ in states)
         for state, low, high in zip(states, [0.0, *cuts], cuts, strict=False):
-            columns[DayColumn.state(state)].append(math.nan if is_gap else (high - low) * length)
+            columns[ColumnKind.STATE.column(state)].append(
+                math.nan if is_gap else (high - low) * length
+            )
         for column in others:
             columns[column].append(math.nan if is_gap else seed.random() * length)
         for measure in measures:
             mean = seed.random()
-            columns[DayColumn.mean(measure)].append(math.nan if is_gap else mean)
+            columns[ColumnKind.MEAN.column(measure)].append(math.nan if is_gap else mean)
             peak = mean + (1 - mean) * seed.random()
-            columns[DayColumn.peak(measure)].append(math.nan if is_gap else peak)
+            columns[ColumnKind.PEAK.column(measure)].append(math.nan if is_gap else peak)
     demands = {}
     if draw(st.booleans()):
         weights = {seed.randrange(101): seed.random() * 1e12 for _ in range(12)}
         demands = {Resource.COMPUTE: Histogram(weights)}
-    return SubjectDay(gpu(number).uuid, grid, columns, demands)
+    return DayFrame.of(grid, columns, demands)
 
 
 @dataclass(frozen=True)
@@ -180,8 +186,8 @@ class MadeUp:
             },
         )
 
-    def _track(self, device: FleetDevice, grid: Grid) -> SubjectDay:
+    def _track(self, device: FleetDevice, grid: Grid) -> DayFrame:
         number, uuid = device.device.index, device.device.uuid
         state = self.states.get(uuid, State.PRODUCTIVE)
         busy = 0.0 if state in (State.IDLE_EMPTY, State.IDLE_HELD) else 0.3 + number % 7 / 10
-        return track(number, grid.day, grid.step, state=state, busy=busy)
+        return track(grid.day, grid.step, state=state, busy=busy)

@@ -7,7 +7,6 @@ from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
-from rightsizer.fleet.cache.day_cache import FetchedDay
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
@@ -20,7 +19,7 @@ _WIDEST: Final = len(State)
 _SAMPLES_A_STRETCH: Final = 2
 """Without two of them nothing is said of five minutes."""
 
-_DoneOf = Callable[[str, Sequence[int]], Mapping[tuple[int, str], FetchedDay]]
+_DoneOf = Callable[[str, Sequence[int]], Mapping[tuple[int, str], Nanoseconds]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +89,7 @@ def plan_of(
 
     Args:
         sources: Who is read.
-        done: By source and days, what is kept.
+        done: By source and days, up to when each day of a device was read.
         now: Wall time.
         settings: How far back, and how much at most.
     """
@@ -186,9 +185,9 @@ def _has_samples(source: PlannedSource, grid: Grid, now: Nanoseconds) -> bool:
     return now - grid.start >= grid.step and oldest is not None and oldest < grid.end
 
 
-def _is_over(found: FetchedDay | None, grid: Grid, settings: FleetSettings) -> bool:
-    """Whether a day was asked for after its last sample; how finely does not matter any more."""
-    return found is not None and found.until >= grid.end + nanoseconds(settings.late_seconds)
+def _is_over(until: Nanoseconds | None, grid: Grid, settings: FleetSettings) -> bool:
+    """Whether a day was read after its last sample, at whichever step."""
+    return until is not None and until >= grid.end + nanoseconds(settings.late_seconds)
 
 
 def _shards(

@@ -20,8 +20,8 @@ from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.advice.service import RecommenderResult, configured_market, configured_rules
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cases.batch import BatchRequest, CaseMeasurement
-from rightsizer.fleet.cases.case import CaseSettings, merged_holdings
+from rightsizer.fleet.cases.batch import CaseMeasurement
+from rightsizer.fleet.cases.case import BatchRequest, CaseSettings, merged_holdings
 from rightsizer.fleet.cases.evaluation import (
     BatchEvaluation,
     BatchVerdicts,
@@ -29,6 +29,7 @@ from rightsizer.fleet.cases.evaluation import (
     VerdictKind,
     evaluate_batches,
     evaluate_fleet,
+    matters,
     spans_of,
 )
 from rightsizer.fleet.cases.occupancy import occupancy_of
@@ -300,7 +301,7 @@ class FleetJudge:
         order = self._order(scene)
         workers = worker_count(self._fleet.workers)
         judging = BatchEvaluation(
-            shelf=self._shelf.path,
+            path=self._shelf.database.path,
             rules=self._rules,
             tuned=FleetGuidance.of(self._settings.policies, scene.estate).with_thresholds,
             settings=self._case_settings,
@@ -320,11 +321,7 @@ class FleetJudge:
         )
         verdicts.tallies += Counter(map(VerdictKind.of, whole))
         kept = [
-            each
-            for each in without_conflicts(whole)
-            if self._keeps_all
-            or each.finding.is_complaint
-            or (each.key, each.finding.rule) in open_now
+            each for each in without_conflicts(whole) if self._keeps_all or matters(each, open_now)
         ]
         long_span = max(spans_of(self._estate_rules))
         judgements = (*verdicts.judgements, *kept)
@@ -335,12 +332,12 @@ class FleetJudge:
         names = tuple(report.source for report in scene.reports)
         rows = merged_holdings(self._shelf.holdings(first, scene.now // _DAY), names)
         whole = [uuid for uuid, each in estate.devices.items() if not each.device.has_mig_instances]
-        roster = occupancy_of(whole, rows, scene.now, self._case_settings.gap)
-        holders = {key: uuids[0] for key, uuids in roster.present.items()}
+        occupancy = occupancy_of(whole, rows, scene.now, self._case_settings.gap)
+        holders = {key: uuids[0] for key, uuids in occupancy.present.items()}
         known = replace(estate, workloads={**self._shelf.workloads(), **estate.workloads})
         told = informed(known, holders, self._settings.policies)
         return BatchRequest(
-            roster=roster,
+            occupancy=occupancy,
             devices=estate.devices,
             workloads=told.workloads,
             first_day=first,
@@ -355,10 +352,9 @@ def _view(verdicts: BatchVerdicts, scene: FleetContext, span: Nanoseconds) -> Fl
 
 def _notes(scene: FleetContext, found: _Evaluation, shelf: DayCache) -> tuple[str, ...]:
     notes = list(scene.store.warnings)
-    if shelf.set_aside is not None:
-        notes.append(
-            f"The kept days were broken and are now '{shelf.set_aside}'; all were read anew."
-        )
+    aside = shelf.database.set_aside
+    if aside is not None:
+        notes.append(f"The kept days were broken and are now '{aside}'; all were read anew.")
     notes += [gap for report in scene.reports for gap in gaps_of(report, scene.now)]
     if found.faults:
         rules = ", ".join(sorted({fault.rule for fault in found.faults}))

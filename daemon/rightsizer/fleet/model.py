@@ -6,7 +6,7 @@ Devices on nodes in pools, their holders, and the hourly view that fleet rules e
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 
-from rightsizer.fleet.cache.day_frame import SubjectDay
+from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case
 from rightsizer.model.state import Resource
@@ -95,7 +95,7 @@ class FleetInventory:
 class FleetDay:
     """One day of some devices."""
 
-    tracks: Mapping[str, SubjectDay]
+    tracks: Mapping[str, DayFrame]
     """By uuid."""
     holdings: Mapping[str, tuple[DeviceHolding, ...]] = field(default_factory=dict)
     """By uuid; shares of one stretch sum to at most 1."""

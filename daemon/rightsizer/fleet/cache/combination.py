@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
@@ -15,57 +14,59 @@ from typing import Final
 from rightsizer.fleet.cache.day_frame import (
     COARSE_STEP,
     DEVICES,
-    DEVICES_TEXT,
     ColumnKind,
-    DayColumn,
     DayFrame,
     FrameLayout,
     Grid,
     floats,
+    kind_of,
 )
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource
 
 
-def by_the_hour(sheet: DayFrame) -> DayFrame:
+def by_the_hour(frame: DayFrame) -> DayFrame:
     """The same days by the hour: seconds and joules summed, means by known time, largest peaks."""
-    if sheet.grid.step == COARSE_STEP:
-        return sheet
-    grid = sheet.grid.by(COARSE_STEP)
-    each = sheet.grid.count // grid.count
-    known = sheet.known_seconds()
+    if frame.grid.step == COARSE_STEP:
+        return frame
+    grid = frame.grid.by(COARSE_STEP)
+    each = frame.grid.count // grid.count
+    known = frame.known_seconds()
     values = array("f")
-    for column in sheet.layout.columns:
-        found = sheet.column(column) or array("f")
+    for column, found in frame.columns.items():
         values.extend(
-            _hour(column, found[place : place + each], known[place : place + each])
-            for place in range(0, sheet.grid.count, each)
+            _hour(kind_of(column), found[place : place + each], known[place : place + each])
+            for place in range(0, frame.grid.count, each)
         )
-    return DayFrame(grid, sheet.layout, values, sheet.demands)
+    return DayFrame(grid, frame.layout, values, frame.demands)
 
 
-def _hour(column: DayColumn, part: array[float], known: list[float]) -> float:
+def _hour(kind: ColumnKind, part: array[float], known: list[float]) -> float:
     pairs = [(value, time) for value, time in zip(part, known, strict=True) if not isnan(value)]
     if not pairs:
         return nan
-    if column.kind is ColumnKind.PEAK:
-        return max(value for value, _ in pairs)
-    if column.kind is ColumnKind.COUNT:
-        return sum(value for value, _ in pairs) / len(part)
-    if column.kind is ColumnKind.MEAN:
+    values = [value for value, _ in pairs]
+    if kind is ColumnKind.PEAK:
+        return max(values)
+    if kind is ColumnKind.COUNT:
+        return sum(values) / len(part)
+    if kind is ColumnKind.MEAN:
         weight = sum(time for _, time in pairs)
         if weight <= 0:
-            return sum(value for value, _ in pairs) / len(pairs)
+            return sum(values) / len(values)
         return sum(value * time for value, time in pairs) / weight
-    return sum(value for value, _ in pairs)
+    return sum(values)
 
 
-Piece = Callable[[DayColumn], "array[float]"]
+Piece = Callable[[str], "array[float]"]
 """A device's part of a column: 0 where it does not count, `nan` where a measure is unknown."""
 
 
 class SummedFrame(DayFrame):
-    """The sums of some devices at the same moments, with how many there were."""
+    """The sums of some devices at the same moments, with how many there were.
+
+    A column is added up when it is asked for, for most never are.
+    """
 
     __slots__ = ("_columns", "_devices", "_pieces", "_values")
     _pieces: Sequence[Piece]
@@ -81,61 +82,73 @@ class SummedFrame(DayFrame):
         devices: array[float],
         demands: Mapping[Resource, Histogram],
     ) -> None:
-        """Nothing is added up yet.
+        """Sums of devices.
 
         Args:
             grid: Of all of them.
-            layout: What there will be, the number of devices apart.
+            layout: The columns, the number of devices apart.
             pieces: Of each device.
-            devices: How many there were, by stretch; where there is none, no measure is known.
+            devices: How many there were, by interval; where there is none, no measure is known.
             demands: Their distributions together.
         """
         layout = FrameLayout.of((*layout.columns, DEVICES))
-        # As a frozen dataclass does it.
-        object.__setattr__(self, "grid", grid)
-        object.__setattr__(self, "layout", layout)
-        object.__setattr__(self, "demands", demands)
-        object.__setattr__(self, "_pieces", pieces)
-        object.__setattr__(self, "_devices", devices)
-        object.__setattr__(self, "_columns", {layout.places[DEVICES_TEXT]: devices})
-        object.__setattr__(self, "_values", [])
+        values: tuple[object, ...] = (
+            grid,
+            layout,
+            demands,
+            pieces,
+            devices,
+            {layout.places[DEVICES]: devices},
+            [],
+        )
+        for name, value in zip(_SLOTS, values, strict=True):
+            object.__setattr__(self, name, value)  # As a frozen dataclass does it.
 
     @property
     def values(self) -> array[float]:
-        """Column after column, as those of any sheet."""
+        """Column after column, as in any frame."""
         if not self._values:
             self._values.append(reduce(add, map(self.at, range(len(self.layout.columns)))))
         return self._values[0]
 
     def at(self, place: int) -> array[float]:
-        """The column that stands at a place."""
+        """The column at a place of the layout."""
         if place not in self._columns:
             self._columns[place] = self._added(self.layout.columns[place])
         return self._columns[place]
 
-    def _added(self, column: DayColumn) -> array[float]:
-        if column.kind is ColumnKind.PEAK:
+    def _added(self, column: str) -> array[float]:
+        kind = kind_of(column)
+        if kind is ColumnKind.PEAK:
             return self._peak(column)
         first, *others = (piece(column) for piece in self._pieces)
-        if column.kind is ColumnKind.MEAN:
+        if kind is ColumnKind.MEAN:
             return self._known(reduce(_sum, others, first))
         # Most columns are 0 throughout.
         return reduce(_sum, filter(any, others), first)
 
-    def _peak(self, column: DayColumn) -> array[float]:
-        mean = DayColumn(ColumnKind.MEAN, column.name)
+    def _peak(self, column: str) -> array[float]:
+        mean = _mean_of(column)
         excesses = [map(sub, piece(column), piece(mean)) for piece in self._pieces]
         # What is unknown of one is unknown of the sum of the means already.
         largest = map(max, *excesses) if len(excesses) > 1 else excesses[0]
-        return self._known(floats(map(add, self.at(self.layout.places[str(mean)]), largest)))
+        return self._known(floats(map(add, self.at(self.layout.places[mean]), largest)))
 
     def _known(self, values: array[float]) -> array[float]:
-        """Nothing is known of a measure while there are no devices."""
+        """The values, unknown while there are no devices."""
         if not all(self._devices):
             for place, number in enumerate(self._devices):
                 if not number:
-                    values[place] = math.nan
+                    values[place] = nan
         return values
+
+
+_SLOTS: Final = ("grid", "layout", "demands", "_pieces", "_devices", "_columns", "_values")
+
+
+def _mean_of(peak: str) -> str:
+    """The name of the mean of a peak's measure."""
+    return ColumnKind.MEAN.column(peak.partition(":")[2])
 
 
 def _sum(one: array[float], other: array[float]) -> array[float]:
@@ -149,7 +162,7 @@ _MEASURES: Final = frozenset({ColumnKind.MEAN, ColumnKind.PEAK})
 class DevicePart:
     """What belongs to a subject of one device's day."""
 
-    sheet: DayFrame | None
+    frame: DayFrame | None
     """`None` where nothing is known of the device."""
     grid: Grid
     first: int
@@ -169,8 +182,8 @@ class DevicePart:
         each = COARSE_STEP // self.grid.step
         first, last = self.first // each, self.last // each
         # What is left of the day by five minutes is cut off before it is summed up.
-        sheet = None if self.sheet is None else by_the_hour(_cut(self.sheet, self.first, self.last))
-        return DevicePart(sheet, self.grid.by(COARSE_STEP), first, last, self.share_ratio)
+        frame = None if self.frame is None else by_the_hour(_cut(self.frame, self.first, self.last))
+        return DevicePart(frame, self.grid.by(COARSE_STEP), first, last, self.share_ratio)
 
 
 def combined(parts: Sequence[DevicePart]) -> DayFrame:
@@ -179,49 +192,42 @@ def combined(parts: Sequence[DevicePart]) -> DayFrame:
     What adds up does so over the devices that are known; a measure is known only where it is
     known of all of them.
     """
-    if len(parts) == 1 and parts[0].is_whole and parts[0].sheet is not None:
-        return parts[0].sheet
+    if len(parts) == 1 and parts[0].is_whole and parts[0].frame is not None:
+        return parts[0].frame
     if len({part.grid.step for part in parts}) > 1:
         parts = [part.by_the_hour() for part in parts]
     grid = parts[0].grid
-    layout = _shared([part.sheet for part in parts if part.sheet is not None])
+    layout = _shared([part.frame for part in parts if part.frame is not None])
     pieces = [partial(_piece, part, grid.count) for part in parts]
     return SummedFrame(grid, layout, pieces, _devices(parts, grid), _demands(parts))
 
 
-def _shared(sheets: Sequence[DayFrame]) -> FrameLayout:
+def _shared(frames: Sequence[DayFrame]) -> FrameLayout:
     """All that adds up of any; the measures whose mean and peak are known of all."""
-    layouts = {sheet.layout for sheet in sheets}
+    layouts = {frame.layout for frame in frames}
     if len(layouts) == 1:
         (layout,) = layouts
-        if layout.peaks_pair_up and DEVICES_TEXT not in layout.places:
+        if layout.peaks_pair_up and DEVICES not in layout.places:
             return layout
     everywhere = set.intersection(*(set(each.columns) for each in layouts)) if layouts else set()
-    additive = {
-        column
-        for each in layouts
-        for column in each.columns
-        if column.kind not in _MEASURES and column != DEVICES
-    }
-    paired = {
-        column
-        for column in everywhere
-        if column.kind in _MEASURES
-        and {DayColumn(kind, column.name) for kind in _MEASURES} <= everywhere
-    }
-    return FrameLayout.of(additive | paired)
+    columns = {column for each in layouts for column in each.columns if column != DEVICES}
+    shared = {column for column in columns if kind_of(column) not in _MEASURES}
+    for column in everywhere:
+        if kind_of(column) is ColumnKind.PEAK and _mean_of(column) in everywhere:
+            shared |= {column, _mean_of(column)}
+    return FrameLayout.of(shared)
 
 
-def _piece(part: DevicePart, count: int, column: DayColumn) -> array[float]:
+def _piece(part: DevicePart, count: int, column: str) -> array[float]:
     """A part of a column: 0 where it does not count, `nan` for a measure that is not known."""
-    values = None if part.sheet is None else part.sheet.column(column)
-    is_measure = column.kind in _MEASURES
+    values = None if part.frame is None else part.frame.column(column)
+    is_measure = kind_of(column) in _MEASURES
     if values is None:
-        values = array("f", [math.nan if is_measure else 0.0]) * count
+        values = array("f", [nan if is_measure else 0.0]) * count
     if not part.is_whole:
         values = _inside(part, values)
-    if not is_measure and math.isnan(sum(values)):
-        return array("f", [0.0 if math.isnan(each) else each for each in values])
+    if not is_measure and isnan(sum(values)):
+        return array("f", [0.0 if isnan(each) else each for each in values])
     return values
 
 
@@ -234,18 +240,16 @@ def _inside(part: DevicePart, values: array[float]) -> array[float]:
     return none * part.first + inside + none * (len(values) - 1 - part.last)
 
 
-def _cut(sheet: DayFrame, first: int, last: int) -> DayFrame:
-    """A sheet of which nothing is known outside of some stretches."""
-    if first == 0 and last == sheet.grid.count - 1:
-        return sheet
+def _cut(frame: DayFrame, first: int, last: int) -> DayFrame:
+    """A frame of which nothing is known outside of some stretches."""
+    if first == 0 and last == frame.grid.count - 1:
+        return frame
+    before = array("f", [nan]) * first
+    after = array("f", [nan]) * (frame.grid.count - 1 - last)
     values = array("f")
-    for column in sheet.layout.columns:
-        found = sheet.column(column)
-        if found is not None:
-            values.extend(repeat(math.nan, first))
-            values += found[first : last + 1]
-            values.extend(repeat(math.nan, sheet.grid.count - 1 - last))
-    return DayFrame(sheet.grid, sheet.layout, values, sheet.demands)
+    for found in frame.columns.values():
+        values += before + found[first : last + 1] + after
+    return DayFrame(frame.grid, frame.layout, values, frame.demands)
 
 
 def _devices(parts: Iterable[DevicePart], grid: Grid) -> array[float]:
@@ -259,13 +263,10 @@ def _devices(parts: Iterable[DevicePart], grid: Grid) -> array[float]:
 def _demands(parts: Iterable[DevicePart]) -> dict[Resource, Histogram]:
     found: dict[Resource, Histogram] = {}
     for part in parts:
-        if part.sheet is None:
+        if part.frame is None:
             continue
         weight = part.share_ratio * (part.last + 1 - part.first) / part.grid.count
-        for resource, histogram in part.sheet.demands.items():
-            mine = histogram
-            if weight < 1.0:
-                mine = histogram.copy()
-                mine.decay(weight)
+        for resource, histogram in part.frame.demands.items():
+            mine = histogram if weight >= 1.0 else histogram.scaled(weight)
             found.setdefault(resource, Histogram()).merge(mine)
     return found

@@ -2,20 +2,21 @@
 
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import asdict, dataclass
-from itertools import groupby
+from contextlib import suppress
+from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple, Self
 
 from rightsizer.advice.ledger_repository import LEDGER_SCHEMA, TRACK_SCHEMA
-from rightsizer.fleet.cache.day_codec import encode, unpack
+from rightsizer.fleet.cache.day_codec import pack, unpack
 from rightsizer.fleet.cache.day_frame import DayFrame, Grid
 from rightsizer.fleet.model import DeviceHolding, FleetDay
+from rightsizer.io import codec
 from rightsizer.io.database import Database
 from rightsizer.io.files import Called
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
+from rightsizer.model.workload import Workload
 
 _FIRST: Final = """
 CREATE TABLE track (
@@ -38,8 +39,8 @@ CREATE TABLE done (
 DAY_CACHE_SCHEMAS: Final = (_FIRST, LEDGER_SCHEMA, TRACK_SCHEMA)
 """The n-th script leads from schema n-1 to n.
 
-Days count since the epoch, times and steps are nanoseconds; `data` is a track in `track_form`,
-of so many days as `days` says, the first of which is `day`.
+Days count since the epoch, times and steps are nanoseconds; `data` is a frame as
+`day_codec` writes it, of so many days as `days` says, the first of which is `day`.
 `done.until` is when a device's day was asked for last.
 """
 
@@ -47,38 +48,28 @@ of so many days as `days` says, the first of which is `day`.
 _CALLED: Final = Called("the kept days", "fleet.path", "look or service")
 _FORGET_TRACK: Final = "DELETE FROM track WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?"
 _FORGET_HOLDING: Final = "DELETE FROM holding WHERE uuid = ? AND source = ? AND day BETWEEN ? AND ?"
-_SHEETS: Final = """
+_OF_DEVICES: Final = " AND uuid IN (SELECT value FROM json_each(?))"
+_FRAMES: Final = """
 SELECT uuid, day, source, step, days, data FROM track
   WHERE day + days > ? AND day <= ? AND uuid IN (SELECT value FROM json_each(?))
   ORDER BY uuid, day, source
 """
-_ALL_HELD: Final = """
-SELECT uuid, source, day, step, days, workload, first, last, share FROM holding
-  WHERE day + days > ? AND day <= ? ORDER BY uuid, day, source, first, workload
-"""
-_HELD: Final = """
-SELECT uuid, source, day, step, days, workload, first, last, share FROM holding
-  WHERE day + days > ? AND day <= ? AND uuid IN (SELECT value FROM json_each(?))
-  ORDER BY uuid, day, source, first, workload
-"""
-
-
-class FetchedDay(NamedTuple):
-    """How far a device's day was asked for."""
-
-    step: Nanoseconds
-    until: Nanoseconds
+_HELD: Final = (
+    "SELECT uuid, source, day, step, days, workload, first, last, share FROM holding"
+    " WHERE day + days > ? AND day <= ?"
+)
+_HELD_ORDER: Final = " ORDER BY uuid, day, source, first, workload"
 
 
 class CachedFrame(NamedTuple):
-    """A device's day as one source told it."""
+    """A device's days as one source reads them."""
 
     source: str
-    sheet: DayFrame
+    frame: DayFrame
 
 
 class HoldingRow(NamedTuple):
-    """A workload's part of a device over some stretches of a day, as one source told it."""
+    """A workload's part of a device over some intervals of a day, as one source reads it."""
 
     uuid: str
     source: str
@@ -102,14 +93,14 @@ class HoldingRow(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class PackedDay:
-    """A day of some devices as it is kept."""
+    """A day of some devices as it is stored."""
 
     source: str
     grid: Grid
     uuids: tuple[str, ...]
-    """All that were asked for, silent ones included."""
+    """All that were read, those without samples included."""
     until: Nanoseconds
-    """Up to when there could be samples when it was asked for."""
+    """Up to when there could be samples when it was read."""
     tracks: Mapping[str, bytes]
     holdings: Mapping[str, tuple[DeviceHolding, ...]]
 
@@ -118,15 +109,15 @@ class PackedDay:
         cls, source: str, grid: Grid, uuids: Sequence[str], until: Nanoseconds, day: FleetDay
     ) -> Self:
         """What a source gave, packed."""
-        tracks = {uuid: encode(track) for uuid, track in day.tracks.items()}
+        tracks = {uuid: pack(frame) for uuid, frame in day.tracks.items()}
         return cls(source, grid, tuple(uuids), until, tracks, dict(day.holdings))
 
 
 class DayCache:
-    """The kept days. One process writes; others look on, read-only, at the same time."""
+    """Days in SQLite. One process writes; others read at the same time, read-only."""
 
     def __init__(self, path: Path, *, read_only: bool = False) -> None:
-        """Open the file, which is begun where there is none.
+        """Open the file, which is created where there is none.
 
         Raises:
             HistoryError: another process writes it, a newer program wrote it, or the place
@@ -138,34 +129,16 @@ class DayCache:
         self._known: dict[str, str] = {}
         """Workloads as they were written."""
 
-    @property
-    def path(self) -> Path:
-        """The file."""
-        return self.database.path
-
-    @property
-    def set_aside(self) -> Path | None:
-        """Where the last file went that was broken, `None` where there was none."""
-        return self.database.set_aside
-
-    @property
-    def size_bytes(self) -> int:
-        """What the file takes on disk."""
-        return self.database.size_bytes
-
     def put(self, day: PackedDay) -> None:
-        """Keep a day of some devices, in place of what was kept of it, whole or not at all.
+        """Replace what is stored of a day of some devices, as a whole or not at all.
 
         Raises:
             HistoryError: the disk is full, or the file broke and a new one was begun.
         """
         first, last = day.grid.day, day.grid.day + day.grid.days - 1
         place = [(uuid, day.source, first, last) for uuid in day.uuids]
-        workloads = {
-            held.workload.key: _to_text(held.workload)
-            for found in day.holdings.values()
-            for held in found
-        }
+        held = [each.workload for found in day.holdings.values() for each in found]
+        workloads = {each.key: codec.encode(each) for each in held}
         news = {key: text for key, text in workloads.items() if self._known.get(key) != text}
         with self.database.transaction() as connection:
             connection.executemany(_FORGET_TRACK, place)
@@ -176,48 +149,51 @@ class DayCache:
             )
         self._known |= news
 
-    def done(self, source: str, days: Iterable[int]) -> dict[tuple[int, str], FetchedDay]:
-        """By day and uuid, what was read of a source."""
+    def done(self, source: str, days: Iterable[int]) -> dict[tuple[int, str], Nanoseconds]:
+        """By day and uuid, up to when a source was read."""
         span = list(days)
         if not span:
             return {}
         rows = self._rows(
-            "SELECT day, uuid, step, until FROM done WHERE source = ? AND day BETWEEN ? AND ?",
+            "SELECT day, uuid, until FROM done WHERE source = ? AND day BETWEEN ? AND ?",
             (source, min(span), max(span)),
         )
-        return {(day, uuid): FetchedDay(step, until) for day, uuid, step, until in rows}
+        return {(day, uuid): until for day, uuid, until in rows}
 
-    def sheets(self, uuids: Sequence[str], first: int, last: int) -> dict[str, list[CachedFrame]]:
+    def frames(self, uuids: Sequence[str], first: int, last: int) -> dict[str, list[CachedFrame]]:
         """The days of some devices, oldest first, from a day to another, itself included.
 
-        A row that cannot be read is passed over: what it told counts as unknown.
+        A row that cannot be read is left out: that time counts as unknown.
         """
-        rows = self._rows(_SHEETS, (first, last, json.dumps(list(uuids))))
         found: dict[str, list[CachedFrame]] = {}
-        for uuid, same in groupby(rows, lambda row: row[0]):
-            sheets = (_kept(*row[1:]) for row in same)
-            found[uuid] = [each for each in sheets if each is not None]
+        for uuid, day, source, step, days, data in self._rows(
+            _FRAMES, (first, last, json.dumps(list(uuids)))
+        ):
+            of_device = found.setdefault(uuid, [])
+            with suppress(ValueError):
+                of_device.append(CachedFrame(source, unpack(Grid(day, step, days), data)))
         return found
 
     def holdings(
         self, first: int, last: int, uuids: Sequence[str] | None = None
     ) -> list[HoldingRow]:
         """Who held some devices, or all, from a day to another, by device, oldest first."""
-        span = (first, last)
-        rows = (
-            self._rows(_ALL_HELD, span)
-            if uuids is None
-            else self._rows(_HELD, (*span, json.dumps(list(uuids))))
-        )
-        return [_held_row(*row) for row in rows]
+        query, values = _HELD, list[Any]((first, last))
+        if uuids is not None:
+            query, values = query + _OF_DEVICES, [*values, json.dumps(list(uuids))]
+        rows = self._rows(query + _HELD_ORDER, values)
+        return [
+            HoldingRow(uuid, source, Grid(day, step, days), *rest)
+            for uuid, source, day, step, days, *rest in rows
+        ]
 
     def workloads(self) -> dict[str, Workload]:
         """All workloads that ever held a device, by key, as they were seen last."""
         rows = self._rows("SELECT key, facts FROM workload", ())
-        return {key: _from_text(text) for key, text in rows}
+        return {key: codec.decode(text, Workload) for key, text in rows}
 
     def forget(self, before: int) -> int:
-        """Give up what is older than a day; how many tracks went away."""
+        """Delete what is older than a day; how many tracks were deleted."""
         with self.database.transaction() as connection:
             removed = connection.execute(
                 "DELETE FROM track WHERE day + days <= ?", (before,)
@@ -265,44 +241,7 @@ def _write(connection: Connection, day: PackedDay) -> None:
         "INSERT OR REPLACE INTO done VALUES (?, ?, ?, ?, ?)",
         [
             (day.source, each.day, uuid, each.step, day.until)
-            for each in day.grid.each_day
+            for each in day.grid.parts()
             for uuid in day.uuids
         ],
-    )
-
-
-def _kept(day: int, source: str, step: Nanoseconds, days: int, data: bytes) -> CachedFrame | None:
-    try:
-        return CachedFrame(source, unpack(Grid(day, step, days), data))
-    except ValueError:
-        return None
-
-
-def _held_row(  # noqa: PLR0913, PLR0917 # The columns.
-    uuid: str,
-    source: str,
-    day: int,
-    step: Nanoseconds,
-    days: int,
-    workload: str,
-    first: int,
-    last: int,
-    share: float,
-) -> HoldingRow:
-    return HoldingRow(uuid, source, Grid(day, step, days), workload, first, last, share)
-
-
-def _to_text(workload: Workload) -> str:
-    return json.dumps(asdict(workload))
-
-
-def _from_text(text: str) -> Workload:
-    facts = json.loads(text)
-    return Workload(
-        **facts
-        | {
-            "kind": WorkloadKind(facts["kind"]),
-            "workload_class": WorkloadClass(facts["workload_class"]),
-            "allocator": Allocator(facts["allocator"]),
-        }
     )

@@ -1,4 +1,4 @@
-"""A day of a subject in a few hundred bytes, and back.
+"""Codec of frames: a day in a few hundred bytes, and back.
 
 Seconds and joules keep 16 bits of their mantissa (a sixteenth of a second of an hour), means and
 peaks 11, as blocks do; a peak is never below what it was. What was read back is written alike.
@@ -10,19 +10,11 @@ import struct
 import sys
 import zlib
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from functools import lru_cache
-from itertools import chain
 from typing import Final
 
-from rightsizer.fleet.cache.day_frame import (
-    ColumnKind,
-    DayColumn,
-    DayFrame,
-    FrameLayout,
-    Grid,
-    SubjectDay,
-)
+from rightsizer.fleet.cache.day_frame import ColumnKind, DayFrame, FrameLayout, Grid
 from rightsizer.model.block import Measure
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
@@ -39,41 +31,26 @@ _LOOSE: Final = 13
 """Bits that a mean does without, of the 23 of a mantissa."""
 _TIGHT: Final = 8
 """Bits that seconds do without."""
-_WHOLE: Final = frozenset({ColumnKind.COUNT})
 
 
-def encode(track: SubjectDay) -> bytes:
-    """A track as bytes; its subject and its grid stand beside them."""
-    return pack(DayFrame.of(track))
-
-
-def decode(subject: str, grid: Grid, data: bytes) -> SubjectDay:
-    """The track that `encode` wrote.
-
-    Raises:
-        ValueError: the bytes are not such a track, or one of another version.
-    """
-    return unpack(grid, data).track(subject)
-
-
-def pack(sheet: DayFrame) -> bytes:
-    """A sheet as bytes."""
-    names = _names_of(sheet.layout)
-    parts = [_SIZES.pack(len(names), len(sheet.demands)), names, _planes(_rounded(sheet))]
-    for resource, histogram in sorted(sheet.demands.items()):
+def pack(frame: DayFrame) -> bytes:
+    """A frame as bytes, without its grid."""
+    names = "\n".join(frame.layout.columns).encode()
+    parts = [_SIZES.pack(len(names), len(frame.demands)), names, _planes(_rounded(frame))]
+    for resource, histogram in sorted(frame.demands.items()):
         bins = sorted(histogram.items())
         name = resource.encode()
         parts += [bytes((len(name), len(bins))), name]
-        parts.append(_bins(len(bins)).pack(*chain.from_iterable(bins)))
+        parts += [_BIN.pack(*each) for each in bins]
     packer = zlib.compressobj(_LEVEL, zdict=_DICTIONARY)
     return _VERSION + packer.compress(b"".join(parts)) + packer.flush()
 
 
 def unpack(grid: Grid, data: bytes) -> DayFrame:
-    """The sheet that `pack` wrote.
+    """The frame that `pack` wrote.
 
     Raises:
-        ValueError: the bytes are not such a sheet, or one of another version.
+        ValueError: the bytes are not such a frame, or one of another version.
     """
     if data[:1] != _VERSION:
         raise ValueError("a track of another version")
@@ -92,39 +69,20 @@ def unpack(grid: Grid, data: bytes) -> DayFrame:
     return DayFrame(grid, layout, values, demands)
 
 
-@lru_cache(maxsize=128)
-def _bins(count: int) -> struct.Struct:
-    """So many bins, one after the other."""
-    return struct.Struct("<" + "Bf" * count)
-
-
 def lifted(values: array[float]) -> array[float]:
     """Peaks as half floats hold them, none below what it was."""
     return _cut(values, _LOOSE, up=True)
 
 
-def _rounded(sheet: DayFrame) -> array[float]:
-    """The numbers without what nobody needs of them, so that they compress."""
-    layout, count = sheet.layout, sheet.grid.count
+def _rounded(frame: DayFrame) -> array[float]:
+    """The numbers without bits that no reader needs, so that they compress."""
+    layout, count = frame.layout, frame.grid.count
     means, peaks = layout.additive * count, (layout.additive + layout.means) * count
-    whole = sum(column.kind in _WHOLE for column in layout.columns) * count
-    # In the order of their names, counts stand among what adds up.
-    found = (
-        _cut(sheet.values[:means], _TIGHT)
-        if not whole
-        else _cut_but_whole(sheet, layout.additive, count)
+    return (
+        _cut(frame.values[:means], _TIGHT)
+        + _cut(frame.values[means:peaks], _LOOSE)
+        + lifted(frame.values[peaks:])
     )
-    found += _cut(sheet.values[means:peaks], _LOOSE)
-    found += lifted(sheet.values[peaks:])
-    return found
-
-
-def _cut_but_whole(sheet: DayFrame, columns: int, count: int) -> array[float]:
-    found = array("f")
-    for place, column in enumerate(sheet.layout.columns[:columns]):
-        part = sheet.values[place * count : (place + 1) * count]
-        found += part if column.kind in _WHOLE else _cut(part, _TIGHT)
-    return found
 
 
 def _cut(values: array[float], bits: int, *, up: bool = False) -> array[float]:
@@ -170,13 +128,8 @@ def _little(values: array[float]) -> array[float]:
 
 
 @lru_cache(maxsize=256)
-def _names_of(layout: FrameLayout) -> bytes:
-    return "\n".join(map(str, layout.columns)).encode()
-
-
-@lru_cache(maxsize=256)
 def _layout_of(names: bytes) -> FrameLayout:
-    return FrameLayout.of(DayColumn.parse(name) for name in names.decode().split("\n") if name)
+    return FrameLayout.of(filter(None, names.decode().split("\n")))
 
 
 def _demands(plain: bytes, place: int, count: int) -> dict[Resource, Histogram]:
@@ -191,17 +144,11 @@ def _demands(plain: bytes, place: int, count: int) -> dict[Resource, Histogram]:
     return found
 
 
-def _dictionary() -> bytes:
-    """The names that nearly every track has; it belongs to the version."""
-    words: Mapping[ColumnKind, Iterable[str]] = {
-        ColumnKind.COUNT: Tier,
-        ColumnKind.PRESSED: Resource,
-        ColumnKind.SATURATED: Resource,
-        ColumnKind.TIER: Tier,
-        ColumnKind.CONDITION: Condition, ColumnKind.WASTE_JOULES: Cause, ColumnKind.WASTE: Cause,
-        ColumnKind.STATE: State, ColumnKind.MEAN: Measure, ColumnKind.PEAK: Measure,
-    }  # fmt: skip
-    return "\n".join(f"{kind}:{name}" for kind, names in words.items() for name in names).encode()
-
-
-_DICTIONARY: Final = _dictionary()
+_USUAL: Final[tuple[tuple[ColumnKind, Iterable[str]], ...]] = (
+    (ColumnKind.COUNT, Tier), (ColumnKind.PRESSED, Resource), (ColumnKind.SATURATED, Resource),
+    (ColumnKind.TIER, Tier), (ColumnKind.CONDITION, Condition), (ColumnKind.WASTE_JOULES, Cause),
+    (ColumnKind.WASTE, Cause), (ColumnKind.STATE, State), (ColumnKind.MEAN, Measure),
+    (ColumnKind.PEAK, Measure),
+)  # fmt: skip
+_DICTIONARY: Final = "\n".join(kind.column(name) for kind, each in _USUAL for name in each).encode()
+"""The names that nearly every frame has; it belongs to the version."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, chain, compress
@@ -66,19 +66,8 @@ class _Times(NamedTuple):
     """At the peak."""
     low: Sequence[float]
 
-    def at(self, places: Sequence[int]) -> _Times:
-        """Those of some stretches."""
-        return _Times(*([column[at] for at in places] for column in self))
-
 
 _NO_POINTS: Final = _Points((), (), _Times((), (), ()), None)
-
-
-class FoundDemands(NamedTuple):
-    """The distributions of a window."""
-
-    demands: dict[Resource, Histogram]
-    compute_at_least: Histogram
 
 
 @dataclass(slots=True)
@@ -92,52 +81,47 @@ class Demands:
     compute_at_least: Histogram = field(default_factory=Histogram)
 
     def add(self, other: Demands) -> None:
-        """Add those of other stretches."""
+        """Add those of other intervals."""
         for mine, others in (
             (self.exported, other.exported),
             (self.estimated, other.estimated),
         ):
             for resource, histogram in others.items():
-                if resource in mine:
-                    mine[resource].merge(histogram)
-                else:
-                    mine[resource] = histogram.copy()
+                mine.setdefault(resource, Histogram()).merge(histogram)
         self.compute_at_least.merge(other.compute_at_least)
 
-    def found(self, states: Mapping[State, Nanoseconds], known: Nanoseconds) -> FoundDemands:
+    def by_resource(self, states: Mapping[State, Nanoseconds]) -> dict[Resource, Histogram]:
         """The distributions over the active time, for memory over the held time.
 
         While a device idles it uses nothing, so idle time is what lies lowest.
+
+        Args:
+            states: Time by state.
         """
+        known = sum(states.values()) - states.get(State.UNKNOWN, 0)
         found = dict(self.estimated)
-        idle = {
-            resource: sum(states.get(state, 0) for state in _idle_states(resource))
-            for resource in self.exported
-        }
         for resource, histogram in self.exported.items():
-            part = idle[resource] / known if known else 0.0
-            active = _without_lowest(histogram, part)
+            idle = (State.IDLE_EMPTY,) if resource is Resource.MEMORY else IDLE_STATES
+            time = sum(states.get(state, 0) for state in idle)
+            active = _without_lowest(histogram, time / known if known else 0.0)
             if resource in found:
                 active.merge(found[resource])
             found[resource] = active
-        return FoundDemands(
-            {resource: each for resource, each in found.items() if each.total > 0},
-            self.compute_at_least,
-        )
+        return {resource: each for resource, each in found.items() if each.total > 0}
 
 
 class DayDemands:
-    """What was used of each resource over any stretches of a sheet; each is worked out once."""
+    """What was used of each resource over any stretches of a frame; each is worked out once."""
 
-    def __init__(self, sheet: DayFrame, known: Sequence[float], settings: DemandSettings) -> None:
+    def __init__(self, frame: DayFrame, known: Sequence[float], settings: DemandSettings) -> None:
         """Nothing is worked out yet.
 
         Args:
-            sheet: A day, or several.
+            frame: A day, or several.
             known: Its known seconds by stretch.
             settings: How a distribution is made up.
         """
-        self._sheet, self._known, self._settings = sheet, known, settings
+        self._frame, self._known, self._settings = frame, known, settings
         self._total = sum(known)
         self._points: dict[Measure, _Points] = {}
         self._counted: dict[Sequence[str], _Times] = {}
@@ -151,10 +135,10 @@ class DayDemands:
         """
         found = Demands()
         part = sum(self._known[first:last]) / self._total if self._total > 0 else 0.0
-        for resource, histogram in self._sheet.demands.items():
+        for resource, histogram in self._frame.demands.items():
             found.exported[resource] = histogram if part >= 1.0 else histogram.scaled(part)
         for resource, measure in _MEASURES.items():
-            if resource not in self._sheet.demands:
+            if resource not in self._frame.demands:
                 found.estimated[resource] = self._estimated(measure, first, last)
         found.compute_at_least = self._estimated(Measure.COMPUTE_AT_LEAST, first, last)
         return found
@@ -166,36 +150,29 @@ class DayDemands:
 
     def _points_of(self, measure: Measure) -> _Points:
         """Each stretch's mean and its peak, each for a part of the time that counts."""
-        means: Sequence[float] | None = self._sheet.named(f"mean:{measure}")
+        means: Sequence[float] | None = self._frame.column(f"mean:{measure}")
         if means is None:
             return _NO_POINTS
-        peaks: Sequence[float] = self._sheet.named(f"peak:{measure}") or means
+        peaks: Sequence[float] = self._frame.column(f"peak:{measure}") or means
         times = self._times(_EMPTY if measure is Measure.MEMORY else _IDLE)
-        if all(map(_is_known, (means, peaks))) and min(times.counted) > 0:
+        if _is_known(means) and _is_known(peaks) and min(times.counted) > 0:
             return _points(means, peaks, self._known, times, None)
         columns = zip(means, peaks, times.counted, strict=True)
         # Nothing that is unknown is more than 0.
         counts = [time > 0 and peak >= 0 and mean >= 0 for mean, peak, time in columns]
-        ends = [0, *accumulate(counts)]
-        places = list(compress(range(len(counts)), counts))
-        means, peaks, known = (
-            [column[at] for at in places] for column in (means, peaks, self._known)
-        )
-        return _points(means, peaks, known, times.at(places), ends)
+        means, peaks, known = (list(compress(each, counts)) for each in (means, peaks, self._known))
+        counted = _Times(*(list(compress(each, counts)) for each in times))
+        return _points(means, peaks, known, counted, [0, *accumulate(counts)])
 
     def _times(self, states: Sequence[str]) -> _Times:
         """Known seconds of each stretch, without those of some states."""
         if states not in self._counted:
             found = list(self._known)
-            for name in states:
-                column = self._sheet.named(name)
-                if column is not None:
-                    found = list(map(sub, found, column))
+            for column in filter(None, map(self._frame.column, states)):
+                found = list(map(sub, found, column))
             share = self._settings.peak_share_ratio
-            rest = 1.0 - share
-            self._counted[states] = _Times(
-                found, [time * share for time in found], [time * rest for time in found]
-            )
+            high, low = [time * share for time in found], [time * (1.0 - share) for time in found]
+            self._counted[states] = _Times(found, high, low)
         return self._counted[states]
 
 
@@ -216,10 +193,6 @@ def _points(
         for active, peak in zip(actives, peaks, strict=True)
     ]
     return _Points(list(map(_bin, peaks)), bins_of(lows), times, ends)
-
-
-def _idle_states(resource: Resource) -> Iterable[State]:
-    return (State.IDLE_EMPTY,) if resource is Resource.MEMORY else IDLE_STATES
 
 
 def _without_lowest(histogram: Histogram, part: float) -> Histogram:

@@ -2,30 +2,32 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections import defaultdict
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from math import isnan
 from operator import add
-from typing import Final, NamedTuple, TypeVar
+from typing import Any, Final, NamedTuple
 
 from rightsizer.fleet.cache.blocks import BlockColumns, CachedBlocks
 from rightsizer.fleet.cache.day_frame import (
     COARSE_STEP,
-    DEVICES_TEXT,
+    DEVICES,
     ColumnKind,
     DayFrame,
     FrameLayout,
+    kind_of,
 )
 from rightsizer.fleet.cache.demands import DayDemands, Demands
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.model.window import Window
+from rightsizer.model.window import Window, workload_subject
 
-_WORDS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
+_MEMBERS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
     ColumnKind.STATE: State,
     ColumnKind.CONDITION: Condition,
     ColumnKind.TIER: Tier,
@@ -34,110 +36,54 @@ _WORDS: Final[Mapping[ColumnKind, type[StrEnum]]] = {
     ColumnKind.WASTE: Cause,
     ColumnKind.WASTE_JOULES: Cause,
 }
-_JOULES: Final = "joules"
-_SECONDS: Final = "seconds"
-_Word = TypeVar("_Word", bound=StrEnum)
-_Places = Mapping[str, int]
-
-
-class WindowSums:
-    """What adds up, column by column; days of one layout are added at once."""
-
-    def __init__(self) -> None:
-        self._found: dict[FrameLayout, list[float]] = {}
-
-    def add(self, layout: FrameLayout, sums: Sequence[float]) -> None:
-        """Add those of some stretches."""
-        mine = self._found.get(layout)
-        self._found[layout] = list(sums) if mine is None else list(map(add, mine, sums))
-
-    def window(  # noqa: PLR0913 # What a window is made of.
-        self,
-        subject: str,
-        start: Nanoseconds,
-        end: Nanoseconds,
-        span: Nanoseconds,
-        *,
-        demands: Demands,
-        blocks: Blocks,
-    ) -> Window:
-        """The window.
-
-        Args:
-            subject: Whose it is.
-            start: Where it begins.
-            end: Where it ends.
-            span: All its time; what has no state of it is unknown.
-            demands: What was used over it.
-            blocks: Its five minutes.
-        """
-        states = self._states(span)
-        known = sum(states.values()) - states.get(State.UNKNOWN, 0)
-        found = demands.found(states, known)
-        return Window(
-            uuid=subject,
-            start=start,
-            end=end,
-            states=states,
-            conditions=self._times(ColumnKind.CONDITION, Condition),
-            tiers=self._times(ColumnKind.TIER, Tier),
-            saturated=self._times(ColumnKind.SATURATED, Resource),
-            pressed=self._times(ColumnKind.PRESSED, Resource),
-            waste_seconds=self._of(ColumnKind.WASTE, Cause),
-            waste_joules=self._of(ColumnKind.WASTE_JOULES, Cause),
-            used_seconds=self._one(ColumnKind.USED, _SECONDS),
-            used_joules=self._one(ColumnKind.USED, _JOULES),
-            energy_joules=self._one(ColumnKind.ENERGY, _JOULES),
-            demands=found.demands,
-            compute_at_least=found.compute_at_least,
-            blocks=blocks,
-        )
-
-    def _states(self, span: Nanoseconds) -> dict[State, Nanoseconds]:
-        found = self._times(ColumnKind.STATE, State)
-        found.pop(State.UNKNOWN, None)
-        beyond = sum(found.values()) - span
-        if beyond > 0:  # By what rounding made of it.
-            largest = max(found, key=lambda state: found[state])
-            found[largest] -= beyond
-        elif beyond < 0:
-            found[State.UNKNOWN] = -beyond
-        return found
-
-    def _times(self, kind: ColumnKind, words: Callable[[str], _Word]) -> dict[_Word, Nanoseconds]:
-        found = self._of(kind, words)
-        return {word: round(each * NANOSECONDS_PER_SECOND) for word, each in found.items()}
-
-    def _of(self, kind: ColumnKind, words: Callable[[str], _Word]) -> dict[_Word, float]:
-        found: dict[_Word, float] = {}
-        for layout, sums in self._found.items():
-            for name, place in _places(layout)[kind].items():
-                if sums[place] > 0:
-                    word = words(name)
-                    found[word] = found.get(word, 0.0) + sums[place]
-        return found
-
-    def _one(self, kind: ColumnKind, name: str) -> float:
-        return sum(
-            sums[place]
-            for layout, sums in self._found.items()
-            if (place := _places(layout)[kind].get(name)) is not None
-        )
+_Amounts = Mapping[ColumnKind, Mapping[Any, float]]
+"""By kind and name, which is a member of the kind's enumeration where it has one."""
 
 
 @lru_cache(maxsize=256)
-def _places(layout: FrameLayout) -> Mapping[ColumnKind, _Places]:
-    """By kind and name, where a column stands; names that nobody knows are left out."""
-    found: dict[ColumnKind, dict[str, int]] = {kind: {} for kind in ColumnKind}
-    for place, column in enumerate(layout.columns):
-        words = _WORDS.get(column.kind)
-        if words is None or column.name in set(words):
-            found[column.kind][column.name] = place
+def _known_columns(layout: FrameLayout) -> tuple[tuple[int, ColumnKind, str], ...]:
+    """Place, kind and name of what adds up; names of a later version are left out."""
+    found: list[tuple[int, ColumnKind, str]] = []
+    for place, column in enumerate(layout.columns[: layout.additive]):
+        kind, name = kind_of(column), column.partition(":")[2]
+        members = _MEMBERS.get(kind)
+        if members is None:
+            found.append((place, kind, name))
+        elif name in set(members):
+            found.append((place, kind, members(name)))
+    return tuple(found)
+
+
+def _amounts(sums: Mapping[FrameLayout, Sequence[float]]) -> _Amounts:
+    """What adds up, of days of several layouts together."""
+    found: dict[ColumnKind, dict[str, float]] = {kind: defaultdict(float) for kind in ColumnKind}
+    for layout, totals in sums.items():
+        for place, kind, name in _known_columns(layout):
+            if totals[place] > 0:
+                found[kind][name] += totals[place]
+    return found
+
+
+def _times(amounts: Mapping[Any, float]) -> dict[Any, Nanoseconds]:
+    return {name: round(amount * NANOSECONDS_PER_SECOND) for name, amount in amounts.items()}
+
+
+def _states(seconds: Mapping[State, float], span: Nanoseconds) -> dict[State, Nanoseconds]:
+    """Time by state; what has no state of the span is unknown."""
+    found: dict[State, Nanoseconds] = _times(seconds)
+    found.pop(State.UNKNOWN, None)
+    beyond = sum(found.values()) - span
+    if beyond > 0:  # By rounding.
+        largest = max(found, key=lambda state: found[state])
+        found[largest] -= beyond
+    elif beyond < 0:
+        found[State.UNKNOWN] = -beyond
     return found
 
 
 _SECOND: Final = NANOSECONDS_PER_SECOND
-_UNKNOWN: Final = f"state:{State.UNKNOWN}"
+_WORKLOAD: Final = workload_subject("")
+_UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
 _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """What is kept is rounded; beyond that it cannot be true."""
 
@@ -151,20 +97,20 @@ class _DaysSpan(NamedTuple):
 
 
 class SummedDay:
-    """A sheet with what is asked of it again and again."""
+    """A frame with what is asked of it again and again."""
 
-    def __init__(self, sheet: DayFrame, settings: DemandSettings) -> None:
-        self.known = sheet.known_seconds()
+    def __init__(self, frame: DayFrame, settings: DemandSettings) -> None:
+        self.known = frame.known_seconds()
         """Of each stretch, all its devices together."""
-        self.sheet = _bounded(sheet, self.known)
-        self._used = DayDemands(self.sheet, self.known, settings)
+        self.frame = _bounded(frame, self.known)
+        self._used = DayDemands(self.frame, self.known, settings)
         self._sums: dict[_DaysSpan, list[float]] = {}
         self._demands: dict[_DaysSpan, Demands] = {}
 
     @cached_property
     def heard(self) -> list[float]:
         """Seconds of each stretch in which it was there, its state known or not."""
-        unknown = self.sheet.named(_UNKNOWN)
+        unknown = self.frame.column(_UNKNOWN)
         if unknown is None or not any(unknown):
             return self.known
         return [
@@ -175,8 +121,8 @@ class SummedDay:
     @cached_property
     def known_parts(self) -> list[float]:
         """Of each stretch, 0 to 1."""
-        step = self.sheet.grid.step / _SECOND
-        devices = self.sheet.named(DEVICES_TEXT)
+        step = self.frame.grid.step / _SECOND
+        devices = self.frame.column(DEVICES)
         if devices is None:
             if min(self.known) >= step:
                 return [1.0] * len(self.known)
@@ -189,7 +135,7 @@ class SummedDay:
     def sums_of(self, span: _DaysSpan) -> list[float]:
         """Of what adds up, over some stretches."""
         if span not in self._sums:
-            self._sums[span] = _sums(self.sheet, span.first, span.last)
+            self._sums[span] = _sums(self.frame, span.first, span.last)
         return self._sums[span]
 
     def demands_in(self, span: _DaysSpan) -> Demands:
@@ -200,17 +146,16 @@ class SummedDay:
 
     def span(self, start: Nanoseconds, end: Nanoseconds) -> _DaysSpan | None:
         """The stretches that begin in a span of time; `None` for none."""
-        grid = self.sheet.grid
+        grid = self.frame.grid
         first = max(0, -(-(start - grid.start) // grid.step))
         last = min(grid.count, -(-(end - grid.start) // grid.step))
         return _DaysSpan(first, last) if first < last else None
 
     def first_known(self, span: _DaysSpan) -> Nanoseconds | None:
-        """When the first stretch of some begins of which anything is known."""
-        for place, known in enumerate(self.known[span.first : span.last], start=span.first):
-            if known > 0:
-                return self.sheet.grid.start + place * self.sheet.grid.step
-        return None
+        """When the first of some intervals begins of which anything is known."""
+        known = (place for place in range(span.first, span.last) if self.known[place] > 0)
+        place = next(known, None)
+        return None if place is None else self.frame.grid.start + place * self.frame.grid.step
 
 
 class SubjectDays:
@@ -222,12 +167,12 @@ class SubjectDays:
 
     @cached_property
     def _columns(self) -> BlockColumns:
-        return BlockColumns([(day.sheet, day.known_parts) for day in self.days])
+        return BlockColumns([(day.frame, day.known_parts) for day in self.days])
 
     @property
     def fine_since(self) -> Nanoseconds:
         """From when on all of them are by five minutes; 0 where none is by the hour."""
-        coarse = [day.sheet.grid.end for day in self.days if day.sheet.grid.step == COARSE_STEP]
+        coarse = [day.frame.grid.end for day in self.days if day.frame.grid.step == COARSE_STEP]
         return max(coarse, default=0)
 
     def over(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
@@ -236,7 +181,7 @@ class SubjectDays:
         Where the newest day is by the hour, ten minutes are answered by the last whole hour: what
         held over all of it held at its end, and nothing is known of the hour that runs.
         """
-        step = self.days[-1].sheet.grid.step if self.days else 0
+        step = self.days[-1].frame.grid.step if self.days else 0
         if step != COARSE_STEP:
             return (0 if span is None else now - span), now
         end = now // step * step
@@ -245,11 +190,15 @@ class SubjectDays:
     @cached_property
     def last_heard(self) -> Nanoseconds | None:
         """When the last stretch ends in which it was there."""
-        for day in reversed(self.days):
-            for place in range(day.sheet.grid.count - 1, -1, -1):
-                if day.heard[place] > 0:
-                    return day.sheet.grid.start + (place + 1) * day.sheet.grid.step
-        return None
+        return next(
+            (
+                day.frame.grid.start + (place + 1) * day.frame.grid.step
+                for day in reversed(self.days)
+                for place in range(day.frame.grid.count - 1, -1, -1)
+                if day.heard[place] > 0
+            ),
+            None,
+        )
 
     def blocks(self, start: Nanoseconds, end: Nanoseconds) -> Blocks:
         """The blocks that begin in a span of time."""
@@ -263,9 +212,7 @@ class SubjectDays:
         """Seconds that are known of a span of time."""
         return sum(sum(day.known[span.first : span.last]) for day, span in self._in(start, end))
 
-    def window(
-        self, subject: str, start: Nanoseconds, end: Nanoseconds, *, of_workload: bool = False
-    ) -> Window:
+    def window(self, subject: str, start: Nanoseconds, end: Nanoseconds) -> Window:
         """What is known of a span of time: all stretches that begin in it.
 
         It begins with the first stretch of which anything is known; all of it that has no state
@@ -275,46 +222,59 @@ class SubjectDays:
         parts = list(self._in(start, end))
         began = next((at for day, span in parts if (at := day.first_known(span)) is not None), None)
         if began is None:
-            return Window(subject, start, max(start, end), states=_states_of_nothing(start, end))
-        sums = WindowSums()
+            states = {State.UNKNOWN: end - start} if end > start else {}
+            return Window(subject, start, max(start, end), states=states)
+        sums: dict[FrameLayout, list[float]] = {}
         demands = Demands()
         for day, span in parts:
-            sums.add(day.sheet.layout, day.sums_of(span))
+            layout, more = day.frame.layout, day.sums_of(span)
+            sums[layout] = list(map(add, sums[layout], more)) if layout in sums else more
             demands.add(day.demands_in(span))
-        time = self._device_time(parts) if of_workload else end - began
-        blocks = self.blocks(start, end)
-        return sums.window(subject, began, end, time, demands=demands, blocks=blocks)
+        found = _amounts(sums)
+        time = self._device_time(parts) if subject.startswith(_WORKLOAD) else end - began
+        states = _states(found[ColumnKind.STATE], time)
+        return Window(
+            uuid=subject,
+            start=began,
+            end=end,
+            states=states,
+            conditions=_times(found[ColumnKind.CONDITION]),
+            tiers=_times(found[ColumnKind.TIER]),
+            saturated=_times(found[ColumnKind.SATURATED]),
+            pressed=_times(found[ColumnKind.PRESSED]),
+            waste_seconds=dict(found[ColumnKind.WASTE]),
+            waste_joules=dict(found[ColumnKind.WASTE_JOULES]),
+            used_seconds=found[ColumnKind.USED].get("seconds", 0.0),
+            used_joules=found[ColumnKind.USED].get("joules", 0.0),
+            energy_joules=found[ColumnKind.ENERGY].get("joules", 0.0),
+            demands=demands.by_resource(states),
+            compute_at_least=demands.compute_at_least,
+            blocks=self.blocks(start, end),
+        )
 
     def _in(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[tuple[SummedDay, _DaysSpan]]:
         for day in self.days:
-            grid = day.sheet.grid
+            grid = day.frame.grid
             if grid.start < end and start < grid.end:
                 span = day.span(start, end)
                 if span is not None:
                     yield day, span
 
     @staticmethod
-    def _device_time(parts: Sequence[tuple[SummedDay, _DaysSpan]]) -> Nanoseconds:
+    def _device_time(parts: Iterable[tuple[SummedDay, _DaysSpan]]) -> Nanoseconds:
         total = 0
-        for day, span in parts:
-            devices = day.sheet.named(DEVICES_TEXT)
-            step = day.sheet.grid.step
-            if devices is None:
-                total += (span.last - span.first) * step
-            else:
-                total += round(sum(devices[span.first : span.last]) * step)
+        for day, (first, last) in parts:
+            devices = day.frame.column(DEVICES)
+            count = last - first if devices is None else sum(devices[first:last])
+            total += round(count * day.frame.grid.step)
         return total
 
 
-def _states_of_nothing(start: Nanoseconds, end: Nanoseconds) -> Mapping[State, Nanoseconds]:
-    return {State.UNKNOWN: end - start} if end > start else {}
-
-
-def _sums(sheet: DayFrame, first: int, last: int) -> list[float]:
-    values, count = sheet.values, sheet.grid.count
+def _sums(frame: DayFrame, first: int, last: int) -> list[float]:
+    values, count = frame.values, frame.grid.count
     found = [
         sum(values[place + first : place + last])
-        for place in range(0, sheet.layout.additive * count, count)
+        for place in range(0, frame.layout.additive * count, count)
     ]
     for at, total in enumerate(found):
         if isnan(total):  # Something in it is unknown.
@@ -323,26 +283,26 @@ def _sums(sheet: DayFrame, first: int, last: int) -> list[float]:
     return found
 
 
-def _bounded(sheet: DayFrame, known: list[float]) -> DayFrame:
-    """A sheet no stretch of which is longer than it can be: `increase` extrapolates.
+def _bounded(frame: DayFrame, known: list[float]) -> DayFrame:
+    """A frame no stretch of which is longer than it can be: `increase` extrapolates.
 
     What is known of its stretches is cut with it.
     """
-    step = sheet.grid.step / _SECOND
-    devices = sheet.named(DEVICES_TEXT)
+    step = frame.grid.step / _SECOND
+    devices = frame.column(DEVICES)
     if devices is None and max(known, default=0.0) <= step * _MORE_THAN_ALL:
-        return sheet
-    limits = [step * each for each in devices] if devices else [step] * sheet.grid.count
+        return frame
+    limits = [step * each for each in devices] if devices else [step] * frame.grid.count
     long = [
         (place, limit)
         for place, (each, limit) in enumerate(zip(known, limits, strict=True))
         if each > limit * _MORE_THAN_ALL
     ]
     if not long:
-        return sheet
-    values = sheet.values[:]
+        return frame
+    values = frame.values[:]
     for place, limit in long:
-        for column in sheet.layout.states:
-            values[column * sheet.grid.count + place] *= limit / known[place]
+        for column in frame.layout.states:
+            values[column * frame.grid.count + place] *= limit / known[place]
         known[place] = limit
-    return replace(sheet, values=values)
+    return replace(frame, values=values)

@@ -1,22 +1,22 @@
-"""FleetCase: one device over the lookback, from the merged days of the cache."""
+"""FleetCases: the cases of a batch over any span, from the merged days of the cache."""
 
 from __future__ import annotations
 
 from array import array
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
-from functools import cached_property, partial
+from functools import cache, partial
 from itertools import chain, groupby, pairwise
 
 from rightsizer.accounting.accounts_snapshot import allocator_of
 from rightsizer.accounting.provisioning import provision
-from rightsizer.accounting.settings import AccountingSettings, ProvisioningSettings
+from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.fleet.cache.combination import DevicePart, by_the_hour, combined
 from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
-from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, DayColumn, DayFrame, FrameLayout, Grid
+from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, DayFrame, Grid
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
-from rightsizer.fleet.cases.history import CachedHistory, SubjectHistory
-from rightsizer.fleet.cases.occupancy import NodeNeighbors, NodeResident, Occupancy, tenure_of
+from rightsizer.fleet.cases.history import SubjectHistory
+from rightsizer.fleet.cases.occupancy import NodeNeighbors, Occupancy, held_since
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.device import Device
@@ -31,90 +31,70 @@ from rightsizer.model.workload import Workload
 
 
 def are_aligned(grids: Iterable[Grid]) -> bool:
-    """Whether each day belongs to the same days wherever it is told of."""
+    """Whether each day is in a grid of the same days wherever it is."""
     spans = sorted({(grid.day, grid.day + grid.days) for grid in grids})
     return all(end <= start for (_, end), (start, _) in pairwise(spans))
 
 
-def frames_by_day(sheets: Iterable[DayFrame]) -> list[DayFrame]:
+def frames_by_day(frames: Iterable[DayFrame]) -> Iterator[DayFrame]:
     """Each day with its part of the distributions, by the time that is known of it."""
-    return [day for sheet in sheets for day in _days_of(sheet)]
+    for frame in frames:
+        if frame.grid.days == 1:
+            yield frame
+            continue
+        count, each = frame.grid.count, DAY // frame.grid.step
+        known = frame.known_seconds()
+        total = sum(known)
+        for place, grid in enumerate(frame.grid.parts()):
+            values = array("f")
+            for first in range(place * each, len(frame.values), count):
+                values += frame.values[first : first + each]
+            part = sum(known[place * each : (place + 1) * each]) / total if total > 0 else 0.0
+            demands = {resource: found.scaled(part) for resource, found in frame.demands.items()}
+            yield DayFrame(grid, frame.layout, values, demands)
 
 
-def rows_by_day(rows: Iterable[HoldingRow]) -> list[HoldingRow]:
+def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
     """Holdings that end with their day, and go on with the next one."""
-    return [day for row in rows for day in _rows_of(row)]
+    for row in rows:
+        each = DAY // row.grid.step
+        for place, grid in enumerate(row.grid.parts()):
+            first, last = row.first - place * each, row.last - place * each
+            if first < each and last >= 0:
+                yield row._replace(grid=grid, first=max(0, first), last=min(each - 1, last))
 
 
-def _days_of(sheet: DayFrame) -> list[DayFrame]:
-    if sheet.grid.days == 1:
-        return [sheet]
-    count, each = sheet.grid.count, DAY // sheet.grid.step
-    known = sheet.known_seconds()
-    total = sum(known)
-    found = []
-    for place, grid in enumerate(sheet.grid.each_day):
-        values = array("f")
-        for first in range(place * each, len(sheet.values), count):
-            values += sheet.values[first : first + each]
-        part = sum(known[place * each : (place + 1) * each]) / total if total > 0 else 0.0
-        demands = {resource: each.scaled(part) for resource, each in sheet.demands.items()}
-        found.append(DayFrame(grid, sheet.layout, values, demands))
-    return found
-
-
-def _rows_of(row: HoldingRow) -> list[HoldingRow]:
-    if row.grid.days == 1:
-        return [row]
-    each = DAY // row.grid.step
-    days = enumerate(row.grid.each_day)
-    return [
-        row._replace(
-            grid=grid,
-            first=max(0, row.first - place * each),
-            last=min(each - 1, row.last - place * each),
-        )
-        for place, grid in days
-        if row.first < (place + 1) * each and row.last >= place * each
-    ]
-
-
-def merged_frames(kept: Iterable[CachedFrame], sources: Sequence[str]) -> list[DayFrame]:
-    """One sheet for each time, oldest first; by the day where several tell of it.
+def merged_frames(cached: Iterable[CachedFrame], sources: Sequence[str]) -> list[DayFrame]:
+    """One frame for each time, oldest first; by the day where several sources have it.
 
     Args:
-        kept: The days of a device as they were told, oldest first.
-        sources: Whom to believe first.
+        cached: The days of a device, oldest first.
+        sources: The preferred ones first.
     """
-    kept = list(kept)
-    if len({each.source for each in kept}) > 1:
-        kept = [each._replace(sheet=day) for each in kept for day in frames_by_day([each.sheet])]
-        kept.sort(key=lambda each: each.sheet.grid.day)
-    found = []
-    for _, same in groupby(kept, lambda each: each.sheet.grid.day):
-        told = sorted(same, key=lambda each: _rank(each.source, sources))
-        first, *others = [each.sheet for each in told]
-        found.append(_together(first, others) if others else first)
-    return found
+    found = list(cached)
+    if len({each.source for each in found}) > 1:
+        found = [each._replace(frame=day) for each in found for day in frames_by_day([each.frame])]
+        found.sort(key=lambda each: each.frame.grid.day)
+    by_rank = (
+        [each.frame for each in sorted(same, key=lambda each: _rank(each.source, sources))]
+        for _, same in groupby(found, lambda each: each.frame.grid.day)
+    )
+    return [_merged(frames) if len(frames) > 1 else frames[0] for frames in by_rank]
 
 
 def merged_holdings(rows: Iterable[HoldingRow], sources: Sequence[str]) -> list[HoldingRow]:
     """Of each device and day, who held it by the first source that knows."""
     found: list[HoldingRow] = []
     for _, of_device in groupby(rows, lambda row: row.uuid):
-        told = list(of_device)
-        is_alone = len({row.source for row in told}) == 1
-        found += told if is_alone else _best(rows_by_day(told), sources)
-    return found
-
-
-def _best(rows: list[HoldingRow], sources: Sequence[str]) -> list[HoldingRow]:
-    found: list[HoldingRow] = []
-    rows.sort(key=lambda row: row.grid.day)
-    for _, same in groupby(rows, lambda row: row.grid.day):
-        told = list(same)
-        best = min((row.source for row in told), key=lambda source: _rank(source, sources))
-        found += [row for row in told if row.source == best]
+        known = list(of_device)
+        if len({row.source for row in known}) == 1:
+            found += known
+            continue
+        known = sorted(rows_by_day(known), key=lambda row: row.grid.day)
+        for _, same in groupby(known, lambda row: row.grid.day):
+            of_day = list(same)
+            best = min((row.source for row in of_day), key=lambda source: _rank(source, sources))
+            found += [row for row in of_day if row.source == best]
     return found
 
 
@@ -122,103 +102,70 @@ def _rank(source: str, sources: Sequence[str]) -> tuple[int, str]:
     return (sources.index(source) if source in sources else len(sources)), source
 
 
-def _together(first: DayFrame, others: Sequence[DayFrame]) -> DayFrame:
-    sheets = [first, *others]
-    if len({sheet.grid.step for sheet in sheets}) > 1:
-        sheets = [by_the_hour(sheet) for sheet in sheets]
-    columns: dict[DayColumn, array[float]] = {}
-    for sheet in reversed(sheets):
-        for column in sheet.layout.columns:
-            found = sheet.column(column)
-            if found is not None:
-                columns[column] = found
-    layout = FrameLayout.of(columns)
-    values = array("f")
-    for column in layout.columns:
-        values += columns[column]
+def _merged(frames: Sequence[DayFrame]) -> DayFrame:
+    """Each column and distribution of the first frame that has it."""
+    if len({frame.grid.step for frame in frames}) > 1:
+        frames = [by_the_hour(frame) for frame in frames]
+    columns: dict[str, array[float]] = {}
     demands: dict[Resource, Histogram] = {}
-    for sheet in reversed(sheets):
-        demands |= sheet.demands
-    return DayFrame(sheets[0].grid, layout, values, demands)
+    for frame in reversed(frames):
+        columns |= frame.columns
+        demands |= frame.demands
+    return DayFrame.of(frames[0].grid, columns, demands)
 
 
 Windows = tuple[Window, ...]
 Provisionings = tuple[Provisioning, ...]
 
 
-class CaseSums:
-    """The windows of a case, each made at most once, however often the case is told anew."""
-
-    def __init__(
-        self, windows: Callable[[], Windows], provisioning: Callable[[Windows], Provisionings]
-    ) -> None:
-        """Nothing is made yet.
-
-        Args:
-            windows: Makes one for each device.
-            provisioning: Makes what follows from them.
-        """
-        self._windows, self._provisioning = windows, provisioning
-
-    @cached_property
-    def windows(self) -> Windows:
-        """One for each device."""
-        return self._windows()
-
-    @cached_property
-    def provisioning(self) -> Provisionings:
-        """One for each device."""
-        return self._provisioning(self.windows)
-
-
 class CachedCase(Case):
-    """A case over a span that most rules never ask about; elsewhere it is as any other."""
+    """A case over a span that most rules never ask about; elsewhere it is as any other.
 
-    __slots__ = ("_sums",)
-    _sums: CaseSums
+    `windows` and `provisioning` are calls, and shared with the same case on its node.
+    """
 
-    def __init__(  # noqa: PLR0913 # The fields of a case.
+    __slots__ = ("_provisioning", "_windows")
+    _windows: Callable[[], Windows]
+    _provisioning: Callable[[], Provisionings]
+
+    def __init__(  # noqa: PLR0913, PLR0917 # The fields of a case.
         self,
         key: str,
         workload: Workload | None,
         devices: tuple[Device, ...],
-        sums: CaseSums,
+        windows: Callable[[], Windows],
+        provisioning: Callable[[], Provisionings],
         past: Past | None,
-        *,
         node: Node | None = None,
     ) -> None:
-        """Nothing is summed up yet."""
-        # As a frozen dataclass does it.
-        object.__setattr__(self, "key", key)
-        object.__setattr__(self, "workload", workload)
-        object.__setattr__(self, "devices", devices)
-        object.__setattr__(self, "past", past)
-        object.__setattr__(self, "node", node)
-        object.__setattr__(self, "_sums", sums)
+        fields = {"key": key, "workload": workload, "devices": devices, "past": past, "node": node}
+        for name, value in (fields | {"_windows": windows, "_provisioning": provisioning}).items():
+            object.__setattr__(self, name, value)  # As a frozen dataclass does it.
 
     @property
     def windows(self) -> Windows:
         """One for each device, in the same order."""
-        return self._sums.windows
+        return self._windows()
 
     @property
     def provisioning(self) -> Provisionings:
         """One for each device, in the same order."""
-        return self._sums.provisioning
+        return self._provisioning()
 
     def on(self, node: Node | None) -> CachedCase:
         """The same on a node."""
-        return CachedCase(self.key, self.workload, self.devices, self._sums, self.past, node=node)
+        sums = self._windows, self._provisioning
+        return CachedCase(self.key, self.workload, self.devices, *sums, self.past, node)
 
 
 @dataclass(frozen=True, slots=True)
 class CaseSettings:
-    """How kept days become cases."""
+    """How cached days become cases."""
 
     accounting: AccountingSettings = field(default_factory=AccountingSettings)
     demands: DemandSettings = field(default_factory=DemandSettings)
     absent_seconds: float = 3600.0
-    """How long a device may be silent before it is taken to be gone."""
+    """How long a device may be silent before it counts as gone."""
 
     @property
     def gap(self) -> Nanoseconds:
@@ -227,9 +174,29 @@ class CaseSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _CaseDevices:
-    """A device of a case."""
+class BatchRequest:
+    """Workloads, and devices without one, at a moment; small, for it goes to another process."""
 
+    occupancy: Occupancy
+    """Of the batch alone."""
+    devices: Mapping[str, FleetDevice]
+    """By uuid, those that are there now."""
+    workloads: Mapping[str, Workload]
+    """By key."""
+    first_day: int
+    now: Nanoseconds
+    """Where every span ends."""
+    sources: tuple[str, ...] = ()
+    """The preferred ones first."""
+
+    @property
+    def keys(self) -> tuple[str, ...]:
+        """Of its cases."""
+        return tuple(self.occupancy.present)
+
+
+@dataclass(frozen=True, slots=True)
+class _DeviceHeld:
     device: FleetDevice
     days: SubjectDays
     since: Nanoseconds
@@ -241,65 +208,45 @@ class _Subject:
 
     key: str
     workload: Workload | None
-    devices: tuple[_CaseDevices, ...]
+    devices: tuple[_DeviceHeld, ...]
     past: SubjectHistory
-
-    @property
-    def own(self) -> tuple[Device, ...]:
-        """Its devices by themselves."""
-        return tuple(held.device.device for held in self.devices)
-
-
-@dataclass(frozen=True, slots=True)
-class CaseBatch:
-    """Some workloads, and devices that nobody holds, with all that is kept of them."""
-
-    keys: tuple[str, ...]
-    """Of the roster's."""
-    roster: Occupancy
-    devices: Mapping[str, FleetDevice]
-    """By uuid, those that are there now."""
-    workloads: Mapping[str, Workload]
-    """By key."""
-    sheets: Mapping[str, Sequence[DayFrame]]
-    """By uuid, the kept days of the batch's devices, former ones included, oldest first."""
-    rows: Sequence[HoldingRow]
-    """Who held these devices, by device, oldest first."""
 
 
 class FleetCases:
-    """The cases of a batch at one moment."""
+    """The cases of a batch.
+
+    Args:
+        request: The batch.
+        frames: By uuid, the days of the batch's devices, former ones included, oldest first.
+        rows: Who held these devices, by device, oldest first.
+        settings: Thresholds.
+    """
 
     def __init__(
-        self, batch: CaseBatch, now: Nanoseconds, settings: CaseSettings | None = None
+        self,
+        request: BatchRequest,
+        frames: Mapping[str, Sequence[DayFrame]],
+        rows: Sequence[HoldingRow],
+        settings: CaseSettings | None = None,
     ) -> None:
-        """Nothing is summed up yet.
-
-        Args:
-            batch: What it is made of.
-            now: Where every span ends.
-            settings: Thresholds.
-        """
-        self.now, self.settings = now, settings or CaseSettings()
-        self._batch, self._roster = batch, batch.roster
-        told = [row.grid for row in chain(batch.rows, *batch.roster.ever.values())]
-        kept = [sheet.grid for found in batch.sheets.values() for sheet in found]
-        self._by_day = not are_aligned(told + kept)
+        self.now, self.settings = request.now, settings or CaseSettings()
+        self._request, self._occupancy = request, request.occupancy
+        grids = [row.grid for row in chain(rows, *self._occupancy.ever.values())]
+        grids += [frame.grid for found in frames.values() for frame in found]
+        self._by_day = not are_aligned(grids)
         self._days = {
             uuid: SubjectDays(
-                SummedDay(sheet, self.settings.demands)
-                for sheet in (frames_by_day(found) if self._by_day else found)
+                SummedDay(frame, self.settings.demands)
+                for frame in (frames_by_day(found) if self._by_day else found)
             )
-            for uuid, found in batch.sheets.items()
+            for uuid, found in frames.items()
         }
         self._rows: dict[str, list[HoldingRow]] = {}
-        for row in self._split(batch.rows):
+        for row in self._split(rows):
             self._rows.setdefault(row.uuid, []).append(row)
-        present = (self._subject(key) for key in batch.keys)
+        present = (self._subject(key) for key in request.keys)
         self._subjects = {each.key: each for each in present if each.devices}
-        residents = (
-            NodeResident(each.key, each.workload, each.own) for each in self._subjects.values()
-        )
+        residents = (self._case(each, 0) for each in self._subjects.values())
         self._neighbors = NodeNeighbors(residents, self.devices, self.rows)
 
     def cases(self, span: Nanoseconds | None) -> tuple[Case, ...]:
@@ -310,15 +257,15 @@ class FleetCases:
 
     @property
     def devices(self) -> Mapping[str, FleetDevice]:
-        """Of the estate, those that belong to the batch, whether they are still there or not."""
-        return self._batch.devices
+        """Of the fleet, those that belong to the batch, whether they are still there or not."""
+        return self._request.devices
 
     def days(self, uuid: str) -> SubjectDays:
-        """What is kept of a device."""
+        """The days of a device."""
         return self._days.get(uuid) or SubjectDays(())
 
     def days_of(self, key: str) -> SubjectDays:
-        """What is kept of a case's subject."""
+        """The days of a case's subject."""
         return self._subjects[key].past.days
 
     def rows(self, uuid: str) -> Sequence[HoldingRow]:
@@ -326,59 +273,63 @@ class FleetCases:
         return self._rows.get(uuid, ())
 
     def is_present(self, uuid: str) -> bool:
-        """Whether a device is still there: it was heard of lately, as far as hours tell."""
+        """Whether a device is still there: it had samples lately, as far as hours tell."""
         days = self.days(uuid)
         if days.last_heard is None:
             return False
-        silent = self.now - days.last_heard
-        step = days.days[-1].sheet.grid.step
-        return silent <= nanoseconds(self.settings.absent_seconds) + (
-            step if step > FINE_STEP else 0
-        )
+        step = days.days[-1].frame.grid.step
+        longest = nanoseconds(self.settings.absent_seconds) + (step if step > FINE_STEP else 0)
+        return self.now - days.last_heard <= longest
 
     def _case(self, subject: _Subject, span: Nanoseconds | None) -> CachedCase:
         start, end = subject.past.days.over(span, self.now)
-        return CachedCase(
-            key=subject.key,
-            workload=subject.workload,
-            devices=subject.own,
-            sums=CaseSums(
-                partial(_windows, subject, start, end),
-                partial(_provisioning, subject, self.settings.accounting.provisioning),
-            ),
-            past=CachedHistory(subject.past, start, end, of_workload=subject.workload is not None),
-        )
+        allocator, settings = allocator_of(subject.workload), self.settings.accounting.provisioning
+
+        @cache
+        def windows() -> Windows:
+            return tuple(
+                held.days.window(held.device.device.uuid, min(end, max(start, held.since)), end)
+                for held in subject.devices
+            )
+
+        @cache
+        def provisioning() -> Provisionings:
+            return tuple(
+                provision(window, allocator, settings, held.device.demands)
+                for held, window in zip(subject.devices, windows(), strict=True)
+            )
+
+        devices = tuple(held.device.device for held in subject.devices)
+        past = subject.past.over(start, end)
+        return CachedCase(subject.key, subject.workload, devices, windows, provisioning, past)
 
     def _subject(self, key: str) -> _Subject:
-        is_held = key in self._roster.ever
-        devices = tuple(
-            self._held(uuid, key if is_held else None)
-            for uuid in self._roster.present[key]
-            if self.is_present(uuid)
-        )
+        is_held = key in self._occupancy.ever
+        hold = partial(self._held, holder=key if is_held else None)
+        devices = tuple(map(hold, filter(self.is_present, self._occupancy.present[key])))
         settings = self.settings.accounting.past
         if is_held:
-            past = SubjectHistory(self._together(key), workload_subject(key), 0, self.now, settings)
+            days, subject, since = self._days_together(key), workload_subject(key), 0
         else:
-            since = devices[0].since if devices else 0
-            past = SubjectHistory(self.days(key), key, since, self.now, settings)
-        return _Subject(key, self._batch.workloads.get(key) if is_held else None, devices, past)
+            days, subject, since = self.days(key), key, devices[0].since if devices else 0
+        past = SubjectHistory(days, subject, since, self.now, settings)
+        return _Subject(key, self._request.workloads.get(key) if is_held else None, devices, past)
 
-    def _held(self, uuid: str, holder: str | None) -> _CaseDevices:
+    def _held(self, uuid: str, holder: str | None) -> _DeviceHeld:
         days = self.days(uuid)
-        tenure = tenure_of(self.rows(uuid), holder, days, self.settings.gap)
-        return _CaseDevices(self._batch.devices[uuid], days, tenure.since)
+        since = held_since(self.rows(uuid), holder, days, self.settings.gap)
+        return _DeviceHeld(self.devices[uuid], days, since)
 
-    def _split(self, rows: Sequence[HoldingRow]) -> Sequence[HoldingRow]:
+    def _split(self, rows: Iterable[HoldingRow]) -> Iterable[HoldingRow]:
         return rows_by_day(rows) if self._by_day else rows
 
-    def _together(self, key: str) -> SubjectDays:
+    def _days_together(self, key: str) -> SubjectDays:
         """The workload's own days, over all the devices that it held."""
         by_day: dict[int, list[HoldingRow]] = {}
-        for row in self._split(self._roster.ever[key]):
+        for row in self._split(self._occupancy.ever[key]):
             by_day.setdefault(row.grid.day, []).append(row)
         found = [self._day(rows) for _, rows in sorted(by_day.items())]
-        (uuid, *others) = {row.uuid for row in self._roster.ever[key]}
+        (uuid, *others) = {row.uuid for row in self._occupancy.ever[key]}
         alone = self.days(uuid)
         if not others and found == list(alone.days):
             return alone
@@ -387,42 +338,17 @@ class FleetCases:
     def _day(self, rows: Iterable[HoldingRow]) -> SummedDay:
         parts, shared = [], None
         for row in rows:
-            day = self._kept(row)
-            sheet = None if day is None else day.sheet
-            grid = row.grid if sheet is None else sheet.grid
-            first, last = _place(row, grid.step)
+            days = (day for day in self.days(row.uuid).days if day.frame.grid.day == row.grid.day)
+            day = next(days, None)
+            frame = None if day is None else day.frame
+            grid = row.grid if frame is None else frame.grid
+            first = (row.start - row.grid.start) // grid.step
+            last = max(first, -(-(row.end - row.grid.start) // grid.step) - 1)
             if day is not None and not any(day.known[last + 1 :]):
                 last = grid.count - 1  # Nothing is known of what comes after it.
-            part = DevicePart(sheet, grid, first, last, row.share_ratio)
+            part = DevicePart(frame, grid, first, last, row.share_ratio)
             parts.append(part)
             shared = day if part.is_whole else None
         if len(parts) == 1 and shared is not None:
             return shared
         return SummedDay(combined(parts), self.settings.demands)
-
-    def _kept(self, row: HoldingRow) -> SummedDay | None:
-        days = self.days(row.uuid).days
-        return next((day for day in days if day.sheet.grid.day == row.grid.day), None)
-
-
-def _windows(subject: _Subject, start: Nanoseconds, end: Nanoseconds) -> tuple[Window, ...]:
-    return tuple(
-        held.days.window(held.device.device.uuid, min(end, max(start, held.since)), end)
-        for held in subject.devices
-    )
-
-
-def _provisioning(
-    subject: _Subject, settings: ProvisioningSettings, windows: Sequence[Window]
-) -> tuple[Provisioning, ...]:
-    allocator = allocator_of(subject.workload)
-    return tuple(
-        provision(window, allocator, settings, held.device.demands)
-        for held, window in zip(subject.devices, windows, strict=True)
-    )
-
-
-def _place(row: HoldingRow, step: Nanoseconds) -> tuple[int, int]:
-    """Which stretches of another step a holding takes."""
-    first = (row.start - row.grid.start) // step
-    return first, max(first, -(-(row.end - row.grid.start) // step) - 1)

@@ -3,26 +3,25 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
 
-from rightsizer.advice.engine import Tuned, judge_all
+from rightsizer.advice.engine import Failed, Tuned, judge_all, raised
 from rightsizer.advice.rules import RULES
-from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
+from rightsizer.advice.rules.rule import Judgement, Rule
 from rightsizer.fleet.cache.day_cache import DayCache
-from rightsizer.fleet.cases.batch import BatchRequest, batches_of, read_batch
-from rightsizer.fleet.cases.case import CaseSettings, FleetCases
+from rightsizer.fleet.cases.batch import batches_of, read_batch
+from rightsizer.fleet.cases.case import BatchRequest, CaseSettings
 from rightsizer.fleet.cases.view_builder import BatchContribution, contribution_of
 from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.process_pool import ProcessPool
-from rightsizer.fleet.rules.rule import FleetRule, FleetVerdict
-from rightsizer.model.finding import Finding, FindingKind, Reason
+from rightsizer.fleet.rules.rule import FleetRule
+from rightsizer.model.finding import FindingKind, Reason
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.model.workload import Workload
 
 
 class VerdictKind(NamedTuple):
@@ -31,7 +30,7 @@ class VerdictKind(NamedTuple):
     rule: str
     finding: FindingKind
     abstained: Reason | None
-    """Why the rule would not say, `None` where it did."""
+    """Why the rule abstained, `None` where it did not."""
 
     @classmethod
     def of(cls, judgement: Judgement) -> Self:
@@ -68,36 +67,36 @@ class BatchVerdicts:
         self.parts.merge(other.parts)
 
 
-def untuned(rule: Rule[Any], case: object) -> Rule[Any]:
-    """A rule as it is, for every workload."""
+def _as_configured(rule: Rule[Any], case: object) -> Rule[Any]:
     del case
     return rule
 
 
 @dataclass(frozen=True, slots=True)
 class BatchEvaluation:
-    """How batches are judged; it goes to other processes."""
+    """How batches are judged; picklable for worker processes."""
 
-    shelf: Path
+    path: Path
+    """Of the day cache."""
     rules: Sequence[Rule[Any]] = RULES
-    tuned: Tuned = untuned
+    tuned: Tuned = _as_configured
     settings: CaseSettings = field(default_factory=CaseSettings)
     open_now: AbstractSet[tuple[str, str]] = frozenset()
     """Key and rule of the advice that is open."""
     teams: Mapping[str, str] = field(default_factory=dict)
     spans: tuple[Nanoseconds, ...] = ()
-    """That views of the estate are made of."""
+    """That views of the fleet are made of."""
     keeps_all: bool = False
-    """Keep every verdict; an estate has very many that ask for nothing."""
+    """Keep every verdict; an fleet has very many that ask for nothing."""
 
     def begin(self) -> Callable[[BatchRequest], BatchVerdicts]:
-        """Who judges one batch after the other."""
-        shelf = DayCache(self.shelf, read_only=True)
-        return lambda order: self.judge(shelf, order)
+        """The judge of one batch after the other, for a worker process."""
+        day_cache = DayCache(self.path, read_only=True)
+        return lambda request: self.judge(day_cache, request)
 
-    def judge(self, shelf: DayCache, order: BatchRequest) -> BatchVerdicts:
+    def judge(self, day_cache: DayCache, request: BatchRequest) -> BatchVerdicts:
         """The verdicts on one batch."""
-        batch = FleetCases(read_batch(shelf, order), order.now, self.settings)
+        batch = read_batch(day_cache, request, self.settings)
         cases = cache(batch.cases)
         found = BatchVerdicts()
 
@@ -106,133 +105,112 @@ class BatchEvaluation:
 
         judgements = judge_all(cases, self.rules, self.open_now, self.tuned, failed)
         found.tallies.update(map(VerdictKind.of, judgements))
-        found.judgements += [each for each in judgements if self._is_kept(each)]
+        found.judgements += [
+            each for each in judgements if self.keeps_all or matters(each, self.open_now)
+        ]
         found.parts = contribution_of(batch, {span: cases(span) for span in self.spans}, self.teams)
         return found
 
-    def _is_kept(self, judgement: Judgement) -> bool:
-        finding = judgement.finding
-        is_open = (judgement.key, finding.rule) in self.open_now
-        return self.keeps_all or finding.is_complaint or is_open
+
+def matters(judgement: Judgement, open_now: AbstractSet[tuple[str, str]]) -> bool:
+    """Whether a verdict is a complaint, or about advice that is open."""
+    finding = judgement.finding
+    return finding.is_complaint or (judgement.key, finding.rule) in open_now
 
 
 def evaluate_batches(
     judging: BatchEvaluation,
-    order: BatchRequest,
+    request: BatchRequest,
     workers: int = 1,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> BatchVerdicts:
-    """What the rules say of all workloads of an estate, in the order of their keys.
+    """What the rules say of all workloads of an fleet, in the order of their keys.
 
     Args:
         judging: How.
-        order: Of the whole estate.
+        request: Of the whole fleet.
         workers: How many processes judge.
-        progress: Is told how many batches are done, and of how many.
+        progress: Is called with the number of batches that are done, and of all.
     """
-    orders = list(batches_of(order))
-    crew: ProcessPool[BatchRequest, BatchVerdicts] = ProcessPool(
-        judging.begin, min(workers, len(orders))
+    batches = list(batches_of(request))
+    pool: ProcessPool[BatchRequest, BatchVerdicts] = ProcessPool(
+        judging.begin, min(workers, len(batches))
     )
     found = BatchVerdicts()
-    progress(0, len(orders))
-    for done, verdicts in enumerate(crew.results(orders), start=1):
+    progress(0, len(batches))
+    for done, verdicts in enumerate(pool.results(batches), start=1):
         found.merge(verdicts)
-        progress(done, len(orders))
-    found.judgements = _in_order(found.judgements, judging.rules)
+        progress(done, len(batches))
+    places = {rule.name: place for place, rule in enumerate(judging.rules)}
+    found.judgements.sort(key=lambda each: (each.key, places.get(each.finding.rule, 0)))
     found.faults.sort()
     return found
 
 
-def _in_order(judgements: Iterable[Judgement], rules: Sequence[Rule[Any]]) -> list[Judgement]:
-    places = {rule.name: place for place, rule in enumerate(rules)}
-    return sorted(judgements, key=lambda each: (each.key, places.get(each.finding.rule, 0)))
-
-
 Views = Callable[[Nanoseconds], FleetView]
-"""The view of the estate over the last span of time."""
-
-Failed = Callable[[str, str, Exception], None]
-"""Is told of a rule that raised: its name, no key, and what it raised."""
+"""The view of the fleet over the last span of time."""
 
 
 def spans_of(rules: Sequence[FleetRule[Any]]) -> tuple[Nanoseconds, ...]:
-    """The spans that rules of the estate look back over."""
-    conducts = [rule.conduct() for rule in rules]
-    found = {
-        nanoseconds(each)
-        for conduct in conducts
-        for each in (conduct.long_seconds, conduct.short_seconds)
-    }
-    return tuple(sorted(found, reverse=True))
+    """The spans that rules of the fleet look back over."""
+    policies = [rule.conduct() for rule in rules]
+    spans = {each for policy in policies for each in (policy.long_seconds, policy.short_seconds)}
+    return tuple(sorted(map(nanoseconds, spans), reverse=True))
 
 
 def evaluate_fleet(
     views: Views,
     rules: Sequence[FleetRule[Any]],
     open_now: AbstractSet[tuple[str, str]] = frozenset(),
-    failed: Failed | None = None,
+    failed: Failed = raised,
 ) -> tuple[Judgement, ...]:
-    """Every rule's verdicts on the estate, over its long span and the short one at its end.
+    """Every rule's verdicts on the fleet, over its long span and the short one at its end.
 
     Args:
         views: Gives the view of a span.
-        rules: Who judges.
+        rules: Rules to evaluate.
         open_now: Key and rule of the advice that is open.
-        failed: Is told of a rule that raises, which costs it its verdicts and nothing else;
+        failed: Is called with a rule that raises, which costs it its verdicts and nothing else;
             where nothing is given, it raises.
     """
-    seen = cache(views)
+    views = cache(views)
     found: list[Judgement] = []
     for rule in rules:
         try:
-            found += _judged(rule, seen, open_now)
-        except Exception as error:
-            if failed is None:
-                raise
+            found += _judged(rule, views, open_now)
+        except Exception as error:  # noqa: BLE001 - Whatever it is, it is the rule's fault.
             failed(rule.name, "", error)
     return tuple(found)
 
 
 def _judged(
     rule: FleetRule[Any], views: Views, open_now: AbstractSet[tuple[str, str]]
-) -> Iterator[Judgement]:
+) -> list[Judgement]:
     conduct = rule.conduct()
-    long_view = views(nanoseconds(conduct.long_seconds))
-    verdicts = rule.judge(long_view)
-    workloads = {each.case.key: each.case.workload for each in long_view.workloads}
-    if not any(_matters(verdict, rule.name, open_now) for verdict in verdicts):
-        yield from (_judgement(verdict, conduct, workloads) for verdict in verdicts)
-        return
+    view = views(nanoseconds(conduct.long_seconds))
+    workloads = {each.case.key: each.case.workload for each in view.workloads}
+    judgements = [
+        Judgement(
+            verdict.finding,
+            verdict.key,
+            conduct,
+            may_open=False,
+            still_holds=None,
+            workload=workloads.get(verdict.key),
+        )
+        for verdict in rule.judge(view)
+    ]
+    if not any(matters(each, open_now) for each in judgements):
+        return judgements
     short_view = views(nanoseconds(conduct.short_seconds))
-    strict = _by_key(rule.judge(short_view))
-    relaxed = _by_key(rule.relaxed(conduct.close_ratio).judge(short_view))
-    known = long_view.coverage_ratio * seconds(long_view.end - long_view.start)
-    for verdict in verdicts:
-        judgement = _judgement(verdict, conduct, workloads)
-        if _matters(verdict, rule.name, open_now):
-            judgement = judgement.settled(
-                strict.get(verdict.key), partial(relaxed.get, verdict.key), known
-            )
-        yield judgement
-
-
-def _matters(verdict: FleetVerdict, rule: str, open_now: AbstractSet[tuple[str, str]]) -> bool:
-    return verdict.finding.is_complaint or (verdict.key, rule) in open_now
-
-
-def _by_key(verdicts: Sequence[FleetVerdict]) -> dict[str, Finding]:
-    return {verdict.key: verdict.finding for verdict in verdicts}
-
-
-def _judgement(
-    verdict: FleetVerdict, conduct: OpeningPolicy, workloads: Mapping[str, Workload | None]
-) -> Judgement:
-    return Judgement(
-        verdict.finding,
-        verdict.key,
-        conduct,
-        may_open=False,
-        still_holds=None,
-        workload=workloads.get(verdict.key),
+    strict, relaxed = (
+        {verdict.key: verdict.finding for verdict in each.judge(short_view)}
+        for each in (rule, rule.relaxed(conduct.close_ratio))
     )
+    known = view.coverage_ratio * seconds(view.end - view.start)
+    return [
+        each.settled(strict.get(each.key), partial(relaxed.get, each.key), known)
+        if matters(each, open_now)
+        else each
+        for each in judgements
+    ]

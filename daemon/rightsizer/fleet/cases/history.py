@@ -1,10 +1,11 @@
-"""What is known of a case beyond its windows, read from kept days when it is asked."""
+"""SubjectHistory: what is known of a case beyond its windows, from cached days."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from dataclasses import dataclass, field, replace
 from functools import cached_property
-from typing import Final
+from typing import Any, Final, TypeVar
 
 from rightsizer.accounting.load_patterns import (
     daily_means,
@@ -22,151 +23,99 @@ from rightsizer.model.pattern import Exceedance, Shape, Trend
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
 
-_HELD: Final = frozenset({Measure.MEMORY, Measure.MEMORY_BYTES})
-"""What is asked for by its peaks: memory that is short once is short."""
-_EACH: Final = COARSE_STEP // BLOCK_SPAN
+_Value = TypeVar("_Value")
+_BY_PEAKS: Final = frozenset({Measure.MEMORY, Measure.MEMORY_BYTES})
+"""Memory that is short once is short."""
 
 
+@dataclass(frozen=True, eq=False)
 class SubjectHistory:
-    """All that is kept of a subject, up to one moment; the cases of all spans share it."""
+    """A `Past` over one span; those of other spans share what is computed once."""
 
-    def __init__(
-        self,
-        days: SubjectDays,
-        subject: str,
-        since: Nanoseconds,
-        now: Nanoseconds,
-        settings: LoadPatternSettings,
-    ) -> None:
-        """Nothing is worked out yet.
+    days: SubjectDays
+    """Of the workload, or of the only device."""
+    subject: str
+    """A workload's subject, or the device's uuid."""
+    since: Nanoseconds
+    """From when on the case's holder has the device."""
+    now: Nanoseconds
+    settings: LoadPatternSettings
+    start: Nanoseconds = 0
+    """Where the case's span begins."""
+    end: Nanoseconds = 0
+    _computed: dict[object, Any] = field(default_factory=dict)
 
-        Args:
-            days: Of the workload, or of the only device.
-            subject: A workload's subject, or the device's uuid.
-            since: From when on the case's holder is the one who is asked about.
-            now: Up to when.
-            settings: Thresholds.
-        """
-        self.days, self.subject, self.since, self.now = days, subject, since, now
-        self._settings = settings
-        self._shapes: dict[Measure, Shape | None] = {}
-        self._trends: dict[Measure, Trend | None] = {}
-        self._effective: dict[tuple[Blocks, Measure, bool], float] = {}
-        self._peaks: dict[tuple[Blocks, Measure], tuple[Sequence[float], float]] = {}
-
-    @cached_property
-    def blocks(self) -> Blocks:
-        """All of them."""
-        return self.days.blocks(self.since, self.now)
-
-    def shape(self, measure: Measure) -> Shape | None:
-        """How it repeats itself."""
-        if measure not in self._shapes:
-            self._shapes[measure] = shape_of(self.blocks.series(measure), self._settings.shape)
-        return self._shapes[measure]
-
-    def trend(self, measure: Measure) -> Trend | None:
-        """Where it is heading: by the peaks of its days for memory, by their means otherwise."""
-        if measure not in self._trends:
-            settings = self._settings.trend
-            days = daily_peaks if measure in _HELD else daily_means
-            found = days(self.blocks.series(measure), settings)
-            self._trends[measure] = trend_of(found, settings)
-        return self._trends[measure]
-
-    def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
-        """How many independent means some blocks are worth."""
-        key = (blocks, measure, False)
-        if key not in self._effective:
-            series = blocks.series(measure)
-            self._effective[key] = self._independent(series, series.means, _mean)
-        return self._effective[key]
-
-    def peaks(self, blocks: Blocks, measure: Measure) -> tuple[Sequence[float], float]:
-        """Peaks of some blocks, and how many independent ones they are worth."""
-        key = (blocks, measure)
-        if key not in self._peaks:
-            series = blocks.series(measure)
-            effective = self._independent(series, series.peaks, max) if series.peaks else 0.0
-            self._peaks[key] = (series.peaks, effective)
-        return self._peaks[key]
-
-    def _independent(
-        self, series: Series, values: Sequence[float], one: Callable[[Sequence[float]], float]
-    ) -> float:
-        """Where an hour stands for twelve blocks, hours are counted."""
-        fine_since = self.days.fine_since
-        if not series.numbers or series.numbers[0] * BLOCK_SPAN >= fine_since:
-            return effective_samples(grid(series, values))
-        hours: list[float | None] = []
-        first = series.numbers[0] // _EACH
-        place, last = 0, len(series.numbers)
-        while place < last:
-            hour = series.numbers[place] // _EACH
-            end = place
-            while end < last and series.numbers[end] // _EACH == hour:
-                end += 1
-            hours.extend([None] * (hour - first - len(hours)))
-            hours.append(one(values[place:end]))
-            place = end
-        return effective_samples(hours)
-
-
-class CachedHistory:
-    """A `Past` over one span, as the rules ask for it."""
-
-    def __init__(
-        self, subject: SubjectHistory, start: Nanoseconds, end: Nanoseconds, *, of_workload: bool
-    ) -> None:
-        """Nothing is read yet.
-
-        Args:
-            subject: What all spans share.
-            start: Where the case's span begins.
-            end: Where it ends.
-            of_workload: Whether the subject is a workload, and no device.
-        """
-        self._subject, self._start, self._end = subject, start, end
-        self._of_workload = of_workload
+    def over(self, start: Nanoseconds, end: Nanoseconds) -> SubjectHistory:
+        """The same over another span."""
+        return replace(self, start=start, end=end)
 
     @cached_property
     def window(self) -> Window:
         """What the workload did over all its devices, over the case's span."""
-        subject = self._subject
-        start = max(self._start, subject.since)
-        return subject.days.window(
-            subject.subject, start, max(start, self._end), of_workload=self._of_workload
-        )
+        start = max(self.start, self.since)
+        return self.days.window(self.subject, start, max(start, self.end))
 
     def blocks(self) -> Blocks:
-        """The same in blocks, over all that is remembered."""
-        return self._subject.blocks
+        """The same in blocks, over all that is cached."""
+        return self.days.blocks(self.since, self.now)
 
     def shape(self, measure: Measure) -> Shape | None:
-        """How it repeats itself, over all that is remembered."""
-        return self._subject.shape(measure)
+        """How it repeats itself, over all that is cached."""
+        settings = self.settings.shape
+        return self._once(
+            ("shape", measure), lambda: shape_of(self.blocks().series(measure), settings)
+        )
 
     def trend(self, measure: Measure) -> Trend | None:
-        """Where it is heading, over all that is remembered."""
-        return self._subject.trend(measure)
+        """Trend by the peaks of its days for memory, by their means otherwise."""
+        settings = self.settings.trend
+        daily = daily_peaks if measure in _BY_PEAKS else daily_means
+        return self._once(
+            ("trend", measure),
+            lambda: trend_of(daily(self.blocks().series(measure), settings), settings),
+        )
 
     def effective_samples(self, blocks: Blocks, measure: Measure) -> float:
         """How many independent means of five minutes some blocks are worth."""
-        return self._subject.effective_samples(blocks, measure)
+        series = blocks.series(measure)
+        return self._once(
+            ("means", blocks, measure), lambda: self._independent(series, series.means, _mean)
+        )
 
     def exceedance(self, blocks: Blocks, measure: Measure, capacity: float) -> Exceedance | None:
         """In how many of some blocks the peak was beyond a capacity; `None` without any.
 
         An upper bound where an hour stands for its blocks.
         """
-        known, effective = self._subject.peaks(blocks, measure)
-        if not known:
+        series = blocks.series(measure)
+        if not series.peaks:
             return None
         return Exceedance(
-            share=sum(peak > capacity for peak in known) / len(known),
-            blocks=len(known),
-            effective_blocks=effective,
+            share=sum(peak > capacity for peak in series.peaks) / len(series.peaks),
+            blocks=len(series.peaks),
+            effective_blocks=self._once(
+                ("peaks", blocks, measure), lambda: self._independent(series, series.peaks, max)
+            ),
         )
+
+    def _once(self, key: object, compute: Callable[[], _Value]) -> _Value:
+        if key not in self._computed:
+            self._computed[key] = compute()
+        found: _Value = self._computed[key]
+        return found
+
+    def _independent(
+        self, series: Series, values: Sequence[float], one: Callable[[Sequence[float]], float]
+    ) -> float:
+        """Where an hour stands for twelve blocks, hours are counted."""
+        if not series.numbers or series.numbers[0] * BLOCK_SPAN >= self.days.fine_since:
+            return effective_samples(grid(series, values))
+        hours: list[float | None] = []
+        first = series.numbers[0] * BLOCK_SPAN // COARSE_STEP
+        for hour, inside in series.parts(COARSE_STEP):
+            hours.extend([None] * (hour - first - len(hours)))
+            hours.append(one(values[inside]))
+        return effective_samples(hours)
 
 
 def _mean(values: Sequence[float]) -> float:

@@ -5,12 +5,13 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
+from copy import copy
 from dataclasses import dataclass, field
 from operator import add, mul, sub
-from typing import Final, NamedTuple, overload
+from typing import Final, NamedTuple, TypeVar, overload
 
 from rightsizer.fleet.cache.day_cache import HoldingRow
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, ColumnKind, Grid, floats
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, ColumnKind, Grid, floats, kind_of
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.model import FleetDevice, HourlySeries
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
@@ -66,8 +67,8 @@ def hours_of(
     first, last = start // COARSE_STEP, end // COARSE_STEP
     values = array("f", [math.nan]) * max(0, last - first)
     for day in days.days:
-        hour = day.sheet.grid.day * _HOURS - first
-        if -_HOURS * day.sheet.grid.days < hour < len(values):
+        hour = day.frame.grid.day * _HOURS - first
+        if -_HOURS * day.frame.grid.days < hour < len(values):
             found = _by_the_hour(day, column)
             if found is not None:
                 low, high = max(0, hour), min(len(values), hour + len(found))
@@ -83,25 +84,18 @@ def latest(hours: HourlySeries, start: Nanoseconds) -> HourlySeries:
 
 
 def _by_the_hour(day: SummedDay, column: str) -> array[float] | None:
-    found = day.sheet.named(column)
-    if found is None or day.sheet.grid.step == COARSE_STEP:
+    found = day.frame.column(column)
+    if found is None or day.frame.grid.step == COARSE_STEP:
         return found
-    each = COARSE_STEP // day.sheet.grid.step
-    one = _peak if column.startswith(ColumnKind.PEAK) else _mean
-    return array(
-        "f",
-        [
-            one(found[place : place + each], day.known[place : place + each])
-            for place in range(0, len(found), each)
-        ],
-    )
+    each = COARSE_STEP // day.frame.grid.step
+    one = _peak if kind_of(column) is ColumnKind.PEAK else _mean
+    places = range(0, len(found), each)
+    return array("f", [one(found[at : at + each], day.known[at : at + each]) for at in places])
 
 
-def _peak(values: array[float], known: Sequence[float]) -> float:
-    del known
-    most = max(values)
+def _peak(values: array[float], _known: Sequence[float]) -> float:
     if not math.isnan(sum(values)):
-        return most
+        return max(values)
     return max((value for value in values if not math.isnan(value)), default=math.nan)
 
 
@@ -138,49 +132,58 @@ class GpuCounts:
     held: array[float]
     active: array[float]
 
+    @property
+    def columns(self) -> tuple[array[float], array[float], array[float]]:
+        """Present, held and active."""
+        return self.present, self.held, self.active
+
     def add(self, other: GpuCounts) -> None:
         """Add those of others at the same moments; where one knows hours only, by the hour."""
+        mine = self
         if self.grid.step != other.grid.step:
             mine, other = self.by_the_hour(), other.by_the_hour()
-            self.grid = mine.grid
-            self.present, self.held, self.active = mine.present, mine.held, mine.active
-        self.present = floats(map(add, self.present, other.present))
-        self.held = floats(map(add, self.held, other.held))
-        self.active = floats(map(add, self.active, other.active))
+        self.grid = mine.grid
+        self.present, self.held, self.active = (
+            floats(map(add, one, more))
+            for one, more in zip(mine.columns, other.columns, strict=True)
+        )
 
     def by_the_hour(self) -> GpuCounts:
         """Means over the hours."""
         each = COARSE_STEP // self.grid.step
         if each == 1:
             return self
-        return GpuCounts(
-            self.grid.by(COARSE_STEP),
-            *(_means(values, each) for values in (self.present, self.held, self.active)),
+        means = (
+            floats(sum(values[at : at + each]) / each for at in range(0, len(values), each))
+            for values in self.columns
         )
+        return GpuCounts(self.grid.by(COARSE_STEP), *means)
 
     @property
     def each_day(self) -> Iterable[GpuCounts]:
         """The same, day by day."""
-        if self.grid.days == 1:
-            return (self,)
         each = DAY // self.grid.step
-        columns = (self.present, self.held, self.active)
         return [
-            GpuCounts(grid, *(values[place * each : (place + 1) * each] for values in columns))
-            for place, grid in enumerate(self.grid.each_day)
+            GpuCounts(grid, *(values[at * each : (at + 1) * each] for values in self.columns))
+            for at, grid in enumerate(self.grid.parts())
         ]
-
-    def copy(self) -> GpuCounts:
-        """An independent one."""
-        return GpuCounts(self.grid, self.present[:], self.held[:], self.active[:])
 
     def held_peaks(self) -> array[float]:
         """The most that were held at once, by the hour; where only hours are known, their mean."""
         each = COARSE_STEP // self.grid.step
-        return array(
-            "f",
-            [max(self.held[place : place + each]) for place in range(0, len(self.held), each)],
-        )
+        peaks = [max(self.held[at : at + each]) for at in range(0, len(self.held), each)]
+        return array("f", peaks)
+
+
+_Key = TypeVar("_Key")
+
+
+def add_counts(found: dict[_Key, GpuCounts], key: _Key, counts: GpuCounts) -> None:
+    """Add counts to those of the same key; the given ones stay as they are."""
+    if key in found:
+        found[key].add(counts)
+    else:
+        found[key] = copy(counts)
 
 
 @dataclass(slots=True)
@@ -198,71 +201,49 @@ class NodeSums:
         for row in rows:
             by_day.setdefault(row.grid.day, []).append(row)
         place = PoolNode(device.pool, device.cluster, device.node)
-        ratio = device.device.capacity_ratio
         mine = self.found.setdefault(place, {})
         for day in days.days:
-            _count(mine, _counts(day, ratio, by_day.get(day.sheet.grid.day, ())))
+            grid = day.frame.grid
+            counts = _counts(day, device.device.capacity_ratio, by_day.get(grid.day, ()))
+            add_counts(mine, (grid.day, grid.days), counts)
 
     def merge(self, other: NodeSums) -> None:
         """Add those of other devices."""
         for place, found in other.found.items():
             mine = self.found.setdefault(place, {})
-            for counts in found.values():
-                _count(mine, counts)
+            for days, counts in found.items():
+                add_counts(mine, days, counts)
 
     def days_of(self, pool: str) -> dict[PoolNode, dict[int, GpuCounts]]:
         """By node of a pool, day by day."""
-        return {
-            place: _by_day(found.values())
-            for place, found in sorted(self.found.items())
-            if place.pool == pool
-        }
-
-
-def _count(found: dict[_Days, GpuCounts], counts: GpuCounts) -> None:
-    days = counts.grid.day, counts.grid.days
-    if days in found:
-        found[days].add(counts)
-    else:
-        found[days] = counts
-
-
-def _by_day(found: Iterable[GpuCounts]) -> dict[int, GpuCounts]:
-    days: dict[int, GpuCounts] = {}
-    for counts in found:
-        for day in counts.each_day:
-            if day.grid.day in days:
-                days[day.grid.day].add(day)
-            else:
-                days[day.grid.day] = day.copy()
-    return days
+        nodes: dict[PoolNode, dict[int, GpuCounts]] = {}
+        for place, found in sorted(self.found.items()):
+            if place.pool == pool:
+                by_day = nodes.setdefault(place, {})
+                for counts in found.values():
+                    for day in counts.each_day:
+                        add_counts(by_day, day.grid.day, day)
+        return nodes
 
 
 def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCounts:
     """Held is who a scheduler gave it to, and who is on it without being told of."""
-    sheet, step = day.sheet, day.sheet.grid.step / NANOSECONDS_PER_SECOND
-    empty, idle = (_known(sheet.named(state), sheet.grid) for state in (_EMPTY, _HELD_IDLE))
-    shares = _shares(rows, sheet.grid)
+    frame, step = day.frame, day.frame.grid.step / NANOSECONDS_PER_SECOND
+    empty, idle = (_known(frame.column(state), frame.grid) for state in (_EMPTY, _HELD_IDLE))
+    shares = _shares(rows, frame.grid)
     if min(shares) < 1.0:
         shares = [
             max(share, (known - unheld) / known) if known > 0 else share
             for share, known, unheld in zip(shares, day.known, empty, strict=True)
         ]
     seconds = map(sub, map(sub, day.known, empty), idle)
-    whole = array("f", [ratio]) * sheet.grid.count
+    whole = array("f", [ratio]) * frame.grid.count
     return GpuCounts(
-        sheet.grid,
-        present=_where(day.heard, whole),
+        frame.grid,
+        present=whole if min(day.heard) > 0 else floats(ratio * (time > 0) for time in day.heard),
         held=whole if min(shares) >= 1.0 else floats(map(ratio.__mul__, shares)),
         active=floats([each * ratio / step if each > 0 else 0.0 for each in seconds]),
     )
-
-
-def _where(heard: Sequence[float], whole: array[float]) -> array[float]:
-    """All of a device where it was heard of, nothing of it elsewhere."""
-    if min(heard) > 0:
-        return whole
-    return floats(each if time > 0 else 0.0 for each, time in zip(whole, heard, strict=True))
 
 
 def _known(seconds: array[float] | None, grid: Grid) -> array[float]:
@@ -285,9 +266,3 @@ def _shares(rows: Sequence[HoldingRow], grid: Grid) -> list[float]:
             for place in range(first, last):
                 found[place] = min(1.0, found[place] + row.share_ratio)
     return found
-
-
-def _means(values: array[float], each: int) -> array[float]:
-    return floats(
-        [sum(values[place : place + each]) / each for place in range(0, len(values), each)]
-    )

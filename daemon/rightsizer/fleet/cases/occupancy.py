@@ -3,26 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.fleet.model import FleetDevice
-from rightsizer.model.device import Device
 from rightsizer.model.finding import Case
 from rightsizer.model.node import Node
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Holding, Workload
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceTenure:
-    """A device's present holder."""
-
-    holder: str | None
-    """A workload's key, `None` where nobody holds it."""
-    since: Nanoseconds
-    """When the holder took the device, or the last one left it; 0 where that was not seen."""
+from rightsizer.model.workload import Holding
 
 
 @dataclass(frozen=True, slots=True)
@@ -30,7 +19,7 @@ class Occupancy:
     """Cases by their keys, with the devices that they need."""
 
     present: Mapping[str, tuple[str, ...]]
-    """By key, the devices that it has now; a device that nobody holds is a key of its own."""
+    """By key, the devices that it has now; a device without a holder is a key of its own."""
     ever: Mapping[str, tuple[HoldingRow, ...]] = field(default_factory=dict)
     """By workload, all that it held."""
 
@@ -69,28 +58,28 @@ def occupancy_of(
     )
 
 
-def tenure_of(
+def held_since(
     rows: Sequence[HoldingRow], holder: str | None, days: SubjectDays, gap: Nanoseconds
-) -> DeviceTenure:
-    """Since when a device is as it is.
+) -> Nanoseconds:
+    """When the holder took a device, or the last one left it; 0 where that is not known.
 
     A holder who was away for no longer than the gap never left, nor one that was not seen while
     nothing was known of the device.
 
     Args:
         rows: Who held the device, oldest first.
-        holder: Who holds it now.
+        holder: The key of who holds it now, `None` for no workload.
         days: What is known of the device.
         gap: How long a holder may be away.
     """
     if holder is None:
-        return DeviceTenure(None, max((row.end for row in rows), default=0))
+        return max((row.end for row in rows), default=0)
+    own = sorted((row for row in rows if row.workload == holder), key=lambda row: row.end)
     others = [row for row in rows if row.workload != holder]
-    since: Nanoseconds | None = None
-    for row in sorted((row for row in rows if row.workload == holder), key=_end, reverse=True):
-        if since is None:
-            since = row.start
-            continue
+    if not own:
+        return 0
+    since = own.pop().start
+    for row in reversed(own):
         is_taken = any(
             other.end > row.end and other.start < since and other.share_ratio > row.share_ratio
             for other in others
@@ -99,11 +88,7 @@ def tenure_of(
         if is_taken or is_away:
             break
         since = min(since, row.start)
-    return DeviceTenure(holder, since or 0)
-
-
-def _end(row: HoldingRow) -> Nanoseconds:
-    return row.end
+    return since
 
 
 Place = tuple[str, str]
@@ -111,61 +96,47 @@ Place = tuple[str, str]
 
 
 def place_of(device: FleetDevice) -> Place:
-    """Where a device stands."""
+    """The cluster and node of a device."""
     return device.cluster, device.node
 
 
-@dataclass(frozen=True, slots=True)
-class NodeResident:
-    """A case, as far as it is the same over any span."""
-
-    key: str
-    workload: Workload | None
-    devices: tuple[Device, ...]
-
-
 class NodeNeighbors:
-    """Who stands on which node and holds what there, which is the same over any span."""
+    """The workloads of each node and what they hold there, which is the same over any span.
+
+    Args:
+        residents: Cases of some nodes, over any span.
+        devices: By uuid.
+        rows: Who held a device, oldest first.
+    """
 
     def __init__(
         self,
-        residents: Iterable[NodeResident],
+        residents: Iterable[Case],
         devices: Mapping[str, FleetDevice],
         rows: Callable[[str], Sequence[HoldingRow]],
     ) -> None:
-        """Look at them.
-
-        Args:
-            residents: Those of some nodes.
-            devices: By uuid.
-            rows: Who held a device, oldest first.
-        """
         self._places: dict[str, Place] = {}
-        there: dict[Place, list[NodeResident]] = {}
+        by_place: dict[Place, list[Case]] = {}
         for each in residents:
             places = {place_of(devices[device.uuid]) for device in each.devices}
             if len(places) == 1:
                 (place,) = places
                 self._places[each.key] = place
                 if each.workload is not None:
-                    there.setdefault(place, []).append(each)
-        self._there = {place: _node(found, rows) for place, found in there.items()}
-        self._keys = {place: [each.key for each in found] for place, found in there.items()}
+                    by_place.setdefault(place, []).append(each)
+        self._nodes = {place: _node(found, rows) for place, found in by_place.items()}
+        self._keys = {place: [each.key for each in found] for place, found in by_place.items()}
 
     def nodes(self, cases: Mapping[str, Case]) -> Mapping[str, Node]:
         """By their keys, the nodes of cases of one span; none of a case that has none."""
         nodes = {
-            place: Node(
-                devices=node.devices,
-                holdings=node.holdings,
-                cases=tuple(cases[key] for key in self._keys[place]),
-            )
-            for place, node in self._there.items()
+            place: replace(node, cases=tuple(cases[key] for key in self._keys[place]))
+            for place, node in self._nodes.items()
         }
         return {key: nodes[place] for key, place in self._places.items() if place in nodes}
 
 
-def _node(residents: Sequence[NodeResident], rows: Callable[[str], Sequence[HoldingRow]]) -> Node:
+def _node(residents: Sequence[Case], rows: Callable[[str], Sequence[HoldingRow]]) -> Node:
     workloads = {each.key: each.workload for each in residents if each.workload is not None}
     devices = tuple(device for each in residents for device in each.devices)
     holdings: dict[str, tuple[Holding, ...]] = {}

@@ -15,6 +15,7 @@ from rightsizer.fleet.cases.hourly_figures import (
     GpuCounts,
     HourlyFigures,
     NodeSums,
+    add_counts,
     hours_of,
     latest,
 )
@@ -31,7 +32,6 @@ from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Case
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.model.window import Window
 
 
 @dataclass(slots=True)
@@ -77,9 +77,9 @@ def contribution_of(
             known = days.known_in(cases.now - span, cases.now)
             found.known_seconds[span] = found.known_seconds.get(span, 0.0) + known
     for case in cases.cases(0):
-        found.present += [cases.devices[device.uuid] for device in case.devices]
-        if case.workload is None:
-            found.free |= {device.uuid for device in case.devices}
+        uuids = [device.uuid for device in case.devices]
+        found.present += map(cases.devices.__getitem__, uuids)
+        found.free.update(uuids if case.workload is None else ())
     views: dict[str, FleetWorkload] = {}
     for span, of_span in sorted(spans.items(), reverse=True):
         start = cases.now - span
@@ -88,20 +88,16 @@ def contribution_of(
             if case.workload is not None:
                 if case.key not in views:
                     views[case.key] = _workload(cases, case, start, teams)
-                view = _later(views[case.key], case, start)
-                found.workloads[span].append(view)
+                view = views[case.key]
+                shorter = replace(
+                    view,
+                    case=_slim_case(case),
+                    busy=latest(view.busy, start),
+                    compute=latest(view.compute, start),
+                    memory_bytes=latest(view.memory_bytes, start),
+                )
+                found.workloads[span].append(shorter)
     return found
-
-
-def _later(view: FleetWorkload, case: Case, start: Nanoseconds) -> FleetWorkload:
-    """The same workload over a shorter span."""
-    return replace(
-        view,
-        case=_slim_case(case),
-        busy=latest(view.busy, start),
-        compute=latest(view.compute, start),
-        memory_bytes=latest(view.memory_bytes, start),
-    )
 
 
 def _workload(
@@ -127,16 +123,16 @@ def _workload(
 
 
 def _slim_case(case: Case) -> Case:
-    """A case without distributions, blocks, past and node: an estate has very many of them."""
-    windows = tuple(map(_slim, case.windows))
-    return Case(case.key, case.workload, case.devices, windows, case.provisioning)
-
-
-def _slim(window: Window) -> Window:
-    return replace(window, demands={}, compute_at_least=Histogram(), blocks=Blocks())
+    """A case without distributions, blocks, past and node: a fleet has very many of them."""
+    windows = (
+        replace(each, demands={}, compute_at_least=Histogram(), blocks=Blocks())
+        for each in case.windows
+    )
+    return Case(case.key, case.workload, case.devices, tuple(windows), case.provisioning)
 
 
 _HOURS: Final = DAY // COARSE_STEP
+_ROUNDING: Final = 1e-6
 
 
 def view_of(
@@ -185,69 +181,52 @@ def _pool(
     whole: dict[int, GpuCounts] = {}
     for days in nodes.values():
         for number, counts in days.items():
-            whole[number] = _sum(whole.get(number), counts)
+            add_counts(whole, number, counts)
+    hourly = [each.by_the_hour() for each in whole.values()]
     sizes = _gpus(devices)
     return FleetPool(
         name=name,
         board=boards.pop() if len(boards) == 1 else None,
         devices=tuple(devices),
-        present=_hours((_mean(each, "present") for each in whole.values()), start, end),
-        held=_hours((_mean(each, "held") for each in whole.values()), start, end),
-        held_peak=_hours((_peak(each) for each in whole.values()), start, end),
-        active=_hours((_mean(each, "active") for each in whole.values()), start, end),
+        present=_hours(hourly, [each.present for each in hourly], start, end),
+        held=_hours(hourly, [each.held for each in hourly], start, end),
+        held_peak=_hours(hourly, [each.held_peaks() for each in whole.values()], start, end),
+        active=_hours(hourly, [each.active for each in hourly], start, end),
         free_by_node=_gpus([each for each in devices if each.device.uuid in parts.free]),
         size_by_node=sizes,
         node_free={
-            place.node: _hours(map(_free, days.values()), start, end)
+            place.node: _free([each.by_the_hour() for each in days.values()], start, end)
             for place, days in nodes.items()
             if place.node in sizes
         },
     )
 
 
-_Part = tuple[int, Sequence[float]]
-"""The first hour since the epoch, and a day of figures."""
+def _free(hourly: Sequence[GpuCounts], start: Nanoseconds, end: Nanoseconds) -> HourlySeries:
+    free = (
+        [max(0.0, present - held) for present, held in zip(each.present, each.held, strict=True)]
+        for each in hourly
+    )
+    return _hours(hourly, free, start, end)
 
 
-def _hours(days: Iterable[_Part], start: Nanoseconds, end: Nanoseconds) -> HourlySeries:
+def _hours(
+    hourly: Iterable[GpuCounts],
+    figures: Iterable[Sequence[float]],
+    start: Nanoseconds,
+    end: Nanoseconds,
+) -> HourlySeries:
+    """Figures of some days; nothing is known of an hour in which no GPU was present."""
     first, last = start // COARSE_STEP, end // COARSE_STEP
     values = array("f", [math.nan]) * max(0, last - first)
-    for hour, figures in days:
-        for place, figure in enumerate(figures, start=hour - first):
-            if 0 <= place < len(values):
+    for counts, of_day in zip(hourly, figures, strict=True):
+        hours = enumerate(
+            zip(counts.present, of_day, strict=True), counts.grid.day * _HOURS - first
+        )
+        for place, (present, figure) in hours:
+            if 0 <= place < len(values) and present > 0:
                 values[place] = figure
     return HourlySeries(first * COARSE_STEP, HourlyFigures(values))
-
-
-def _mean(counts: GpuCounts, name: str) -> _Part:
-    hourly = counts.by_the_hour()
-    return _known(hourly, getattr(hourly, name))
-
-
-def _peak(counts: GpuCounts) -> _Part:
-    return _known(counts.by_the_hour(), counts.held_peaks())
-
-
-def _free(counts: GpuCounts) -> _Part:
-    hourly = counts.by_the_hour()
-    free = [max(0.0, there - held) for there, held in zip(hourly.present, hourly.held, strict=True)]
-    return _known(hourly, free)
-
-
-def _known(hourly: GpuCounts, figures: Sequence[float]) -> _Part:
-    """Nothing is known of an hour in which no GPU was heard of."""
-    known = [
-        figure if there > 0 else math.nan
-        for there, figure in zip(hourly.present, figures, strict=True)
-    ]
-    return hourly.grid.day * _HOURS, known
-
-
-def _sum(one: GpuCounts | None, other: GpuCounts) -> GpuCounts:
-    if one is None:
-        return other.copy()
-    one.add(other)
-    return one
 
 
 def _gpus(devices: Iterable[FleetDevice]) -> dict[str, int]:
@@ -256,6 +235,3 @@ def _gpus(devices: Iterable[FleetDevice]) -> dict[str, int]:
     for device in devices:
         found[device.node] += device.device.capacity_ratio
     return {node: int(gpus + _ROUNDING) for node, gpus in sorted(found.items())}
-
-
-_ROUNDING: Final = 1e-6

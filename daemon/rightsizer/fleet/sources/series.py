@@ -5,8 +5,9 @@ from __future__ import annotations
 import math
 import re
 from array import array
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from enum import StrEnum
+from itertools import groupby
 from typing import Final, TypeVar
 
 from rightsizer.fleet.cache.day_frame import DAY, Grid
@@ -79,6 +80,16 @@ def by_label(
         uuid, value = labels.get("uuid", ""), labels.get(label, "")
         found.setdefault(uuid, {})[value] = placed(series, grid, blank)
     return found
+
+
+def runs_of(values: Iterable[float]) -> Iterator[tuple[int, int, float]]:
+    """First and last place of each run of the same value, zeros left out."""
+    first = 0
+    for value, same in groupby(values):
+        last = first + sum(1 for _ in same)
+        if value:
+            yield first, last - 1, value
+        first = last
 
 
 _LOOK_SECONDS: Final = 3600

@@ -9,13 +9,14 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from operator import gt, lt, sub
 from typing import Final, TypeAlias
 
 from rightsizer.accounting.classification_settings import UsageSettings
-from rightsizer.fleet.cache.day_frame import DayColumn
-from rightsizer.fleet.sources.agent.time_columns import TimePresence
+from rightsizer.fleet.cache.day_frame import ColumnKind
+from rightsizer.fleet.source import SampledSeries
+from rightsizer.fleet.sources.agent.time_columns import Buckets, TimePresence
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.state import Tier
@@ -28,32 +29,26 @@ _PLAIN: Final = (
 )
 
 _NOTHING: Final = 0.0
-_MEANS: Final = {measure: DayColumn.mean(measure) for measure in Measure}
-_PEAKS: Final = {measure: DayColumn.peak(measure) for measure in Measure}
 
 Values: TypeAlias = "Sequence[float]"
-Columns: TypeAlias = "Mapping[str, Values]"
+Columns: TypeAlias = "Mapping[str, array[float]]"
 
 
 @dataclass(frozen=True, slots=True)
-class MeasureInputs:
-    """What a store said of one device's day, by the names of the figures."""
+class DeviceAnswers:
+    """What a store says of one device's day, by the values of labels or names of figures."""
 
-    means: Columns
-    peaks: Columns
-    links: Columns
-    power: Columns
-    totals: Columns
-
-
-@dataclass(frozen=True, slots=True)
-class _Bounds:
-    """What compute cannot have been above."""
-
-    stand_in: Values | None
-    """Without profiling."""
-    used: Values | None
-    """Work counts as used, and so may more."""
+    states: Columns = field(default_factory=dict)
+    conditions: Columns = field(default_factory=dict)
+    waste: Columns = field(default_factory=dict)
+    idle_joules: Columns = field(default_factory=dict)
+    totals: Columns = field(default_factory=dict)
+    means: Columns = field(default_factory=dict)
+    peaks: Columns = field(default_factory=dict)
+    links: Columns = field(default_factory=dict)
+    power: Columns = field(default_factory=dict)
+    buckets: Buckets = field(default_factory=dict)
+    limits: Mapping[str, Sequence[SampledSeries]] = field(default_factory=dict)
 
 
 def needs_power(means: Columns) -> bool:
@@ -68,62 +63,76 @@ def needs_power(means: Columns) -> bool:
 
 
 def measure_columns(
-    figures: MeasureInputs, presence: TimePresence, device: Device, settings: UsageSettings
-) -> dict[DayColumn, array[float]]:
+    answers: DeviceAnswers, presence: TimePresence, device: Device, settings: UsageSettings
+) -> dict[str, array[float]]:
     """Means and peaks of the measures, and the seconds that each tier of telemetry was there.
 
     Args:
-        figures: What the store said.
-        presence: In which stretches the device was there.
+        answers: What the store says.
+        presence: In which intervals the device was there.
         device: Whose capacities count.
         settings: What counts as all of a resource.
     """
-    power, stand_in = figures.power, None
-    used = _used(figures.totals.get("seconds"), presence.known_seconds)
-    if _lacks_work(figures.means):
-        stand_in = _stand_in(figures.means.get("busy"), power.get("power"), used, settings)
-    means = _measures(figures.means, figures, "mean", device, _Bounds(stand_in, used))
-    stand_in = None
-    if _lacks_work(figures.peaks):
-        stand_in = _stand_in_peak(figures.peaks.get("busy"), power.get("power_peak"), settings)
-    peaks = _measures(figures.peaks, figures, "peak", device, _Bounds(stand_in, None))
-    found: dict[DayColumn, array[float]] = {}
+    power, substitute = answers.power, None
+    used = _used(answers.totals.get("seconds"), presence.known_seconds)
+    if _lacks_work(answers.means):
+        busy, draw = answers.means.get("busy"), power.get("power")
+        substitute = _substitute(busy, draw, used, settings.working_power_ratio)
+    means = _measures(answers.means, answers, "mean", device, substitute, used)
+    substitute = None
+    if _lacks_work(answers.peaks):
+        busy, draw = answers.peaks.get("busy"), power.get("power_peak")
+        substitute = _peak_substitute(busy, draw, settings.working_power_ratio)
+    peaks = _measures(answers.peaks, answers, "peak", device, substitute, None)
+    found: dict[str, array[float]] = {}
     for measure, values in means.items():
-        found[_MEANS[measure]] = presence.masked(values)
+        found[ColumnKind.MEAN.column(measure)] = presence.masked(values)
         if measure in peaks:
             # A gauge sees one second of each scrape: what the distribution knows was there too.
-            found[_PEAKS[measure]] = presence.masked(_larger_of(peaks[measure], values))
-    return found | _tier_columns(figures, presence.known_seconds)
+            peak = presence.masked(_larger_of(peaks[measure], values))
+            found[ColumnKind.PEAK.column(measure)] = peak
+    return found | _tier_columns(answers, presence.known_seconds)
 
 
 def _lacks_work(columns: Columns) -> bool:
-    """Whether something has to stand for the work of the SMs."""
+    """Whether the work of the SMs is unknown in some interval."""
     work = columns.get("sm_work")
     return work is None or not _is_whole(work)
 
 
-def _measures(
+def _measures(  # noqa: PLR0913, PLR0917 - one for each bound.
     columns: Columns,
-    figures: MeasureInputs,
+    answers: DeviceAnswers,
     part: str,
     device: Device,
-    bounds: _Bounds,
+    substitute: Values | None,
+    used: Values | None,
 ) -> dict[Measure, Values]:
-    found = {measure: columns[name] for measure, name in _PLAIN if name in columns}
+    """The measures, from their means or from their peaks.
+
+    Args:
+        columns: The means, or the peaks.
+        answers: What else the store says.
+        part: `mean` or `peak`.
+        device: Whose capacities count.
+        substitute: Compute without profiling.
+        used: Share of the time that counts as used, an upper bound of the tensor pipe's.
+    """
+    found: dict[Measure, Values] = {
+        measure: columns[name] for measure, name in _PLAIN if name in columns
+    }
     total = device.memory_total_bytes
     if total and Measure.MEMORY_BYTES in found:
-        held = found[Measure.MEMORY_BYTES]
-        found[Measure.MEMORY] = [used / total for used in held]
-    at_least = _at_least(columns.get("tensor"), figures.means.get("clock"), device)
-    if at_least is not None and bounds.used is not None:
-        # The mean of what is cut off at 1 is less than the mean cut off at 1.
-        at_least = _lesser_of(at_least, bounds.used)
+        found[Measure.MEMORY] = [held / total for held in found[Measure.MEMORY_BYTES]]
+    at_least = _at_least(columns.get("tensor"), answers.means.get("clock"), device)
     if at_least is not None:
+        # The mean of what is cut off at 1 is less than the mean cut off at 1.
+        at_least = at_least if used is None else _lesser_of(at_least, used)
         found[Measure.COMPUTE_AT_LEAST] = at_least
-    compute = _compute(columns.get("sm_work"), at_least, bounds.stand_in)
+    compute = _compute(columns.get("sm_work"), at_least, substitute)
     if compute is not None:
         found[Measure.COMPUTE] = compute
-    return found | _links(figures.links, part, device)
+    return found | _links(answers.links, part, device)
 
 
 def _at_least(tensor: Values | None, clock: Values | None, device: Device) -> Values | None:
@@ -144,22 +153,19 @@ def _at_least(tensor: Values | None, clock: Values | None, device: Device) -> Va
 
 
 def _compute(
-    work: Values | None, at_least: Values | None, stand_in: Values | None
+    work: Values | None, at_least: Values | None, substitute: Values | None
 ) -> Values | None:
-    """The upper bound: SM work where there is profiling, what stands for it elsewhere."""
+    """The upper bound: SM work where there is profiling, its substitute elsewhere."""
     if work is None:
-        return stand_in
+        return substitute
     bound = work if at_least is None else _larger_of(work, at_least)
-    return (
-        bound if stand_in is None or _is_whole(bound) else list(map(_first_known, bound, stand_in))
-    )
+    if substitute is None or _is_whole(bound):
+        return bound
+    return [b if math.isnan(a) else a for a, b in zip(bound, substitute, strict=True)]
 
 
-def _stand_in(
-    busy: Values | None,
-    power: Values | None,
-    used: Values | None,
-    settings: UsageSettings,
+def _substitute(
+    busy: Values | None, power: Values | None, used: Values | None, full: float
 ) -> Values | None:
     """The most that busy share times power can have come to in the mean.
 
@@ -168,20 +174,14 @@ def _stand_in(
     """
     if busy is None:
         return None
-    bound = busy
-    if power is not None:
-        full = settings.working_power_ratio
-        bound = _lesser_of(bound, [draw / full for draw in power])
+    bound = busy if power is None else _lesser_of(busy, [draw / full for draw in power])
     return bound if used is None else _lesser_of(bound, used)
 
 
-def _stand_in_peak(
-    busy: Values | None, power: Values | None, settings: UsageSettings
-) -> Values | None:
+def _peak_substitute(busy: Values | None, power: Values | None, full: float) -> Values | None:
     """The most that it can have come to at one moment: no product is above that of the peaks."""
     if busy is None or power is None:
         return busy
-    full = settings.working_power_ratio
     # Where the power is not known, the busy share alone bounds it.
     return [
         share if math.isnan(draw) else share * min(1.0, draw / full)
@@ -207,32 +207,31 @@ def _links(links: Columns, part: str, device: Device) -> dict[Measure, Values]:
     return found
 
 
-def _tier_columns(figures: MeasureInputs, known: Values) -> dict[DayColumn, array[float]]:
-    """The tier is told by what there is, as the agent tells it too."""
-    means, power = figures.means, figures.power.get("power")
-    ladder = (
-        (Tier.PROFILING, means.get("sm_work")),
-        (Tier.POWER, power),
-        (Tier.BASIC, means.get("busy")),
+def _tier_columns(answers: DeviceAnswers, known: Values) -> dict[str, array[float]]:
+    """Seconds by tier, which follows from what there is, as in the agent."""
+    ranked = (
+        (Tier.PROFILING, answers.means.get("sm_work")),
+        (Tier.POWER, answers.power.get("power")),
+        (Tier.BASIC, answers.means.get("busy")),
         (Tier.NONE, known),
     )
     left = known
-    found: dict[DayColumn, array[float]] = {}
-    for tier, told in ladder:
-        if told is None or not any(map(_NOTHING.__lt__, left)):
+    found: dict[str, array[float]] = {}
+    for tier, values in ranked:
+        if values is None or not any(map(_NOTHING.__lt__, left)):
             continue
-        taken = left if _is_whole(told) else list(map(_where_known, left, told))
+        taken = left if _is_whole(values) else list(map(_where_known, left, values))
         if any(map(_NOTHING.__lt__, taken)):
-            found[DayColumn.tier(tier)] = array("f", taken)
+            found[ColumnKind.TIER.column(tier)] = array("f", taken)
         if taken is left:
             break
         left = list(map(sub, left, taken))
     return found
 
 
-def _where_known(part: float, told: float) -> float:
-    """The seconds of a stretch if somebody told of it; none, or unknown ones, otherwise."""
-    return 0.0 if math.isnan(told) and not math.isnan(part) else part
+def _where_known(part: float, value: float) -> float:
+    """The seconds of an interval if a value is known of it; none, or unknown ones, otherwise."""
+    return 0.0 if math.isnan(value) and not math.isnan(part) else part
 
 
 def _larger_of(one: Values, other: Values) -> Values:
@@ -256,7 +255,3 @@ def _is_whole(*columns: Values) -> bool:
 def _larger(one: float, other: float) -> float:
     """The larger of two of which either may be unknown."""
     return one if one >= other or math.isnan(other) else other
-
-
-def _first_known(one: float, other: float) -> float:
-    return other if math.isnan(one) else one

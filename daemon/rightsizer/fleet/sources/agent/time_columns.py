@@ -14,7 +14,7 @@ from math import ceil
 from operator import add
 from typing import Final
 
-from rightsizer.fleet.cache.day_frame import DAY, ColumnKind, DayColumn, Grid
+from rightsizer.fleet.cache.day_frame import DAY, ColumnKind, Grid
 from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent.metrics import FIGURE, Labels, MetricForm
 from rightsizer.fleet.sources.series import placed, word_of
@@ -24,18 +24,10 @@ from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 
 _TOTALS: Final = {
-    "seconds": DayColumn(ColumnKind.USED, "seconds"),
-    "energy": DayColumn(ColumnKind.ENERGY, "joules"),
+    "seconds": ColumnKind.USED.column("seconds"),
+    "energy": ColumnKind.ENERGY.column("joules"),
 }
-
-
-_STATES: Final = {state.value: DayColumn.state(state) for state in State}
-_CONDITIONS: Final = {each.value: DayColumn.condition(each) for each in Condition}
-_CAUSES: Final = {cause.value: DayColumn.waste(cause) for cause in Cause}
-_CAUSES_OF_ENERGY: Final = {
-    cause.value: DayColumn(ColumnKind.WASTE_JOULES, cause.value) for cause in Cause
-}
-_UNKNOWN: Final = DayColumn.state(State.UNKNOWN)
+_UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
 
 
 @dataclass(frozen=True, slots=True)
@@ -89,14 +81,11 @@ def presence_of(states: Mapping[str, array[float]], grid: Grid) -> TimePresence:
 
 def state_columns(
     states: Mapping[str, array[float]], presence: TimePresence, grid: Grid
-) -> dict[DayColumn, array[float]]:
+) -> dict[str, array[float]]:
     """Seconds by state; `unknown` is what the known ones leave of each stretch."""
     step = seconds(grid.step)
-    found = {
-        _STATES[name]: presence.timed(values)
-        for name, values in states.items()
-        if name in _STATES and _STATES[name] is not _UNKNOWN
-    }
+    known = _columns(ColumnKind.STATE, State, states)
+    found = {column: presence.timed(values) for column, values in known if column != _UNKNOWN}
     left = map(step.__sub__, presence.known_seconds)
     found[_UNKNOWN] = array("f", [0.0 if part < 0 else part for part in left])
     return found
@@ -106,32 +95,34 @@ def seconds_columns(
     conditions: Mapping[str, array[float]],
     causes: Mapping[str, array[float]],
     presence: TimePresence,
-) -> dict[DayColumn, array[float]]:
+) -> dict[str, array[float]]:
     """Seconds by condition, and seconds' worth by cause of waste."""
-    told = chain(_known(_CONDITIONS, conditions), _known(_CAUSES, causes))
-    return {column: presence.timed(values) for column, values in told}
+    known = chain(
+        _columns(ColumnKind.CONDITION, Condition, conditions),
+        _columns(ColumnKind.WASTE, Cause, causes),
+    )
+    return {column: presence.timed(values) for column, values in known}
 
 
 def energy_columns(
     joules: Mapping[str, array[float]], totals: Mapping[str, array[float]], presence: TimePresence
-) -> dict[DayColumn, array[float]]:
+) -> dict[str, array[float]]:
     """Joules by cause of waste, what was drawn in all, and the time's worth that was used."""
-    found = {
-        column: presence.masked(values) for column, values in _known(_CAUSES_OF_ENERGY, joules)
-    }
+    known = _columns(ColumnKind.WASTE_JOULES, Cause, joules)
+    found = {column: presence.masked(values) for column, values in known}
     for name, column in _TOTALS.items():
         if name in totals:
-            is_time = name == "seconds"
-            place = presence.timed if is_time else presence.masked
+            place = presence.timed if name == "seconds" else presence.masked
             found[column] = place(totals[name])
     return found
 
 
-def _known(
-    names: Mapping[str, DayColumn], columns: Mapping[str, array[float]]
-) -> Iterable[tuple[DayColumn, array[float]]]:
-    """Those whose names we know: an agent of a later version may export others."""
-    return ((names[name], values) for name, values in columns.items() if name in names)
+def _columns(
+    kind: ColumnKind, members: Iterable[str], columns: Mapping[str, array[float]]
+) -> Iterable[tuple[str, array[float]]]:
+    """Those whose names are known: an agent of a later version may export others."""
+    known = set(members)
+    return ((kind.column(name), values) for name, values in columns.items() if name in known)
 
 
 def _product(values: array[float], factors: array[float]) -> array[float]:
@@ -160,7 +151,7 @@ def limits_query(names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> 
 
 def pressure_columns(
     limits: Mapping[str, Iterable[SampledSeries]], known: array[float], grid: Grid
-) -> dict[DayColumn, array[float]]:
+) -> dict[str, array[float]]:
     """Seconds by resource, each stretch with its part: when in the day it was is not exported."""
     each = grid.count // grid.days
     days = [known[day * each : (day + 1) * each] for day in range(grid.days)]
@@ -180,7 +171,7 @@ def pressure_columns(
                         column += array("f", [ratio * part[0]]) * each
                     else:
                         column.extend(map(ratio.__mul__, part))
-                found[DayColumn(ColumnKind(kind), resource.value)] = column
+                found[ColumnKind(kind).column(resource.value)] = column
     return found
 
 

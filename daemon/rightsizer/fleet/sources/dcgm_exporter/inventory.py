@@ -120,23 +120,14 @@ _LOOK: Final[Nanoseconds] = 6 * 3600 * NANOSECONDS_PER_SECOND
 _DIGITS: Final = "0123456789abcdef"
 
 
-@dataclass(frozen=True, slots=True)
-class ExporterInventory:
-    """What was found."""
-
-    devices: Mapping[str, FleetDevice]
-    holders: Mapping[str, tuple[DeviceHolder, ...]]
-    """Who holds each device now."""
-
-
 def read_inventory(
     store: MetricStore,
     report: SourceReport,
     span: LookbackSpan,
     catalogue: Catalogue,
     settings: FleetSettings,
-) -> ExporterInventory:
-    """Every device that was there, at a moment in six hours.
+) -> tuple[dict[str, FleetDevice], set[DeviceHolder]]:
+    """Every device that was there, at a moment in six hours, and who holds devices now.
 
     Args:
         store: Whom to ask.
@@ -158,7 +149,7 @@ def read_inventory(
         cluster_label,
     )
     exported = HolderNames.seen_in(labels)
-    return ExporterInventory(devices, _holders(seen, exported, span))
+    return devices, _holders(seen, exported, span)
 
 
 def holder_names(store: MetricStore, names: Iterable[str], at: Nanoseconds) -> HolderNames:
@@ -196,14 +187,14 @@ def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
 
 def _holders(
     seen: Sequence[SampledSeries], names: HolderNames, span: LookbackSpan
-) -> Mapping[str, tuple[DeviceHolder, ...]]:
-    """Those of the newest look."""
-    found: dict[str, dict[DeviceHolder, None]] = {}
-    for series in seen:
-        entity, holder = device_of(series.labels), names.holder(series.labels)
-        if entity is not None and holder is not None and series.times[-1] >= span.end:
-            found.setdefault(entity.device, {})[holder] = None
-    return {device: tuple(holders) for device, holders in found.items()}
+) -> set[DeviceHolder]:
+    """Those of the newest samples."""
+    found = (
+        names.holder(series.labels)
+        for series in seen
+        if series.times[-1] >= span.end and device_of(series.labels) is not None
+    )
+    return {holder for holder in found if holder is not None}
 
 
 def _nodes(

@@ -4,25 +4,25 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
+from collections.abc import Collection, Mapping, Sequence
+from dataclasses import replace
+from operator import add
 from typing import Final
 
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.window_builder import entry_measures
 from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.fleet.cache.day_frame import (
+    DAY,
     FINE_STEP,
     ColumnKind,
-    DayColumn,
+    DayFrame,
     Grid,
-    SubjectDay,
-    empty_column,
 )
 from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.dcgm_exporter.booking import AccountedStep, DayAccounting, Peaks
+from rightsizer.fleet.sources.dcgm_exporter.day_accounting import AccountedStep, DayAccounting
 from rightsizer.fleet.sources.dcgm_exporter.holdings import (
     DeviceHolder,
     ExporterPresence,
@@ -53,121 +53,106 @@ from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import Allocator
 
 _STATES: Final = tuple(state for state in State if state is not State.UNKNOWN)
 _SECONDS, _JOULES = "seconds", "joules"
 
 
-class SubjectDayBuilder:
-    """Takes in the stretches of one device."""
+class DayFrameBuilder:
+    """The frame of one device, interval by interval.
+
+    Args:
+        grid: The intervals.
+        known_seconds: How much of each was watched.
+        visible: Conditions that the device's metrics can show; of others nothing is said.
+    """
 
     def __init__(
-        self,
-        device: Device,
-        grid: Grid,
-        known_seconds: Sequence[float],
-        tellable: Iterable[Condition],
+        self, grid: Grid, known_seconds: Sequence[float], visible: Collection[Condition]
     ) -> None:
-        """Nothing is known yet.
-
-        Args:
-            device: Whose track it is.
-            grid: The stretches.
-            known_seconds: How much of each was watched.
-            tellable: Conditions that the device's metrics can show; of others nothing is said.
-        """
-        self._device = device
-        self._grid = grid
-        self._known_seconds = known_seconds
+        self._grid, self._known_seconds, self._visible = grid, known_seconds, visible
         self._known = bytearray(grid.count)
-        self._sums: dict[ColumnKind, dict[str, array[float]]] = {kind: {} for kind in ColumnKind}
-        self._values: dict[ColumnKind, dict[str, array[float]]] = {kind: {} for kind in ColumnKind}
+        self._sums: dict[str, array[float]] = {}
+        self._values: dict[str, array[float]] = {}
         for state in _STATES:
             self._add(ColumnKind.STATE, state, 0, 0.0)
-        for condition in tellable:
+        for condition in visible:
             self._add(ColumnKind.CONDITION, condition, 0, 0.0)
-            if condition is Condition.NEAR_OUT_OF_MEMORY:
-                self._add(ColumnKind.PRESSED, Resource.MEMORY, 0, 0.0)
+        if Condition.NEAR_OUT_OF_MEMORY in visible:
+            self._add(ColumnKind.PRESSED, Resource.MEMORY, 0, 0.0)
 
     def add(
         self,
-        booked: AccountedStep,
-        most: Mapping[Measure, float],
+        step: AccountedStep,
+        peaks: Mapping[Measure, float],
         throttled: Mapping[Condition, float],
     ) -> None:
-        """Count one stretch.
+        """Count one interval.
 
         Args:
-            booked: What it is in the books.
-            most: The peak of each measure.
+            step: What the accounts say of it.
+            peaks: Of each measure.
             throttled: For how much of it a condition held that did not hold for all of it.
         """
-        entry, stretch = booked.entry, booked.stretch
+        entry, place = step.entry, step.place
         if entry.state is State.UNKNOWN:
             return
-        self._known[stretch] = 1
-        length = self._known_seconds[stretch]
-        self._add(ColumnKind.STATE, entry.state, stretch, length)
-        self._add(ColumnKind.TIER, entry.tier, stretch, length)
-        tellable = self._sums[ColumnKind.CONDITION]
+        self._known[place] = 1
+        length = self._known_seconds[place]
+        self._add(ColumnKind.STATE, entry.state, place, length)
+        self._add(ColumnKind.TIER, entry.tier, place, length)
         for condition in entry.conditions:
-            if condition in tellable:
-                tellable[condition][stretch] = length * throttled.get(condition, 1.0)
+            if condition in self._visible:
+                part = throttled.get(condition, 1.0)
+                self._add(ColumnKind.CONDITION, condition, place, length * part)
         for resource in entry.shares:
             at_limit = length if resource in entry.saturated else 0.0
-            self._add(ColumnKind.SATURATED, resource, stretch, at_limit)
+            self._add(ColumnKind.SATURATED, resource, place, at_limit)
         for resource in entry.pressed:
-            self._add(ColumnKind.PRESSED, resource, stretch, length)
-        self._add_waste(entry, stretch, length)
+            self._add(ColumnKind.PRESSED, resource, place, length)
+        self._add_waste(entry, place, length)
         for measure, value in entry_measures(entry).items():
-            self._set(ColumnKind.MEAN, measure, stretch, value)
-            self._set(ColumnKind.PEAK, measure, stretch, max(value, most.get(measure, value)))
+            self._set(ColumnKind.MEAN, measure, place, value)
+            self._set(ColumnKind.PEAK, measure, place, max(value, peaks.get(measure, value)))
 
-    def track(self) -> SubjectDay:
+    def frame(self) -> DayFrame:
         """The day."""
-        unknown = [stretch for stretch, known in enumerate(self._known) if not known]
-        for columns in self._sums.values():
-            for column in columns.values():
-                for stretch in unknown:
-                    column[stretch] = math.nan
-        named = {
-            DayColumn(kind, str(name)): column
-            for part in (self._sums, self._values)
-            for kind, columns in part.items()
-            for name, column in columns.items()
-        }
-        return SubjectDay(self._device.uuid, self._grid, named)
+        unknown = [place for place, known in enumerate(self._known) if not known]
+        for column in self._sums.values():
+            for place in unknown:
+                column[place] = math.nan
+        return DayFrame.of(self._grid, self._sums | self._values)
 
-    def _add_waste(self, entry: Entry, stretch: int, length: float) -> None:
+    def _add_waste(self, entry: Entry, place: int, length: float) -> None:
         part = length / seconds(self._grid.step)
         joules = None if entry.energy_joules is None else entry.energy_joules * part
         if joules is not None:
-            self._set(ColumnKind.ENERGY, _JOULES, stretch, joules)
+            self._set(ColumnKind.ENERGY, _JOULES, place, joules)
         if entry.used_ratio is None:
             return
-        self._set(ColumnKind.USED, _SECONDS, stretch, entry.used_ratio * length)
+        self._set(ColumnKind.USED, _SECONDS, place, entry.used_ratio * length)
         if joules is not None:
-            self._set(ColumnKind.USED, _JOULES, stretch, entry.used_ratio * joules)
+            self._set(ColumnKind.USED, _JOULES, place, entry.used_ratio * joules)
         for cause, ratio in entry.waste.items():
-            self._add(ColumnKind.WASTE, cause, stretch, ratio * length)
+            self._add(ColumnKind.WASTE, cause, place, ratio * length)
             if joules is not None:
-                self._add(ColumnKind.WASTE_JOULES, cause, stretch, ratio * joules)
+                self._add(ColumnKind.WASTE_JOULES, cause, place, ratio * joules)
 
-    def _add(self, kind: ColumnKind, name: str, stretch: int, value: float) -> None:
-        """To a column of seconds or joules, which is 0 where nothing was to tell."""
-        columns = self._sums[kind]
-        if name not in columns:
-            columns[name] = array("f", bytes(4 * self._grid.count))
-        columns[name][stretch] = value
+    def _add(self, kind: ColumnKind, name: str, place: int, value: float) -> None:
+        """In a column of seconds or joules, which is 0 in other known intervals."""
+        column = kind.column(name)
+        if column not in self._sums:
+            self._sums[column] = array("f", bytes(4 * self._grid.count))
+        self._sums[column][place] = value
 
-    def _set(self, kind: ColumnKind, name: str, stretch: int, value: float) -> None:
-        """In a column that is unknown where nothing was to tell."""
-        columns = self._values[kind]
-        if name not in columns:
-            columns[name] = empty_column(self._grid)
-        columns[name][stretch] = value
+    def _set(self, kind: ColumnKind, name: str, place: int, value: float) -> None:
+        """In a column that is unknown in other intervals."""
+        column = kind.column(name)
+        if column not in self._values:
+            self._values[column] = array("f", [math.nan]) * self._grid.count
+        self._values[column][place] = value
 
 
 _THROTTLES: Final = (
@@ -178,51 +163,41 @@ _THROTTLES: Final = (
 _TENSOR_SIGNALS: Final = frozenset({Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Signal.FP32_ACTIVE})
 
 
-class DayBuilder:
-    """Judges a day as an agent would."""
+def accounted_days(
+    accounts: DayAccounting,
+    devices: Sequence[Device],
+    read: Mapping[str, DeviceDay],
+    known: Mapping[str, Sequence[float]],
+    held: Mapping[str, Sequence[DeviceHolding]],
+) -> dict[str, DayFrame]:
+    """The frame of each device, accounted for as an agent would.
 
-    def __init__(self, grid: Grid, settings: EntrySettings | None = None) -> None:
-        """Nothing is judged yet."""
-        self._grid = grid
-        self._books = DayAccounting(grid, settings)
-
-    def of(
-        self,
-        devices: Sequence[Device],
-        read: Mapping[str, DeviceDay],
-        known: Mapping[str, Sequence[float]],
-        held: Mapping[str, Sequence[DeviceHolding]],
-    ) -> dict[str, SubjectDay]:
-        """The track of each device.
-
-        Args:
-            devices: Those that were read.
-            read: What was read of each.
-            known: Seconds of each stretch that were watched.
-            held: Who held each.
-        """
-        builders = {
-            device.uuid: SubjectDayBuilder(
-                device,
-                self._grid,
-                known[device.uuid],
-                _tellable(device, read[device.uuid], tells_ranks=self._tells_ranks(device, held)),
-            )
-            for device in devices
-        }
-        peaks = {device.uuid: Peaks(device, self._books) for device in devices}
-        for uuid, booked in self._books.post(devices, read, known, held):
-            throttled = _throttled(read[uuid], booked.stretch)
-            builders[uuid].add(booked, peaks[uuid].of(booked), throttled)
-        return {uuid: builder.track() for uuid, builder in builders.items()}
-
-    def _tells_ranks(self, device: Device, held: Mapping[str, Sequence[DeviceHolding]]) -> bool:
-        """Whether unequal work would show: the judgement is over ten minutes."""
-        return self._grid.step == FINE_STEP and bool(held.get(device.uuid))
+    Args:
+        accounts: Of the day.
+        devices: Those that were read.
+        read: What was read of each.
+        known: Seconds of each interval that were watched.
+        held: Who held each.
+    """
+    grid = accounts.grid
+    builders = {
+        # Unequal work of a job's ranks is judged over ten minutes.
+        uuid: DayFrameBuilder(
+            grid,
+            known[uuid],
+            _visible(device, read[uuid], has_ranks=grid.step == FINE_STEP and bool(held.get(uuid))),
+        )
+        for device in devices
+        if (uuid := device.uuid)
+    }
+    for uuid, step in accounts.post(devices, read, known, held):
+        throttled = _throttled(read[uuid], step.place)
+        builders[uuid].add(step, accounts.peaks(step), throttled)
+    return {uuid: builder.frame() for uuid, builder in builders.items()}
 
 
-def _tellable(device: Device, read: DeviceDay, *, tells_ranks: bool) -> Iterable[Condition]:
-    """The conditions that would show; of others nobody can say that they did not hold."""
+def _visible(device: Device, read: DeviceDay, *, has_ranks: bool) -> Sequence[Condition]:
+    """The conditions that would show; whether others held is unknown."""
     found = set(read.violations)
     if read.reasons is not None:
         found |= set(_THROTTLES)
@@ -230,25 +205,20 @@ def _tellable(device: Device, read: DeviceDay, *, tells_ranks: bool) -> Iterable
         found.add(Condition.NEAR_OUT_OF_MEMORY)
     if read.means.keys() >= _TENSOR_SIGNALS:
         found.add(Condition.NO_TENSOR_CORES)
-    if tells_ranks:
+    if has_ranks:
         found.add(Condition.RANK_IMBALANCE)
     return sorted(found)
 
 
-def _throttled(read: DeviceDay, stretch: int) -> Mapping[Condition, float]:
-    """For how much of a stretch the clocks were held down, where that is known."""
+def _throttled(read: DeviceDay, place: int) -> Mapping[Condition, float]:
+    """For how much of an interval the clocks were held down, where that is known."""
     found: dict[Condition, float] = {}
     if read.reasons is not None:
-        found = dict.fromkeys(_THROTTLES, read.reasons.at(stretch)[1])
+        found = dict.fromkeys(_THROTTLES, read.reasons.at(place)[1])
     for condition, column in read.violations.items():
-        share = column[stretch]
-        if share >= 0.0:
-            found[condition] = min(1.0, share)
+        if column[place] >= 0.0:
+            found[condition] = min(1.0, column[place])
     return found
-
-
-_WORST: Final = frozenset({Signal.KV_CACHE_USED})
-"""Of several engines on one device the fullest counts; of all else they add up."""
 
 
 def pods_of(holders: Collection[DeviceHolder | None]) -> frozenset[Pod]:
@@ -256,47 +226,39 @@ def pods_of(holders: Collection[DeviceHolder | None]) -> frozenset[Pod]:
     return frozenset(Pod(each.namespace, each.pod) for each in holders if each and each.pod)
 
 
-def give_pressure(
+def add_serving_signals(
     days: Mapping[str, DeviceDay],
     presences: Mapping[str, ExporterPresence],
-    told: Mapping[Pod, ServingSignals],
+    signals: Mapping[Pod, ServingSignals],
 ) -> None:
-    """Add to each device what the engines on it tell.
+    """Add to each device the signals of the engines on it.
 
     The pressure is the application's: each GPU of an engine on several has the same.
     """
-    for device, day in days.items():
-        presence = presences.get(device)
-        if presence is None:
+    for device, presence in presences.items():
+        if device not in days:
             continue
+        means = days[device].means
         for pod in sorted(pods_of(presence.counts.keys())):
-            for signal, column in told.get(pod, {}).items():
-                former = day.means.get(signal)
-                day.means[signal] = column if former is None else _together(signal, former, column)
+            for signal, column in signals.get(pod, {}).items():
+                former = means.get(signal)
+                means[signal] = column if former is None else _together(signal, former, column)
 
 
 def _together(signal: Signal, one: array[float], other: array[float]) -> array[float]:
-    is_worst = signal in _WORST
-
-    def both(a: float, b: float) -> float:
-        if math.isnan(a) or math.isnan(b):
-            return b if math.isnan(a) else a
-        return max(a, b) if is_worst else a + b
-
-    return array("d", map(both, one, other))
+    """Several engines on one device: the fullest cache, the sum of all else."""
+    both = max if signal is Signal.KV_CACHE_USED else add
+    return array(
+        "d",
+        (
+            (b if math.isnan(a) else a) if math.isnan(a) or math.isnan(b) else both(a, b)
+            for a, b in zip(one, other, strict=True)
+        ),
+    )
 
 
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
 """Between two collections of a dcgm-exporter, unless it is told otherwise."""
-_DAY_SPAN: Final[Nanoseconds] = 86400 * NANOSECONDS_PER_SECOND
-
-
-@dataclass(frozen=True, slots=True)
-class _ExporterSpelling:
-    """How an estate writes what several versions write differently."""
-
-    uuid_labels: tuple[str, ...]
-    holders: HolderNames
 
 
 class DcgmExporterSource:
@@ -304,6 +266,13 @@ class DcgmExporterSource:
 
     A stretch is judged by its mean, as one state. It is idle only where nothing ran in all of
     it, so that idle time is never put too high, and alternation within it is not seen.
+
+    Args:
+        settings: Series of one query, and the label of the cluster.
+        books: The agents' thresholds.
+        catalogue: What boards can do; the packaged one without.
+        owners: Owners of pods, shared with other sources.
+        serving: Engines' queues.
     """
 
     name: Final = NAME
@@ -317,21 +286,12 @@ class DcgmExporterSource:
         owners: PodOwners | None = None,
         serving: ServingMetrics | None = None,
     ) -> None:
-        """Asks nobody yet.
-
-        Args:
-            settings: How much is asked for at once, and which label tells clusters apart.
-            books: The thresholds that the agents have too.
-            catalogue: What boards can do; the packaged one without.
-            owners: Who made the pods, shared with whoever else asks.
-            serving: Engines' queues.
-        """
         self._settings = settings or FleetSettings()
         self._books = books
         self._catalogue = catalogue or built_in()
         self._owners = owners or PodOwners()
         self._serving = serving or ServingMetrics()
-        self._spelling: _ExporterSpelling | None = None
+        self._labels: tuple[tuple[str, ...], HolderNames] | None = None
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
         """What there is, how far back and at which resolution."""
@@ -343,19 +303,12 @@ class DcgmExporterSource:
         """The devices that had samples within the lookback, and who holds them now."""
         if not presence_names(report.metrics):
             return FleetInventory()
-        census = read_inventory(
-            store,
-            report,
-            LookbackSpan(now, lookback),
-            self._catalogue,
-            self._settings,
-        )
-        holders = {each for held in census.holders.values() for each in held}
-        span = LookbackSpan(now, min(lookback, _DAY_SPAN))
+        span = LookbackSpan(now, lookback)
+        devices, holders = read_inventory(store, report, span, self._catalogue, self._settings)
+        span = LookbackSpan(now, min(lookback, DAY))
         found = workloads_of(store, self._owners, holders, span)
         return FleetInventory(
-            devices=census.devices,
-            workloads={workload.key: workload for workload in found.values()},
+            devices=devices, workloads={workload.key: workload for workload in found.values()}
         )
 
     def day(
@@ -366,10 +319,10 @@ class DcgmExporterSource:
         chosen = [each.device for each in devices if not each.device.has_mig_instances]
         if not names or not chosen:
             return FleetDay({})
-        spelling = self._spelled(store, names, grid.end)
-        queries = DayQueries(store, grid, whole_uuids(chosen), spelling.uuid_labels)
+        uuid_labels, holder_labels = self._labels_of(store, names, grid.end)
+        queries = DayQueries(store, grid, whole_uuids(chosen), uuid_labels)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
-        present = presences(queries.counted(names), grid, spelling.holders, resolution)
+        present = presences(queries.counted(names), grid, holder_labels, resolution)
         if any(one.is_told_twice for one in present.values()):
             queries = replace(queries, divided=DIVIDED_NAMES)
         read = read_devices(queries, report.metrics)
@@ -378,7 +331,7 @@ class DcgmExporterSource:
         known = {
             device.uuid: present[device.uuid].known_seconds(grid, resolution) for device in watched
         }
-        tracks = DayBuilder(grid, self._books).of(watched, read, known, held)
+        tracks = accounted_days(DayAccounting(grid, self._books), watched, read, known, held)
         return FleetDay(tracks, {uuid: held[uuid] for uuid in tracks if held.get(uuid)})
 
     def _held(
@@ -391,26 +344,25 @@ class DcgmExporterSource:
         """Who held each device; what their engines tell is given to the devices on the way."""
         holders = {each for one in present.values() for each in one.counts if each is not None}
         told = self._serving.signals(store, pods_of(holders), grid)
-        give_pressure(read, present, told)
-        found = workloads_of(store, self._owners, holders, LookbackSpan(grid.end, _DAY_SPAN))
+        add_serving_signals(read, present, told)
+        found = workloads_of(store, self._owners, holders, LookbackSpan(grid.end, DAY))
         for holder, workload in found.items():
             if Pod(holder.namespace, holder.pod) in told:
                 # Engines take their memory at the start, so that full says nothing.
                 found[holder] = replace(workload, allocator=Allocator.PREALLOCATING)
         return {uuid: held_runs(one, found, grid) for uuid, one in present.items()}
 
-    def _spelled(
+    def _labels_of(
         self, store: MetricStore, names: Sequence[str], at: Nanoseconds
-    ) -> _ExporterSpelling:
-        """Found out once, by the newest day that is asked for."""
-        if self._spelling is None:
-            series = one_of("__name__", names)
-            labels = tuple(
-                label
-                for label in UUID_LABELS
-                if store.instant(f'count({{{series},{label}!=""}})', at)
-            )
-            if not labels:
-                return _ExporterSpelling(UUID_LABELS, holder_names(store, names, at))
-            self._spelling = _ExporterSpelling(labels, holder_names(store, names, at))
-        return self._spelling
+    ) -> tuple[tuple[str, ...], HolderNames]:
+        """The labels of uuids and holders, found once, by the newest day that is read."""
+        if self._labels is not None:
+            return self._labels
+        series = one_of("__name__", names)
+        labels = tuple(
+            label for label in UUID_LABELS if store.instant(f'count({{{series},{label}!=""}})', at)
+        )
+        found = labels or UUID_LABELS, holder_names(store, names, at)
+        if labels:
+            self._labels = found
+        return found
