@@ -2,7 +2,7 @@
 
 import threading
 from collections import deque
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
 from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
@@ -316,6 +316,20 @@ def value(
         if feature is not None:
             device.need(feature)
         put(reference, read(device))
+
+    return answer
+
+
+def values(
+    read: Callable[[SimulatedHandle], Iterable[float]], feature: BoardFeature | None = None
+) -> Callable[..., None]:
+    """A function that writes several numbers of a device, if the device offers them."""
+
+    def answer(device: SimulatedHandle, *references: Any) -> None:
+        if feature is not None:
+            device.need(feature)
+        for reference, found in zip(references, read(device), strict=True):
+            put(reference, found)
 
     return answer
 

@@ -51,24 +51,12 @@ _BUS: Final = frozenset({20, 21, 60, 61})
 """Not counted for an instance: the links are the whole GPU's."""
 
 
-def _support(device: SimulatedHandle, answer: Any) -> None:
-    out(answer).isSupportedDevice = int(device.support.has(BoardFeature.GPM))
-
-
 def _set_streaming(device: SimulatedHandle, state: Any) -> None:
     device.need(BoardFeature.GPM)
     if number(state):
         device.driver.streaming.add(device.uuid)
     else:
         device.driver.streaming.discard(device.uuid)
-
-
-def _allocate(driver: SimulatedDriver, sample: Any) -> None:
-    write_pointer(sample, driver.samples.add(GpmSample("", 0)))
-
-
-def _free(driver: SimulatedDriver, sample: Any) -> None:
-    driver.samples.remove(read_pointer(sample))
 
 
 def _sample(device: SimulatedHandle, sample: Any) -> None:
@@ -137,12 +125,16 @@ def _between(
 
 
 PROFILING_SYSTEM: Final[Functions] = {
-    "nvmlGpmSampleAlloc": _allocate,
-    "nvmlGpmSampleFree": _free,
+    "nvmlGpmSampleAlloc": lambda driver, sample: write_pointer(
+        sample, driver.samples.add(GpmSample("", 0))
+    ),
+    "nvmlGpmSampleFree": lambda driver, sample: driver.samples.remove(read_pointer(sample)),
     "nvmlGpmMetricsGet": _metrics,
 }
 PROFILING: Final[Functions] = {
-    "nvmlGpmQueryDeviceSupport": _support,
+    "nvmlGpmQueryDeviceSupport": lambda device, answer: setattr(
+        out(answer), "isSupportedDevice", int(device.support.has(BoardFeature.GPM))
+    ),
     "nvmlGpmQueryIfStreamingEnabled": value(
         lambda device: int(device.uuid in device.driver.streaming), BoardFeature.GPM
     ),

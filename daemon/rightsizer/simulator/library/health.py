@@ -21,6 +21,7 @@ from rightsizer.simulator.library.driver import (
     SimulatedEventSet,
     SimulatedHandle,
     value,
+    values,
 )
 from rightsizer.simulator.support import BoardFeature
 
@@ -29,14 +30,6 @@ _SUPPORTED: Final = 0x1C
 """Changes of performance state, Xids and changes of clocks."""
 _ECC: Final = 0x3
 _NO_INSTANCE: Final = 0xFFFFFFFF
-
-
-def _create(driver: SimulatedDriver, event_set: Any) -> None:
-    write_pointer(event_set, driver.event_sets.add(SimulatedEventSet(driver.faults, driver.now)))
-
-
-def _free(driver: SimulatedDriver, event_set: Any) -> None:
-    driver.event_sets.remove(read_pointer(event_set))
 
 
 def _supported_kinds(device: SimulatedHandle) -> int:
@@ -69,8 +62,10 @@ def _identifier(instance: int | None) -> int:
 
 
 EVENTS_SYSTEM: Final[Functions] = {
-    "nvmlEventSetCreate": _create,
-    "nvmlEventSetFree": _free,
+    "nvmlEventSetCreate": lambda driver, event_set: write_pointer(
+        event_set, driver.event_sets.add(SimulatedEventSet(driver.faults, driver.now))
+    ),
+    "nvmlEventSetFree": lambda driver, event_set: driver.event_sets.remove(read_pointer(event_set)),
     "nvmlEventSetWait_v2": _wait,
 }
 EVENTS: Final[Functions] = {
@@ -115,10 +110,6 @@ def _counted(device: SimulatedHandle, kind: Any, counter: Any) -> int:
     return health.corrected_errors if corrected else health.uncorrected_errors
 
 
-def _total_errors(device: SimulatedHandle, kind: Any, counter: Any, count: Any) -> None:
-    put(count, _counted(device, kind, counter))
-
-
 def _errors_of_memory(
     device: SimulatedHandle,
     kind: Any,
@@ -150,19 +141,10 @@ def _sram_errors(device: SimulatedHandle, status: Any) -> None:
         setattr(target, name, 0)
 
 
-def _remapped_rows(
-    device: SimulatedHandle,
-    correctable: Any,
-    uncorrectable: Any,
-    pending: Any,
-    failed: Any,
-) -> None:
-    device.need(BoardFeature.ROW_REMAPPING)
+def _remapped_rows(device: SimulatedHandle) -> tuple[int, ...]:
     health = device.health
-    put(correctable, health.rows_correctable)
-    put(uncorrectable, health.rows_uncorrectable)
-    put(pending, health.is_remapping_pending)
-    put(failed, health.has_remapping_failed)
+    rows = health.rows_correctable, health.rows_uncorrectable
+    return (*rows, health.is_remapping_pending, health.has_remapping_failed)
 
 
 def _row_histogram(device: SimulatedHandle, histogram: Any) -> None:
@@ -200,9 +182,11 @@ HEALTH_OF_INSTANCES: Final[Functions] = {"nvmlDeviceGetMemoryErrorCounter": _err
 HEALTH: Final[Functions] = {
     "nvmlDeviceGetEccMode": _ecc_mode,
     "nvmlDeviceGetDefaultEccMode": _ecc_mode,
-    "nvmlDeviceGetTotalEccErrors": _total_errors,
+    "nvmlDeviceGetTotalEccErrors": lambda device, kind, counter, count: put(
+        count, _counted(device, kind, counter)
+    ),
     "nvmlDeviceGetSramEccErrorStatus": _sram_errors,
-    "nvmlDeviceGetRemappedRows": _remapped_rows,
+    "nvmlDeviceGetRemappedRows": values(_remapped_rows, BoardFeature.ROW_REMAPPING),
     "nvmlDeviceGetRowRemapperHistogram": _row_histogram,
     "nvmlDeviceGetRetiredPages": _retired_pages,
     "nvmlDeviceGetRetiredPages_v2": _retired_pages,

@@ -12,7 +12,13 @@ from rightsizer.simulator.library.calls import (
     put_text,
     text,
 )
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle, text_value, value
+from rightsizer.simulator.library.driver import (
+    SimulatedDriver,
+    SimulatedHandle,
+    text_value,
+    value,
+    values,
+)
 from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import channel
 
@@ -28,10 +34,6 @@ _MODULES: Final = 8
 _PCIE_BUS: Final = 2
 _FIRST_INTERRUPT: Final = 200
 _TURING: Final = 6
-
-
-def _count(driver: SimulatedDriver, count: Any) -> None:
-    put(count, len(driver.present()))
 
 
 def _by_index(driver: SimulatedDriver, index: Any, device: Any) -> None:
@@ -83,12 +85,6 @@ def _pci_info(device: SimulatedHandle, info: Any) -> None:
     target.pciSubSystemId = product << 16 | _NVIDIA_VENDOR
 
 
-def _compute_capability(device: SimulatedHandle, major: Any, minor: Any) -> None:
-    board = device.unit.slot.board
-    put(major, board.compute_capability[0])
-    put(minor, board.compute_capability[1])
-
-
 def _cores(device: SimulatedHandle) -> int:
     board = device.unit.slot.board
     each = _CORES_PER_SM.get(board.architecture, _CORES_PER_SM_OTHERWISE)
@@ -113,14 +109,8 @@ def _gsp_version(device: SimulatedHandle, buffer: Any) -> None:
     buffer.value = device.driver.node.scenario.driver_version.encode()
 
 
-def _gsp_mode(device: SimulatedHandle, enabled: Any, default: Any) -> None:
-    has_processor = device.support.architecture >= _TURING
-    put(enabled, int(has_processor))
-    put(default, int(has_processor))
-
-
 LOOKUP: Final[Functions] = {
-    "nvmlDeviceGetCount_v2": _count,
+    "nvmlDeviceGetCount_v2": lambda driver, count: put(count, len(driver.present())),
     "nvmlDeviceGetHandleByIndex_v2": _by_index,
     "nvmlDeviceGetHandleByUUID": _by_uuid,
     "nvmlDeviceGetHandleByPciBusId_v2": _by_pci_bus_id,
@@ -129,7 +119,9 @@ LOOKUP: Final[Functions] = {
 IDENTITY_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetName": text_value(lambda device: device.unit.device.name),
     "nvmlDeviceGetUUID": text_value(lambda device: device.uuid),
-    "nvmlDeviceGetCudaComputeCapability": _compute_capability,
+    "nvmlDeviceGetCudaComputeCapability": values(
+        lambda device: device.unit.slot.board.compute_capability
+    ),
     "nvmlDeviceGetArchitecture": value(lambda device: device.support.architecture),
     "nvmlDeviceGetBrand": value(lambda device: device.support.brand),
 }
@@ -159,5 +151,7 @@ IDENTITY: Final[Functions] = {
     "nvmlDeviceGetBusType": value(lambda _: _PCIE_BUS),
     "nvmlDeviceGetIrqNum": value(lambda device: _FIRST_INTERRUPT + device.unit.device.index),
     "nvmlDeviceGetGspFirmwareVersion": _gsp_version,
-    "nvmlDeviceGetGspFirmwareMode": _gsp_mode,
+    "nvmlDeviceGetGspFirmwareMode": values(
+        lambda device: [int(device.support.architecture >= _TURING)] * 2
+    ),
 }

@@ -19,17 +19,11 @@ from rightsizer.simulator.library.calls import (
     versioned,
     write_pointer,
 )
-from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle, value
+from rightsizer.simulator.library.driver import SimulatedDriver, SimulatedHandle, value, values
 from rightsizer.simulator.physics import instance_memory_bytes
 from rightsizer.simulator.support import BoardFeature
 
 _MOST_INSTANCES: Final = 7
-
-
-def _mode(device: SimulatedHandle, current: Any, pending: Any) -> None:
-    device.need(BoardFeature.MIG)
-    put(current, int(bool(device.instances)))
-    put(pending, int(bool(device.instances)))
 
 
 def _by_index(device: SimulatedHandle, index: Any, instance: Any) -> None:
@@ -88,7 +82,9 @@ MIG_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetAttributes_v2": _attributes,
 }
 MIG: Final[Functions] = {
-    "nvmlDeviceGetMigMode": _mode,
+    "nvmlDeviceGetMigMode": values(
+        lambda device: [int(bool(device.instances))] * 2, BoardFeature.MIG
+    ),
     "nvmlDeviceGetMaxMigDeviceCount": value(
         lambda device: _MOST_INSTANCES if device.support.has(BoardFeature.MIG) else 0
     ),

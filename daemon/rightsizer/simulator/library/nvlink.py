@@ -90,10 +90,6 @@ def _remote_device(device: SimulatedHandle, link: Any, info: Any) -> None:
     target.domain, target.bus, target.device = peer.unit.domain, peer.unit.bus, 0
 
 
-def _remote_kind(device: SimulatedHandle, link: Any, kind: Any) -> None:
-    put(kind, _SWITCH if _need_peer(device, link) is None else _GPU)
-
-
 def _errors(device: SimulatedHandle, link: Any, counter: Any, count: Any) -> None:
     place = _need_link(device, link)
     read = _ERROR_COUNTERS.get(number(counter))
@@ -131,7 +127,9 @@ NVLINK: Final[Functions] = {
     "nvmlDeviceGetNvLinkVersion": _version,
     "nvmlDeviceGetNvLinkCapability": _capability,
     "nvmlDeviceGetNvLinkRemotePciInfo_v2": _remote_device,
-    "nvmlDeviceGetNvLinkRemoteDeviceType": _remote_kind,
+    "nvmlDeviceGetNvLinkRemoteDeviceType": lambda device, link, kind: put(
+        kind, _SWITCH if _need_peer(device, link) is None else _GPU
+    ),
     "nvmlDeviceGetNvLinkErrorCounter": _errors,
     "nvmlDeviceGetNvLinkUtilizationCounter": _utilization,
     "nvmlDeviceGetNvLinkInfo": _information,

@@ -3,8 +3,8 @@
 from typing import Any, Final
 
 from rightsizer.model.units import MIB
-from rightsizer.simulator.library.calls import Functions, out, put, versioned
-from rightsizer.simulator.library.driver import SimulatedHandle, value
+from rightsizer.simulator.library.calls import Functions, out, versioned
+from rightsizer.simulator.library.driver import SimulatedHandle, value, values
 from rightsizer.simulator.physics import lowest_limit_watts
 from rightsizer.simulator.support import BoardFeature
 from rightsizer.simulator.transients import shown_watts
@@ -21,11 +21,6 @@ def _usage(device: SimulatedHandle) -> int:
     return milli(shown_watts(device.state_at(time), device.unit.around, time, averages=averages))
 
 
-def _constraints(device: SimulatedHandle, lowest: Any, highest: Any) -> None:
-    put(lowest, milli(lowest_limit_watts(device.unit.slot.board)))
-    put(highest, milli(device.unit.slot.board.power_limit_watts))
-
-
 _enforced_limit = value(lambda device: milli(device.around.power_limit_watts))
 _performance_state = value(lambda device: device.state.electrical.performance_state)
 POWER: Final[Functions] = {
@@ -35,7 +30,12 @@ POWER: Final[Functions] = {
     "nvmlDeviceGetPowerManagementDefaultLimit": value(
         lambda device: milli(device.unit.slot.board.power_limit_watts)
     ),
-    "nvmlDeviceGetPowerManagementLimitConstraints": _constraints,
+    "nvmlDeviceGetPowerManagementLimitConstraints": values(
+        lambda device: (
+            milli(lowest_limit_watts(device.unit.slot.board)),
+            milli(device.unit.slot.board.power_limit_watts),
+        )
+    ),
     "nvmlDeviceGetPowerManagementMode": value(lambda _: 1),
     "nvmlDeviceGetTotalEnergyConsumption": value(
         lambda device: milli(device.counters.energy_joules), BoardFeature.ENERGY
@@ -81,13 +81,13 @@ def bar1_total_bytes(memory_bytes: int) -> int:
     return MIB << (memory_bytes // MIB).bit_length()
 
 
-def _bus_bits(device: SimulatedHandle) -> int:
-    return _BUS_BITS.get(device.unit.slot.board.memory_type, _BUS_BITS_OTHERWISE)
-
-
 MEMORY_OF_INSTANCES: Final[Functions] = {
     "nvmlDeviceGetMemoryInfo": _info,
     "nvmlDeviceGetMemoryInfo_v2": _info_2,
     "nvmlDeviceGetBAR1MemoryInfo": _bar1,
 }
-MEMORY: Final[Functions] = {"nvmlDeviceGetMemoryBusWidth": value(_bus_bits)}
+MEMORY: Final[Functions] = {
+    "nvmlDeviceGetMemoryBusWidth": value(
+        lambda device: _BUS_BITS.get(device.unit.slot.board.memory_type, _BUS_BITS_OTHERWISE)
+    )
+}

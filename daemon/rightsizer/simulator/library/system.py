@@ -34,11 +34,6 @@ _ERRORS: Final[Mapping[int, bytes]] = {
 }
 
 
-def _initialize(driver: SimulatedDriver, flags: Any = 0) -> None:
-    del flags
-    driver.start()
-
-
 def _shut_down(driver: SimulatedDriver) -> None:
     if not driver.is_started():
         raise NvmlCallError(NvmlCode.UNINITIALIZED)
@@ -50,20 +45,6 @@ def _error_string(driver: SimulatedDriver, code: Any) -> bytes:
     return _ERRORS.get(number(code), b"Unknown Error")
 
 
-def _driver_version(driver: SimulatedDriver, buffer: Any, size: Any) -> None:
-    put_text(buffer, size, driver.node.scenario.driver_version)
-
-
-def _library_version(driver: SimulatedDriver, buffer: Any, size: Any) -> None:
-    # NVML's own version is CUDA's major version before the driver's.
-    put_text(buffer, size, f"{_CUDA_VERSION // 1000}.{driver.node.scenario.driver_version}")
-
-
-def _cuda_version(driver: SimulatedDriver, version: Any) -> None:
-    del driver
-    put(version, _CUDA_VERSION)
-
-
 def _process_name(driver: SimulatedDriver, pid: Any, buffer: Any, size: Any) -> None:
     workload = driver.node.workload_of(number(pid))
     if workload is None:
@@ -71,19 +52,19 @@ def _process_name(driver: SimulatedDriver, pid: Any, buffer: Any, size: Any) -> 
     put_text(buffer, size, f"/usr/bin/{workload.name}")
 
 
-def _host_interface_cards(driver: SimulatedDriver, count: Any, cards: Any) -> None:
-    del driver, cards
-    put(count, 0)
-
-
 SYSTEM: Final[Functions] = {
-    "nvmlInitWithFlags": _initialize,
+    "nvmlInitWithFlags": lambda driver, _=0: driver.start(),
     "nvmlShutdown": _shut_down,
     "nvmlErrorString": _error_string,
-    "nvmlSystemGetDriverVersion": _driver_version,
-    "nvmlSystemGetNVMLVersion": _library_version,
-    "nvmlSystemGetCudaDriverVersion": _cuda_version,
-    "nvmlSystemGetCudaDriverVersion_v2": _cuda_version,
+    "nvmlSystemGetDriverVersion": lambda driver, buffer, size: put_text(
+        buffer, size, driver.node.scenario.driver_version
+    ),
+    # NVML's own version is CUDA's major version before the driver's.
+    "nvmlSystemGetNVMLVersion": lambda driver, buffer, size: put_text(
+        buffer, size, f"{_CUDA_VERSION // 1000}.{driver.node.scenario.driver_version}"
+    ),
+    "nvmlSystemGetCudaDriverVersion": lambda _, version: put(version, _CUDA_VERSION),
+    "nvmlSystemGetCudaDriverVersion_v2": lambda _, version: put(version, _CUDA_VERSION),
     "nvmlSystemGetProcessName": _process_name,
-    "nvmlSystemGetHicVersion": _host_interface_cards,
+    "nvmlSystemGetHicVersion": lambda _driver, count, _cards: put(count, 0),
 }

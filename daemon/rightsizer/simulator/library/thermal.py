@@ -10,7 +10,7 @@ from rightsizer.simulator.library.calls import (
     put,
     versioned,
 )
-from rightsizer.simulator.library.driver import SimulatedHandle, value
+from rightsizer.simulator.library.driver import SimulatedHandle, value, values
 from rightsizer.simulator.physics import HIGHEST_CELSIUS, SHUTDOWN_CELSIUS, SLOWDOWN_CELSIUS
 from rightsizer.simulator.support import BoardFeature
 
@@ -85,12 +85,6 @@ def _fan_turns(device: SimulatedHandle, request: Any) -> None:
     target.speed = _TURNS_AT_FULL_SPEED * _fan_percent(device) // 100
 
 
-def _fan_range(device: SimulatedHandle, lowest: Any, highest: Any) -> None:
-    device.need(BoardFeature.FANS)
-    put(lowest, _LOWEST_FAN_PERCENT)
-    put(highest, 100)
-
-
 THERMAL: Final[Functions] = {
     "nvmlDeviceGetTemperature": _temperature,
     "nvmlDeviceGetTemperatureV": _temperature_1,
@@ -100,5 +94,5 @@ THERMAL: Final[Functions] = {
     "nvmlDeviceGetFanSpeed": value(_fan_percent, BoardFeature.FANS),
     "nvmlDeviceGetFanSpeed_v2": _fan_speed_2,
     "nvmlDeviceGetFanSpeedRPM": _fan_turns,
-    "nvmlDeviceGetMinMaxFanSpeed": _fan_range,
+    "nvmlDeviceGetMinMaxFanSpeed": values(lambda _: (_LOWEST_FAN_PERCENT, 100), BoardFeature.FANS),
 }

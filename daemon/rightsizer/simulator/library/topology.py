@@ -62,10 +62,6 @@ def _level(one: SimulatedHandle, other: SimulatedHandle) -> int:
     return _NODE if same else _SYSTEM
 
 
-def _common_ancestor(device: SimulatedHandle, other: Any, level: Any) -> None:
-    put(level, _level(device, device.driver.at(other)))
-
-
 def _give(gpus: list[SimulatedHandle], count: Any, devices: Any) -> None:
     room = out(count).value
     put(count, len(gpus))
@@ -123,7 +119,9 @@ TOPOLOGY: Final[Functions] = {
     "nvmlDeviceGetCpuAffinityWithinScope": _processors,
     "nvmlDeviceGetMemoryAffinity": _memory_nodes,
     "nvmlDeviceGetNumaNodeId": _own_numa_node,
-    "nvmlDeviceGetTopologyCommonAncestor": _common_ancestor,
+    "nvmlDeviceGetTopologyCommonAncestor": lambda device, other, level: put(
+        level, _level(device, device.driver.at(other))
+    ),
     "nvmlDeviceGetTopologyNearestGpus": _nearest,
     "nvmlDeviceGetP2PStatus": _peer_status,
 }
