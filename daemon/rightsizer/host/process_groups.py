@@ -1,6 +1,6 @@
 """Signals of the control groups and network namespaces of processes, and where these run."""
 
-from collections.abc import Callable, Collection, Container, Iterable, Mapping
+from collections.abc import Callable, Collection, Iterable, Mapping
 from dataclasses import dataclass
 from typing import Final, TypeAlias
 
@@ -168,7 +168,9 @@ class ProcessGroupReader:
         if not rates:
             return {}
         measured = frozenset(
-            each for each in memberships if each.cpu_time and _is_in(each.cpu_time, rates)
+            each
+            for each in memberships
+            if each.cpu_time and not rates.keys().isdisjoint(each.cpu_time.lineage)
         )
         cores = self._limits.cores(measured, online, now)
         return {Signal.CPU: min(1.0, sum(rates.values()) / cores)} if cores else {}
@@ -233,7 +235,3 @@ class ProcessGroupReader:
 
 def _pressures(group: ControlGroup, now: Nanoseconds) -> Mapping[Signal, MonotonicCounter]:
     return pressures(lambda kind: f"{group.folder}/{kind}.pressure", now)
-
-
-def _is_in(group: ControlGroup, others: Container[ControlGroup]) -> bool:
-    return any(each in others for each in group.lineage)

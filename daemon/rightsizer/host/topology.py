@@ -197,7 +197,9 @@ class _PciTree:
             numa_node=facts.numa_node if folder is None else site.numa_node,
             memory_numa_node=facts.memory_numa_node,
             cpus=facts.cpus if folder is None else self._cpus(folder, site),
-            bridges=tuple(self._bridge(name) for name in site.bridges),
+            bridges=tuple(
+                Bridge(name, *astuple(read_link(self.device(name)))) for name in site.bridges
+            ),
             generation=link.generation or facts.generation,
             width=link.width or facts.width,
             generation_maximum=link.generation_maximum or device.pcie_generation_maximum,
@@ -209,6 +211,3 @@ class _PciTree:
             # The kernel lists all CPUs as near where it does not know the node.
             return ()
         return parse_cpus(read_line(folder / "local_cpulist"))
-
-    def _bridge(self, address: str) -> Bridge:
-        return Bridge(address, *astuple(read_link(self.device(address))))

@@ -232,7 +232,10 @@ class HostContextCollector:
             return self._stale_context(answer.seconds)
         self._is_asked = False
         if isinstance(answer, Crashed):
-            self._tell(repr(answer.error))
+            error = repr(answer.error)
+            if error != self._crashed:
+                self._log.error("surroundings_unseen", error=error)
+            self._crashed = error
             return self._stale_context(0.0)
         self._crashed = None
         self._seen_at = time.monotonic()
@@ -251,8 +254,3 @@ class HostContextCollector:
             self._last = HostContext(topology=self._last.topology)
         failed = CollectorOutcome(False, duration_seconds)
         return replace(self._last, collectors={**self._last.collectors, "host": failed})
-
-    def _tell(self, error: str) -> None:
-        if error != self._crashed:
-            self._log.error("surroundings_unseen", error=error)
-            self._crashed = error

@@ -15,7 +15,7 @@ from rightsizer.io.worker import Worker
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
-from rightsizer.model.snapshot import CollectorOutcome, Down, Snapshot
+from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.units import Nanoseconds, format_duration, nanoseconds, seconds
 from rightsizer.telemetry.host_context import HostContext, HostContextCollector, HostQuery
 from rightsizer.telemetry.nvml.collectors import COLLECTORS
@@ -77,7 +77,9 @@ class LiveSource:
             clock=clock,
             settings=settings,
             sysfs=sysfs,
-            counters_are_released=self._counters_are_released,
+            counters_are_released=lambda: (
+                self._controls.released(ReleasableResource.COUNTERS) is not None
+            ),
         )
         self._xids = XidListener(clock=clock, settings=settings)
         self._registry = DeviceRegistry(nanoseconds(settings.lost_retention_seconds))
@@ -100,7 +102,10 @@ class LiveSource:
         rounds = self._pool.answers(deadline)
         snapshot = self._snapshot(rounds, deadline, released)
         self._recover(rounds)
-        self._look_at_changes(snapshot.down)
+        if snapshot.down.keys() != self._down:
+            # A device that went down or came back may mean that others changed too.
+            self._down = frozenset(snapshot.down)
+            self._connection.look_soon()
         return self._enriched(snapshot)
 
     def still_held(self, release: ReleaseRequest) -> str | None:
@@ -146,7 +151,11 @@ class LiveSource:
             down=down,
             host=look.node,
             holdings=look.holdings,
-            collectors=self._collectors(rounds, look),
+            collectors={
+                **_outcomes(rounds),
+                **look.collectors,
+                **({} if self._xids.outcome is None else {"xid": self._xids.outcome}),
+            },
             abandoned_workers=self._abandoned,
             slow=self._pool.slow(),
             topology=look.topology,
@@ -169,12 +178,6 @@ class LiveSource:
             TopologyFacts() if inventory is None else inventory.topology,
         )
         return self._host_context.look(query, deadline)
-
-    def _collectors(
-        self, rounds: Iterable[PollResult], look: HostContext
-    ) -> Mapping[str, CollectorOutcome]:
-        xid = self._xids.outcome
-        return {**_outcomes(rounds), **look.collectors, **({} if xid is None else {"xid": xid})}
 
     def _enriched(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what secondary sources know; a fault costs its own part alone."""
@@ -210,9 +213,6 @@ class LiveSource:
     def _abandoned(self) -> int:
         return self._connection.abandoned + sum(worker.abandoned for worker in self._workers)
 
-    def _counters_are_released(self) -> bool:
-        return self._controls.released(ReleasableResource.COUNTERS) is not None
-
     def _released_counters(self) -> str | None:
         release = self._controls.released(ReleasableResource.COUNTERS)
         if release is None:
@@ -237,12 +237,6 @@ class LiveSource:
         self._pool.follow(None)
         self._xids.follow(None)
         self._connection.reopen(self._workers, f"NVML is being opened again: {reason}")
-
-    def _look_at_changes(self, down: Mapping[str, Down]) -> None:
-        """A device that went down or came back may mean that others changed too."""
-        if down.keys() != self._down:
-            self._down = frozenset(down)
-            self._connection.look_soon()
 
 
 def _with_host(reading: Reading, values: Mapping[Signal, float] | None) -> Reading:

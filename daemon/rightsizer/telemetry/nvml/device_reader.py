@@ -11,7 +11,6 @@ from rightsizer.io.clock import Clock
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.telemetry.nvml.collector import NvmlCollector
 from rightsizer.telemetry.nvml.device_collectors import (
     DeviceCollectors,
     ScheduledCollector,
@@ -105,7 +104,11 @@ class DeviceReader:
             self._settled = self._clock.time() + nanoseconds(settling)
         self._started = time.perf_counter()
         progress = _PollProgress()
-        self._plan(progress)
+        # Half of the deadline is left for what takes longer.
+        left_seconds = self._settings.deadline_seconds / 2 - self._essential_seconds
+        for item in schedule(self._waiting, left_seconds, self._clock.time()):
+            progress.postponed.add(item.collector.name)
+        self._essential_seconds = 0.0
         self._counters_are_free = self._counters_are_released()
         for collectors in self._devices:
             self._read(collectors, progress)
@@ -127,13 +130,6 @@ class DeviceReader:
     def __exit__(self, *_: object) -> None:
         for collectors in self._devices:
             collectors.handle.close()
-
-    def _plan(self, progress: _PollProgress) -> None:
-        """Choose what this round asks; half of the deadline is left for what takes longer."""
-        left_seconds = self._settings.deadline_seconds / 2 - self._essential_seconds
-        for item in schedule(self._waiting, left_seconds, self._clock.time()):
-            progress.postponed.add(item.collector.name)
-        self._essential_seconds = 0.0
 
     def _read(self, collectors: DeviceCollectors, progress: _PollProgress) -> None:
         device = collectors.handle.target.device
@@ -253,7 +249,11 @@ class DeviceReader:
             failure = NvmlFailure(Missing.FAILED, collector.name, repr(error))
             builder.fail_all(collector.signals, failure)
         item.asked(self._clock.time(), time.perf_counter() - started)
-        item.has_outcome = not _is_absent(collector, builder)
+        # Where the device has none of the signals, nothing was asked.
+        item.has_outcome = not all(
+            (why := builder.failures.get(signal)) is not None and why.is_unsupported
+            for signal in collector.signals
+        )
         item.has_failed = builder.troubled
 
     def _hold(
@@ -276,14 +276,6 @@ _NOT_ASKED: Final = NvmlFailure(
 )
 _TOO_OLD: Final = NvmlFailure(Missing.STALE, "the driver", "it is slow, and was not asked for long")
 _SETTLING: Final = NvmlFailure(Missing.NO_SAMPLE, "nvmlInit", "the GPU was woken up just now")
-
-
-def _is_absent(collector: NvmlCollector, builder: ReadingBuilder) -> bool:
-    """Whether the device has none of the collector's signals: nothing was asked, then."""
-    return all(
-        signal in builder.failures and builder.failures[signal].reason is Missing.NOT_SUPPORTED
-        for signal in collector.signals
-    )
 
 
 def _down(builder: ReadingBuilder) -> Down:

@@ -57,6 +57,8 @@ def _part(
     known = _catalogue_profile(facts, parent.device, profile)
     slices = attributes.computeInstanceSliceCount if attributes is not None else 0
     compute_share = min(1.0, max(slices, 1) / max(parent.slices, 1))
+    mine, whole = facts.memory_total_bytes(handle), parent.device.memory_total_bytes
+    memory_share = min(1.0, mine / whole) if mine and whole else compute_share
     # `1c.3g.40gb` computes with a third of what its GPU instance `3g.40gb` has.
     has_all_compute = not _COMPUTE_INSTANCE.match(profile)
     return MigInstance(
@@ -65,9 +67,7 @@ def _part(
         gpu_instance_id=place if told_id is None else told_id,
         compute_instance_id=facts.ask("nvmlDeviceGetComputeInstanceId", handle) or 0,
         compute_share=known.compute_share if known and has_all_compute else compute_share,
-        memory_share=known.memory_share
-        if known
-        else _memory_share(facts, handle, parent.device, compute_share),
+        memory_share=known.memory_share if known else memory_share,
     )
 
 
@@ -125,10 +125,3 @@ def _catalogue_profile(facts: DeviceFactsReader, parent: Device, profile: str) -
     # Media extensions (`1g.10gb+me`) change neither compute nor memory.
     name = _COMPUTE_INSTANCE.sub("", profile).partition("+")[0]
     return next((known for known in board.mig_profiles if known.name == name), None)
-
-
-def _memory_share(facts: DeviceFactsReader, handle: Any, parent: Device, otherwise: float) -> float:
-    mine = facts.memory_total_bytes(handle)
-    if not mine or not parent.memory_total_bytes:
-        return otherwise
-    return min(1.0, mine / parent.memory_total_bytes)

@@ -34,7 +34,7 @@ class RecordingRow(NamedTuple):
 
 @dataclass(slots=True)
 class RecordingDeviceFacts:
-    """What a file says of a device once and for all; the first thing said is believed."""
+    """What a file says of a device once and for all; the first value counts."""
 
     index: int | None = None
     name: str | None = None
@@ -100,15 +100,12 @@ class RecordingNotes:
     def warnings(self) -> tuple[str, ...]:
         """Everything that a person should know of this pass, one line each."""
         skipped = (
-            f"{self.file}:{tally.line}: {what}{_quoted(tally.example)}"
+            f"{self.file}:{tally.line}: {what}"
+            + (f": '{tally.example[:60]}'" if tally.example else "")
             + (f", the first of {tally.count}" if tally.count > 1 else "")
             for what, tally in self.tallies.items()
         )
         return (*(f"{self.file}: {remark}" for remark in self.remarks), *skipped)
-
-
-def _quoted(example: str) -> str:
-    return f": '{example[:60]}'" if example else ""
 
 
 _PROFILE: Final = re.compile(r"\s+MIG\s+(\d+(?:c\.\d+)?g\.\d+gb\S*)", re.IGNORECASE)

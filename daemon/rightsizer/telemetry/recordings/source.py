@@ -123,7 +123,7 @@ class _DeviceState:
             return Reading(device, newest.time, newest.values, newest.missing, processes)
         values: dict[Signal, float] = {}
         missing: dict[Signal, Missing] = {}
-        for row in sorted(streams.values(), key=_belief):
+        for row in sorted(streams.values(), key=lambda row: (row.time, row.rank)):
             if newest.time - row.time <= self._limits.get((device, row.stream), 0):
                 values.update(row.values)
                 missing.update(row.missing)
@@ -141,10 +141,6 @@ class _DeviceState:
         held = told[0] if len(told) == 1 else _shared(told)
         if self.holdings.get(device, ()) != held:
             self.holdings = {**self.holdings, device: held}
-
-
-def _belief(row: RecordingRow) -> tuple[Nanoseconds, int]:
-    return row.time, row.rank
 
 
 def _shared(told: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
@@ -231,7 +227,7 @@ def open_recording(
         if interval is None:
             warnings.append(_ASSUMED)
         return RecordedSource(
-            _name(texts),
+            texts[0].path.name + (f" and {len(texts) - 1} more" if len(texts) > 1 else ""),
             devices,
             interval or _ASSUMED_INTERVAL,
             tuple(warnings),
@@ -266,8 +262,3 @@ def _check_map(
         f"{column_map.name}: none of its patterns ({patterns}) fits {names}; "
         "change the patterns under 'files'"
     )
-
-
-def _name(texts: Sequence[TextFile]) -> str:
-    more = f" and {len(texts) - 1} more" if len(texts) > 1 else ""
-    return f"{texts[0].path.name}{more}"

@@ -244,7 +244,12 @@ class _SurveyPass:
             before = last.get(key)
             last[key] = time
             if before is None:
-                self._meet(row)
+                self._facts.setdefault(device, RecordingDeviceFacts()).learn(
+                    RecordingDeviceFacts(
+                        memory_total_bytes=row.values.get(Signal.MEMORY_TOTAL_BYTES),
+                        sm_clock_maximum_hertz=row.values.get(Signal.SM_CLOCK_MAXIMUM_HERTZ),
+                    )
+                )
             elif time > before:
                 self._gaps.of(key)[time - before] += 1
             before = seen.get(device)
@@ -254,14 +259,6 @@ class _SurveyPass:
                     between_readings[time - before] += 1
             if not count % _SETTLE_EVERY:
                 self._gaps.settle()
-
-    def _meet(self, row: RecordingRow) -> None:
-        self._facts.setdefault(row.device, RecordingDeviceFacts()).learn(
-            RecordingDeviceFacts(
-                memory_total_bytes=row.values.get(Signal.MEMORY_TOTAL_BYTES),
-                sm_clock_maximum_hertz=row.values.get(Signal.SM_CLOCK_MAXIMUM_HERTZ),
-            )
-        )
 
 
 def _in_order(file: RowFile) -> Iterator[RecordingRow]:

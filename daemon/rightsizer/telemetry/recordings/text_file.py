@@ -10,7 +10,6 @@ import stat
 import tempfile
 import zlib
 from collections.abc import Iterator, Sequence
-from itertools import islice
 from pathlib import Path
 from typing import IO, Any, Final, Protocol, cast
 
@@ -25,6 +24,7 @@ _PACKERS: Final = {
     b"PK\x03\x04": "unzip",
 }
 _PARQUET: Final = b"PAR1"
+_TORN: Final = (EOFError, zlib.error, gzip.BadGzipFile)
 _SIGNATURE_BYTES: Final = 256
 _HEAD_BYTES: Final = 1 << 16
 _HEAD_LINES: Final = 64
@@ -34,19 +34,16 @@ _PIECE: Final = 1 << 16
 class TextFile:
     """One file of a recording."""
 
-    def __init__(self, path: Path, number: int = 0) -> None:
+    def __init__(self, path: Path) -> None:
         """Open a file far enough to know that it holds text.
 
-        Args:
-            path: A file or a pipe; what comes through a pipe is kept in a temporary file.
-            number: Its place among the files of the recording.
+        What comes through a pipe is kept in a temporary file.
 
         Raises:
             RecordingError: it is missing, a folder, empty, unreadable or not text.
         """
         self.path = path
         self.name = str(path)
-        self.number = number
         self._readable = path
         self._spool: IO[bytes] | None = None
         try:
@@ -61,10 +58,17 @@ class TextFile:
             self._packed = start.startswith(_GZIP)
             self._encoding = "utf-8-sig"
             self._encoding = self._text_encoding(start)
-            self.head = self._head()
+            lines: list[str] = []
+            with contextlib.suppress(*_TORN), self._text() as stream:
+                while len(lines) < _HEAD_LINES and (line := stream.readline(_PIECE)):
+                    lines += filter(None, (line.strip(),))
+            self.head = tuple(lines)
+            """The first lines that are not blank, without the space around them."""
         except OSError as error:
             reason = (error.strerror or str(error)).lower()
             raise RecordingError(f"{path}: {reason}; check the path") from None
+        if not self.head:
+            raise RecordingError(f"{self.name}: is empty; was anything recorded?")
 
     def lines(self, notes: RecordingNotes) -> Iterator[tuple[int, str]]:
         """All lines with their numbers from 1 and their ends; a gzip is read up to a cut in it."""
@@ -73,7 +77,7 @@ class TextFile:
             try:
                 for number, line in enumerate(stream, 1):
                     yield number, line
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            except _TORN as error:
                 notes.count("compressed file breaks off here; read up to it", number, str(error))
             except OSError as error:
                 raise RecordingError(f"{self.name}:{number}: {error.strerror}") from None
@@ -84,7 +88,7 @@ class TextFile:
             try:
                 while piece := stream.read(_PIECE):
                     yield piece
-            except (EOFError, zlib.error, gzip.BadGzipFile) as error:
+            except _TORN as error:
                 notes.count("compressed file breaks off; read up to there", 1, str(error))
             except OSError as error:
                 raise RecordingError(f"{self.name}: {error.strerror}") from None
@@ -94,23 +98,12 @@ class TextFile:
         if self._spool is not None:
             self._spool.close()
 
-    def _head(self) -> tuple[str, ...]:
-        head = tuple(islice(filter(None, map(str.strip, self._first_lines())), _HEAD_LINES))
-        if not head:
-            raise RecordingError(f"{self.name}: is empty; was anything recorded?")
-        return head
-
-    def _first_lines(self) -> Iterator[str]:
-        with contextlib.suppress(EOFError, zlib.error, gzip.BadGzipFile), self._text() as stream:
-            while line := stream.readline(_PIECE):
-                yield line
-
     def _text_encoding(self, start: bytes) -> str:
         if self._packed:
             with self._unpacked() as stream:
                 try:
                     start = stream.read(_HEAD_BYTES)
-                except (EOFError, zlib.error, gzip.BadGzipFile):
+                except _TORN:
                     start = b""
         for magic, command in _PACKERS.items():
             if start.startswith(magic):
@@ -196,7 +189,10 @@ def json_objects(
                 # Perhaps its end is yet to come: waiting for twice as much keeps this linear.
                 needed = 2 * (len(rest) - at)
                 if needed > 2 * _LARGEST:
-                    raise _damaged(text, line) from None
+                    raise RecordingError(
+                        f"{text.name}:{line}: is damaged from here on, or holds an object of more "
+                        "than 64 MB; cut the file before it, or record shorter spans"
+                    ) from None
                 break
             yield line, found
             line += rest.count("\n", at, end)
@@ -225,10 +221,3 @@ def _last(
         yield line, found
         line += rest.count("\n", at, end)
         at = end
-
-
-def _damaged(text: TextFile, line: int) -> RecordingError:
-    return RecordingError(
-        f"{text.name}:{line}: is damaged from here on, or holds an object of more than "
-        "64 MB; cut the file before it, or record shorter spans"
-    )

@@ -2,8 +2,9 @@
 
 import gzip
 import json
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Any, Final, Self, cast
 
 from rightsizer import __version__
@@ -68,7 +69,9 @@ class RecordingWriter:
         self._put([wall_step, snapshot.time - self._time, *readings])
         self._wall_time, self._time = snapshot.wall_time, snapshot.time
         if self._flushed is None or snapshot.time - self._flushed >= self._flush_interval:
-            self._flush()
+            with self._write_errors():
+                self._stream.flush()
+                self._file.flush()
             self._flushed = snapshot.time
 
     def close(self) -> None:
@@ -78,13 +81,9 @@ class RecordingWriter:
             RecordingError: the disk is full or gone.
         """
         try:
-            try:
+            # Closes the file even where the stream raises for what could not be written.
+            with self._write_errors(), self._file:
                 self._stream.close()
-            finally:
-                # Closes the file even where it raises for what could not be written.
-                self._file.close()
-        except OSError as error:
-            raise RecordingError(f"{self._path}: cannot be written: {error.strerror}") from None
         finally:
             if self._flushed is None:
                 self._path.unlink(missing_ok=True)
@@ -92,24 +91,17 @@ class RecordingWriter:
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self.close()
 
     def _put(self, line: Any) -> None:
         text = json.dumps(line, separators=(",", ":"), allow_nan=False)
-        try:
+        with self._write_errors():
             self._stream.write(text.encode() + b"\n")
-        except OSError as error:
-            raise RecordingError(f"{self._path}: cannot be written: {error.strerror}") from None
 
-    def _flush(self) -> None:
+    @contextmanager
+    def _write_errors(self) -> Iterator[None]:
         try:
-            self._stream.flush()
-            self._file.flush()
+            yield
         except OSError as error:
             raise RecordingError(f"{self._path}: cannot be written: {error.strerror}") from None

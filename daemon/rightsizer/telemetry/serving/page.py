@@ -63,10 +63,10 @@ def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetri
     for name, labels, value in _samples(wanted):
         if any(labels.get(label) for label in engine.breakdowns):
             continue
-        models.update(_model(labels))
+        models.update([labels[label] for label in MODEL_LABELS if labels.get(label)][:1])
         key = _key(labels, engine)
         of_name = series.setdefault(name, {})
-        # Copies of one count: whoever is furthest has seen the most.
+        # Copies of one count: the furthest has seen the most.
         of_name[key] = max(value, of_name.get(key, 0.0))
     return EngineMetricsPage(engine, tuple(sorted(models)), series)
 
@@ -101,10 +101,6 @@ def _samples(lines: list[str]) -> Iterator[tuple[str, Mapping[str, str], float]]
                     yield canonical(sample.name), sample.labels, float(sample.value)
     except (ValueError, IndexError, KeyError, TypeError) as error:
         raise DriverError(f"the page is not in Prometheus's text format: {error}") from None
-
-
-def _model(labels: Mapping[str, str]) -> tuple[str, ...]:
-    return next(((labels[label],) for label in MODEL_LABELS if labels.get(label)), ())
 
 
 def _key(labels: Mapping[str, str], engine: EngineDefinition) -> Labels:
@@ -162,7 +158,7 @@ def _measured(
 def _mean(
     measure: EngineMeasure, page: EngineMetricsPage, former: EngineMetricsPage
 ) -> float | None:
-    """Sum and count of a series belong together: where one has begun anew, so has the other."""
+    """Sum and count of a series belong together: where one has restarted, so has the other."""
     (of_sum,), (of_count,) = measure.parts, measure.counts
     sums, counts = page.of(of_sum), page.of(of_count)
     sums_before, counts_before = former.of(of_sum), former.of(of_count)

@@ -1,6 +1,6 @@
 """Framebuffer memory, whose used and free do not sum to the total, and the BAR1 window to it."""
 
-from typing import Any, Final
+from typing import Final
 
 import pynvml
 
@@ -28,20 +28,20 @@ _CONTRADICTION: Final = NvmlFailure(
 def _read(handle: DeviceHandle, builder: ReadingBuilder) -> None:
     # The first version counts the driver's own part as used; only older drivers need it.
     answer = handle.ask_first((_CALL, pynvml.nvmlMemory_v2), (_CALL,))
-    if not isinstance(answer, NvmlFailure) and _is_contradiction(answer):
-        answer = _CONTRADICTION
+    if not isinstance(answer, NvmlFailure):
+        is_known = not is_blank(answer.used)
+        if not answer.total or (is_known and answer.used > answer.total):
+            answer = _CONTRADICTION
     builder.put_parts(_PARTS, answer)
-
-
-def _is_contradiction(memory: Any) -> bool:
-    return not memory.total or (not is_blank(memory.used) and memory.used > memory.total)
-
-
-def _read_bar1(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    builder.put_parts(_BAR1, handle.ask("nvmlDeviceGetBAR1MemoryInfo"))
 
 
 MEMORY: Final = NvmlCollector(
     "memory", tuple(_PARTS), _read, is_essential=True, on_mig_instance=True
 )
-BAR1: Final = NvmlCollector("bar1", tuple(_BAR1), _read_bar1, is_slow=True, part_of="memory")
+BAR1: Final = NvmlCollector(
+    "bar1",
+    tuple(_BAR1),
+    lambda handle, builder: builder.put_parts(_BAR1, handle.ask("nvmlDeviceGetBAR1MemoryInfo")),
+    is_slow=True,
+    part_of="memory",
+)

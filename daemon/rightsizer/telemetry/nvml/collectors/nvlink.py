@@ -121,7 +121,7 @@ _NO_LINK: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "no NVLink leads any
 _NO_ERRORS: Final = NvmlFailure(Missing.NOT_SUPPORTED, _CALL, "errors of NVLinks are not counted")
 _ERRORS: Final = (NvlinkFact.CRC_ERRORS, NvlinkFact.REPLAY_ERRORS, NvlinkFact.RECOVERY_ERRORS)
 _NO_ADDRESS: Final = "ffffffff:"
-_GENERATIONS: Final[Mapping[int, int]] = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
+_GENERATIONS: Final[Mapping[Any, int]] = {1: 1, 2: 2, 3: 2, 4: 3, 5: 3, 6: 4, 7: 5, 8: 6}
 
 
 class _Links:
@@ -135,7 +135,10 @@ class _Links:
     def read(self) -> tuple[Nvlink, ...] | NvmlFailure:
         """All links that lead somewhere."""
         numbers = self._handle.target.wiring.links
-        answers = self._handle.ask_fields(self._keys(numbers))
+        ways = [way for ways in self._ways.values() for way in ways]
+        answers = self._handle.ask_fields(
+            [key for number in numbers for way in ways for key in way.keys_of(number)]
+        )
         up: dict[int, bool] = {}
         for number in numbers:
             state = self._state(number, answers)
@@ -149,10 +152,6 @@ class _Links:
     def errors(self) -> float | None:
         """All errors of all links; one that is down counts with what it last told."""
         return sum(self._errors.values()) if self._errors else None
-
-    def _keys(self, numbers: Sequence[int]) -> list[FieldKey]:
-        ways = [way for ways in self._ways.values() for way in ways]
-        return [key for number in numbers for way in ways for key in way.keys_of(number)]
 
     def _state(self, number: int, answers: Mapping[FieldKey, Any]) -> Any:
         for way in self._ways[NvlinkFact.STATE]:
@@ -189,10 +188,11 @@ class _Links:
         if any(count is not None for count in errors):
             self._errors[number] = sum(count or 0 for count in errors)
         address, leads_to_switch = self._remote(number)
+        version = self._handle.ask_once("nvmlDeviceGetNvLinkVersion", number)
         return Nvlink(
             number,
             is_up=True,
-            generation=self._generation(number),
+            generation=_GENERATIONS.get(version),
             bytes_per_second=facts[NvlinkFact.SPEED] or None,
             remote_pci_bus_id=address,
             leads_to_switch=leads_to_switch,
@@ -202,10 +202,6 @@ class _Links:
             replay_errors=errors[1],
             recovery_errors=errors[2],
         )
-
-    def _generation(self, number: int) -> int | None:
-        version = self._handle.ask_once("nvmlDeviceGetNvLinkVersion", number)
-        return None if isinstance(version, NvmlFailure) else _GENERATIONS.get(version)
 
     def _remote(self, number: int) -> tuple[str | None, bool]:
         """The PCI address at the other end, and whether a switch is there."""

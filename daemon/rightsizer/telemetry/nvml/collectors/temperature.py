@@ -1,6 +1,6 @@
 """Temperatures of GPU and memory, the margin to the slowdown, and the fastest fan."""
 
-from typing import Any, Final
+from typing import Final
 
 import pynvml
 
@@ -37,16 +37,14 @@ def _read_margin(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 
 def _read_fans(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    builder.put_percent(Signal.FAN_SPEED, _fastest_fan(handle), _FAN_OVERSHOOT_RATIO)
-
-
-def _fastest_fan(handle: DeviceHandle) -> Any:
     count = handle.ask_once("nvmlDeviceGetNumFans")
     if isinstance(count, NvmlFailure) or is_blank(count):
-        return handle.ask("nvmlDeviceGetFanSpeed")
-    speeds = [handle.ask("nvmlDeviceGetFanSpeed_v2", fan) for fan in range(count)]
-    known = [speed for speed in speeds if not isinstance(speed, NvmlFailure)]
-    return max(known) if known else next(iter(speeds), _NO_FAN)
+        fastest = handle.ask("nvmlDeviceGetFanSpeed")
+    else:
+        speeds = [handle.ask("nvmlDeviceGetFanSpeed_v2", fan) for fan in range(count)]
+        known = [speed for speed in speeds if not isinstance(speed, NvmlFailure)]
+        fastest = max(known) if known else next(iter(speeds), _NO_FAN)
+    builder.put_percent(Signal.FAN_SPEED, fastest, _FAN_OVERSHOOT_RATIO)
 
 
 TEMPERATURE: Final = NvmlCollector(

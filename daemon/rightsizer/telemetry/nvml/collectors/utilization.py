@@ -49,13 +49,9 @@ class SampleBuffer:
         if not fresh:
             return None
         self._seen = max(found.timeStamp for found in fresh)
-        values = [value for found in fresh if (value := _percent(kind, found)) is not None]
+        found = (value_of(kind, each.sampleValue) for each in fresh)
+        values = [value for value in found if value is not None and 0 <= value <= _PERCENT]
         return None if is_first or not values else sum(values) / len(values)
-
-
-def _percent(kind: int, found: Any) -> float | None:
-    value = value_of(kind, found.sampleValue)
-    return value if value is not None and 0 <= value <= _PERCENT else None
 
 
 def _mean(handle: DeviceHandle, kind: int, rate: Any) -> Any:
