@@ -108,6 +108,20 @@ def test_no_class_name_stands_twice() -> None:
     assert {name: files for name, files in found.items() if len(files) > 1} == {}
 
 
+def test_frozen_dataclasses_share_their_methods() -> None:
+    """Written by the standard library for each class, they take 4 MiB of an agent."""
+    written = {
+        _name(file)
+        for file in PACKAGE.rglob("*.py")
+        if "frozen=True" in (text := file.read_text(encoding="utf-8"))
+        and re.search(
+            r"^from dataclasses import .*\bdataclass\b|^import dataclasses", text, re.MULTILINE
+        )
+    }
+
+    assert written == set()
+
+
 def test_every_setting_is_explained() -> None:
     """An operator reads what each one does, and so does the reference."""
     settings = _settings()

@@ -2,7 +2,6 @@
 
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import cached_property
 from itertools import repeat
 from operator import gt
@@ -23,6 +22,7 @@ from rightsizer.accounting.settings import AccountingSettings, LoadPatternSettin
 from rightsizer.model.block import Blocks, Measure, Series
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.node import Node
 from rightsizer.model.pattern import Exceedance, Shape, Trend
 from rightsizer.model.state import Resource

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.accounting.classification_settings import ClassificationSettings
 from rightsizer.accounting.signals import highest, memory_work, tier_of
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import State, Tier
 

@@ -1,8 +1,8 @@
 """Thresholds of signals, states, conditions, pressure and usage."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
 _MEBIBYTE: Final = 2**20

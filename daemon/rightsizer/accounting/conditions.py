@@ -2,7 +2,6 @@
 
 from collections import deque
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.accounting.classification_settings import (
@@ -14,6 +13,7 @@ from rightsizer.accounting.settings import ImbalanceSettings
 from rightsizer.accounting.signals import highest
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import Nanoseconds, nanoseconds

@@ -3,7 +3,6 @@
 import json
 from collections import deque
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass
 from functools import lru_cache
 from typing import Any, Final
 
@@ -13,6 +12,7 @@ from rightsizer.accounting.settings import AccountingSettings, DecaySettings
 from rightsizer.accounting.window_builder import EntrySums, WindowBuilder, entry_measures
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.entry import EnergySource, Entry
+from rightsizer.model.frozen import asdict, dataclass
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.report import StripCell, Totals
 from rightsizer.model.signal import RATIO_SIGNALS, Signal

@@ -1,7 +1,6 @@
 """EntryBuilder: snapshots into entries, so that each device's time is accounted for once."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.accounting.classification import StateEvidence, classify, looks_stalled
@@ -13,6 +12,7 @@ from rightsizer.accounting.signals import clock_ratio, derive_signals, has_dead_
 from rightsizer.accounting.usage import usage, waste
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot

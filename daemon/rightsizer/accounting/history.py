@@ -1,7 +1,6 @@
 """Repository of windows and devices in SQLite, rolled up by age."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import astuple, dataclass
 from itertools import islice
 from sqlite3 import Connection
 from typing import Final, Self
@@ -10,6 +9,7 @@ from rightsizer.accounting.device_account import DeviceRecord, decode_device, en
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import encode_window, parse_window_row
 from rightsizer.io.database import Database
+from rightsizer.model.frozen import astuple, dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 

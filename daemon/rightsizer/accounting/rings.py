@@ -5,7 +5,6 @@ from array import array
 from bisect import bisect_left
 from collections import deque
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
 from functools import cache, cached_property, lru_cache
 from operator import le
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.accounting.window_codec import decode_window, encode_window
 from rightsizer.model.block import Blocks
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 

@@ -3,7 +3,6 @@
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.accounting.rings import (
@@ -17,6 +16,7 @@ from rightsizer.accounting.window_builder import BlockBuilder, WindowBuilder
 from rightsizer.accounting.window_codec import decode_window
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure
 from rightsizer.model.entry import Entry
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import StripCell
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import Cause, State

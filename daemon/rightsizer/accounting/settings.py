@@ -1,6 +1,5 @@
 """Settings of accounting and its history: gaps, power, pressure, provisioning, retention."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.accounting.classification_settings import (
@@ -9,6 +8,7 @@ from rightsizer.accounting.classification_settings import (
     SignalSettings,
     UsageSettings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
 MAXIMUM_BYTES: Final = 256 * 2**20

@@ -1,12 +1,12 @@
 """Usage of a device over an interval, and the causes of the waste beside it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.signals import clock_ratio, highest, tier_of
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 

@@ -2,7 +2,6 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.accounting.device_account import RunningTotals
@@ -11,6 +10,7 @@ from rightsizer.accounting.settings import WorkloadAccountSettings
 from rightsizer.accounting.window_builder import entry_measures
 from rightsizer.model.block import Measure
 from rightsizer.model.entry import Entry
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import WorkloadReport
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window, workload_subject

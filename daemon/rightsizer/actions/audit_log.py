@@ -6,7 +6,6 @@ import secrets
 import threading
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -19,6 +18,7 @@ from rightsizer.actions.settings import ActionSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import RightsizerError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 from rightsizer.report.json_encoder import Form
 

@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
 from datetime import UTC, datetime
 from pathlib import Path
 from typing import Final
@@ -26,6 +25,7 @@ from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import AgentAbsentError
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.report.json_encoder import Form
 
 _DESCRIPTION: Final = """\

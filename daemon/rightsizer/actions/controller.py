@@ -4,7 +4,6 @@ import os
 import threading
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, replace
 from typing import Final, Protocol
 
 import structlog
@@ -24,6 +23,7 @@ from rightsizer.host.process_table import end_group, started_of, user_name
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.errors import RightsizerError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 from rightsizer.web.message import SocketPeer

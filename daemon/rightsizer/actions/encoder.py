@@ -2,11 +2,11 @@
 
 from collections.abc import Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 
 from rightsizer.actions.proposals import ActionProposal
 from rightsizer.actions.repository import ActionRecord
 from rightsizer.actions.settings import ActionSettings
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.report.json_encoder import Form
 

@@ -1,11 +1,11 @@
 """Action order and its result, and the context that decisions rest on."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 
 from rightsizer.actions.repository import ActionOutcome
 from rightsizer.actions.settings import ActionSettings
 from rightsizer.model.advice import Advice
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.workload import Workload

@@ -2,13 +2,13 @@
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from rightsizer.actions.settings import ActionLimits, ActionMode, ActionTerms
 from rightsizer.model.advice import Advice, AdviceState
 from rightsizer.model.finding import Risk
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import Nanoseconds, format_duration
 
 DAY_SECONDS: Final = 86400.0

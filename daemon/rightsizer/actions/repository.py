@@ -1,7 +1,6 @@
 """Repository of the audit log, and the cache of one agent over it."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
@@ -10,6 +9,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.record_table import RecordCache, RecordTable
 from rightsizer.model.advice import AdviceState
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import Nanoseconds, seconds
 
 

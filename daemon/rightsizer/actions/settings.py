@@ -5,7 +5,6 @@ Nothing is done unless named.
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final, Protocol
 
@@ -14,6 +13,7 @@ from rightsizer.config.spelling import filled, names_in, unknown_placeholders
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.http_settings import checked_url
 from rightsizer.model.finding import Reason, Risk
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
 _NAME: Final = re.compile(r"[a-z0-9]([a-z0-9_-]*[a-z0-9])?")

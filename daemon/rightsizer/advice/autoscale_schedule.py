@@ -5,7 +5,6 @@ And as a KEDA ScaledObject or a table.
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from itertools import groupby
 from operator import gt
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 from rightsizer.advice.replica_load import ReplicaLoad
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Instruction
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Workload

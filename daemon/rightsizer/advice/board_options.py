@@ -1,7 +1,6 @@
 """Other boards for a workload: smaller where it has room to spare, larger where it has not."""
 
 from collections.abc import Callable, Container, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -10,6 +9,7 @@ from rightsizer.advice.risk import ranked, risks_beyond, worst
 from rightsizer.advice.verdict import replaced
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.finding import Action, Case, Option
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Resource
 from rightsizer.sizing.place import GpuPlace
 from rightsizer.sizing.projection import Projection, project

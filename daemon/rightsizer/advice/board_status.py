@@ -1,13 +1,13 @@
 """Status of the board under a device, and cases that a rule cannot judge."""
 
 from collections.abc import Collection
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.advice.verdict import abstain
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.finding import Case, Finding, Reason
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 

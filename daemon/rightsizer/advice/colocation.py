@@ -1,7 +1,6 @@
 """Pairs of workloads of a node that fit one GPU together, by sums of the same five minutes."""
 
 from collections.abc import Callable, Container, Mapping
-from dataclasses import dataclass
 from functools import cache
 from itertools import compress, repeat
 from operator import add, ge, gt
@@ -10,6 +9,7 @@ from typing import Final
 from rightsizer.advice.risk import rank_of, risk_of, worst
 from rightsizer.model.block import Measure, Series
 from rightsizer.model.finding import Case, Risk
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.workload import WorkloadClass

@@ -3,7 +3,6 @@
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from functools import cache
 from typing import Any, Final
 
@@ -11,6 +10,7 @@ from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
 from rightsizer.advice.verdict import abstain, finding_id
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _FAILED: Final = "the rule failed, which is a fault of this program; its log says how"

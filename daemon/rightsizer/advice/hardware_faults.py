@@ -1,13 +1,13 @@
 """Hardware faults of a GPU: memory, links, driver; what each means, and what repairs it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from types import MappingProxyType
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
 from rightsizer.model.finding import Instruction, Severity
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.node import Node
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal

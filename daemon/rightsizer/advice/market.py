@@ -1,10 +1,9 @@
 """Market: boards to run on, and what they cost."""
 
-from dataclasses import dataclass, field
-
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, built_in
 from rightsizer.catalogue.prices import Prices
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.sizing.cost import Billing, HourlyCost, hourly_costs
 from rightsizer.sizing.place import GpuPlace

@@ -5,7 +5,6 @@ The start of most rules.
 
 from collections.abc import Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.advice.confidence import probability_above
@@ -23,6 +22,7 @@ from rightsizer.advice.verdict import (
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Tier
 from rightsizer.model.units import format_duration, seconds

@@ -1,7 +1,6 @@
 """Policies of an operator: classes and allocators of workloads, thresholds, exclusions."""
 
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from fnmatch import fnmatchcase
 from functools import cache
 from typing import Any, get_type_hints
@@ -9,6 +8,7 @@ from typing import Any, get_type_hints
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Exclusion, Judgement, Rule
 from rightsizer.model.finding import Case
+from rightsizer.model.frozen import dataclass, field, fields, is_dataclass, make_dataclass, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds

@@ -4,10 +4,10 @@ What a lower limit saves and costs, as intervals.
 """
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Cause, Resource, State
 from rightsizer.model.units import seconds

@@ -1,11 +1,11 @@
 """Settings of the recommender: when it runs, thresholds of all rules, market, ledger."""
 
-from dataclasses import dataclass, field, make_dataclass
 from typing import Any
 
 from rightsizer.advice.market import MarketSettings
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.settings import LedgerSettings
+from rightsizer.model.frozen import dataclass, field, make_dataclass
 from rightsizer.model.settings import setting
 
 RuleTree: Any = make_dataclass(

@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial
 from itertools import repeat
 from operator import le
@@ -11,6 +10,7 @@ from typing import Final
 from rightsizer.advice.verdict import sizing_factors
 from rightsizer.model.block import BLOCK_SPAN, Measure, Series
 from rightsizer.model.finding import Case
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds, seconds

@@ -2,13 +2,13 @@
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.settings import LedgerSettings
 from rightsizer.advice.verification import AdviceRecord
 from rightsizer.model.advice import Advice, AdviceState, Region, Scraped
 from rightsizer.model.finding import Finding
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _SAME_MOMENT: Final[Nanoseconds] = 2_000_000

@@ -1,12 +1,12 @@
 """Risk of an option: share of five-minute blocks in which it would have hurt; order of options."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.advice.confidence import is_below, upper_bound
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import Case, Option, Risk
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.pattern import Exceedance
 from rightsizer.model.state import Resource
 

@@ -4,7 +4,6 @@ import threading
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from functools import cache
 from typing import Any, Protocol
 
@@ -26,6 +25,7 @@ from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.sizing.settings import SizingSettings

@@ -1,7 +1,6 @@
 """Settings of the ledger, of verification and of the track record."""
 
-from dataclasses import dataclass, field
-
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
 

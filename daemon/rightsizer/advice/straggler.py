@@ -1,7 +1,6 @@
 """Straggler: the GPU of a job that differs from the others, and how."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from itertools import pairwise
 from typing import Final
@@ -12,6 +11,7 @@ from rightsizer.advice.verdict import finding_id, names_of
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Instruction
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import IDLE_STATES, State
 from rightsizer.model.window import Window
 

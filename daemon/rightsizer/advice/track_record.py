@@ -2,11 +2,11 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.settings import TrackRecordSettings
 from rightsizer.model.advice import Advice
+from rightsizer.model.frozen import dataclass, field, replace
 
 _BINS: Final = 20
 _NONE: Final = (0,) * _BINS

@@ -1,7 +1,6 @@
 """Verification of advice: its record, and the workload before and after, beside others."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.settings import LedgerSettings, VerificationSettings
@@ -9,6 +8,7 @@ from rightsizer.advice.track_record import TrackRecord
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind, AdviceState
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Severity
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.window import Window

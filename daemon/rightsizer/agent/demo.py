@@ -3,7 +3,6 @@
 import threading
 import time
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.accounting.settings import HistorySettings
@@ -14,6 +13,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import FastClock
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.simulator.scenario_reader import load_scenario
 from rightsizer.simulator.source import SimulatedSource

@@ -3,7 +3,6 @@
 import contextlib
 import os
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from types import TracebackType
 from typing import Any, Final, Protocol, Self
@@ -23,6 +22,7 @@ from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.finding import Finding
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import Totals
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds

@@ -3,7 +3,6 @@
 import datetime as dt
 from collections import Counter, defaultdict
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -20,6 +19,7 @@ from rightsizer.agent.settings import Settings
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window

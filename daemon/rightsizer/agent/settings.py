@@ -1,7 +1,6 @@
 """Settings of the agent: the sections of all packages under the keys of the file."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from rightsizer.accounting.settings import AccountingSettings, HistorySettings
 from rightsizer.actions.settings import ActionSettings, ActionsSettings
@@ -11,6 +10,7 @@ from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.log_settings import LogSettings
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import LIVE, setting
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings

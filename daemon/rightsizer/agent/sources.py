@@ -1,6 +1,5 @@
 """Which source the settings ask for: the driver of this node, or a simulated one below it."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
 from rightsizer.agent.settings import Settings
@@ -8,6 +7,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.operator_file import read_catalogue
 from rightsizer.host.collector import ProcHostCollector
 from rightsizer.io.clock import Clock
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import nanoseconds
 from rightsizer.owners.resolver import OwnerResolver
 from rightsizer.telemetry.host_context import HostContextCollector, NodeHostProbe

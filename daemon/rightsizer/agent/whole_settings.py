@@ -1,9 +1,8 @@
 """Settings of the whole configuration file: the agent's sections and the fleet's."""
 
-from dataclasses import dataclass, field
-
 from rightsizer.agent.settings import Settings
 from rightsizer.fleet.settings import FleetSettings
+from rightsizer.model.frozen import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

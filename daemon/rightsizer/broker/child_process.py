@@ -7,9 +7,10 @@ import os
 import signal
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import FrameType
 from typing import Final, NoReturn
+
+from rightsizer.model.frozen import dataclass
 
 _ENDING: Final = (signal.SIGHUP, signal.SIGTERM)
 """Python itself makes an exception of SIGINT."""

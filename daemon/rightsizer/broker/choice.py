@@ -1,7 +1,6 @@
 """Choice of slots for a request now, with reasons."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import chain
 from types import MappingProxyType
 from typing import Final
@@ -19,6 +18,7 @@ from rightsizer.broker.scoring import (
 from rightsizer.broker.search import best_sets
 from rightsizer.broker.settings import GpuPlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import State
 from rightsizer.model.topology import Topology
 

@@ -4,7 +4,6 @@ import random
 import secrets
 import threading
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rightsizer.broker.feature import LEASES_PATH
@@ -16,6 +15,7 @@ from rightsizer.model.errors import (
     RightsizerError,
     UsageError,
 )
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import format_duration
 
 _ID_BYTES: Final = 6

@@ -4,12 +4,12 @@ import ctypes
 import os
 import platform
 from collections.abc import Callable, Collection, Mapping, Sequence
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.broker.environment_tag import environment_tags
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import MIB
 
 _PIPES: Final = "CUDA_MPS_PIPE_DIRECTORY"

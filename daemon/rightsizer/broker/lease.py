@@ -1,10 +1,10 @@
 """Values of the broker: request, ticket, lease with its record, reservation, ending, event."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from enum import StrEnum
 from typing import Final
 
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds
 
 

@@ -3,7 +3,6 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass, field, replace
 from typing import Final, Protocol
 
 import structlog
@@ -24,6 +23,7 @@ from rightsizer.broker.state import BrokerState
 from rightsizer.broker.transitions import BrokerTransition
 from rightsizer.io.clock import Clock
 from rightsizer.model.errors import HistoryError, RightsizerError
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, seconds
 
 _MESSAGES_KEPT: Final = 20

@@ -1,7 +1,6 @@
 """Placement now: best slots by the latest report and the leases, as JSON."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import asdict, dataclass, field, replace
 from http import HTTPStatus
 from typing import Any
 
@@ -12,6 +11,7 @@ from rightsizer.broker.request_parser import request_of
 from rightsizer.broker.settings import PlacementSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
 from rightsizer.broker.slot_builder import SlotView, slots_of
+from rightsizer.model.frozen import asdict, dataclass, field, replace
 from rightsizer.model.report import Report
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import Nanoseconds, seconds

@@ -2,13 +2,13 @@
 
 from collections import deque
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Final
 
 from rightsizer.broker.environment_tag import LEASE
 from rightsizer.broker.lease import LeaseOwner, LeaseProcesses, LeaseRecord
 from rightsizer.host.process_table import ProcessRow, ProcessTable, Unseen
+from rightsizer.model.frozen import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,13 +1,13 @@
 """Queue: tickets served now, in strict order, with backfill that delays no one."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal
 from rightsizer.broker.lease import GpuRequest, Lease, LeaseRecord, Ticket
 from rightsizer.broker.reservations import reservation_clause
 from rightsizer.broker.scheduling_state import EarliestStart, SchedulingState
 from rightsizer.broker.settings import BrokerSettings
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 

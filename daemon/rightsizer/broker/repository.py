@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Iterable
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final, Self, TypeVar
 
@@ -15,6 +14,7 @@ from rightsizer.io.codec import convert
 from rightsizer.io.database import Database
 from rightsizer.io.files import Called
 from rightsizer.model.errors import HistoryError
+from rightsizer.model.frozen import asdict, dataclass
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 BROKER_FILE: Final = Called("broker's state", "broker.path", "agent")

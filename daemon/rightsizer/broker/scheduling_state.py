@@ -1,7 +1,6 @@
 """Scheduling state: slots, their leases and reservations, now and at a later time."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field, replace
 
 from rightsizer.broker.availability import judge_slot
 from rightsizer.broker.choice import PlacementChoice, PlacementRefusal, choose
@@ -9,6 +8,7 @@ from rightsizer.broker.lease import GpuRequest, Lease, LeaseRecord, Ticket
 from rightsizer.broker.settings import GpuPlacementSettings
 from rightsizer.broker.slot import LeaseSlot
 from rightsizer.broker.state import Booking, leases_by_slot
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import State
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import Nanoseconds, nanoseconds

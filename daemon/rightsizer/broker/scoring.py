@@ -1,13 +1,13 @@
 """Score of a set of slots, criterion by criterion; the first that differs decides."""
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
 from rightsizer.broker.lease import GpuRequest
 from rightsizer.broker.settings import ScoringSettings
 from rightsizer.broker.slot import LeaseSlot, SlotVerdict
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Condition
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
 from rightsizer.model.units import GIB

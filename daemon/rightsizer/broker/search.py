@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from heapq import nlargest
 from math import comb, prod
 from operator import add, itemgetter, or_
@@ -10,6 +9,7 @@ from typing import Final
 
 from rightsizer.broker.scoring import CRITERIA, CandidateTable, SlotCandidate
 from rightsizer.broker.settings import SearchSettings
+from rightsizer.model.frozen import dataclass
 
 
 def _units() -> Mapping[str, int]:

@@ -2,11 +2,11 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Protocol
 
 from rightsizer.broker.lease import LeaseOwner
 from rightsizer.host.settings import PathSettings
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS
 from rightsizer.sizing.gpu_sets import LinkScores

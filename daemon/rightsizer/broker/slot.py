@@ -1,10 +1,10 @@
 """Slot: a GPU or MIG instance that can be granted, and the verdict on it for a request."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.topology import Placement
 

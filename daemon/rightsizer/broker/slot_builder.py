@@ -1,7 +1,6 @@
 """Builder of slots from a report: GPUs, MIG instances, their holders, troubles and headroom."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_uuid
@@ -16,6 +15,7 @@ from rightsizer.advice.rules.hardware_unhealthy import RULE
 from rightsizer.broker.slot import LeaseSlot, SlotHolder
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Severity
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.node import Node
 from rightsizer.model.report import DeviceReport, Report, StripCell
 from rightsizer.model.signal import Signal

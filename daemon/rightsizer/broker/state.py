@@ -3,7 +3,6 @@
 import math
 from collections import defaultdict
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.broker.lease import (
@@ -15,6 +14,7 @@ from rightsizer.broker.lease import (
     Ticket,
 )
 from rightsizer.broker.settings import BrokerSettings
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 _FORGOTTEN: Final = 1.0

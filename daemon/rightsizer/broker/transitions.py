@@ -1,7 +1,6 @@
 """Transitions of the broker's state: grant, end, notice, reboot, and their events."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rightsizer.broker.lease import (
@@ -19,6 +18,7 @@ from rightsizer.broker.lease import (
 from rightsizer.broker.scheduling_state import EarliestStart
 from rightsizer.broker.settings import BrokerSettings
 from rightsizer.broker.state import Booking, BrokerState
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import (
     GIB,
     NANOSECONDS_PER_SECOND,

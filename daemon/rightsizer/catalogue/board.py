@@ -1,9 +1,10 @@
 """A board: facts of one kind of GPU, each with its origin."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from rightsizer.model.frozen import dataclass, field
 
 
 class Precision(StrEnum):

@@ -6,7 +6,6 @@ Facts, efficiencies, MIG profiles, what is assumed.
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, Self
 
 from rightsizer.catalogue.board import (
@@ -19,6 +18,7 @@ from rightsizer.catalogue.board import (
     Precision,
 )
 from rightsizer.config.row import Row, shown
+from rightsizer.model.frozen import dataclass, field, replace
 
 KINDS: Final = ("gemm", "weight_read", "decode_attention")
 """The parts of an efficiency."""

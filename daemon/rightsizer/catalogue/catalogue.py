@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, replace
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
@@ -13,6 +12,7 @@ from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, load_yaml
 from rightsizer.model.device import Device, MigInstance
 from rightsizer.model.errors import UsageError
+from rightsizer.model.frozen import dataclass, replace
 
 _NOISE: Final = re.compile(r"nvidia|tesla|geforce|quadro|grid|amd|instinct|generation|[^a-z0-9]+")
 _MIG: Final = re.compile(r"\bmig[\s-]+\d+[cg]\.[\w.+-]+.*", re.DOTALL)

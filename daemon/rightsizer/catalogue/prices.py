@@ -2,8 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
+
+from rightsizer.model.frozen import dataclass, field
 
 _MONTH: Final = re.compile(r"\d{4}(?:-\d\d)?")
 

@@ -1,12 +1,12 @@
 """What measured throughput tells beyond datasheets: exponents of figures, and boards' own ways."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from functools import cache
 from pathlib import Path
 from typing import Any, Final, Self
 
 from rightsizer.io.yaml import load_yaml
+from rightsizer.model.frozen import dataclass, field
 
 _FILE: Final = "ratios.yaml"
 _ALL: Final = "all"

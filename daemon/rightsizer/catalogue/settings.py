@@ -1,8 +1,8 @@
 """Settings of the catalogue: the operator's files of boards and prices."""
 
-from dataclasses import dataclass
 from pathlib import Path
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 
 

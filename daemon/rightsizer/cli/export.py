@@ -4,7 +4,6 @@ import argparse
 import contextlib
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from pathlib import Path
 from typing import IO, Final
@@ -20,6 +19,7 @@ from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.files import WholeFile
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.report.export_columns import ExportRow

@@ -5,7 +5,6 @@ import json
 import platform
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from rightsizer.console.settings_flags import (
 )
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
+from rightsizer.model.frozen import asdict, dataclass
 from rightsizer.model.state import Cause, Resource
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.model.window import Window

@@ -4,7 +4,6 @@ import argparse
 import importlib
 import sys
 from collections.abc import Sequence
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -12,6 +11,7 @@ from rightsizer import __version__
 from rightsizer.console.command import Command, discard_output, harmless
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RightsizerError
+from rightsizer.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

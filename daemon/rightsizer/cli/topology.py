@@ -7,7 +7,6 @@ import os
 import socket
 import sys
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -23,6 +22,7 @@ from rightsizer.host.settings import PathSettings
 from rightsizer.io.clock import SystemClock
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.topology import (
     Adapter,
     AdapterKind,

@@ -1,7 +1,6 @@
 """Loader of the configuration file and the environment into frozen settings."""
 
 from collections.abc import Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar, cast
 
@@ -12,6 +11,7 @@ from rightsizer.config.validator import Fault, validate
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.frozen import dataclass, replace
 
 _PREFIX: Final = "RIGHTSIZER_"
 _STEP: Final = "__"

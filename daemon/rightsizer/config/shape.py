@@ -5,11 +5,11 @@ The validator, the schema, the example and the reference all walk this one descr
 
 import types
 from collections.abc import Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cached_property
 from typing import Any, Final, TypeAlias, Union, get_args, get_origin, get_type_hints
 
+from rightsizer.model.frozen import MISSING, dataclass, fields, is_dataclass
 from rightsizer.model.settings import Bounds, bounds_of, is_live
 from rightsizer.model.units import Unit
 

@@ -5,13 +5,13 @@ A library would do it, at 9 MB and more of an agent that should live in under 50
 
 import math
 from collections.abc import Mapping
-from dataclasses import MISSING, dataclass
 from enum import StrEnum, auto
 from types import MappingProxyType
 from typing import Any
 
 from rightsizer.config.shape import Group, Many, Named, Nullable, Scalar, Shape, ShapeEntry
 from rightsizer.config.spelling import parse_seconds, parse_size
+from rightsizer.model.frozen import MISSING, dataclass
 
 
 class FaultKind(StrEnum):

@@ -1,13 +1,13 @@
 """Client of the running agent for commands: its flags, its socket."""
 
 import argparse
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.local import LocalClient
 from rightsizer.model.errors import RightsizerError
+from rightsizer.model.frozen import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -5,10 +5,10 @@ import os
 import re
 import sys
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.model.errors import RightsizerError
+from rightsizer.model.frozen import dataclass
 
 _OBEYED: Final = re.compile(
     "[\x00-\x08\x0b\x0c\x0e-\x1f\x7f-\x9f\u202a-\u202e\u2066-\u2069\ud800-\udfff]"

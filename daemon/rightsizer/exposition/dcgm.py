@@ -5,7 +5,6 @@ import os
 import socket
 import threading
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.exposition.negotiation import Rendering
@@ -13,6 +12,7 @@ from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
 from rightsizer.model.dcgm_fields import DCGM_COUNTERS, DcgmCounter
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XID_MEANINGS
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Tier

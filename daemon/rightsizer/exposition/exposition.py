@@ -4,7 +4,6 @@ import gzip
 import threading
 import time
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from prometheus_client import CollectorRegistry, ProcessCollector
@@ -19,6 +18,7 @@ from rightsizer.exposition.negotiation import ExpositionFormat, Rendering, accep
 from rightsizer.exposition.report_collector import ReportCollector
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.errors import UsageError
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.metric_family import Collector
 from rightsizer.model.report import Report
 from rightsizer.model.units import Nanoseconds

@@ -1,8 +1,9 @@
 """Negotiation of the format of a scrape, and its rendering."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
+
+from rightsizer.model.frozen import dataclass
 
 _OPEN_METRICS: Final = "application/openmetrics-text"
 _TEXT: Final = "text/plain"

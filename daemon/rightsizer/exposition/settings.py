@@ -1,10 +1,10 @@
 """What an operator may change about the exposition."""
 
 from collections.abc import Collection
-from dataclasses import dataclass, field, fields, make_dataclass, replace
 from enum import StrEnum
 from typing import Any
 
+from rightsizer.model.frozen import dataclass, field, fields, make_dataclass, replace
 from rightsizer.model.metric_family import COLLECTORS, DEFAULT_COLLECTORS, Collector
 from rightsizer.model.settings import setting
 

@@ -1,13 +1,13 @@
 """What the fleet's service answers in place of a node's page."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from http import HTTPStatus
 from typing import Any, Final
 
 from rightsizer.fleet.encoder import FleetAnswer, encode_answer
 from rightsizer.fleet.page import fleet_document
 from rightsizer.model.advice import Advice
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.web.message import WebRequest, WebResponse
 from rightsizer.web.router import Route, Router

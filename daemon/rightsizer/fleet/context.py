@@ -1,7 +1,6 @@
 """FleetContext: sources, devices and fetch plan of one run, known after the probe alone."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
@@ -19,6 +18,7 @@ from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.fleet.sources.series import one_of
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.errors import ConfigurationError, StoreError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration, nanoseconds
 
 _NAMES: Final = (

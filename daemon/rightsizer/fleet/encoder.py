@@ -2,7 +2,6 @@
 
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from typing import Any, Final
 
 from rightsizer.advice.market import Market
@@ -21,6 +20,7 @@ from rightsizer.fleet.pools.placement import PoolOffer, WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Case, Finding, FindingKind
+from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.state import Cause
 from rightsizer.model.units import Nanoseconds, seconds

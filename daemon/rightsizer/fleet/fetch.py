@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, NamedTuple
 
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
@@ -14,6 +13,7 @@ from rightsizer.fleet.model import FleetDay, FleetDevice
 from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.source import FleetSource, MetricStore, SampledSeries, SourceReport, StoreUse
 from rightsizer.model.errors import StoreLimitError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 
 

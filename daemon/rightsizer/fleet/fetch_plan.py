@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, NamedTuple
 
@@ -11,6 +10,7 @@ from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import SourceReport
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 

@@ -7,7 +7,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from collections.abc import Set as AbstractSet
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, Final
@@ -49,6 +48,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import ConfigurationError
 from rightsizer.model.finding import Case
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 

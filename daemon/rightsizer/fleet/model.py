@@ -4,11 +4,11 @@ Devices on nodes in pools, their holders, and the hourly view that fleet rules e
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 
 from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload, WorkloadKind

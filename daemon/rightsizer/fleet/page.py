@@ -6,11 +6,11 @@ cut, so that an estate of any size is a page that a browser shows at once; JSON 
 
 import datetime as dt
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import islice
 from typing import Any, Final
 
 from rightsizer.model.advice import OPEN_STATES
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import format_duration
 from rightsizer.report.figures import dollars, moment_text, number, span_text
 from rightsizer.report.labels import confidence_label, readable_name

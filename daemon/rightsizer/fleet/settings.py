@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field, make_dataclass
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +13,7 @@ from rightsizer.advice.recommender_settings import RecommenderSettings
 from rightsizer.catalogue.settings import CatalogueSettings
 from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.io.log_settings import LogSettings
+from rightsizer.model.frozen import dataclass, field, make_dataclass
 from rightsizer.model.settings import setting
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings

@@ -5,11 +5,11 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, fields
 from typing import Protocol
 
 from rightsizer.fleet.cache.day_frame import Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
+from rightsizer.model.frozen import dataclass, field, fields
 from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds
 

@@ -3,12 +3,12 @@
 import os
 import posixpath
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from functools import cached_property, lru_cache
 from pathlib import Path
 from typing import Final
 
 from rightsizer.host.files import read_names
+from rightsizer.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

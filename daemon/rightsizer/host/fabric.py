@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +10,7 @@ from rightsizer.host.files import read_integer, read_line, read_names
 from rightsizer.host.pcie import kernel_address
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
 from rightsizer.host.settings import HostSettings
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import FabricPort, Placement
 from rightsizer.model.units import Nanoseconds, nanoseconds

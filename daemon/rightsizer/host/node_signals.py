@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
@@ -10,6 +9,7 @@ from rightsizer.host.cache import RefreshingCache
 from rightsizer.host.files import cpu_set, link_name, read_file, read_line, read_names
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.units import seconds as in_seconds

@@ -4,7 +4,6 @@ import os
 import re
 from collections import Counter
 from collections.abc import Callable, Collection, Iterable, Iterator, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ from rightsizer.host.cgroups import ControlGroup, outermost
 from rightsizer.host.files import parse_cpus, read_file, read_integer, read_line, read_names
 from rightsizer.host.process_groups import ProcessLocation
 from rightsizer.host.settings import HostSettings
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Placement
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds

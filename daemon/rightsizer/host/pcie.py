@@ -4,11 +4,11 @@ import itertools
 import os
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rightsizer.host.files import link_name, read_integer, read_line, read_names
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import LinkKind
 
 _ADDRESS: Final = re.compile(r"([0-9a-f]{4,8}):([0-9a-f]{2}:[0-9a-f]{2}\.[0-7])", re.IGNORECASE)

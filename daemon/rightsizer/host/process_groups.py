@@ -1,7 +1,6 @@
 """Signals of the control groups and network namespaces of processes, and where these run."""
 
 from collections.abc import Callable, Collection, Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from rightsizer.host.cache import ExpiringCache, RefreshingCache
@@ -17,6 +16,7 @@ from rightsizer.host.node_signals import Disks, interface_counters, is_outward, 
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.host.rates import CounterMeter, MonotonicCounter, sum_by_signal
 from rightsizer.host.settings import HostSettings
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, nanoseconds
 

@@ -6,12 +6,12 @@ import os
 import pwd
 import signal
 from collections.abc import Collection, Mapping
-from dataclasses import dataclass
 from enum import Enum
 from pathlib import Path
 from typing import Final
 
 from rightsizer.host.files import read_file
+from rightsizer.model.frozen import dataclass
 
 _STATE, _PARENT, _SESSION, _STARTED = 0, 1, 3, 19
 _DEAD: Final = "ZXx"

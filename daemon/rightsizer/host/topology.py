@@ -3,7 +3,6 @@
 import itertools
 import os
 from collections.abc import Callable, Iterable, Iterator, Mapping
-from dataclasses import astuple, dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -11,6 +10,7 @@ from rightsizer.host.files import parse_cpus, read_integer, read_line, read_name
 from rightsizer.host.numa_locality import NumaNodes, read_nodes
 from rightsizer.host.pcie import PcieLink, PciPath, chain_of, kernel_address, read_link, relate
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import astuple, dataclass, field
 from rightsizer.model.topology import (
     Adapter,
     AdapterKind,

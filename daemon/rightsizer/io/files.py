@@ -4,12 +4,12 @@ import contextlib
 import errno
 import fcntl
 import os
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import IO, Final
 
 from rightsizer.model.errors import HistoryError, RightsizerError
+from rightsizer.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,12 @@
 """Result of an HTTP request: an answer, or a failure and what may have happened."""
 
 import re
-from dataclasses import dataclass, field
 from datetime import UTC
 from email.utils import parsedate_to_datetime
 from enum import StrEnum
 from typing import Any, TypeAlias
+
+from rightsizer.model.frozen import dataclass, field
 
 
 class FailureKind(StrEnum):

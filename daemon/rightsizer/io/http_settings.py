@@ -2,10 +2,10 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 
 

@@ -5,7 +5,6 @@ import random
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from datetime import UTC, datetime, timedelta
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from apscheduler.triggers.base import BaseTrigger
 
 from rightsizer.io.clock import Clock
 from rightsizer.model.errors import RightsizerError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import JobReport
 
 

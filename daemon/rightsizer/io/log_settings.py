@@ -1,8 +1,8 @@
 """Settings of the log: format, level, repetition."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 
 

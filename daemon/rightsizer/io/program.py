@@ -8,10 +8,11 @@ import subprocess
 import threading
 import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import IO, Final, Self
+
+from rightsizer.model.frozen import dataclass, replace
 
 _LOOK_SECONDS: Final = 0.05
 _MEASURE_SECONDS: Final = 0.5

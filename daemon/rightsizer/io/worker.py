@@ -6,10 +6,10 @@ import time
 from collections.abc import Callable
 from concurrent.futures import Future
 from contextlib import AbstractContextManager
-from dataclasses import dataclass
 from queue import SimpleQueue
 from typing import Generic, TypeVar
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 
 S = TypeVar("S")

@@ -5,10 +5,11 @@ The only importer of pyyaml.
 
 import re
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, TypeAlias
 
 import yaml
+
+from rightsizer.model.frozen import dataclass
 
 Path: TypeAlias = Sequence[str | int]
 """The keys and indices that lead to a value."""

@@ -1,10 +1,10 @@
 """Advice: an opened finding with its lifecycle, its events, and what metrics remember of it."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from rightsizer.model.finding import Finding
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 
 

@@ -4,13 +4,13 @@ import math
 import struct
 from bisect import bisect_left
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import cached_property, partial
 from itertools import groupby, pairwise
 from operator import attrgetter
 from typing import Any, Final, NamedTuple, Self, overload
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 

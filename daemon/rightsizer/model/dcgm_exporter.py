@@ -2,9 +2,9 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, owner_of_pod
 
 _OTHERS: Final = {

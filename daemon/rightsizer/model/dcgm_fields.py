@@ -1,11 +1,11 @@
 """DCGM's fields and dcgm-exporter's default counters, as `dcgm_fields.csv` lists them."""
 
 import csv
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
 
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Unit, convert
 

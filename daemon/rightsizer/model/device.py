@@ -1,7 +1,8 @@
 """A GPU, or a MIG instance of one: what it is and what it could do at most."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+
+from rightsizer.model.frozen import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """Codes of the driver: reasons for clock limits, and Xid errors."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import IntFlag
 from types import MappingProxyType
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 
 

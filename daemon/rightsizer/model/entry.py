@@ -1,9 +1,9 @@
 """One interval of a device's time: its state, conditions and cost."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds

@@ -1,11 +1,11 @@
 """What a rule says of a workload's devices, and what could be done about it."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.node import Node
 from rightsizer.model.pattern import Exceedance, Past, Shape, Trend
 from rightsizer.model.window import Provisioning, Window

@@ -6,9 +6,60 @@ getters of its fields in place of that. All else, `fields` and `replace` among i
 library's, and so is what a type checker sees.
 """
 
-from dataclasses import FrozenInstanceError, fields
+from dataclasses import (
+    MISSING,
+    Field,
+    FrozenInstanceError,
+    asdict,
+    astuple,
+    field,
+    fields,
+    is_dataclass,
+    make_dataclass,
+    replace,
+)
 from operator import attrgetter
-from typing import Any, Final
+from typing import TYPE_CHECKING, Any, Final
+
+__all__ = [
+    "MISSING",
+    "Field",
+    "FrozenInstanceError",
+    "asdict",
+    "astuple",
+    "dataclass",
+    "field",
+    "fields",
+    "is_dataclass",
+    "make_dataclass",
+    "replace",
+]
+
+if TYPE_CHECKING:
+    from dataclasses import dataclass
+else:
+    import dataclasses
+
+    def dataclass(cls: Any = None, /, **options: Any) -> Any:
+        """What `dataclasses.dataclass` makes of a class; one that is frozen shares its methods."""
+        if not options.get("frozen") or options.get("order") or not options.get("eq", True):
+            return dataclasses.dataclass(cls, **options)
+
+        def made(of: type) -> type:
+            own = set(vars(of))
+            done = dataclasses.dataclass(of, **options, eq=False, repr=False)
+            declared = fields(done)
+            compared = [each.name for each in declared if each.compare]
+            hashed = [
+                each.name for each in declared if (each.compare if each.hash is None else each.hash)
+            ]
+            done.__compared__, done.__hashed__ = _values_of(compared), _values_of(hashed)
+            for name, method in _SHARED.items():
+                if name not in own:
+                    setattr(done, name, method)
+            return done
+
+        return made if cls is None else made(cls)
 
 
 def _values_of(names: list[str]) -> Any:

@@ -1,8 +1,9 @@
 """Metric families and the collectors that switch them on or off."""
 
-from dataclasses import dataclass, replace
 from enum import Enum, StrEnum, auto
 from typing import Final
+
+from rightsizer.model.frozen import dataclass, replace
 
 
 class Collector(StrEnum):

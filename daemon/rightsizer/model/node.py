@@ -3,10 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import TYPE_CHECKING
 
 from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Reading
 from rightsizer.model.topology import Topology
 from rightsizer.model.workload import Holding

@@ -1,9 +1,9 @@
 """How a load goes over hours, days and weeks, and where it is heading."""
 
-from dataclasses import dataclass
 from typing import Protocol
 
 from rightsizer.model.block import Blocks, Measure
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.window import Window
 
 

@@ -5,9 +5,9 @@ HolisticTraceAnalysis. Nothing here names a person, a host or an environment var
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import Nanoseconds
 
 

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink
 from rightsizer.model.units import Nanoseconds, Unit

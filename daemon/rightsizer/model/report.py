@@ -1,12 +1,12 @@
 """What the agent publishes at one tick: one immutable value that every output renders from."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.entry import EnergySource
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal

@@ -5,9 +5,10 @@ documentation; nothing else in the program holds a number that an operator may w
 """
 
 from collections.abc import Mapping
-from dataclasses import Field, dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, cast
+
+from rightsizer.model.frozen import Field, dataclass, field
 
 _BOUNDS: Final = "bounds"
 _IS_LIVE: Final = "is_live"

@@ -1,10 +1,10 @@
 """Everything that was known at one tick, immutable: what telemetry hands to accounting."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import FabricPort, Topology

@@ -1,9 +1,9 @@
 """Stretches of the past that people look at, and what a device did within one."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.report import StripCell
 from rightsizer.model.state import Cause, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds

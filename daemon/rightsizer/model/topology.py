@@ -1,9 +1,10 @@
 """Topology of a node: GPUs, PCIe and NVLink links, NUMA nodes, network ports."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
+
+from rightsizer.model.frozen import dataclass, field
 
 _LANE_BYTES_PER_SECOND: Final = {
     1: 0.25e9,

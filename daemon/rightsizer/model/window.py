@@ -1,10 +1,10 @@
 """A window: what is known of one device over a span of time, in a form that can be merged."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.model.block import Blocks
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import IDLE_STATES, Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, seconds

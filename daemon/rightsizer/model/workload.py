@@ -1,9 +1,10 @@
 """Workloads: who holds a device, by kind of owner, and a pod's owner by its name."""
 
 import re
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
+
+from rightsizer.model.frozen import dataclass
 
 
 class WorkloadKind(StrEnum):

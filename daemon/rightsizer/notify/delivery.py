@@ -2,13 +2,13 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, Generic, TypeVar
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.model.advice import AdviceEvent
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 _Body = TypeVar("_Body")

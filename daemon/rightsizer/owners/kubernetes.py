@@ -5,13 +5,13 @@ import re
 import shlex
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rightsizer.host.device_files import gpu_addresses
 from rightsizer.host.process_table import ProcessTable
 from rightsizer.model.finding import Action, Instruction
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind, owner_of_pod
 from rightsizer.owners.background_fetcher import BackgroundFetcher

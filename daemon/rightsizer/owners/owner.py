@@ -2,11 +2,11 @@
 
 from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import ClassVar, Final, Protocol
 
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Instruction
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 

@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Iterator
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rightsizer.io.grpc_client import GrpcCallError, ProtobufError, ProtobufFields, unary_call
+from rightsizer.model.frozen import dataclass
 
 POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 """Newest first; a kubelet before 1.20 has the last alone."""

@@ -2,13 +2,13 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final, Self
 
 import structlog
 
 from rightsizer.host.process_table import ProcessTable
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.model.workload import Workload, WorkloadKind
 from rightsizer.owners.containers import ContainerCollector

@@ -1,8 +1,8 @@
 """How workloads are found and how many of them are named."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 
 SOURCE_NAMES: Final = ("kubernetes", "slurm", "container", "user", "session")

@@ -1,10 +1,10 @@
 """What else could be done: narrower formats, more tensor parallelism, a MIG slice, less to keep."""
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.catalogue.board import Board
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.candidate import PlanCandidate, preference
 from rightsizer.planner.search import Search
 from rightsizer.sizing.mig import slice_board

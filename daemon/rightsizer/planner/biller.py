@@ -1,12 +1,12 @@
 """Biller of candidates: dollars on all terms, energy, carbon, by a plan's own prices first."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.prices import Assumption, OnDemand, Price, Prices
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.candidate import (
     Bill,
     CostAmount,

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.cost import HourlyCost, OwnedCost
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
 from rightsizer.sizing.requirement import Parallelism

@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, field
 from pathlib import Path
 from typing import Any, Final
 
@@ -17,6 +16,7 @@ from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.host.settings import PathSettings
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError, UsageError
+from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.units import GIB
 from rightsizer.planner.catalogue_text import card_text, table_text
 from rightsizer.planner.figures import short_number

@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import dataclass, replace
 
 from rightsizer.catalogue.board import Board
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.search import Search
 from rightsizer.sizing.requirement import Requirement

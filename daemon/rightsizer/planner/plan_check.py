@@ -1,11 +1,11 @@
 """PlanCheck: predictions beside what a recording, an MLPerf log or a profiler's trace measured."""
 
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.model.device import Device
 from rightsizer.model.errors import ProfileError, RecordingError
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import GIB, HOUR_SECONDS

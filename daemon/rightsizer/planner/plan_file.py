@@ -1,13 +1,13 @@
 """Reader of plan files: one requirement, several, or a list, with notes on keys without use."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.config.row import Row
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.plan_model import (
     read_choice,
     read_choices,

@@ -1,7 +1,6 @@
 """Model of a requirement: described in the plan file, or read from a `config.json` on disk."""
 
 from collections.abc import Collection, Iterator, Mapping
-from dataclasses import MISSING, dataclass, fields, replace
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
@@ -11,6 +10,7 @@ from typing import Any, Final, TypeVar, get_args, get_type_hints
 from rightsizer.config.row import Row, shown
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import MISSING, dataclass, fields, replace
 from rightsizer.planner.transformer_shape import (
     TransformerDescription,
     completed_shape,

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field, replace
 from functools import partial
 from typing import Final
 
@@ -10,6 +9,7 @@ from rightsizer.catalogue.board import Board, Precision
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.catalogue.prices import Prices
 from rightsizer.model.errors import RequirementError, UsageError
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.planner.alternatives import Alternative, alternatives
 from rightsizer.planner.biller import Biller, PlanPrices
 from rightsizer.planner.candidate import CandidateFilter, PlanCandidate, ranked

@@ -1,7 +1,6 @@
 """Projections of a measured workload: its profile on every target, as JSON and as a table."""
 
 from collections.abc import Callable, Iterator, Sequence
-from dataclasses import asdict, dataclass, fields
 from functools import partial
 from typing import Any, Final, TypeAlias
 
@@ -9,6 +8,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.config.row import Row
 from rightsizer.console.text import aligned, counted, wrapped
 from rightsizer.model.errors import ProfileError, RequirementError, RightsizerError
+from rightsizer.model.frozen import asdict, dataclass, fields
 from rightsizer.planner.question_file import FileQuestion
 from rightsizer.sizing.place import GpuPlace, find_place
 from rightsizer.sizing.projection import Projection, project

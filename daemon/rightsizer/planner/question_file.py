@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final, TypeVar
 
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document, YamlError, load_yaml_documents
 from rightsizer.model.errors import ConfigurationError, RequirementError, RightsizerError
+from rightsizer.model.frozen import dataclass, replace
 
 _SCIENTIFIC: Final = re.compile(r"[-+]?\d[\d_]*(?:\.\d*)?[eE][-+]?\d+")
 """YAML 1.1 takes `7e9` for text; JSON for a number."""

@@ -1,8 +1,7 @@
 """Settings of the planner's commands: the sections of the configuration that they read."""
 
-from dataclasses import dataclass, field
-
 from rightsizer.catalogue.settings import CatalogueSettings
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.sizing.settings import SizingSettings
 
 

@@ -8,10 +8,10 @@ fits the parameters best.
 """
 
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters, ffn_width

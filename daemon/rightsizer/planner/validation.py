@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import GIB
 from rightsizer.planner.candidate import PlanCandidate
 from rightsizer.planner.figures import number

@@ -3,7 +3,6 @@
 import argparse
 import json
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 
 from rightsizer.advice.storage import Storage
@@ -12,6 +11,7 @@ from rightsizer.console.settings_flags import add_config_flag, settings_of, writ
 from rightsizer.host.settings import PathSettings
 from rightsizer.io.files import WholeFile
 from rightsizer.model.errors import HistoryError, UsageError
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.profiler.join import ProfileJoin, join
 from rightsizer.profiler.judgement import HistoryTelemetry
 from rightsizer.profiler.page import profile_document

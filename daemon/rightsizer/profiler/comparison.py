@@ -1,10 +1,10 @@
 """Comparison of a profile with telemetry of the same GPU and time, figure by figure."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.model.block import Measure
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import ACTIVE_STATES, Condition, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.model.window import Window

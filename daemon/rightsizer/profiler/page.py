@@ -4,10 +4,10 @@ Where time goes, why GPUs idle, telemetry beside, what to change.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.profiler.figures import (
     CAUSES,
     FIGURES,

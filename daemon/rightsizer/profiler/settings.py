@@ -2,9 +2,9 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass, field, fields, make_dataclass
 from typing import TYPE_CHECKING, Any, Final
 
+from rightsizer.model.frozen import dataclass, field, fields, make_dataclass
 from rightsizer.model.settings import setting
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.telemetry.profiles.limits import FileLimits, ReadLimits, TimeSettings

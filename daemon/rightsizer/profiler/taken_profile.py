@@ -2,13 +2,13 @@
 
 import json
 from collections.abc import Mapping, Sequence
-from dataclasses import asdict, dataclass, fields, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from rightsizer.advice.ledger_repository import finding_from, stored_finding
 from rightsizer.advice.verdict import confidence_of, finding_id
 from rightsizer.model.finding import Finding, Instruction, Reason
+from rightsizer.model.frozen import asdict, dataclass, fields, replace
 from rightsizer.model.profile import Profile
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.profiler.comparison import PCIE_BOUND_RATIO, TENSOR_CORE_RATIO

@@ -1,10 +1,10 @@
 """Profiles grouped by workload, judged, and the change between two of one workload."""
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rightsizer.model.finding import Finding
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfiledMember, ProfileRule, members_of, source_of

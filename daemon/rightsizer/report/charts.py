@@ -4,10 +4,11 @@ Bars, stacked columns, strips, with title and description, colored by the style 
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from html import escape
 from itertools import groupby
 from typing import Final
+
+from rightsizer.model.frozen import dataclass
 
 _STRETCHED: Final = ' preserveAspectRatio="none"'
 

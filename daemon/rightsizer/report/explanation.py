@@ -5,11 +5,11 @@ Evidence, thresholds, queries and lifecycle, as plain values for JSON and for pe
 
 import math
 from collections.abc import Iterator, Mapping
-from dataclasses import asdict, dataclass, fields, is_dataclass
 from typing import Any, Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Option
+from rightsizer.model.frozen import asdict, dataclass, fields, is_dataclass
 from rightsizer.model.settings import bounds_of
 from rightsizer.model.units import Nanoseconds, Unit, seconds
 from rightsizer.report.explanation_query import pool_queries_of, queries_of

@@ -1,10 +1,10 @@
 """PromQL that leads from the agent's own metrics to the numbers that a verdict rests on."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.model.finding import Finding, Reason
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds, seconds
 

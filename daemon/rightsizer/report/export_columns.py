@@ -1,7 +1,6 @@
 """Columns of the export in their order, and the row they are made of."""
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from functools import lru_cache
@@ -9,6 +8,7 @@ from typing import Final, TypeAlias
 
 from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window

@@ -2,10 +2,10 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Provisioning, Window

@@ -9,11 +9,11 @@ first and last a letter or digit.
 import re
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final
 
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
 from rightsizer.model.units import MIB, Nanoseconds, seconds
 

@@ -1,8 +1,8 @@
 """Freshness of readings, and coverage of an exported window."""
 
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.settings import setting
 from rightsizer.model.units import Nanoseconds, nanoseconds

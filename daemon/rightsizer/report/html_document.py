@@ -2,11 +2,11 @@
 
 import datetime as dt
 from collections.abc import Mapping
-from dataclasses import dataclass
 from functools import partial
 from typing import Any, Final
 
 from rightsizer.model.advice import OPEN_STATES, AdviceState
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause, Resource
 from rightsizer.report.charts import ChartColumn, bar, fit_bar, shares, stacked_columns, strip
 from rightsizer.report.figures import (

@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
 
 from rightsizer.model.finding import Action, Severity
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 

@@ -4,9 +4,9 @@ Amounts of GPU time, energy, money.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.report.facts import PriceRate, ReportDeviceFacts
 
 JOULES_PER_KILOWATT_HOUR: Final = 3.6e6

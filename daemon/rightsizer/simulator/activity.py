@@ -1,9 +1,10 @@
 """Effect of a workload on a GPU: while its kernels run (activity), and on average (load)."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, fields
 from operator import attrgetter
 from typing import Final
+
+from rightsizer.model.frozen import dataclass, fields
 
 
 @dataclass(frozen=True, slots=True)

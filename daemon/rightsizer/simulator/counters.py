@@ -2,9 +2,9 @@
 
 import threading
 from collections.abc import Callable
-from dataclasses import astuple, dataclass, fields
 from typing import Final
 
+from rightsizer.model.frozen import astuple, dataclass, fields
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 STEP: Final[Nanoseconds] = 10 * NANOSECONDS_PER_SECOND

@@ -2,11 +2,11 @@
 
 import uuid as uuids
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.frozen import dataclass
 from rightsizer.simulator.physics import (
     SHUTDOWN_CELSIUS,
     SLOWDOWN_CELSIUS,

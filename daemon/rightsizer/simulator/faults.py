@@ -1,10 +1,10 @@
 """Faults of a scenario: kinds, active times, and their sum per GPU."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass, field, replace
 from typing import Any, Final, TypeAlias, TypeVar
 
 from rightsizer.catalogue.board import MigProfile
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 
 DAY: Final[Nanoseconds] = nanoseconds(86400.0)

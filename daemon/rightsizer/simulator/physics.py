@@ -1,10 +1,10 @@
 """Physical model of a board: load in, coherent power, clocks, heat, memory and links out; pure."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.driver_codes import ClockEvent
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import MIB
 from rightsizer.simulator.activity import DeviceLoad
 

@@ -1,10 +1,10 @@
 """Scenario: boards of a node, workloads on them with their load shapes, and faults."""
 
 import math
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import ProcessKind
 from rightsizer.model.state import Condition, State
 from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds

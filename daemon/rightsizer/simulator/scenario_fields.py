@@ -1,13 +1,13 @@
 """ScenarioFields: typed access to a scenario's YAML; errors name place and remedy."""
 
 from collections.abc import Collection, Iterator, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Any, NoReturn, TypeVar
 
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document
 from rightsizer.model.errors import ScenarioError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import parse_duration
 
 _Word = TypeVar("_Word", bound=StrEnum)

@@ -1,11 +1,11 @@
 """Table of board features by architecture; every NOT_SUPPORTED and NVML number follows from it."""
 
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
 from rightsizer.catalogue.board import Board
+from rightsizer.model.frozen import dataclass
 from rightsizer.simulator.physics import has_switches, link_count, nvlink_is_up
 
 

@@ -1,9 +1,9 @@
 """Workloads of a scenario over time: phase, load, processes and memory on each device."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Process
 from rightsizer.model.units import DAY_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload

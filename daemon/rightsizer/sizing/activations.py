@@ -2,9 +2,9 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,

@@ -2,12 +2,12 @@
 
 import math
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.prices import Assumption, OnPremises, Price, Prices
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.estimate import EstimateInterval
 

@@ -1,9 +1,9 @@
 """Estimates with their intervals, and the memory that every model has beside its own."""
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
 from rightsizer.sizing.settings import MemorySettings

@@ -1,10 +1,10 @@
 """Forward pass of tokens on one board: attention, experts, products, communication."""
 
 import math
-from dataclasses import dataclass, replace
 from typing import Self
 
 from rightsizer.catalogue.board import Board, Precision
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (
     NumberFormat,

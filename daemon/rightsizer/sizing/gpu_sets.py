@@ -1,10 +1,10 @@
 """Sets of GPUs scored by the links between them; exact over all sets of up to sixteen."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
 

@@ -1,8 +1,8 @@
 """Memory that the fullest GPU of a layout needs: training state and activations, or serving."""
 
-from dataclasses import dataclass, replace
 from typing import Final
 
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.activations import (
     FrozenBase,
     TrainingActivations,

@@ -1,10 +1,10 @@
 """MIG slices: capacity and rate beside their GPU, as boards of their own, and which hold a need."""
 
 from collections.abc import Iterable
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.workload_family import USUAL_COMPUTE_SHARE
 

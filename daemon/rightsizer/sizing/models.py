@@ -1,8 +1,9 @@
 """Models by what their size and speed depend on: transformers, images, diffusion, recommenders."""
 
 import math
-from dataclasses import dataclass, field
 from typing import Final
+
+from rightsizer.model.frozen import dataclass, field
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,11 +1,11 @@
 """Parameters of a model: how many, where, and what one takes in each number format."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,

@@ -2,12 +2,12 @@
 
 import math
 import re
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board, MigProfile, Precision
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.estimate import usable_bytes
 from rightsizer.sizing.mig import slice_capacity, sm_share
 from rightsizer.sizing.settings import MemorySettings

@@ -1,12 +1,12 @@
 """Projection of a measured workload to another GPU, slice or format; of two on one GPU."""
 
 import math
-from dataclasses import dataclass, fields
 from enum import StrEnum
 from typing import Final
 
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass, fields
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.place import CapacityRatios, GpuPlace, achieved_ratios, peak_ratios
 from rightsizer.sizing.time_shares import TimeShares, busy_share, projected_shares, split_time

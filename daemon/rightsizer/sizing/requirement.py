@@ -1,9 +1,9 @@
 """Requirement: a model, a task, how much of it, and on what."""
 
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, field
 from enum import StrEnum
 
+from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.sizing.models import Model
 from rightsizer.sizing.parameters import NumberFormat
 

@@ -4,12 +4,12 @@ What it does for language models.
 """
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
 from rightsizer.catalogue.board import AllReduce, Board, Precision
+from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.estimate import usable_bytes
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.settings import MemorySettings

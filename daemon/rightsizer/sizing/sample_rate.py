@@ -4,10 +4,10 @@ One term for what the tensor cores do, one for what memory moves, one for starti
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
+from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.activations import (
     convolution_training_bytes,
     denoiser_block,

@@ -2,11 +2,11 @@
 
 import math
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Final, Self
 
 from rightsizer.catalogue.board import Board, OriginKind
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes

@@ -1,9 +1,9 @@
 """Memory of a serving model on one GPU: weights, KV cache, activations, by requests in flight."""
 
 import math
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.activations import (
     blocks_of,
     convolution_inference_bytes,

@@ -1,7 +1,6 @@
 """Settings of sizing: plans, memory, serving, training, cost."""
 
-from dataclasses import dataclass, field
-
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import GIB, MIB
 

@@ -1,9 +1,9 @@
 """Time-share roofline: where a measured workload's time goes, and its shares elsewhere."""
 
 import math
-from dataclasses import dataclass, fields
 from typing import Final
 
+from rightsizer.model.frozen import dataclass, fields
 from rightsizer.sizing.place import CapacityRatios, GpuPlace
 from rightsizer.sizing.workload_profile import ProfiledTime, UsageShares, WorkloadProfile
 

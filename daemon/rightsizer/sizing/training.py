@@ -1,9 +1,9 @@
 """Training speed of a model: time of a step, tokens a second, hours, error."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer, VisionTransformer

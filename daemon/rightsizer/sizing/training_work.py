@@ -1,9 +1,9 @@
 """Work of a training step: FLOPs, kernels, and traffic between GPUs."""
 
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
+from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.models import Transformer, VisionTransformer
 from rightsizer.sizing.parameters import ParameterCount, count_parameters, ffn_width, head_dimension
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Requirement

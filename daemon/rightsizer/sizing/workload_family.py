@@ -1,13 +1,13 @@
 """The workloads that GPUs are compared by: what kind of model, trained or served, and how."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from types import MappingProxyType
 from typing import Final
 
 from rightsizer.catalogue.board import Precision
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass
 
 
 class WorkloadActivity(StrEnum):

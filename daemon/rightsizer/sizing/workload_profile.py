@@ -1,11 +1,11 @@
 """Profile of a measured workload: shares by telemetry, and times by a profiler's time line."""
 
-from dataclasses import dataclass, replace
 from enum import StrEnum
 from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.place import CapacityRatios, GpuPlace
 
 SMALL_KERNEL_SECONDS: Final = 10e-6

@@ -4,7 +4,6 @@ import contextlib
 import math
 import time
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from itertools import count
 from pathlib import Path
 from typing import Final, Protocol
@@ -17,6 +16,7 @@ from rightsizer.host.pcie import BusGpu, expected_gpus, kernel_address
 from rightsizer.host.topology import TopologyFacts, read_topology
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Process
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome

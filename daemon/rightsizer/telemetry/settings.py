@@ -1,8 +1,7 @@
 """Settings of telemetry: sampling interval and sources."""
 
-from dataclasses import dataclass, field
-
 from rightsizer.host.settings import HostSettings
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.owners.settings import OwnerSettings
 from rightsizer.telemetry.dcgm.settings import DcgmSettings

@@ -3,11 +3,11 @@
 import math
 import threading
 from collections.abc import Callable
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final, Protocol
 
 from rightsizer.io.clock import Clock
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import Nanoseconds, nanoseconds
 

@@ -10,11 +10,11 @@ import time
 from collections import OrderedDict, deque
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, field
 from enum import Enum, auto
 from http import HTTPStatus
 from typing import Final
 
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.web.message import WebResponse
 from rightsizer.web.settings import PasswordSettings
 from rightsizer.web.tls import ServerContext

@@ -2,11 +2,11 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from http import HTTPStatus
 from typing import Any, Final, Self
 
 from rightsizer.model.errors import UsageError
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import DAY_SECONDS, format_duration, parse_duration
 
 

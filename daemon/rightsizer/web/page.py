@@ -5,10 +5,10 @@ from __future__ import annotations
 import base64
 import hashlib
 import threading
-from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import Report
 from rightsizer.model.span import DEFAULT_SPAN, SPANS, PastOf, Span
 from rightsizer.model.units import Nanoseconds

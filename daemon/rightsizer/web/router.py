@@ -1,7 +1,6 @@
 """What is served where: one table of method, path and handler."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from typing import Final
 from urllib.parse import unquote
@@ -10,6 +9,7 @@ import structlog
 
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import UsageError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import Report
 from rightsizer.model.span import DeviceSpan, PastOf, Span
 from rightsizer.model.units import Nanoseconds

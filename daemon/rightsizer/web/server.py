@@ -5,7 +5,6 @@ import socket
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, replace
 from http import HTTPStatus
 from pathlib import Path
 from typing import Final, Protocol
@@ -14,6 +13,7 @@ import structlog
 
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.model.errors import RightsizerError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import Report
 from rightsizer.model.span import PastOf
 from rightsizer.model.units import Nanoseconds

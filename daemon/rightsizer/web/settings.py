@@ -1,11 +1,11 @@
 """Settings of the HTTP server: addresses, limits, passwords, colors of fits."""
 
 import re
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.errors import UsageError
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import LIVE, setting
 
 

@@ -4,7 +4,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final
 
@@ -13,6 +12,7 @@ import structlog
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import Nanoseconds, nanoseconds, parse_duration
 from rightsizer.web.tls import (
     CIPHER_SUITES,

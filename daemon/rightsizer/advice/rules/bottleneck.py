@@ -1,7 +1,6 @@
 """Frame of the rules of bottlenecks: what limits a workload while it is at work."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from types import MappingProxyType
 from typing import Any, Final, Protocol
 
@@ -18,6 +17,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import Nanoseconds, format_duration, seconds

@@ -3,7 +3,6 @@
 A saturated batch job is well used; a saturated service is, too, until users wait for it.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
@@ -21,6 +20,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Resource, Tier

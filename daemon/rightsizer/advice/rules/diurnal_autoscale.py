@@ -5,7 +5,6 @@ The answer to load that sleeps at night is neither fewer GPUs nor an alarm each 
 part, with less confidence.
 """
 
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
@@ -26,6 +25,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, released
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import format_duration, seconds
 from rightsizer.model.workload import WorkloadClass

@@ -4,7 +4,6 @@ A trend is reported only where it grows for certain and reaches the end within t
 that a framework preallocates does not grow, and the rule abstains.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
@@ -23,6 +22,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Trend
 from rightsizer.model.settings import setting
 from rightsizer.model.units import Nanoseconds, nanoseconds

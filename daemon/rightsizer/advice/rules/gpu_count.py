@@ -7,7 +7,6 @@ instead, and nothing is taken from a workload under pressure (docs/definitions.m
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
@@ -28,6 +27,7 @@ from rightsizer.advice.verdict import (
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration

@@ -5,7 +5,6 @@ lasts and whether its time is known, not from how much of the window was seen.
 """
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid
@@ -35,6 +34,7 @@ from rightsizer.model.finding import (
     Savings,
     Severity,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Reading
 
 NAME: Final = "hardware_unhealthy"

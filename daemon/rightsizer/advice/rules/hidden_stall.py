@@ -4,7 +4,6 @@ Ranks that wait in a collective look 100 % busy; the GPU that does not spin is t
 wait for (NVIDIA/nccl#968; docs/definitions.md, sources).
 """
 
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.attribution import hypotheses, lost_gpus, saved_at_most
@@ -15,6 +14,7 @@ from rightsizer.advice.straggler import follow_up, straggler_group
 from rightsizer.advice.verdict import complain, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State, Tier
 

@@ -1,7 +1,6 @@
 """GPUs that do nothing: empty, or held by what does not use them."""
 
 from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
 from itertools import groupby
 from typing import Final
 
@@ -30,6 +29,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import IDLE_STATES, State
 from rightsizer.model.units import Nanoseconds, format_duration, seconds

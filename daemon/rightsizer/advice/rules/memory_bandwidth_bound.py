@@ -4,7 +4,6 @@ Being bound by memory traffic is how decoding works, and a batch job at that lim
 It is a complaint only of a service, where a larger batch or smaller weights would serve more.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -22,6 +21,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, State, Tier
 from rightsizer.model.workload import WorkloadClass

@@ -4,7 +4,6 @@ A batch job too may move, for a board that is no slower takes nothing from it. M
 framework preallocates is not memory needed; the rule abstains.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_options import lighter_boards
@@ -13,6 +12,7 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
 from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, sizing_factors
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Savings
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration

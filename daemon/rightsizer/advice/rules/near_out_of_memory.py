@@ -3,7 +3,6 @@
 Memory that a framework preallocates is full by design and says nothing; the rule abstains.
 """
 
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
@@ -21,6 +20,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, Resource, Tier
 from rightsizer.model.workload import Allocator, WorkloadClass

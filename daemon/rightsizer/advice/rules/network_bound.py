@@ -1,6 +1,5 @@
 """GPUs whose exchange with other nodes takes longer than their work."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -10,6 +9,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import complain, released
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.topology import Adapter, AdapterKind, LinkKind
 from rightsizer.model.window import Window

@@ -1,7 +1,6 @@
 """Processes, or their memory, on another NUMA node than the GPU that they feed."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_status import board_statuses, board_uuid
@@ -12,6 +11,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import abstain, complain
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk, Savings
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition

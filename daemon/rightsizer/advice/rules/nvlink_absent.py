@@ -4,7 +4,6 @@ And which.
 """
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -32,6 +31,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.node import Node
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource

@@ -1,7 +1,6 @@
 """Rule: GPUs larger than anything that was ever asked of them, and the boards that would do."""
 
 from collections.abc import Iterator
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_options import smaller_boards
@@ -27,6 +26,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource, Tier
 from rightsizer.model.units import format_duration

@@ -1,6 +1,5 @@
 """GPUs that wait for their PCIe link, and whether the link is what it should be."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_status import board_uuid
@@ -20,6 +19,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State
 from rightsizer.model.workload import WorkloadClass

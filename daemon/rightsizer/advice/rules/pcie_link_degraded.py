@@ -1,7 +1,6 @@
 """Rule: GPUs whose PCIe link is narrower or slower than board and slot allow, while they work."""
 
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid
@@ -21,6 +20,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Condition

@@ -5,7 +5,6 @@ bound decoding shows that draws 137 to 300 W of an H200's 700 (arXiv:2605.11999)
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of
@@ -31,6 +30,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Tier
 from rightsizer.model.workload import Workload, WorkloadClass

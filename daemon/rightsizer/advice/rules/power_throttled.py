@@ -5,7 +5,6 @@ came with is well used. One with a lowered limit is not.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of
@@ -26,6 +25,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.units import seconds

@@ -3,7 +3,6 @@
 A job is as fast as its slowest rank, so that what the others wait is lost on all of them.
 """
 
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.attribution import lost_gpus
@@ -19,6 +18,7 @@ from rightsizer.advice.straggler import (
 )
 from rightsizer.advice.verdict import complain, find_nothing, names_of, released
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State
 

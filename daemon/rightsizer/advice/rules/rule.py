@@ -1,12 +1,12 @@
 """Rule: its settings, its judgement of a case, and when a judgement becomes advice."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 from rightsizer.advice.market import Market
 from rightsizer.model.finding import Case, Finding, Reason
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.model.workload import Workload

@@ -4,7 +4,6 @@
 here. Only a slice keeps workloads of different namespaces apart.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_status import is_shared, works_on_media
@@ -29,6 +28,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import format_duration
 from rightsizer.model.workload import WorkloadClass

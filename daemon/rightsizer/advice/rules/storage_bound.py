@@ -1,6 +1,5 @@
 """GPUs that wait for disks or file systems: for what they read, or for checkpoints they write."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
@@ -19,6 +18,7 @@ from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State

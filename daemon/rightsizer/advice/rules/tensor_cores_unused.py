@@ -1,6 +1,5 @@
 """GPUs that multiply in single precision while their tensor cores rest."""
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -23,6 +22,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Condition, Tier
 from rightsizer.model.units import seconds
 

@@ -6,7 +6,6 @@ latency) makes it too small. Memory that runs short is the rule `near_out_of_mem
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
@@ -34,6 +33,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration

@@ -1,11 +1,11 @@
 """What a check comes to, and what all checks look at."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 
 from rightsizer.agent.settings import Settings
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import Snapshot
 
 

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from functools import partial, reduce
 from itertools import repeat
 from math import isnan, nan
@@ -21,6 +20,7 @@ from rightsizer.fleet.cache.day_frame import (
     floats,
     kind_of,
 )
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource
 

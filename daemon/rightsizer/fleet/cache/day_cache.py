@@ -3,7 +3,6 @@
 import json
 from collections.abc import Iterable, Mapping, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
 from pathlib import Path
 from sqlite3 import Connection
 from typing import Any, Final, NamedTuple, Self
@@ -15,6 +14,7 @@ from rightsizer.fleet.model import DeviceHolding, FleetDay
 from rightsizer.io import codec
 from rightsizer.io.database import Database
 from rightsizer.io.files import Called
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 

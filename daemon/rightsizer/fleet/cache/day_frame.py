@@ -5,7 +5,6 @@ from __future__ import annotations
 import struct
 from array import array
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from functools import lru_cache
 from math import isnan
@@ -13,6 +12,7 @@ from operator import add
 from typing import Final, Self
 
 from rightsizer.model.block import BLOCK_SPAN
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.state import Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import cache, partial
 from itertools import chain, groupby, pairwise
 
@@ -21,6 +20,7 @@ from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.node import Node
 from rightsizer.model.pattern import Past

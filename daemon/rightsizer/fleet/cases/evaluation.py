@@ -5,7 +5,6 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from functools import cache, partial
 from pathlib import Path
 from typing import Any, NamedTuple, Self
@@ -21,6 +20,7 @@ from rightsizer.fleet.model import FleetView
 from rightsizer.fleet.process_pool import ProcessPool
 from rightsizer.fleet.rules.rule import FleetRule
 from rightsizer.model.finding import FindingKind, Reason
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass, field, replace
 from functools import cached_property
 from typing import Any, Final, TypeVar
 
@@ -19,6 +18,7 @@ from rightsizer.accounting.settings import LoadPatternSettings
 from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.cache.subject_days import SubjectDays
 from rightsizer.model.block import BLOCK_SPAN, Blocks, Measure, Series
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.pattern import Exceedance, Shape, Trend
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window

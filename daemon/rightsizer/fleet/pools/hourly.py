@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.accounting.load_patterns import (
@@ -15,6 +14,7 @@ from rightsizer.accounting.load_patterns import (
 from rightsizer.accounting.settings import TrendSettings
 from rightsizer.fleet.model import FleetPool, HourlySeries
 from rightsizer.model.block import BLOCK_SPAN, Series
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Shape, Trend
 from rightsizer.model.settings import setting
 from rightsizer.model.units import NANOSECONDS_PER_SECOND

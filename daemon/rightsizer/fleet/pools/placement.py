@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
@@ -12,6 +11,7 @@ from rightsizer.fleet.pools.hourly import known_values
 from rightsizer.fleet.pools.pool import kind_of, part_of, workloads_in
 from rightsizer.fleet.pools.pool_room import PoolRoom, ReclaimStep
 from rightsizer.fleet.pools.reclaim import reclaims_of
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.workload import WorkloadKind
 
 _SLURM_QUEUE: Final = "slurm"

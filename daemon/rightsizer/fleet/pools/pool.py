@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -11,6 +10,7 @@ from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, WaitingW
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Savings
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import State
 from rightsizer.model.units import format_duration
 from rightsizer.model.window import Window

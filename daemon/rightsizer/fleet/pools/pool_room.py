@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from functools import cached_property
 from operator import add
 from typing import Final
@@ -16,6 +15,7 @@ from rightsizer.fleet.pools.reclaim import (
     room_for,
 )
 from rightsizer.model.finding import Action
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
 

@@ -2,7 +2,6 @@
 
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import combinations, islice
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from rightsizer.advice.autoscale_schedule import ReplicaSchedule, hours_of
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.fleet.model import FleetDevice, FleetView, FleetWorkload
 from rightsizer.model.finding import Action, Instruction, Risk
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import State
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import WorkloadClass, WorkloadKind

@@ -5,7 +5,6 @@ Which small workloads share GPUs, side by side, in turns, or in MIG slices.
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from itertools import groupby
 from typing import Final
 
@@ -15,6 +14,7 @@ from rightsizer.fleet.model import FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
 from rightsizer.model.finding import Action, Risk
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Resource
 from rightsizer.model.workload import Allocator, WorkloadClass
 from rightsizer.sizing.mig import SliceNeed, fitting_slices

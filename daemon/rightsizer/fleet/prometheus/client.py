@@ -6,7 +6,6 @@ import threading
 import time
 from array import array
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from itertools import chain
 from typing import Final
 
@@ -16,6 +15,7 @@ from rightsizer.fleet.prometheus.selector import Matchers
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SampledSeries, StoreUse
 from rightsizer.model.errors import StoreError, StoreLimitError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 POINTS_MAXIMUM: Final = 11_000

@@ -6,7 +6,6 @@ import re
 import threading
 import time
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
@@ -19,6 +18,7 @@ from rightsizer.io.http import HttpClient
 from rightsizer.io.http_result import Excess, Failure, FailureKind, Response
 from rightsizer.io.http_settings import HttpSettings, checked_url
 from rightsizer.model.errors import StoreError
+from rightsizer.model.frozen import dataclass
 
 
 class LimitKind(StrEnum):

@@ -4,11 +4,11 @@ import json
 import math
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import compress
 from typing import Any, Final
 
 from rightsizer.fleet.source import SampledSeries
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _LENGTH: Final = 400

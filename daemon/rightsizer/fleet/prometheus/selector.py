@@ -2,9 +2,10 @@
 
 import re
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import dataclass
 from functools import lru_cache
 from typing import Final, Self
+
+from rightsizer.model.frozen import dataclass
 
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """What RE2 takes for more than itself."""

@@ -5,7 +5,6 @@ notebooks alone: what trains is not interrupted for it.
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.confidence import probability_above
@@ -35,6 +34,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of

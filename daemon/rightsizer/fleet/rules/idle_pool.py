@@ -4,7 +4,6 @@ Not said before every hour of a week was seen, nor while work waits for the pool
 of it grows to its end. Load that comes and goes by the day is left to the rule `pool_autoscale`.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -37,6 +36,7 @@ from rightsizer.fleet.rules.rule import (
     weekly_conduct,
 )
 from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason, Risk
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
 NAME: Final = "idle_pool"

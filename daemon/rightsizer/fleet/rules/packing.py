@@ -5,7 +5,6 @@ every hour. Strangers are kept apart by MIG slices. Batch jobs are never packed.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -39,6 +38,7 @@ from rightsizer.fleet.rules.rule import (
     weekly_conduct,
 )
 from rightsizer.model.finding import Action, Finding, FindingKind, Instruction, Option, Reason, Risk
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
 

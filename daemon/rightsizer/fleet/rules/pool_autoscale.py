@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Iterable
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.autoscale_schedule import (
@@ -38,6 +37,7 @@ from rightsizer.fleet.rules.rule import (
 )
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Shape
 from rightsizer.model.settings import setting
 

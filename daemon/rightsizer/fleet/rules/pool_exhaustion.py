@@ -4,7 +4,6 @@ Told by the line through the most that was held at once each day, where it grows
 reaches the pool's size within the horizon. Work that waits already is evidence, no forecast.
 """
 
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -23,6 +22,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Trend
 from rightsizer.model.settings import setting
 

@@ -1,7 +1,6 @@
 """Rule: services of one namespace with several nearly idle replicas; stack them on fewer GPUs."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -31,6 +30,7 @@ from rightsizer.fleet.rules.rule import (
     weekly_conduct,
 )
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.workload import Allocator, WorkloadClass

@@ -1,13 +1,13 @@
 """FleetRule: settings, evaluation and conduct of a rule of the fleet."""
 
 from collections.abc import Callable
-from dataclasses import dataclass, field, replace
 from typing import Any, Generic, Protocol, TypeVar
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
 from rightsizer.fleet.model import FleetView
 from rightsizer.model.finding import Finding
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 
 

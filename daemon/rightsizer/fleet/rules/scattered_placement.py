@@ -5,7 +5,6 @@ alone: the replicas of a service lie apart on purpose.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -25,6 +24,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of

@@ -5,7 +5,6 @@ it has a trouble of its own, which no single job can tell.
 """
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -26,6 +25,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 
 NAME: Final = "stragglers"

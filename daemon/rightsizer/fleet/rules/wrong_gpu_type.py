@@ -4,7 +4,6 @@ How far a workload is too large for its board is judged as the rule `overprovisi
 only boards are named of which the estate has GPUs that nobody needed, and none is promised twice.
 """
 
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.advice.board_options import smaller_boards
@@ -33,6 +32,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of

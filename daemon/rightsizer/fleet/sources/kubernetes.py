@@ -2,13 +2,13 @@
 
 import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Final, NamedTuple
 
 from rightsizer.fleet.model import FleetDevice, FleetInventory, WaitingWork
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import first_label, one_of, selector
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.workload import PodOwner, Workload, WorkloadClass, WorkloadKind, owner_of_pod
 from rightsizer.owners.registry import owner_of

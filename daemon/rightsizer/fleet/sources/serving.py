@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from itertools import accumulate
 from typing import Final, TypeAlias
 
@@ -13,6 +12,7 @@ from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.kubernetes import Pod
 from rightsizer.fleet.sources.series import first_label, one_of, selector
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 

@@ -3,11 +3,11 @@
 import hashlib
 import json
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from rightsizer.model.advice import Advice, AdviceEvent, AdviceEventKind
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.report.labels import readable_name
 

@@ -2,7 +2,6 @@
 
 import os
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from urllib.parse import urlsplit
 from rightsizer.io.http_settings import HttpSettings, checked_url, read_token_file
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Reason, Severity
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import DAY_SECONDS
 

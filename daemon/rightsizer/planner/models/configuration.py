@@ -2,12 +2,12 @@
 
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from importlib import resources
 from typing import Any, Final
 
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.sizing.parameters import NumberFormat
 
 _FILE: Final = "model_types.yaml"

@@ -1,10 +1,10 @@
 """Model from a `config.json` of Hugging Face's transformers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.models.configuration import (
     MODEL_TYPES,
     Configuration,

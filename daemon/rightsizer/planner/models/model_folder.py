@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.diffusion.diffusers import (
     PublishedDiffusion,

@@ -3,7 +3,6 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final, Protocol
 
@@ -14,6 +13,7 @@ from rightsizer.io.clock import Clock
 from rightsizer.model.advice import AdviceState
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.report import DeviceReport, Report, WorkloadReport
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Workload

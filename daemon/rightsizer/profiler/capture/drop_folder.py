@@ -5,7 +5,6 @@ import stat
 import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from itertools import groupby
 from pathlib import Path
 from typing import Final
@@ -13,6 +12,7 @@ from typing import Final
 import structlog
 
 from rightsizer.model.errors import ProfileError, RightsizerError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import DeviceProfile, Profile
 from rightsizer.model.units import Nanoseconds
 from rightsizer.profiler.capture.feature import ProfileConsumer

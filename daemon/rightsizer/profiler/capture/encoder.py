@@ -1,8 +1,8 @@
 """JSON encoder of the state of captures."""
 
 from collections.abc import Sequence
-from dataclasses import dataclass
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
 from rightsizer.profiler.capture.policy import CaptureCandidate
 from rightsizer.profiler.capture.repository import CaptureRecord, ReadFile

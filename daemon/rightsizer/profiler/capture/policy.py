@@ -2,12 +2,12 @@
 
 from collections.abc import Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 from itertools import pairwise
 from typing import Final
 
 from rightsizer.advice.rules.rule import Judgement
 from rightsizer.model.finding import Finding, Reason, Severity
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import ACTIVE_STATES, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
 from rightsizer.profiler.capture.settings import CaptureTimingSettings

@@ -1,12 +1,12 @@
 """Protocol of the isolated reader: task, answer, dataclasses as JSON."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, fields, is_dataclass
 from enum import StrEnum
 from functools import cache
 from types import NoneType, UnionType
 from typing import Any, TypeVar, Union, get_args, get_origin, get_type_hints
 
+from rightsizer.model.frozen import dataclass, fields, is_dataclass
 from rightsizer.model.profile import Profile
 from rightsizer.telemetry.profiles.limits import ReadLimits
 

@@ -1,11 +1,11 @@
 """Repository of captures and of files that were read, and the cache of one agent over it."""
 
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass
 
 from rightsizer.io.clock import Clock
 from rightsizer.io.database import Database
 from rightsizer.io.record_table import RecordCache, RecordTable
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiler.capture.request import CaptureOutcome
 

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Callable, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from pathlib import Path
 from typing import Final
@@ -11,6 +10,7 @@ from rightsizer.advice.rules.rule import Judgement
 from rightsizer.model.advice import Advice
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Finding
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import Report
 from rightsizer.model.workload import Workload
 from rightsizer.owners.registry import owner_of

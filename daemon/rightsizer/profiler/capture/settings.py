@@ -1,13 +1,13 @@
 """Settings of capture: how a profile is requested, where it lands, what that may cost."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
 from enum import StrEnum
 from typing import Final
 
 from rightsizer.config.spelling import is_asked_for, unknown_placeholders
 from rightsizer.io.http_settings import HttpSettings, checked_url
 from rightsizer.model.finding import Reason
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
 

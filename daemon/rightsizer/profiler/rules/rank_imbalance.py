@@ -4,11 +4,11 @@ The measure of HolisticTraceAnalysis; a collective lasts until the last rank has
 """
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from statistics import mean
 from typing import Final
 
 from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile, StepUse
 from rightsizer.profiler.rules.rule import (
     Gain,

@@ -1,7 +1,6 @@
 """Frame of the rules over profiles: member devices, settings, judgement, verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from typing import Generic, TypeVar
 
 from rightsizer.advice.confidence import probability_above
@@ -16,6 +15,7 @@ from rightsizer.model.finding import (
     Risk,
     Savings,
 )
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
 from rightsizer.profiler.settings import ProfileSteadySettings
 

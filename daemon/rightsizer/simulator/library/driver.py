@@ -3,9 +3,9 @@
 import threading
 from collections import deque
 from collections.abc import Callable, Iterable
-from dataclasses import dataclass
 from typing import Any, Final, Generic, TypeVar
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Process
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.counters import GpuCounters

@@ -3,9 +3,9 @@
 import time
 from collections.abc import Callable
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 from rightsizer.simulator.device import SimulatedDevice
 from rightsizer.simulator.faults import CallFailure, CallHang, GpuAbsence, GpuLoss

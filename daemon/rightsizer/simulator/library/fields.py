@@ -1,11 +1,11 @@
 """Numbered fields of the simulated driver."""
 
 from collections.abc import Callable, Iterable, Mapping
-from dataclasses import dataclass, replace
 from enum import IntEnum
 from functools import cached_property
 from typing import Any, Final
 
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.simulator.counters import GpuCounters
 from rightsizer.simulator.faults import GpuHealth, NvlinkErrorCounts

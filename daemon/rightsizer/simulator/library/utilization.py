@@ -1,9 +1,9 @@
 """Utilization of the GPU and its engines, and the driver's sample buffers."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.simulator.activity import DeviceLoad
 from rightsizer.simulator.library.calls import Functions, NvmlCallError, NvmlCode, number, out, put

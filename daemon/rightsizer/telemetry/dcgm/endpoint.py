@@ -1,7 +1,6 @@
 """Poller of a dcgm-exporter on a thread of its own: current view, stalled collection, Xids."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from rightsizer.catalogue.catalogue import Catalogue
@@ -13,6 +12,7 @@ from rightsizer.model.dcgm_fields import DCGM_FIELDS
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import XidLog
 from rightsizer.model.errors import DriverError
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Down

@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
@@ -12,6 +11,7 @@ from rightsizer.model.dcgm_exporter import Entity, entity_of, holder_of, why_no_
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Missing, plausible, scaled
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, Unit, convert

@@ -1,10 +1,10 @@
 """What an operator may set of a dcgm-exporter as a source."""
 
-from dataclasses import dataclass
 from pathlib import Path
 from urllib.parse import urlsplit
 
 from rightsizer.io.http_settings import HttpSettings, checked_url
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 
 _OUR_PATH = "/metrics/dcgm"

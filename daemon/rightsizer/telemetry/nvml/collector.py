@@ -1,10 +1,10 @@
 """NVML collectors: base class, values told by fields and functions, rates of counters."""
 
 from collections.abc import Callable
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds, seconds

@@ -1,7 +1,6 @@
 """Static facts of a GPU from driver, sysfs and catalogue; versions and modes."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from typing import Any, Final
 
@@ -12,6 +11,7 @@ from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.host.files import read_integer
 from rightsizer.host.pcie import kernel_address
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id, is_blank
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringReader

@@ -2,12 +2,12 @@
 
 import time
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Final, Self
 
 from rightsizer.host.pcie import is_asleep, kernel_address
 from rightsizer.io.clock import Clock
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.snapshot import CollectorOutcome, Down
 from rightsizer.model.units import Nanoseconds, nanoseconds

@@ -2,7 +2,6 @@
 
 from collections.abc import Hashable, Iterator, Mapping, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from typing import Any, Final
 
 import pynvml
@@ -10,6 +9,7 @@ import pynvml
 from rightsizer.host.pcie import BusGpu, kernel_address
 from rightsizer.host.topology import TopologyFacts
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import Down
 from rightsizer.model.units import Nanoseconds

@@ -3,11 +3,11 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pynvml
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
 
 

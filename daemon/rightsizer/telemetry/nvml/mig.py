@@ -1,13 +1,13 @@
 """What a MIG instance is, and which part of its GPU."""
 
 import re
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pynvml
 
 from rightsizer.catalogue.board import MigProfile
 from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.frozen import dataclass
 from rightsizer.telemetry.nvml.device_facts import DeviceFactsReader
 
 _PROFILE: Final = re.compile(r"\bMIG (\S+)$")

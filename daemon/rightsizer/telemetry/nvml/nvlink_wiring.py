@@ -1,11 +1,11 @@
 """Which NVLinks of a GPU lead somewhere: a card without a bridge has links, all of them down."""
 
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 from typing import Any, Final
 
 import pynvml
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
 
 _STATE: Final = pynvml.NVML_FI_DEV_NVLINK_GET_STATE

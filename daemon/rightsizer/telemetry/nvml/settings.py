@@ -1,7 +1,6 @@
 """What an operator may set of the live source."""
 
-from dataclasses import dataclass
-
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 
 

@@ -3,7 +3,6 @@
 import ctypes
 import time
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Any, Final, Self
 
 import pynvml
@@ -12,6 +11,7 @@ import structlog
 from rightsizer.io.clock import Clock
 from rightsizer.io.worker import Crashed, Stuck, Worker
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS, XidLog
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.snapshot import CollectorOutcome
 from rightsizer.telemetry.nvml.inventory import Gpu, Inventory
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary

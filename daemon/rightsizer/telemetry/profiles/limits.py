@@ -1,7 +1,6 @@
 """Limits of what a file may cost to read, and settings of the arithmetic of time lines."""
 
-from dataclasses import dataclass, field
-
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
 

@@ -4,12 +4,12 @@ import codecs
 import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from pathlib import Path
 from types import TracebackType
 from typing import Final, Self
 
 from rightsizer.model.errors import ProfileError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.telemetry.profiles.limits import ReadLimits
 

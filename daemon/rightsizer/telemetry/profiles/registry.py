@@ -5,11 +5,11 @@ import os
 import re
 import stat
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rightsizer.model.errors import ProfileError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.mlperf.load_generator import (

@@ -2,10 +2,10 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import LaunchUse, StepUse, TimeUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.launches import IdleCause, LaunchCounter, Launches, gaps

@@ -2,7 +2,6 @@
 
 import fnmatch
 from collections.abc import Callable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -10,6 +9,7 @@ from typing import Any, Final
 from rightsizer.io.near import near_words
 from rightsizer.io.yaml import Document, YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError, RecordingError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal, in_unit
 from rightsizer.model.units import Nanoseconds, convert
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow

@@ -2,13 +2,13 @@
 
 from collections.abc import Generator, Iterable, Mapping, Sequence
 from contextlib import ExitStack, closing
-from dataclasses import dataclass
 from pathlib import Path
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError, UsageError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing, Reading
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal

@@ -5,13 +5,13 @@ import sqlite3
 from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
 from rightsizer.model.errors import RecordingError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow

@@ -1,9 +1,9 @@
 """Serving engines: which metrics of each carry which signals."""
 
-from dataclasses import dataclass
 from enum import StrEnum
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.settings import EngineName
 

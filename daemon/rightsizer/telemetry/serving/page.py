@@ -2,12 +2,12 @@
 
 import sys
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final, TypeAlias
 
 from prometheus_client.parser import text_string_to_metric_families
 
 from rightsizer.model.errors import DriverError
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.engines import (

@@ -2,12 +2,12 @@
 
 import re
 from collections import Counter
-from dataclasses import MISSING, dataclass
 from enum import StrEnum
 from typing import Final
 from urllib.parse import urlsplit
 
 from rightsizer.io.http_settings import checked_url
+from rightsizer.model.frozen import MISSING, dataclass
 from rightsizer.model.settings import setting
 
 _USUAL_PATH: Final = "/metrics"

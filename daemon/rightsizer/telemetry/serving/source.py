@@ -2,7 +2,6 @@
 
 import time
 from collections.abc import Callable, Iterable, Mapping, Sequence
-from dataclasses import dataclass, replace
 from fnmatch import fnmatchcase
 from typing import Final
 
@@ -14,6 +13,7 @@ from rightsizer.io.http_settings import HttpSettings
 from rightsizer.io.worker import FetchResult, PollingThread
 from rightsizer.model.device import Device
 from rightsizer.model.errors import DriverError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
 from rightsizer.model.workload import Holding, Workload

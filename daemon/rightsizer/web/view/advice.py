@@ -2,11 +2,11 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Finding, Option, Risk
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds, format_duration
 from rightsizer.report.labels import (
     ABSENT,

@@ -1,9 +1,9 @@
 """View of one device's card: gauges, and how it fits its demand."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.signal import Signal

@@ -1,9 +1,9 @@
 """Layout of the topology drawing: boxes in rows, rails of NVLink groups between them; no HTML."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.topology import GpuLink, LinkKind, Topology
 
 

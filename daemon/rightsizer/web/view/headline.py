@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Sequence
-from dataclasses import dataclass
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Severity
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.signal import Signal
 from rightsizer.model.span import Span

@@ -2,10 +2,10 @@
 
 from collections import Counter
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer import __version__
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceReport, Report, WorkloadReport
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State

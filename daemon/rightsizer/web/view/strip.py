@@ -1,10 +1,10 @@
 """View of a device's past as a strip of states over a span."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Final, TypeAlias
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import Report, StripCell
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import State

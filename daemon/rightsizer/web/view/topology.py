@@ -1,9 +1,9 @@
 """How the parts of the node hang together: drawn twice, for wide and for narrow, and as a table."""
 
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.state import State
 from rightsizer.model.topology import Adapter, LinkKind, Placement, Topology

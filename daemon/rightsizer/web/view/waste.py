@@ -1,11 +1,11 @@
 """View of where device time went, and what acting would save."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Protocol
 
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Savings
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Cause
 from rightsizer.model.units import HOUR_SECONDS, format_duration
 from rightsizer.report.labels import PAGE_CAUSE_LABELS, display_name, percent_label

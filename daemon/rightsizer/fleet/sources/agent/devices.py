@@ -3,7 +3,6 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.catalogue.board import Board
@@ -14,6 +13,7 @@ from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent.metrics import AgentMetric, MetricForm
 from rightsizer.fleet.sources.series import first_label, node_of, word_of
 from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 from rightsizer.owners.registry import owner_of

@@ -9,7 +9,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from operator import gt, lt, sub
 from typing import Final, TypeAlias
 
@@ -19,6 +18,7 @@ from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent.time_columns import Buckets, TimePresence
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Tier
 from rightsizer.model.topology import link_bytes_per_second
 

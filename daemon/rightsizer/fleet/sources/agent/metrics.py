@@ -5,11 +5,11 @@ And their queries.
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Final
 
 from rightsizer.fleet.prometheus.selector import selector
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Cause
 from rightsizer.model.units import Nanoseconds
 

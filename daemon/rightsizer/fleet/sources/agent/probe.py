@@ -1,7 +1,6 @@
 """Probe of a store for agents' metrics: how far back, what can be concluded, and warnings."""
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, field
 from typing import Final
 
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
@@ -9,6 +8,7 @@ from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import AgentSourceSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import seconds_by_day, word_of
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, format_duration
 

@@ -1,7 +1,6 @@
 """AgentSource: fleet inventory, node advice and days from the agents' own metrics."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.accounting.classification_settings import UsageSettings
@@ -25,6 +24,7 @@ from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.agent.probe import NAME, STATES, probe
 from rightsizer.fleet.sources.series import word_of
 from rightsizer.model.finding import Risk
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
 

@@ -8,7 +8,6 @@ from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass
 from itertools import accumulate, chain
 from math import ceil
 from operator import add
@@ -19,6 +18,7 @@ from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent.metrics import FIGURE, Labels, MetricForm
 from rightsizer.fleet.sources.series import placed, word_of
 from rightsizer.model.block import Measure
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
 from functools import partial
 from itertools import accumulate
 from typing import Final
@@ -22,6 +21,7 @@ from rightsizer.fleet.sources.dcgm_exporter.readings import VIOLATIONS, DeviceDa
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.reading import Reading
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import Snapshot

@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Iterable, Mapping
-from dataclasses import dataclass, field
 from typing import Final, NamedTuple, Self
 
 from rightsizer.fleet.cache.day_frame import Grid
@@ -16,6 +15,7 @@ from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, wo
 from rightsizer.fleet.sources.series import placed
 from rightsizer.fleet.sources.slurm import workload_of_job
 from rightsizer.model.dcgm_exporter import holder_of
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import seconds
 from rightsizer.model.workload import Workload
 from rightsizer.owners.registry import owner_of

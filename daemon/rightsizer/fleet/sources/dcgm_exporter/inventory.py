@@ -1,7 +1,6 @@
 """Devices and holders seen within the lookback, completed by the catalogue."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
@@ -24,6 +23,7 @@ from rightsizer.fleet.sources.series import first_label, one_of
 from rightsizer.model.dcgm_exporter import Entity
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, DcgmField
 from rightsizer.model.device import Device
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, convert

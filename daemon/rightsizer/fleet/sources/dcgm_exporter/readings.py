@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Callable, Collection, Iterable, Sequence
-from dataclasses import dataclass, field
 from typing import Final, TypeAlias
 
 from rightsizer.fleet.cache.day_frame import Grid
@@ -28,6 +27,7 @@ from rightsizer.fleet.sources.series import one_of, placed, selector
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition

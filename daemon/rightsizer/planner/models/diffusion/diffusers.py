@@ -1,10 +1,10 @@
 """Diffusion model from `model_index.json` and `config.json` of diffusers."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models.configuration import Configuration, checkpoint_format
 from rightsizer.planner.models.diffusion.latent_decoder import LatentDecoder
 from rightsizer.planner.models.diffusion.layer_work import LayerWork

@@ -1,12 +1,12 @@
 """Latent decoders: parameters and scale of KL, deep and video autoencoders."""
 
 from collections.abc import Callable, Iterator, Mapping
-from dataclasses import dataclass
 from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.diffusion.layer_work import (
     LayerWork,

@@ -1,6 +1,6 @@
 """What layers of a denoiser have and do: parameters and the FLOPs of one step, counted together."""
 
-from dataclasses import dataclass
+from rightsizer.model.frozen import dataclass
 
 
 @dataclass(frozen=True, slots=True)

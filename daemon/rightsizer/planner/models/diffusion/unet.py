@@ -1,11 +1,11 @@
 """UNet2DConditionModel of diffusers: Stable Diffusion 1, 2 and XL, and what was made of them."""
 
 from collections.abc import Mapping
-from dataclasses import dataclass
 from types import MappingProxyType
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.diffusion.layer_work import (
     LayerWork,

@@ -1,10 +1,10 @@
 """Family of Hugging Face models: its keys, its experts, and its parameters to the last bias."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from typing import Final, Self
 
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (

@@ -2,10 +2,10 @@
 
 import math
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Any, Final
 
 from rightsizer.model.errors import RequirementError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import LayerKind, Transformer

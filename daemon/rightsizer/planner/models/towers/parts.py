@@ -1,9 +1,9 @@
 """Towers of a multimodal model: vision, audio, and projectors to the text."""
 
 from collections.abc import Callable, Mapping
-from dataclasses import dataclass
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration
 from rightsizer.planner.models.families.encoder_decoder import speech_encoder_parameters
 from rightsizer.planner.models.towers.vision import VISION_TOWERS, Tower

@@ -1,13 +1,13 @@
 """The NVLinks one by one (state, speed, peer, errors) and the traffic over all of them."""
 
 from collections.abc import Callable, Mapping, Sequence
-from dataclasses import dataclass
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final
 
 import pynvml
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.topology import Nvlink

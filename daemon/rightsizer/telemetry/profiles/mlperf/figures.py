@@ -4,9 +4,9 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from typing import Any, Final
 
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.telemetry.profiles.printed_text import PrintedText
 
 _RATES: Final = {

@@ -3,11 +3,11 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
 from rightsizer.model.errors import ProfileError
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import (
     CopyKind,
     CopyUse,

@@ -4,13 +4,13 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import dataclass
 from enum import StrEnum
 from functools import lru_cache
 from itertools import islice
 from pathlib import Path
 from typing import Any, Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.telemetry.profiles.json_events import JsonWindow
 from rightsizer.telemetry.profiles.limits import ReadLimits

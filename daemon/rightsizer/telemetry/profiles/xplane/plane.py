@@ -3,10 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
-from dataclasses import dataclass, field
 from struct import unpack
 from typing import Final, TypeAlias
 
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.xplane.wire import (
     FIXED64,
