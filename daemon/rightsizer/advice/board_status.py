@@ -95,6 +95,13 @@ def works_on_media(case: Case) -> bool:
     )
 
 
+def why_unmeasured(case: Case) -> str:
+    """Why the need of a workload's GPUs is not known."""
+    if any(each.memory_is_preallocated for each in case.provisioning):
+        return "memory looks preallocated, so the memory needed is not known"
+    return "compute or memory use is not measured"
+
+
 def abstain_unobserved(found: Finding, case: Case, signals: Collection[Signal]) -> Finding:
     """What was found, unless none of the signals that it takes is read on this node.
 

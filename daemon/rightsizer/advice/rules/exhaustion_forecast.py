@@ -193,8 +193,8 @@ def _is_service(case: Case) -> bool:
 
 
 def _options(case: Case, market: Market) -> tuple[Option, ...]:
-    workload_class = case.workload_class
-    return () if workload_class is WorkloadClass.UNKNOWN else larger_boards(case, market)
+    is_unknown = case.workload_class is WorkloadClass.UNKNOWN
+    return () if is_unknown else larger_boards(case, market)
 
 
 def _advise(forecast: _Forecast) -> Instruction:

@@ -207,8 +207,7 @@ def _peaks(
 
 def _replicas(case: Case, settings: GpuCountSettings, market: Market) -> Finding:
     """Whether a service of replicas never needed as many of them."""
-    workload_class = case.workload_class
-    if workload_class is not WorkloadClass.SERVING:
+    if case.workload_class is not WorkloadClass.SERVING:
         return find_nothing(NAME, case, "Every GPU was used.")
     load = replica_load(case, settings.replicas)
     if load is None or load.size == 1 or not _is_known_apart(case, market):

@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.advice.board_options import smaller_boards
-from rightsizer.advice.board_status import is_shared, works_on_media
+from rightsizer.advice.board_status import is_shared, why_unmeasured, works_on_media
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
 from rightsizer.advice.verdict import (
@@ -86,8 +86,7 @@ def judge(case: Case, settings: OverprovisionedSettings, market: Market) -> Find
     if active < settings.minimum_known_seconds:
         why = f"only {format_duration(active)} of activity to size by"
         return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
-    workload_class = case.workload_class
-    if workload_class is WorkloadClass.BATCH:
+    if case.workload_class is WorkloadClass.BATCH:
         why = "a batch job would only run longer on a smaller GPU"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if any(each.is_underprovisioned for each in case.provisioning):
@@ -99,7 +98,7 @@ def judge(case: Case, settings: OverprovisionedSettings, market: Market) -> Find
         why = "it works on the media engines, and nobody knows how much of them it needs"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if any(each.overprovisioned is None for each in case.provisioning):
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, _why_unknown(case))
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why_unmeasured(case))
     over = min(each.overprovisioned or 0.0 for each in case.provisioning)
     if over >= settings.on_ratio:
         return _too_large(case, over, settings, market)
@@ -161,9 +160,7 @@ def _inefficient(case: Case, least: float, settings: OverprovisionedSettings) ->
 
 def _options(case: Case, market: Market) -> tuple[Option, ...]:
     """Smaller boards, for a workload whose class allows another size."""
-    if case.workload is None or case.workload.workload_class not in _RESIZABLE:
-        return ()
-    return smaller_boards(case, market)
+    return smaller_boards(case, market) if case.workload_class in _RESIZABLE else ()
 
 
 def _over_at_least(fit: Provisioning) -> float:
@@ -175,12 +172,6 @@ def _over_at_least(fit: Provisioning) -> float:
     if fit.compute_need_at_least is None:
         return 0.0
     return max(0.0, 1.0 - max([fit.compute_need_at_least, *needs]))
-
-
-def _why_unknown(case: Case) -> str:
-    if any(each.memory_is_preallocated for each in case.provisioning):
-        return "memory looks preallocated, so the memory needed is not known"
-    return "compute or memory use is not measured"
 
 
 def _about_options(case: Case, options: tuple[Option, ...]) -> str:

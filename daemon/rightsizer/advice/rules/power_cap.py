@@ -33,7 +33,7 @@ from rightsizer.model.finding import (
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Tier
-from rightsizer.model.workload import Workload, WorkloadClass
+from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "power_cap"
 _HOURS_PER_MONTH: Final = 730.0
@@ -155,7 +155,8 @@ def _caps(case: Case, seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]
 def _complaint(case: Case, seen: TimeShare, caps: Sequence[_Cap], market: Market) -> Finding:
     low = sum(cap.saving.watts_low for cap in caps)
     high = sum(cap.saving.watts_high for cap in caps)
-    risk = _risk(case.workload)
+    # Latencies notice first.
+    risk = Risk.MEDIUM if case.workload_class is WorkloadClass.SERVING else Risk.LOW
     return complain(
         NAME,
         case,
@@ -177,12 +178,6 @@ def _complaint(case: Case, seen: TimeShare, caps: Sequence[_Cap], market: Market
             cap.saving.watts_low / (cap.status.default_limit_watts or 1.0) for cap in caps
         ),
     )
-
-
-def _risk(workload: Workload | None) -> Risk:
-    """Latencies notice first."""
-    is_serving = workload is not None and workload.workload_class is WorkloadClass.SERVING
-    return Risk.MEDIUM if is_serving else Risk.LOW
 
 
 def _evidence(cap: _Cap) -> dict[str, object]:

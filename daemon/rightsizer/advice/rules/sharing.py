@@ -6,7 +6,7 @@ here. Only a slice keeps workloads of different namespaces apart.
 
 from typing import Final
 
-from rightsizer.advice.board_status import is_shared, works_on_media
+from rightsizer.advice.board_status import is_shared, why_unmeasured, works_on_media
 from rightsizer.advice.colocation import (
     ColocationSettings,
     WorkloadPair,
@@ -106,12 +106,7 @@ def _early(case: Case, settings: SharingSettings) -> Finding | None:
         why = "it works on the media engines, and nobody knows how much of them it needs"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
     if fit.overprovisioned is None:
-        why = (
-            "memory looks preallocated, so the memory needed is not known"
-            if fit.memory_is_preallocated
-            else "compute or memory use is not measured"
-        )
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why_unmeasured(case))
     return None
 
 

@@ -1,0 +1,61 @@
+"""Commands of owners: each kind has its own, and the defaults are by hand."""
+
+import shlex
+from typing import Final
+
+import pytest
+
+from rightsizer.model.finding import Action
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+from rightsizer.owners.owner import Owner
+from rightsizer.owners.registry import owner_of, scheduler_of, schedulers_of
+
+K8S, SLURM = WorkloadKind.KUBERNETES, WorkloadKind.SLURM
+OTHERS: Final = [None, *(kind for kind in WorkloadKind if kind not in {K8S, SLURM})]
+ODD: Final = Workload("kubernetes:a b/c;d", K8S, "c;d", WorkloadClass.SERVING, namespace="a b")
+
+
+@pytest.mark.parametrize("kind", [K8S, SLURM])
+def test_a_scheduler_drains_its_own_nodes(kind: WorkloadKind) -> None:
+    """And no other scheduler does."""
+    (own,) = schedulers_of(kind)
+    assert own is owner_of(kind)
+    assert own is scheduler_of(kind)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_both_schedulers_may_drain_a_node_of_other_workloads(kind: WorkloadKind | None) -> None:
+    """The first of them is the default of a fleet."""
+    assert [type(each) for each in schedulers_of(kind)] == [
+        type(owner_of(K8S)),
+        type(owner_of(SLURM)),
+    ]
+    assert scheduler_of(kind) is owner_of(K8S)
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_other_owners_share_gpus_by_hand(kind: WorkloadKind | None) -> None:
+    """A fragment of a manifest would help none of them."""
+    owner = owner_of(kind)
+    assert isinstance(owner, Owner)
+    assert owner.share_device(Action.SHARE_MPS) == ()
+    assert owner.request_slice("1g.10gb") == ()
+    assert owner.scale_by_hour(ODD, (), ()) == ()
+
+
+@pytest.mark.parametrize("kind", OTHERS)
+def test_only_pods_and_simulated_services_follow_a_queue(kind: WorkloadKind | None) -> None:
+    """Somebody must be able to run more of it."""
+    assert bool(owner_of(kind).scale_by_queue(ODD)) is (kind is WorkloadKind.SIMULATED)
+    assert owner_of(K8S).scale_by_queue(ODD)
+
+
+def test_names_are_quoted_for_a_shell() -> None:
+    """Adding replicas as well as releasing all of them."""
+    (more,), (none,) = owner_of(K8S).add_replicas(ODD, "3"), owner_of(K8S).release(ODD)
+
+    for found, count in ((more, "3"), (none, "0")):
+        assert shlex.split(found.text) == [
+            *("kubectl", "-n", "a b", "scale", "deployment/c;d"),
+            f"--replicas={count}",
+        ]
