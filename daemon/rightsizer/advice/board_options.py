@@ -50,10 +50,7 @@ def smaller_boards(case: Case, market: Market) -> tuple[Option, ...]:
 def lighter_boards(case: Case, market: Market, slowest_ratio: float) -> tuple[Option, ...]:
     """Boards with less memory that hold the need, are hardly slower and cost less, best first.
 
-    Args:
-        case: What runs now.
-        market: What else there is.
-        slowest_ratio: Time of the same work, over that on the present board, at most.
+    At most `slowest_ratio` is the time of the same work, over that on the present board.
     """
 
     def is_lighter(each: _BoardCandidate, present: GpuPlace) -> bool:

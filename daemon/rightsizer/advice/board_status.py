@@ -103,13 +103,7 @@ def why_unmeasured(case: Case) -> str:
 
 
 def abstain_unobserved(found: Finding, case: Case, signals: Collection[Signal]) -> Finding:
-    """What was found, unless none of the signals that it takes is read on this node.
-
-    Args:
-        found: That there is nothing to complain of, or an abstention.
-        case: What was judged.
-        signals: Any one of which is enough.
-    """
+    """What was found, or an abstention where none of the signals that it takes is read."""
     readings = case.node.readings if case.node else {}
     own = [readings[device.uuid] for device in case.devices if device.uuid in readings]
     is_blind = own and not any(signal in each.values for each in own for signal in signals)

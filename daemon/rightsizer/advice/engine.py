@@ -61,14 +61,12 @@ def judge_all(
     """Every rule's verdict on every workload over the rule's own spans, without contradictions.
 
     Args:
-        cases: Gives the cases of a span. A workload that leaves between two looks is judged by
-            those that it was there for.
-        rules: Who judges.
-        open_now: Workload key and rule of the advice that is open. Recent time is looked at
-            only where it matters: for a complaint, and for advice that may close.
+        cases: Gives the cases of a span.
+        rules: In their order.
+        open_now: Workload key and rule of open advice. Recent time is judged only for complaints,
+            and for advice that may close.
         tuned: Changes a rule for a workload.
-        failed: Called for a rule that raises, which costs it that verdict and nothing else;
-            where nothing is given, it raises.
+        failed: Called for a rule that raises, which costs it that verdict; raises by default.
     """
     by_key = cache(lambda span: {case.key: case for case in cases(span)})
     judgements = []

@@ -138,7 +138,9 @@ def memory_faults(
             REPLACE,
             evidence={"remapped_rows_failed": 1},
         )
-    retired = _sum(get(Signal.RETIRED_PAGES_CORRECTABLE), get(Signal.RETIRED_PAGES_UNCORRECTABLE))
+    retired = (get(Signal.RETIRED_PAGES_CORRECTABLE) or 0.0) + (
+        get(Signal.RETIRED_PAGES_UNCORRECTABLE) or 0.0
+    )
     if retired >= settings.retired_pages_maximum:
         yield HardwareFault(
             f"{retired:.0f} memory pages are retired",
@@ -177,10 +179,6 @@ def _waiting(board: InspectedBoard) -> Iterator[HardwareFault]:
             REBOOT,
             evidence={"retired_pages_pending": 1},
         )
-
-
-def _sum(*values: float | None) -> float:
-    return sum(value for value in values if value is not None)
 
 
 _FABRIC_COMPLETED: Final = 3

@@ -48,12 +48,7 @@ class Ledger:
         return Ledger(self._records.values(), settings, self.track_record.tallies)
 
     def remember(self, restoration: Restoration) -> None:
-        """Take over from a ledger that was lost.
-
-        Args:
-            restoration: What opens with an id that stood there is not new, and goes on as it did;
-                what is quiet stays so.
-        """
+        """Take over from a lost ledger: open advice goes on by its id, what is quiet stays so."""
         self._restored = restoration.open_advice
         quiet = {record.advice.id: record for record in restoration.quiet}
         self._records = quiet | self._records
@@ -89,15 +84,12 @@ class Ledger:
 
         A finding opens once, stays open while recent time supports it, and closes only after
         it has been quiet for a while: it neither nags nor flaps. The order of the judgements
-        does not matter.
-
-        Args:
-            judgements: What the rules said.
-            now: Wall time.
-            measured: What workloads waste and suffer; without it nothing is verified.
+        does not matter. Without measurements nothing is verified.
         """
         events: list[AdviceEvent] = []
-        for judgement in sorted(judgements, key=_place):
+        for judgement in sorted(
+            judgements, key=lambda each: (each.key, each.finding.rule, each.finding.id)
+        ):
             for record in self._open_of(judgement):
                 events.extend(self._follow(record, judgement, now, measured))
             events.extend(self._open(judgement, now, measured))
@@ -117,15 +109,9 @@ class Ledger:
         why: str = "",
         for_seconds: float | None = None,
     ) -> AdviceEvent:
-        """Claim, snooze or dismiss advice by hand, or take that back; the event.
+        """Claim, snooze or dismiss advice by hand, or take that back (active); the event.
 
-        Args:
-            advice_id: Which.
-            state: Claimed, snoozed, dismissed, or active to take it back.
-            actor: Who.
-            now: Wall time.
-            why: In a few words.
-            for_seconds: How long a snooze or a dismissal lasts; as the settings say without.
+        A snooze or a dismissal lasts for some seconds, or as the settings say.
 
         Raises:
             UsageError: there is no such open advice, or it cannot be put into that state.
@@ -203,14 +189,7 @@ class Ledger:
     def _close(
         self, record: AdviceRecord, now: Nanoseconds, measured: Measured | None, *, is_over: bool
     ) -> list[AdviceEvent]:
-        """Close what has fallen quiet.
-
-        Args:
-            record: What.
-            now: When.
-            measured: What workloads waste.
-            is_over: Whether the cause is gone, and not only reported by another finding.
-        """
+        """Close what is quiet; `is_over` where its cause is gone, not reported otherwise."""
         was_claimed = record.advice.state is AdviceState.CLAIMED
         has_succeeded = was_claimed and is_over
         closed = record.closed(AdviceState.SUCCEEDED if has_succeeded else AdviceState.EXPIRED, now)
@@ -341,10 +320,6 @@ class Ledger:
             is_tried = self._records[advice.id].trial_since is not None
             if advice.id in crowded_out or (is_old and not is_tried):
                 del self._records[advice.id]
-
-
-def _place(judgement: Judgement) -> tuple[str, str, str]:
-    return judgement.key, judgement.finding.rule, judgement.finding.id
 
 
 def _since(record: AdviceRecord, now: Nanoseconds) -> Nanoseconds:

@@ -71,12 +71,7 @@ class LedgerRepository:
         tallies: Iterable[OutcomeCounts] = (),
         pending: Iterable[AdviceEvent] = (),
     ) -> None:
-        """Write everything in place of what was there, but for rows of a newer program.
-
-        Args:
-            records: All advice.
-            tallies: How it fared.
-            pending: Events that are not offered yet; see `clear_pending`.
+        """Write all of the ledger in place of what was there, but for rows of a newer program.
 
         Raises:
             HistoryError: they could not be written; what was there stays.

@@ -72,9 +72,7 @@ class Market:
             for other in self.catalogue.boards.values()
             if other.key != board.key
             and other.vendor == board.vendor
-            and (other.key in named if named else not _is_consumer(other))
+            and (
+                other.key in named if named else not any("GeForce" in name for name in other.names)
+            )
         )
-
-
-def _is_consumer(board: Board) -> bool:
-    return any("GeForce" in name for name in board.names)

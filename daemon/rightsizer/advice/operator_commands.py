@@ -27,9 +27,7 @@ def cpu_list(cpus: Iterable[int]) -> str:
 def drain_instructions(case: Case, why: str) -> tuple[Instruction, ...]:
     """How the scheduler drains the node; all schedulers where the workload has none.
 
-    Args:
-        case: The devices that are at fault.
-        why: The reason that is stored, without quotation marks.
+    The reason is stored there, and has no quotation marks.
     """
     return tuple(each for owner in schedulers_of(kind_of(case)) for each in owner.drain(why))
 
@@ -110,13 +108,7 @@ def show_throttling(devices: tuple[Device, ...], title: str) -> Instruction:
 
 
 def trace_kernels(title: str, name: str, reports: str) -> Instruction:
-    """A minute of the program under Nsight Systems.
-
-    Args:
-        title: What for.
-        name: Of the file that is written.
-        reports: Those of `nsys stats`, by their names.
-    """
+    """A minute of the program under Nsight Systems, as a file and reports of `nsys stats`."""
     return Instruction(
         title=title,
         text=(

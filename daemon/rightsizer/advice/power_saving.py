@@ -29,9 +29,7 @@ _QUANTILE: Final = 0.95
 def clock_free_ratio(window: Window, low_pipe_ratio: float) -> float | None:
     """The share of the active time that a lower clock leaves nearly as it is; `None` without any.
 
-    Args:
-        window: What the GPU did.
-        low_pipe_ratio: Use of SMs and pipes up to which productive time waits for something else.
+    Up to `low_pipe_ratio` of use of SMs and pipes, productive time waits for something else.
     """
     if window.active <= 0:
         return None

@@ -69,9 +69,7 @@ class ReplicaLoad:
     def factors(self, case: Case, margin: float) -> dict[str, float]:
         """How sure a judgement of the group is: by its history, not by that of a passing replica.
 
-        Args:
-            case: What is judged.
-            margin: How far the measured value is beyond the rule's threshold, as a ratio.
+        The margin is as `sizing_factors` takes it.
         """
         span = max(1, (self.starts[-1] - self.starts[0]) // BLOCK_SPAN + 1)
         days = self.known_seconds / _DAY_SECONDS

@@ -67,8 +67,8 @@ def restored(
     """What metrics and annotations tell together, whichever is the later.
 
     Args:
-        scraped: Open advice, each piece once.
-        regions: Several of a piece that was opened more than once; in any order.
+        scraped: Open advice, each once.
+        regions: In any order, several for advice that was opened more than once.
         devices: UUIDs that the ledger is about: what was closed elsewhere stays away.
         now: Wall time; what expired by then is not restored.
         settings: How long decisions last whose end is unknown.
@@ -84,17 +84,13 @@ def restored(
         if mark is None or mark.is_open:
             open_advice[advice_id] = _restored(metric, mark, settings).at(now)
         elif not devices.isdisjoint(mark.finding.devices):
-            quiet += [each for each in _closed(mark, settings) if _expiry(each) > now]
+            quiet += [each for each in _closed(mark, settings) if (each.advice.expires or 0) > now]
     return Restoration(open_advice, tuple(quiet))
 
 
 def _age(region: Region) -> tuple[Nanoseconds, Nanoseconds, Nanoseconds, str]:
     """What came later sorts later, in an order of its own where all is the same."""
     return region.opened, region.end, region.decided or 0, repr(region)
-
-
-def _expiry(record: AdviceRecord) -> Nanoseconds:
-    return record.advice.expires or 0
 
 
 def _of_one_time(

@@ -73,10 +73,8 @@ _INDISPENSABLE: Final = frozenset({Resource.COMPUTE, Resource.MEMORY})
 def risks_beyond(case: Case, capacities: Mapping[Resource, float]) -> dict[str, Risk]:
     """By the share of five-minute blocks whose peak exceeds what would be there of a resource.
 
-    Args:
-        case: What was asked for.
-        capacities: What would be there, over what there is (docs/definitions.md, conduct). A
-            unmeasured resource is left out, but for compute and memory.
+    Capacities are over what there is (docs/definitions.md, conduct). An unmeasured resource is
+    left out, but for compute and memory.
     """
     risks: dict[str, Risk] = {}
     for resource, capacity in capacities.items():

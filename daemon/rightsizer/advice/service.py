@@ -79,14 +79,7 @@ class JudgementSource(Protocol):
         now: Nanoseconds,
         advice: Sequence[Advice],
     ) -> tuple[Judgement, ...]:
-        """The rules' judgements with its own among them.
-
-        Args:
-            found: What the rules say of every workload that is there.
-            open_now: Workload key and rule of the advice that is open.
-            now: Wall time.
-            advice: All that the ledger has.
-        """
+        """The rules' judgements with its own among them; arguments as of `Recommender.run`."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -226,12 +219,7 @@ class Judge(Protocol):
     def run(
         self, open_now: AbstractSet[tuple[str, str]], advice: Sequence[Advice]
     ) -> RecommenderResult:
-        """What every rule says now.
-
-        Args:
-            open_now: Workload key and rule of the advice that is open.
-            advice: All that the ledger has.
-        """
+        """What every rule says now; arguments as of `Recommender.run`."""
 
 
 class AdviceService:
@@ -300,17 +288,7 @@ class AdviceService:
         why: str = "",
         for_seconds: float | None = None,
     ) -> Advice:
-        """Claim, snooze or dismiss advice, or take that back; from any thread.
-
-        Args:
-            advice_id: Which.
-            state: Claimed, snoozed, dismissed, or active to take it back.
-            actor: Who.
-            why: In a few words.
-            for_seconds: How long a snooze or a dismissal lasts; as the settings say without.
-
-        Returns:
-            The advice as it then stands.
+        """Claim, snooze or dismiss advice as `Ledger.act` does, from any thread; the advice then.
 
         Raises:
             UsageError: there is no such open advice, or it cannot be put into that state.

@@ -47,10 +47,7 @@ class Straggler:
 def straggler_of(case: Case, stalled_ratio: float, spread_ratio: float) -> Straggler:
     """The stragglers; none where all are alike.
 
-    Args:
-        case: Whose devices are compared.
-        stalled_ratio: Share of the time from which on a GPU counts as one that spins.
-        spread_ratio: Difference of the shares from which on they differ.
+    A GPU spins from `stalled_ratio` of the time on; shares differ from `spread_ratio` on.
     """
     windows = {window.uuid: window for window in case.windows}
     stalls = {uuid: each.share(State.HIDDEN_STALL) for uuid, each in windows.items()}

@@ -65,10 +65,7 @@ def opposite(factors: Mapping[str, float]) -> dict[str, float]:
 def sizing_factors(case: Case, margin: float) -> dict[str, float]:
     """The factors of a judgement of size, which needs a history.
 
-    Args:
-        case: What is judged.
-        margin: How far the measured value is beyond the rule's threshold, as a ratio.
-
+    The margin is the ratio by which the measured value is beyond the rule's threshold.
     Source: docs/definitions.md, conduct; hours stand for the effective sample size.
     """
     known = min((window.known_seconds for window in case.windows), default=0.0)
@@ -98,28 +95,14 @@ _JOULES_PER_KILOWATT_HOUR: Final = 3.6e6
 
 
 def released(case: Case, market: Market, low: float, high: float) -> Savings:
-    """What letting go of the devices saves.
-
-    Args:
-        case: Whose devices they are.
-        market: What they cost.
-        low: The part of all of them that is free for certain, 0 to 1.
-        high: The part that may be.
-    """
+    """What letting go of a part of the devices saves: of all, `low` for certain, `high` at most."""
     count = case.gpus
     gpus = EstimateInterval(count * high, count * low, count * high)
     return _savings(gpus, _kilowatt_hours(case, high), _dollars(case, market, low, high))
 
 
 def replaced(case: Case, market: Market, then: EstimateInterval | None, date: str) -> Savings:
-    """What as many other GPUs in the place of the devices save.
-
-    Args:
-        case: Whose devices they are.
-        market: What they cost.
-        then: Dollars an hour of what comes in their place; `None` where a price is missing.
-        date: Of that price.
-    """
+    """What as many other GPUs save, at dollars an hour and the date of their price."""
     gpus = EstimateInterval(0.0, 0.0, 0.0)
     now = _dollars(case, market, 1.0, 1.0)
     if now is None or then is None:
@@ -244,8 +227,7 @@ def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and ca
         options: Ways to act, the best first.
         target: The rounded target of the action, part of the id.
         savings: What acting saves.
-        minimum_confidence_ratio: Confidence under which no savings are stated, those of the
-            options included.
+        minimum_confidence_ratio: Confidence under which no savings are stated.
         instructions: Commands and fragments of manifests, in their order.
         severity: By the affected GPUs without.
         affected_gpus: GPUs' worth of time that is lost, or at stake.
@@ -267,6 +249,10 @@ def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and ca
         severity=severity or severity_of(affected_gpus),
         instructions=instructions,
     )
+
+
+def _unpriced(option: Option) -> Option:
+    return replace(option, savings=LOW_CONFIDENCE if option.savings else None)
 
 
 def find_nothing(
@@ -367,10 +353,6 @@ def _on_host(host: str, devices: Sequence[Device]) -> str:
 
 def _listed(parts: Sequence[str]) -> str:
     return parts[0] if len(parts) == 1 else f"{', '.join(parts[:-1])} and {parts[-1]}"
-
-
-def _unpriced(option: Option) -> Option:
-    return replace(option, savings=LOW_CONFIDENCE if option.savings else None)
 
 
 def _span(case: Case) -> dict[str, object]:

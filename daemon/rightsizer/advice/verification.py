@@ -130,10 +130,7 @@ def baseline_of(
 ) -> Baseline | None:
     """How a workload and its peers stand; `None` where nothing is known of it.
 
-    Args:
-        key: The workload's.
-        measured: All workloads of the node.
-        followed: Keys of those who are following advice themselves.
+    Peers are workloads of the same class that follow no advice themselves.
     """
     own = measured.get(key)
     if own is None:
@@ -174,13 +171,7 @@ def verify(  # noqa: PLR0913 - before, after, and what was to come of it.
 ) -> VerificationOutcome | None:
     """Before against after; `None` where the workload left and that was not what was advised.
 
-    Args:
-        finding: What was advised.
-        before: The workload before.
-        measured: All workloads of the node, after.
-        key: The workload's.
-        is_quiet: Whether the rule has ceased to complain.
-        settings: What counts as success.
+    Success takes savings, or a rule that is quiet since; all workloads of the node are measured.
     """
     after = measured.get(key)
     if after is None:
@@ -326,11 +317,7 @@ class Verifier:
     ) -> AdviceRecord:
         """With the figures from before, new ones where it was claimed since the last.
 
-        Args:
-            record: Open advice whose cause is not gone.
-            followed: Workloads that follow advice.
-            now: Wall time.
-            measured: What is measured now.
+        `followed` are workloads that follow advice, which are no peers.
         """
         is_fresh = record.baseline_since >= (record.trial_since or 0)
         if record.baseline is not None and is_fresh:

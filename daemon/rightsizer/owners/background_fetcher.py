@@ -32,7 +32,7 @@ class BackgroundFetcher(Generic[T]):
         Args:
             name: Among the collectors.
             fetch: Asks and gives the answer, or raises.
-            settings: How often and how patiently.
+            settings: Intervals and patience.
             interval_seconds: In place of the settings' own.
             is_there: Whether the server exists; not called again once it did.
             now: The monotonic clock.

@@ -16,14 +16,10 @@ from rightsizer.owners.registry import owner_of
 def match_allocations(
     running: Sequence[Workload | None], given: Sequence[Workload]
 ) -> tuple[Workload | None, ...]:
-    """The running workloads, by the names of those that were given the same device.
+    """The workloads of the processes, by the names of those that the same device is allocated to.
 
     The kernel knows a pod by its uid, the kubelet by its name. Where exactly one of either lacks
     its other half, the two halves are one; where there are more, it is unknown.
-
-    Args:
-        running: The workload of each process; `None` where it is unknown.
-        given: Those that were given the device.
     """
     found = {workload.key: workload for workload in running if workload is not None}
     named = {workload.key: workload for workload in given}
@@ -66,13 +62,7 @@ def holdings_on(
     A running workload's part is that of its processes' memory. Unknown processes, as those outside
     of the agent's own process namespace, are taken for those of the workload that the device is
     allocated to. Else a workload without a process has no part of a device that others use,
-    and an equal part of a free one.
-
-    Args:
-        device: As the allocations may spell it in any way.
-        processes: Those on the device; `None` where they are unknown, which is not none.
-        owners: Asked once for each process.
-        allocations: Whom every device was given to.
+    and an equal part of a free one. Processes are `None` where they are unknown.
     """
     given = _given(device, allocations)
     parts = _parts(processes or ())

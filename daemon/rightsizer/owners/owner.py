@@ -166,11 +166,7 @@ class Scheduler(Owner, ABC):
 
     @abstractmethod
     def drain(self, why: str) -> Instructions:
-        """How to drain this node, and how to use it again.
-
-        Args:
-            why: The reason that is stored, without quotation marks.
-        """
+        """How to drain this node for a reason without quotation marks, and how to use it again."""
 
     @abstractmethod
     def drain_node(self, node: str) -> str:

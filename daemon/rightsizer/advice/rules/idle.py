@@ -59,9 +59,7 @@ class Resumption:
 def idle_gaps(blocks: Iterable[Block], busy_ratio: float) -> tuple[IdleGap, ...]:
     """The times of whole five-minute blocks that were less busy than a ratio, oldest first.
 
-    Args:
-        blocks: Of one workload, oldest first. Where one is missing, a gap is cut off.
-        busy_ratio: Mean busy share from which on there was work.
+    Where a block is missing, a gap is cut off.
     """
     found = []
     for run in _unbroken(blocks):
@@ -287,14 +285,11 @@ def _lacks_process(case: Case) -> bool:
 def _what(case: Case, reason: Reason) -> str:
     holder = case.workload.name if case.workload else ""
     if reason is Reason.ALLOCATED_WITHOUT_PROCESS:
-        return f"allocated to {holder}, without a process on {_it(case)}, and idle"
+        it = "it" if len(case.devices) == 1 else "any of them"
+        return f"allocated to {holder}, without a process on {it}, and idle"
     if reason is Reason.IDLE_HELD:
         return f"held by {holder} but idle" if holder else "held but idle"
     return "empty and idle"
-
-
-def _it(case: Case) -> str:
-    return "it" if len(case.devices) == 1 else "any of them"
 
 
 def _is_usual(case: Case, settings: IdleSettings) -> bool:

@@ -57,11 +57,7 @@ def better_gpus(
 ) -> BetterGpus | None:
     """The best set of GPUs that is worth moving to; `None` where there is none.
 
-    Args:
-        devices: Those held now.
-        node: The machine, with who holds what.
-        topology: How its GPUs are joined.
-        gain_ratio: How much the sum over the pairs must grow where the weakest stays as weak.
+    By `gain_ratio` the sum over the pairs must grow where the weakest stays as weak.
     """
     now = score_of([device.uuid for device in devices], topology)
     same = [each for each in node.devices if _is_alike(each, devices[0])]

@@ -182,8 +182,8 @@ class Judgement:
         """The same, by what the rule says of recent time: what is true of both spans may open.
 
         Args:
-            short: The verdict on the short span; `None` where there is none.
-            relaxed: Gives that by a lower threshold, which what passes the threshold passes too.
+            short: The verdict on the short span; `None` without one.
+            relaxed: Gives the verdict by a lower threshold.
             known_seconds: Known time of the long span.
         """
         finding, conduct = self.finding, self.conduct
