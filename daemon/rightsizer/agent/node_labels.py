@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from rightsizer.agent.settings import LabelSettings
 from rightsizer.io.clock import Clock
-from rightsizer.io.files import WholeFile
+from rightsizer.io.files import whole_file
 from rightsizer.model.report import Report
 from rightsizer.model.topology import Topology
 from rightsizer.model.units import Nanoseconds, nanoseconds
@@ -81,7 +81,7 @@ class LabelWriter:
         healthy = (uuid for uuid, health in self._health.items() if health.is_healthy)
         expires = self._clock.wall_time() + nanoseconds(settings.expiry)
         text = feature_file(labels(facts_of(report, healthy)), expires)
-        with WholeFile(Path(settings.file), _WHAT) as file:
+        with whole_file(Path(settings.file), _WHAT) as file:
             file.write(text.encode())
 
     def _look(self, slots: tuple[LeaseSlot, ...], settled: Nanoseconds) -> None:

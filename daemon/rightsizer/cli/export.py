@@ -16,7 +16,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, discard_output
 from rightsizer.console.flags import moment
 from rightsizer.console.settings_flags import add_config_flag, settings_of
-from rightsizer.io.files import WholeFile
+from rightsizer.io.files import whole_file
 from rightsizer.model.device import Device
 from rightsizer.model.errors import HistoryError, RightsizerError, UsageError
 from rightsizer.model.frozen import dataclass, field
@@ -193,7 +193,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.file is None and arguments.format in _BINARY:
         raise UsageError(f"--format {arguments.format}: name a file to write to")
     query = ExportQuery(_GRAINS[arguments.grain], since, until, arguments.devices or ())
-    out = _standard_output() if arguments.file is None else WholeFile(arguments.file, "export")
+    out = _standard_output() if arguments.file is None else whole_file(arguments.file, "export")
     with export_rows(path, query) as rows, out as stream:
         table = EXPORT_FORMATS[arguments.format](stream)
         for row in rows:

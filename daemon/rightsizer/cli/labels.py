@@ -11,7 +11,7 @@ from rightsizer.cli.scenario_flag import add_scenario_flag, looked_at
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
 from rightsizer.io.clock import SystemClock
-from rightsizer.io.files import WholeFile
+from rightsizer.io.files import whole_file
 
 _DESCRIPTION: Final = """\
 Print what Kubernetes may know this node by: how many GPUs it has and how many are healthy, which
@@ -54,7 +54,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         say(text.rstrip("\n"))
         return 0
-    with WholeFile(arguments.output, "the feature file") as file:
+    with whole_file(arguments.output, "the feature file") as file:
         file.write(text.encode())
     return 0
 

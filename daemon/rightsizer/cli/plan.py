@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of
-from rightsizer.io.files import WholeFile
+from rightsizer.io.files import whole_file
 from rightsizer.model.errors import UsageError
 from rightsizer.planner.plan_encoder import encode_plan, encode_plan_check
 from rightsizer.planner.plan_file import PlanFile, read_plan_file
@@ -128,7 +128,7 @@ def _write_html(path: Path, asked: Path, found: tuple[PlanAnswer, ...]) -> None:
         )
         for place, answer in enumerate(found, 1)
     ]
-    with WholeFile(path, "plan") as out:
+    with whole_file(path, "plan") as out:
         out.write(plan_document(pages).encode())
 
 

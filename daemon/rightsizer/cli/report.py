@@ -23,7 +23,7 @@ from rightsizer.console.settings_flags import (
     history_path,
     settings_of,
 )
-from rightsizer.io.files import WholeFile
+from rightsizer.io.files import whole_file
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.report.builder import report_model
@@ -110,7 +110,7 @@ def run(arguments: argparse.Namespace) -> int:
     if arguments.output is None:
         say(document.removesuffix("\n"))
         return 0
-    with WholeFile(arguments.output, "report") as file:
+    with whole_file(arguments.output, "report") as file:
         file.write(document.encode())
     return 0
 

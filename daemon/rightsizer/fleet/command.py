@@ -23,7 +23,7 @@ from rightsizer.fleet.service import serve_fleet
 from rightsizer.fleet.settings import FleetConfig, FleetSettings
 from rightsizer.fleet.text import fleet_text, plan_text
 from rightsizer.io.clock import Clock, FastClock, SystemClock
-from rightsizer.io.files import WholeFile
+from rightsizer.io.files import whole_file
 from rightsizer.io.log import configure as configure_log
 from rightsizer.io.log_settings import LogLevel
 from rightsizer.model.errors import UsageError
@@ -153,7 +153,7 @@ def run(arguments: argparse.Namespace) -> int:
             answer = run_once(judge, settings, clock, keeps=arguments.save)
             form, text = encode_answer(answer), fleet_text
             if arguments.html is not None:
-                with WholeFile(arguments.html, "page") as file:
+                with whole_file(arguments.html, "page") as file:
                     file.write(fleet_document(form).encode())
     say(json.dumps(form, indent=1) if arguments.json else text(form))
     return 0

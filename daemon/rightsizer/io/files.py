@@ -4,8 +4,8 @@ import contextlib
 import errno
 import fcntl
 import os
+from collections.abc import Iterator
 from pathlib import Path
-from types import TracebackType
 from typing import IO, Final
 
 from rightsizer.model.errors import HistoryError, RightsizerError
@@ -49,11 +49,8 @@ class Ownership:
         self._file = None
 
     def _take(self) -> IO[str]:
-        while True:
-            file = self._locked()
-            # Between opening and locking, the former owner may have taken its file away.
-            if self._is_the_file(file):
-                break
+        # Between opening and locking, the former owner may have taken its file away.
+        while not self._is_the_file(file := self._locked()):
             file.close()
         file.seek(0)
         file.truncate()
@@ -82,57 +79,32 @@ class Ownership:
             return False
 
 
-class WholeFile:
-    """Written beside its place, and put there in the end; where something goes wrong, nowhere."""
+@contextlib.contextmanager
+def whole_file(path: Path, what: str) -> Iterator[IO[bytes]]:
+    """A file written beside its place and put there in the end; on any error, nowhere.
 
-    def __init__(self, path: Path, what: str) -> None:
-        self._path, self._what = path, what
-
-    def __enter__(self) -> IO[bytes]:
-        """Begin.
-
-        Raises:
-            RightsizerError: the place cannot be written.
-        """
+    Raises:
+        RightsizerError: the place cannot be written, or the disk is full; it says what it is.
+    """
+    try:
+        if path.is_dir():  # Perhaps the folder `.`, beside which no name can be made.
+            raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
+        partial = path.with_name(f".{path.name}.{os.getpid()}.partial")
+        file = partial.open("wb")
         try:
-            if self._path.is_dir():  # Perhaps the folder `.`, beside which no name can be made.
-                raise IsADirectoryError(errno.EISDIR, os.strerror(errno.EISDIR))
-            self._partial = self._path.with_name(f".{self._path.name}.{os.getpid()}.partial")
-            self._file = self._partial.open("wb")
-        except OSError as error:
-            raise self._explained(error) from None
-        return self._file
-
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        trace: TracebackType | None,
-    ) -> None:
-        """Put the file in its place, or take it away.
-
-        Raises:
-            RightsizerError: the disk is full.
-        """
-        try:
-            if kind is None:
-                self._file.flush()
-                # A rename may reach the disk before what was written.
-                os.fsync(self._file.fileno())
-                self._file.close()
-                self._partial.replace(self._path)
-            elif isinstance(error, OSError):
-                raise self._explained(error) from None
-        except OSError as trouble:
-            raise self._explained(trouble) from None
+            yield file
+            file.flush()
+            # A rename may reach the disk before what was written.
+            os.fsync(file.fileno())
+            file.close()
+            partial.replace(path)
         finally:
-            # What a full disk did not take is of no use to anybody.
+            # What a full disk did not take is of no use.
             with contextlib.suppress(OSError):
-                self._file.close()
-            self._partial.unlink(missing_ok=True)
-
-    def _explained(self, error: OSError) -> RightsizerError:
-        return RightsizerError(
-            f"{self._what} '{self._path}' cannot be written: {error.strerror}; name a file in a "
-            "folder that exists, is writable and has room"
-        )
+                file.close()
+            partial.unlink(missing_ok=True)
+    except OSError as error:
+        raise RightsizerError(
+            f"{what} '{path}' cannot be written: {error.strerror}; name a file in a folder that "
+            "exists, is writable and has room"
+        ) from None

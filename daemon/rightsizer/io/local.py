@@ -1,4 +1,4 @@
-"""Routes of the local socket: release and reopen GPUs, flush the history."""
+"""Client of the agent's local socket."""
 
 import http.client
 import json
@@ -39,14 +39,7 @@ class LocalClient:
         return self._path.resolve()
 
     def get(self, target: str) -> Any:
-        """The answer to a GET.
-
-        Raises:
-            AgentAbsentError: no agent runs here.
-            EndedError: what is asked about was ended by somebody.
-            UsageError: what is asked about is not there.
-            RightsizerError: nobody answers, or not with what was asked for.
-        """
+        """The answer to a GET; raises as `post` does."""
         return self._ask("GET", target, None)
 
     def post(self, target: str, body: Any) -> Any:
@@ -55,19 +48,14 @@ class LocalClient:
         Raises:
             AgentAbsentError: no agent runs here.
             RefusedError: the agent does not do it.
-            UsageError: the agent does not take the value, or what it is about is not there.
-            RightsizerError: nobody answers, or not with what was asked for.
+            EndedError: the thing it is about was ended meanwhile.
+            UsageError: the agent does not take the value, or the thing it is about is not there.
+            RightsizerError: there is no answer, or not one that was asked for.
         """
         return self._ask("POST", target, json.dumps(body).encode())
 
     def delete(self, target: str) -> Any:
-        """The answer to a DELETE.
-
-        Raises:
-            AgentAbsentError: no agent runs here.
-            UsageError: what is to go is not there, or is somebody else's.
-            RightsizerError: nobody answers, or not with what was asked for.
-        """
+        """The answer to a DELETE; raises as `post` does."""
         return self._ask("DELETE", target, None)
 
     def _ask(self, method: str, target: str, body: bytes | None) -> Any:

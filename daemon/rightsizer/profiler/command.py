@@ -9,7 +9,7 @@ from rightsizer.advice.storage import Storage
 from rightsizer.console.command import Command, say
 from rightsizer.console.settings_flags import add_config_flag, settings_of, write_up_to_now
 from rightsizer.host.settings import PathSettings
-from rightsizer.io.files import WholeFile
+from rightsizer.io.files import whole_file
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.profiler.join import ProfileJoin, join
@@ -114,7 +114,7 @@ def run(arguments: argparse.Namespace) -> int:
     joins = _joined(arguments.history_path, found, settings)
     answer = answer_form(found, against, (*later.broken, *earlier.broken), joins)
     if arguments.report is not None:
-        with WholeFile(arguments.report, "report") as out:
+        with whole_file(arguments.report, "report") as out:
             out.write(profile_document(answer).encode())
     say(json.dumps(answer, indent=1) if arguments.json else profile_text(answer))
     return 0

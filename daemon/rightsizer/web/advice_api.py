@@ -1,6 +1,7 @@
 """HTTP API of one recommendation: explain, claim, dismiss, snooze."""
 
 from collections.abc import Callable, Sequence
+from functools import partial
 from http import HTTPStatus
 from typing import Final, Protocol
 
@@ -18,7 +19,7 @@ from rightsizer.web.message import (
     fields_of,
     text_of,
 )
-from rightsizer.web.router import Handle, Route, Router
+from rightsizer.web.router import Route, Router
 
 ACTS: Final = {
     "claim": AdviceState.CLAIMED,
@@ -31,15 +32,15 @@ _LONGEST_TEXT: Final = 1000
 _NEAR: Final = 3
 
 ClaimListener = Callable[[Advice, str, SocketPeer | None, str | None], object]
-"""Told the advice as a claim left it, the actor's name in the request, and who asked in truth."""
+"""Takes the advice as a claim left it, the actor that the request names, and who really asked."""
 
 
 class AdviceSource(Protocol):
-    """Whoever keeps the advice; safe to ask from any thread."""
+    """The owner of the advice; safe for threads."""
 
     @property
     def advice(self) -> tuple[Advice, ...]:
-        """All of it, what was closed too."""
+        """All, closed too."""
 
     def act(
         self, advice_id: str, state: AdviceState, actor: str, why: str, for_seconds: float | None
@@ -57,13 +58,7 @@ class AdviceApi:
     def __init__(
         self, advisor: AdviceSource, rules: object, note_claim: ClaimListener | None = None
     ) -> None:
-        """Routes over an advisor.
-
-        Args:
-            advisor: Who keeps the advice.
-            rules: The rules' settings by name, for the thresholds of an explanation.
-            note_claim: Told of each claim once it holds, with who asked for it.
-        """
+        """Over the advice and the rules' settings; listeners are called once a claim holds."""
         self._advisor, self._rules, self._note_claim = advisor, rules, note_claim
         self._log = structlog.get_logger(component="advice")
 
@@ -73,7 +68,9 @@ class AdviceApi:
         return (
             Route("GET", "/api/v1/advice/{id}", self._one),
             *(
-                Route("POST", f"/api/v1/advice/{{id}}/{verb}", self._act(verb), is_local=True)
+                Route(
+                    "POST", f"/api/v1/advice/{{id}}/{verb}", partial(self._act, verb), is_local=True
+                )
                 for verb in ACTS
             ),
         )
@@ -82,21 +79,13 @@ class AdviceApi:
         """Explain by other settings of the rules from now on."""
         self._rules = rules
 
-    def _one(self, site: Router, request: WebRequest) -> WebResponse:
-        del site
+    def _one(self, _: Router, request: WebRequest) -> WebResponse:
         found = self._find(request)
         if isinstance(found, WebResponse):
             return found
         return WebResponse.of_json(explain_advice(found, self._rules))
 
-    def _act(self, verb: str) -> Handle:
-        def handle(site: Router, request: WebRequest) -> WebResponse:
-            del site
-            return self._carry_out(verb, request)
-
-        return handle
-
-    def _carry_out(self, verb: str, request: WebRequest) -> WebResponse:
+    def _act(self, verb: str, _: Router, request: WebRequest) -> WebResponse:
         fields = fields_of(request.body, _FIELDS)
         why = text_of(fields, "why", _LONGEST_TEXT)
         actor = text_of(fields, "actor", _LONGEST_TEXT) or _name_of(request.peer)

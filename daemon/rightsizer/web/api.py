@@ -17,7 +17,6 @@ from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.signal import Signal
 from rightsizer.model.span import DEFAULT_SPAN, SPANS, Span, span_named
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
-from rightsizer.model.workload import Workload
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices, is_fresh
 from rightsizer.report.json_encoder import advice_form, report_form
 from rightsizer.web.message import WebRequest, WebResponse
@@ -37,7 +36,18 @@ def load_response(
     workload: str,
 ) -> WebResponse:
     """The load of a workload, or why it is not known: 404 without it, 503 without its readings."""
-    devices = [] if report is None else _held(report.devices, namespace, workload)
+    devices = (
+        []
+        if report is None
+        else [
+            device
+            for device in report.devices
+            if any(
+                (holding.workload.namespace, holding.workload.name) == (namespace, workload)
+                for holding in device.holdings
+            )
+        ]
+    )
     if report is None or not devices:
         where = f"{namespace}/{workload}" if namespace else workload
         text = f"no GPU of this node is held by '{where}'; see the workloads of api/v1/report"
@@ -58,18 +68,6 @@ def load_response(
             "requests_waiting": _largest(read, Signal.REQUESTS_WAITING),
         }
     )
-
-
-def _held(devices: Iterable[DeviceReport], namespace: str, name: str) -> list[DeviceReport]:
-    return [
-        device
-        for device in devices
-        if any(_is_it(holding.workload, namespace, name) for holding in device.holdings)
-    ]
-
-
-def _is_it(workload: Workload, namespace: str, name: str) -> bool:
-    return (workload.namespace, workload.name) == (namespace, name)
 
 
 def _total(devices: Sequence[DeviceReport], signals: Sequence[Signal]) -> float | None:
@@ -108,7 +106,7 @@ def unready_reason(
 
 
 _OPEN: Final = "open"
-"""All states that still ask for something."""
+"""All states of open advice."""
 _STATES: Final = (_OPEN, *map(str, AdviceState))
 _REASONS: Final = tuple(map(str, Reason))
 
@@ -127,7 +125,10 @@ def filter_advice(advice: Sequence[Advice], query: Mapping[str, Sequence[str]]) 
     for name, values in query.items():
         if name not in _FILTERS:
             raise UsageError(f"'{name}' is no filter; choose from {', '.join(_FILTERS)}")
-        _check(name, values)
+        known = {"state": _STATES, "reason": _REASONS}.get(name, values)
+        for value in values:
+            if value not in known:
+                raise UsageError(f"{name}: there is no '{value}'; choose from {', '.join(known)}")
     return [
         each
         for each in advice
@@ -137,34 +138,11 @@ def filter_advice(advice: Sequence[Advice], query: Mapping[str, Sequence[str]]) 
     ]
 
 
-def _check(name: str, values: Sequence[str]) -> None:
-    known = {"state": _STATES, "reason": _REASONS}.get(name)
-    for value in values:
-        if known is not None and value not in known:
-            raise UsageError(f"{name}: there is no '{value}'; choose from {', '.join(known)}")
-
-
-def _has_state(advice: Advice, value: str) -> bool:
-    return advice.is_open if value == _OPEN else advice.state == value
-
-
-def _has_reason(advice: Advice, value: str) -> bool:
-    return value in advice.finding.reasons
-
-
-def _is_of_workload(advice: Advice, value: str) -> bool:
-    return fnmatchcase(advice.finding.workload or "", value)
-
-
-def _is_on_gpu(advice: Advice, value: str) -> bool:
-    return any(fnmatchcase(uuid, value) for uuid in advice.finding.devices)
-
-
 _FILTERS: Final[Mapping[str, Callable[[Advice, str], bool]]] = {
-    "state": _has_state,
-    "reason": _has_reason,
-    "workload": _is_of_workload,
-    "gpu": _is_on_gpu,
+    "state": lambda each, value: each.is_open if value == _OPEN else each.state == value,
+    "reason": lambda each, value: value in each.finding.reasons,
+    "workload": lambda each, value: fnmatchcase(each.finding.workload or "", value),
+    "gpu": lambda each, value: any(fnmatchcase(uuid, value) for uuid in each.finding.devices),
 }
 
 
@@ -214,13 +192,7 @@ def _rendered(rendering: Rendering) -> WebResponse:
     return WebResponse(rendering.body, rendering.content_type, headers=encoded)
 
 
-def _healthy(site: Router, request: WebRequest) -> WebResponse:
-    del site, request
-    return WebResponse.of_text("healthy")
-
-
-def _ready(site: Router, request: WebRequest) -> WebResponse:
-    del request
+def _ready(site: Router, _: WebRequest) -> WebResponse:
     reason = unready_reason(site.latest(), site.wall_time(), site.freshness)
     if reason is None:
         return WebResponse.of_text("ready")
@@ -237,11 +209,6 @@ def _page(site: Router, request: WebRequest) -> WebResponse:
     body = site.page.render(site.latest(), site.wall_time(), look)
     headers = {"Content-Security-Policy": content_security_policy()}
     return WebResponse(body, "text/html; charset=utf-8", headers=headers)
-
-
-def _openapi(site: Router, request: WebRequest) -> WebResponse:
-    del site, request
-    return WebResponse.of_json(openapi_document())
 
 
 def _summary(site: Router, request: WebRequest) -> WebResponse:
@@ -271,8 +238,7 @@ def _load(site: Router, request: WebRequest) -> WebResponse:
     return load_response(site.latest(), site.wall_time(), site.freshness, **named)
 
 
-def _report(site: Router, request: WebRequest) -> WebResponse:
-    del request
+def _report(site: Router, _: WebRequest) -> WebResponse:
     report = site.latest()
     return WebResponse.of_json(report_form(report) if report is not None else None)
 
@@ -287,9 +253,9 @@ ROUTES: Final = (
     Route("GET", "/", _page),
     Route("GET", METRICS_PATH, _metrics),
     Route("GET", "/metrics/dcgm", _dcgm_metrics),
-    Route("GET", "/-/healthy", _healthy),
+    Route("GET", "/-/healthy", lambda *_: WebResponse.of_text("healthy")),
     Route("GET", "/-/ready", _ready),
-    Route("GET", "/api/v1/openapi.json", _openapi),
+    Route("GET", "/api/v1/openapi.json", lambda *_: WebResponse.of_json(openapi_document())),
     Route("GET", "/api/v1/summary", _summary),
     Route("GET", "/api/v1/strip", _strip),
     Route("GET", "/api/v1/report", _report),
@@ -318,8 +284,7 @@ class LifecycleRoutes:
         """Where they are served."""
         return tuple(Route(method, "/-/reload", self._answer) for method in ("POST", "PUT"))
 
-    def _answer(self, site: Router, request: WebRequest) -> WebResponse:
-        del site
+    def _answer(self, _: Router, request: WebRequest) -> WebResponse:
         if request.peer is None and not self._is_enabled:
             return WebResponse.of_text(
                 "the lifecycle API is not enabled; start the agent with --web.enable-lifecycle, "
