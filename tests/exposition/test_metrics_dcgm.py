@@ -10,7 +10,7 @@ from prometheus_client.parser import text_string_to_metric_families as parse_tex
 
 from publish_reports import full_report, node_report
 from publish_stories import INSTANCE, NOW, PARENT, uuid_of
-from rightsizer.exposition.dcgm import DcgmExposition
+from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
 from rightsizer.model.dcgm_exporter import entity_of, holder_of
 from rightsizer.model.dcgm_fields import DCGM_COUNTERS, DCGM_FIELDS, DcgmType
@@ -38,21 +38,21 @@ Sample = tuple[str, dict[str, str], str]
 
 def exposition_of(
     report: Report | None, now: int = NOW, own_source: str = "", **settings: object
-) -> DcgmExposition:
+) -> MetricsExposition:
     """The exposition of one report at one time, on a node of a known name."""
-    return DcgmExposition(
+    return MetricsExposition(
         lambda: report,
         settings=MetricsSettings(**{"dcgm": True, **settings}),
         freshness=FreshnessSettings(),
         wall_time=lambda: now,
-        own_source=own_source,
+        dcgm_source=own_source,
         hostname="node-7",
     )
 
 
 def samples_of(report: Report, now: int = NOW, **settings: object) -> Iterator[Sample]:
     """The samples with their values as they are written."""
-    for line in exposition_of(report, now, **settings).render().body.decode().splitlines():
+    for line in exposition_of(report, now, **settings).render_dcgm().body.decode().splitlines():
         if not line.startswith("#"):
             name, inside, value = re.fullmatch(r"(\w+)\{(.*)\} (\S+)", line).groups()  # type: ignore[union-attr]
             yield name, dict(re.findall(r'(\w+)="([^"]*)"', inside)), value
@@ -146,7 +146,7 @@ def test_nvlink_is_the_rate_of_both_directions() -> None:
 
 def test_names_and_types_are_dcgm_exporters_own() -> None:
     """Each is of its default list, declared as it declares it, above its samples once."""
-    page = exposition_of(full_report(2)).render().body.decode()
+    page = exposition_of(full_report(2)).render_dcgm().body.decode()
     declared = dict(re.findall(r"^# TYPE (\S+) (\S+)$", page, re.MULTILINE))
     helped = re.findall(r"^# HELP (\S+) ", page, re.MULTILINE)
 
@@ -193,7 +193,7 @@ def test_labels_are_those_of_a_real_page() -> None:
     """In its order, the driver's version on every series."""
     line = next(
         line
-        for line in exposition_of(full_report(1)).render().body.decode().splitlines()
+        for line in exposition_of(full_report(1)).render_dcgm().body.decode().splitlines()
         if line.startswith("DCGM_FI_DEV_POWER_USAGE")
     )
     assert re.findall(r"(\w+)=", line) == [
@@ -285,9 +285,9 @@ def test_compute_instances_of_one_gpu_instance_are_one_entity() -> None:
     assert first.device.mig is not None
     mig = replace(first.device.mig, compute_instance_id=1)
     second = replace(first, device=replace(first.device, uuid="MIG-second", mig=mig))
-    lines = exposition_of(replace(report, devices=(parent, first, second))).render().body
+    lines = exposition_of(replace(report, devices=(parent, first, second))).render_dcgm().body
 
-    assert lines == exposition_of(report).render().body
+    assert lines == exposition_of(report).render_dcgm().body
 
 
 def test_stale_and_lost_devices_have_no_series() -> None:
@@ -299,7 +299,7 @@ def test_stale_and_lost_devices_have_no_series() -> None:
 
 def test_prometheus_reads_it() -> None:
     """Every sample parses back, and no series is there twice."""
-    page = exposition_of(full_report(8)).render().body.decode()
+    page = exposition_of(full_report(8)).render_dcgm().body.decode()
     samples = [
         (sample.name, frozenset(sample.labels.items()))
         for family in parse_text(page)
@@ -312,21 +312,23 @@ def test_prometheus_reads_it() -> None:
 def test_a_generation_is_rendered_once_and_packs() -> None:
     """Replicas share one body; before the first report it is empty."""
     exposition = exposition_of(full_report(1))
-    plain, packed = exposition.render(), exposition.render(is_gzip=True)
+    plain, packed = exposition.render_dcgm(), exposition.render_dcgm(is_gzip=True)
 
-    assert exposition.render().body is plain.body
+    assert exposition.render_dcgm().body is plain.body
     assert gzip.decompress(packed.body) == plain.body
     assert plain.content_type == "text/plain; version=0.0.4; charset=utf-8"
-    assert exposition_of(None).render().body == b""
+    assert exposition_of(None).render_dcgm().body == b""
 
 
 def test_it_is_refused_with_a_reason() -> None:
     """Unless it is switched on, and while a dcgm-exporter is our own source."""
-    off = exposition_of(full_report(1), dcgm=False).refusal
-    doubled = exposition_of(full_report(1), own_source="http://localhost:9400/metrics").refusal
+    off = exposition_of(full_report(1), dcgm=False).dcgm_refusal()
+    doubled = exposition_of(
+        full_report(1), own_source="http://localhost:9400/metrics"
+    ).dcgm_refusal()
 
     assert off is not None
     assert "web.metrics.dcgm" in off
     assert doubled is not None
     assert "http://localhost:9400/metrics" in doubled
-    assert exposition_of(full_report(1)).refusal is None
+    assert exposition_of(full_report(1)).dcgm_refusal() is None

@@ -15,7 +15,7 @@ import pytest
 
 from publish_reports import full_report, node_report
 from publish_stories import NOW
-from rightsizer.exposition.dcgm import DcgmExposition
+from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.dcgm_fields import DCGM_COUNTERS
 from rightsizer.report.freshness import FreshnessSettings
@@ -69,14 +69,14 @@ def ours(*, is_divided: bool = False) -> str:
     whole = full_report(2)
     report = replace(node_report(), node=whole.node) if is_divided else whole
     return (
-        DcgmExposition(
+        MetricsExposition(
             lambda: report,
             settings=MetricsSettings(dcgm=True),
             freshness=FreshnessSettings(),
             wall_time=lambda: NOW,
             hostname="node-7",
         )
-        .render()
+        .render_dcgm()
         .body.decode()
     )
 

@@ -12,7 +12,6 @@ from prometheus_server import binary
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.catalogue.catalogue import built_in
-from rightsizer.exposition.dcgm import DcgmExposition
 from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import MetricsSettings
 from rightsizer.model.report import AgentReport, Report
@@ -55,14 +54,14 @@ def exposition_of(scenario: str, **settings: bool) -> MetricsExposition:
 def dcgm_text(scenario: str) -> str:
     """The same in dcgm-exporter's manner."""
     report = last_report(scenario)
-    exposition = DcgmExposition(
+    exposition = MetricsExposition(
         lambda: report,
         settings=MetricsSettings(dcgm=True),
         freshness=FreshnessSettings(),
         wall_time=lambda: report.wall_time,
         hostname="node-7",
     )
-    return exposition.render().body.decode()
+    return exposition.render_dcgm().body.decode()
 
 
 def promtool_check(text: bytes) -> "subprocess.CompletedProcess[bytes]":

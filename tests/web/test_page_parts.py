@@ -81,7 +81,7 @@ def test_topology_is_drawn_by_numa_node() -> None:
     for drawing in (view.wide, view.narrow):
         places = [box.place for box in drawing.boxes if box.place]
         assert [place.title for place in places] == ["GPU 0", "GPU 1", "GPU 2", "GPU 3"]
-        assert [chip.text for place in places for chip in place.chips] == ["mlx5_0 · PIX"]
+        assert [chip for place in places for chip in place.chips] == ["mlx5_0 · PIX"]
         assert [box.text for box in drawing.boxes if box.kind == "chip"] == [
             "mlx5_0 · PIX",
             "nvme0",

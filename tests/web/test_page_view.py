@@ -235,7 +235,7 @@ def test_waste_counts_an_instance_as_its_part_of_a_gpu() -> None:
     idle = replace(totals, used_seconds=0.0, waste_seconds={Cause.IDLE: 3600.0})
     view = waste_view([(used, 1.0), (idle, 0.5)])
     assert [part.name for part in view.parts] == ["Effective utilization", "Idle"]
-    assert view.used_ratio == pytest.approx(2 / 3)
+    assert view.parts[0].ratio == pytest.approx(2 / 3)
     assert view.known_text == "1 h 30 min"
     assert waste_view([]).label == "nothing known yet"
 

@@ -47,7 +47,7 @@ from rightsizer.telemetry.source import ReleaseController, SnapshotSource, Still
 from rightsizer.web.advice_api import AdviceApi
 from rightsizer.web.api import LifecycleRoutes
 from rightsizer.web.router import Route
-from rightsizer.web.server import ConfiguredAccess, Reloadable, WebServer, configured_access
+from rightsizer.web.server import Reloadable, WebAccess, WebServer, configured_access
 
 if TYPE_CHECKING:
     from rightsizer.broker.slot import LeaseSlot
@@ -112,7 +112,7 @@ class Agent:
         local_routes: Sequence[Route] = (),
         controls: ReleaseController | None = None,
         still_held: StillHeld = lambda _: None,
-        door: ConfiguredAccess | None = None,
+        access: WebAccess | None = None,
         reread: Callable[[], Settings] | None = None,
     ) -> None:
         self.settings, self._source, self._clock = settings, source, clock
@@ -149,13 +149,13 @@ class Agent:
             lambda: self.settings.labels, self.accountant.latest, self._seats_of, clock
         )
         self.jobs = Jobs(self._schedule(settings), clock)
-        door = door or configured_access(settings.web, clock.wall_time)
-        self.reloader = self._reloader((*self._parts(reread), *door.parts))
+        access = access or configured_access(settings.web, clock.wall_time)
+        self.reloader = self._reloader((*self._parts(reread), *access.files))
         self.coordinator = Coordinator(source, clock, self._interval, self._on_snapshot)
         note_claim = self._actions.note_claim if self._actions else None
         self._advice_routes = AdviceApi(self.advice_service, settings.rule_trees, note_claim)
         self._exposition = self._new_exposition(settings)
-        self.server = self._server(door, local_routes)
+        self.server = self._server(access, local_routes)
         self._source_log = SourceLog(self._log)
         self._heartbeat = Heartbeat(self._notifier, clock)
 
@@ -252,7 +252,7 @@ class Agent:
             dcgm_source=settings.sources.dcgm.url,
         )
 
-    def _server(self, door: ConfiguredAccess, local_routes: Sequence[Route]) -> WebServer:
+    def _server(self, access: WebAccess, local_routes: Sequence[Route]) -> WebServer:
         settings = self.settings
         return WebServer(
             settings.web.listen_addresses,
@@ -275,7 +275,7 @@ class Agent:
                     self.reloader.reload, is_enabled=settings.web.enable_lifecycle
                 ).routes,
             ),
-            access=door.access,
+            access=access,
             past=SpanCache(self.accountant.remembered),
         )
 

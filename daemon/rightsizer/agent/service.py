@@ -73,7 +73,7 @@ def serve(
     clock = clock or SystemClock()
     counter = _configured(settings.log)
     # A scenario that is wrong must not leave an empty history behind.
-    door = configured_access(settings.web, clock.wall_time)
+    access = configured_access(settings.web, clock.wall_time)
     named = live_source(settings, clock)
     storage: Storage | None = None
     try:
@@ -89,7 +89,7 @@ def serve(
             local_routes=ControlRoutes(named.controls, clock, named.still_held).routes,
             controls=named.controls,
             still_held=named.still_held,
-            door=door,
+            access=access,
             reread=reread,
         )
         if prepare is not None:

@@ -12,7 +12,13 @@ from prometheus_client.core import Metric
 from prometheus_client.openmetrics import exposition as library_open_metrics
 
 from rightsizer.exposition import families as writer
-from rightsizer.exposition.dcgm import DcgmExposition
+from rightsizer.exposition.dcgm import (
+    DCGM_CONTENT_TYPE,
+    DcgmLabelEncoder,
+    dcgm_page,
+    dcgm_refusal,
+    node_name,
+)
 from rightsizer.exposition.families import SampleFamily, family_of
 from rightsizer.exposition.negotiation import ExpositionFormat, Rendering, accepts_gzip, format_for
 from rightsizer.exposition.report_collector import ReportCollector
@@ -90,20 +96,23 @@ _RENDERINGS_KEPT: Final = 16
 @dataclass(slots=True)
 class _Generation:
     key: object = None
-    families: list[SampleFamily] = field(default_factory=list)
+    report: Report | None = None
+    fresh: frozenset[str] = frozenset()
+    families: list[SampleFamily] | None = None
     renderings: dict[object, Rendering] = field(default_factory=dict)
 
 
 class MetricsExposition:
     """Renders the latest report, for any number of scrapers at the price of one."""
 
-    def __init__(
+    def __init__(  # noqa: PLR0913, PLR0917 - the clock and the name are the outside world's.
         self,
         latest: Callable[[], Report | None],
         settings: MetricsSettings | None = None,
         freshness: FreshnessSettings | None = None,
         wall_time: Callable[[], Nanoseconds] = time.time_ns,
         dcgm_source: str = "",
+        hostname: str = "",
     ) -> None:
         """An exposition on a registry of its own.
 
@@ -113,11 +122,11 @@ class MetricsExposition:
             freshness: When a reading is too old to be exported.
             wall_time: The clock that the report's own times are of.
             dcgm_source: The address of the dcgm-exporter that is read; empty for none.
+            hostname: The node's name; empty for that which dcgm-exporter would find.
         """
-        self._latest = latest
+        self._latest, self._wall_time = latest, wall_time
         self._freshness = freshness or FreshnessSettings()
-        self._wall_time = wall_time
-        self._dcgm_source = dcgm_source
+        self._dcgm_source, self._hostname = dcgm_source, hostname or node_name()
         self._lock = threading.Lock()
         self.change(settings or MetricsSettings())
 
@@ -127,17 +136,10 @@ class MetricsExposition:
         registry = CollectorRegistry(auto_describe=False)
         registry.register(collector)
         process = ProcessCollector(registry=registry)
-        dcgm = DcgmExposition(
-            self._latest,
-            settings=settings,
-            freshness=self._freshness,
-            wall_time=self._wall_time,
-            own_source=self._dcgm_source,
-        )
         with self._lock:
             self._settings, self._enabled = settings, settings.enabled
             self._collector, self._process = collector, process
-            self.registry, self.dcgm = registry, dcgm
+            self.registry = registry
             self._generation = _Generation()
 
     def render(
@@ -162,35 +164,66 @@ class MetricsExposition:
         """
         selection = Selection.of(names, collect, exclude, self._enabled)
         chosen, is_gzip = format_for(accept), accepts_gzip(accept_encoding)
-        key = (chosen, is_gzip, selection)
         with self._lock:
-            generation = self._current()
-            if key in generation.renderings:
-                return generation.renderings[key]
-            body = _encode(selection.families(generation.families), chosen)
-            if is_gzip:
-                body = gzip.compress(body, self._settings.gzip_level, mtime=0)
-            rendering = Rendering(body, chosen.content_type, "gzip" if is_gzip else None)
-            if len(generation.renderings) < _RENDERINGS_KEPT:
-                generation.renderings[key] = rendering
-            return rendering
+            return self._rendering(
+                (chosen, selection),
+                chosen.content_type,
+                lambda: _encode(selection.families(self._families()), chosen),
+                is_gzip=is_gzip,
+            )
+
+    def dcgm_refusal(self) -> str | None:
+        """Why `/metrics/dcgm` is not served, `None` where it is."""
+        return dcgm_refusal(self._settings, self._dcgm_source)
+
+    def render_dcgm(self, *, is_gzip: bool = False) -> Rendering:
+        """The page in dcgm-exporter's manner; empty before the first report."""
+        with self._lock:
+            return self._rendering("dcgm", DCGM_CONTENT_TYPE, self._dcgm_page, is_gzip=is_gzip)
+
+    def _rendering(
+        self, key: object, content_type: str, encode: Callable[[], bytes], *, is_gzip: bool
+    ) -> Rendering:
+        """The body of the current generation, encoded once for each key and encoding."""
+        renderings = self._current().renderings
+        if (key, is_gzip) in renderings:
+            return renderings[key, is_gzip]
+        body = encode()
+        if is_gzip:
+            body = gzip.compress(body, self._settings.gzip_level, mtime=0)
+        rendering = Rendering(body, content_type, "gzip" if is_gzip else None)
+        if len(renderings) < _RENDERINGS_KEPT:
+            renderings[key, is_gzip] = rendering
+        return rendering
 
     def _current(self) -> _Generation:
-        report = self._latest()
+        report, known = self._latest(), self._generation
         fresh: frozenset[str] = frozenset()
         if report is not None:
             fresh = fresh_devices(report, self._wall_time(), self._freshness)
-        key = (report.generation if report is not None else None, fresh)
-        if key != self._generation.key or report is None:
+        key = None if report is None else (report.generation, fresh)
+        if key is None or key != known.key:
             # The last one goes before this one comes: memory never holds both.
-            self._generation = _Generation()
-            self._collector.show(report, fresh)
-            families = list(self._collector.families())
+            self._generation = _Generation(key, report, fresh)
+        return self._generation
+
+    def _families(self) -> list[SampleFamily]:
+        generation = self._generation
+        if generation.families is None:
+            self._collector.show(generation.report, generation.fresh)
+            generation.families = list(self._collector.families())
             if Collector.PROCESS in self._enabled:
                 own = self._process.collect()
-                families += [family_of(metric, Collector.PROCESS) for metric in own]
-            self._generation = _Generation(key, families)
-        return self._generation
+                generation.families += [family_of(metric, Collector.PROCESS) for metric in own]
+        return generation.families
+
+    def _dcgm_page(self) -> bytes:
+        report = self._generation.report
+        if report is None:
+            return b""
+        version = report.node.driver.get("driver_version", "")
+        labels = DcgmLabelEncoder(self._settings.dcgm_labels, self._hostname, version)
+        return dcgm_page(report, self._generation.fresh, labels).encode()
 
 
 class _Collected:

@@ -202,7 +202,7 @@ class FleetService:
             wall_time=self._clock.wall_time,
             local_socket=self._settings.fleet.api_socket,
             local_routes=(*routes.routes, *AdviceApi(self, rule_trees(self._settings)).routes),
-            access=configured_access(self._settings.web, self._clock.wall_time).access,
+            access=configured_access(self._settings.web, self._clock.wall_time),
         )
 
     def _exported(self) -> Report:

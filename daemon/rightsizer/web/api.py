@@ -181,10 +181,10 @@ def _metrics(site: Router, request: WebRequest) -> WebResponse:
 
 
 def _dcgm_metrics(site: Router, request: WebRequest) -> WebResponse:
-    dcgm = site.exposition.dcgm
-    if dcgm.refusal is not None:
-        return WebResponse.of_text(dcgm.refusal, HTTPStatus.NOT_FOUND)
-    return _rendered(dcgm.render(is_gzip=accepts_gzip(request.accept_encoding)))
+    refusal = site.exposition.dcgm_refusal()
+    if refusal is not None:
+        return WebResponse.of_text(refusal, HTTPStatus.NOT_FOUND)
+    return _rendered(site.exposition.render_dcgm(is_gzip=accepts_gzip(request.accept_encoding)))
 
 
 def _rendered(rendering: Rendering) -> WebResponse:

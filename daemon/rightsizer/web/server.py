@@ -29,20 +29,41 @@ from rightsizer.web.settings import WebSettings, WebTree, parse_address
 from rightsizer.web.web_config import WebConfigFile, WebConfigReader
 
 
+class Reloadable(Protocol):
+    """Something that was configured from a file and can be so again."""
+
+    @property
+    def trouble(self) -> str | None:
+        """Why what its file says now is not in force; `None` where it is."""
+
+    @property
+    def loaded(self) -> Nanoseconds:
+        """When its file was last read with success, by the wall clock."""
+
+    def prepare(self) -> Callable[[], None]:
+        """Read the file; what it says is in force once the result is called.
+
+        Raises:
+            ConfigurationError: it cannot be used; what was in force stays.
+        """
+
+
 @dataclass(frozen=True, slots=True)
 class WebAccess:
-    """What stands between the network and the site."""
+    """How the server is reached over TCP."""
 
     guard: Authenticator | None = None
-    """Stands before everything; everybody may look at everything where there is none."""
+    """Admits requests; without one everything may be read by every client."""
     allows_changes: bool = False
-    """Whether who has proved himself to the guard may change things."""
+    """Whether clients that the guard has identified may change things."""
     telemetry_path: str = METRICS_PATH
     """Where the metrics are."""
     route_prefix: str = ""
     """What every path begins with, as `/gpu`."""
     sockets: tuple[socket.socket, ...] = ()
-    """Listening sockets that somebody else has bound, in place of the addresses."""
+    """Listening sockets that systemd has bound, in place of the addresses."""
+    files: tuple[Reloadable, ...] = ()
+    """The files that it was configured by."""
 
 
 _Answer = Callable[[WebRequest], WebResponse]
@@ -214,36 +235,9 @@ class WebServer:
         return [WebListener(listening, self._site.answer, self._local_connections, self._settings)]
 
 
-class Reloadable(Protocol):
-    """Something that was configured from a file and can be so again."""
-
-    @property
-    def trouble(self) -> str | None:
-        """Why what its file says now is not in force; `None` where it is."""
-
-    @property
-    def loaded(self) -> Nanoseconds:
-        """When its file was last read with success, by the wall clock."""
-
-    def prepare(self) -> Callable[[], None]:
-        """Read the file; what it says is in force once the result is called.
-
-        Raises:
-            ConfigurationError: it cannot be used; what was in force stays.
-        """
-
-
-@dataclass(frozen=True, slots=True)
-class ConfiguredAccess:
-    """What stands between the network and the site, and where it was configured."""
-
-    access: WebAccess
-    parts: tuple[Reloadable, ...] = ()
-
-
 def configured_access(
     web: WebTree, wall_time: Callable[[], Nanoseconds] = time.time_ns
-) -> ConfiguredAccess:
+) -> WebAccess:
     """What the settings ask for.
 
     Raises:
@@ -253,13 +247,12 @@ def configured_access(
     file = None
     if web.config_file:
         file = WebConfigFile(WebConfigReader(Path(web.config_file)), wall_time)
-    access = WebAccess(
-        guard=None
-        if file is None
-        else Authenticator(file.current, Passwords(web.server.passwords)),
+    passwords = Passwords(web.server.passwords)
+    return WebAccess(
+        guard=None if file is None else Authenticator(file.current, passwords),
         allows_changes=web.enable_lifecycle,
         telemetry_path=web.telemetry_path,
         route_prefix=web.route_prefix,
         sockets=tuple(activated_sockets()) if web.systemd_socket else (),
+        files=() if file is None else (file,),
     )
-    return ConfiguredAccess(access, () if file is None else (file,))

@@ -65,14 +65,6 @@ _GAP: Final = 14
 
 
 @dataclass(frozen=True, slots=True)
-class Chip:
-    """An adapter beside a GPU, or at its NUMA node."""
-
-    text: str
-    title: str
-
-
-@dataclass(frozen=True, slots=True)
 class DrawingPlace:
     """A GPU before it is drawn."""
 
@@ -82,7 +74,8 @@ class DrawingPlace:
     state_key: str
     state_name: str
     is_degraded: bool
-    chips: tuple[Chip, ...]
+    chips: tuple[str, ...]
+    """The adapters beside it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -91,7 +84,7 @@ class Frame:
 
     title: str
     places: tuple[DrawingPlace, ...]
-    chips: tuple[Chip, ...]
+    chips: tuple[str, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -207,7 +200,7 @@ class _Canvas:
             for number, chip in enumerate(place.chips):
                 y = top + _BOX + 6 + number * (_CHIP + 4)
                 self._lines.append(DrawingLine("near", f"M{x + 14:g} {y - 6:g}v6"))
-                self._boxes.append(Box("chip", x, y, step - _APART, _CHIP, text=chip.text))
+                self._boxes.append(Box("chip", x, y, step - _APART, _CHIP, text=chip))
         self._rail(row, lanes, step)
         tallest = max((len(place.chips) for place in row), default=0)
         self._y = top + _BOX + tallest * (_CHIP + 4) + 8
@@ -227,11 +220,11 @@ class _Canvas:
             self._lines.append(DrawingLine(f"rail rail-{number % 4}", path))
             self._rails.setdefault(number, []).append(y)
 
-    def _chips_of_node(self, chips: Sequence[Chip]) -> None:
+    def _chips_of_node(self, chips: Sequence[str]) -> None:
         inner = self._width - self._left - 2 * _MARGIN
         step = (inner + _APART) / self._columns
         for at, chip in enumerate(chips):
             row, column = divmod(at, self._columns)
             x, y = self._left + _MARGIN + column * step, self._y + row * (_CHIP + 4)
-            self._boxes.append(Box("chip", x, y, step - _APART, _CHIP, text=chip.text))
+            self._boxes.append(Box("chip", x, y, step - _APART, _CHIP, text=chip))
         self._y += -(-len(chips) // self._columns) * (_CHIP + 4)

@@ -8,11 +8,10 @@ from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.state import State
 from rightsizer.model.topology import Adapter, LinkKind, Placement, Topology
 from rightsizer.report.labels import ABSENT, TIMES, display_name
-from rightsizer.web.view.drawing import Chip, Drawing, DrawingPlace, Frame, draw, nvlink_groups
+from rightsizer.web.view.drawing import Drawing, DrawingPlace, Frame, draw, nvlink_groups
 
 _NEAR: Final = (LinkKind.PIX, LinkKind.PXB)
 _MATRIX_MOST: Final = 16
-_KINDS: Final = {"infiniband": "InfiniBand", "network": "Network", "nvme": "NVMe"}
 
 
 @dataclass(frozen=True, slots=True)
@@ -78,7 +77,7 @@ def _frames(
     for node in sorted(by_node, key=lambda node: (node is None, node or 0)):
         places = tuple(_place(device, topology, names, fresh, nearest) for device in by_node[node])
         loose = tuple(
-            _chip(adapter, "")
+            adapter.name
             for adapter in topology.adapters
             if nearest[adapter.name] is None and adapter.numa_node == node
         )
@@ -119,17 +118,11 @@ def _place(
         state_name="MIG instances" if report.device.has_mig_instances else display_name(state),
         is_degraded=is_degraded,
         chips=tuple(
-            _chip(adapter, str(adapter.links[uuid]))
+            f"{adapter.name} · {adapter.links[uuid]}"
             for adapter in topology.adapters
             if nearest[adapter.name] == uuid
         ),
     )
-
-
-def _chip(adapter: Adapter, way: str) -> Chip:
-    kind = _KINDS.get(adapter.kind, display_name(adapter.kind))
-    text = f"{adapter.name} · {way}" if way else adapter.name
-    return Chip(text, f"{kind} {adapter.name}, {adapter.pci_bus_id}")
 
 
 def _link(placement: Placement) -> tuple[str, bool]:

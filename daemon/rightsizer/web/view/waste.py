@@ -34,13 +34,10 @@ class Spent(Protocol):
 class WasteView:
     """All known time of some devices, divided; `used_text` is empty where nothing is known."""
 
-    used_ratio: float
     used_text: str
     known_text: str
     parts: tuple[Share, ...]
     """Used first, then the causes in their own order, none of them empty."""
-    largest: Share | None
-    """The cause that took the most."""
     label: str
     lost: str
     """What was wasted, in hours of a GPU and in energy."""
@@ -57,7 +54,7 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
     wasted_seconds = sum(causes.values())
     known = used + wasted_seconds
     if known <= 0:
-        return WasteView(0.0, "", "", (), None, "nothing known yet", "")
+        return WasteView("", "", (), "nothing known yet", "")
     wasted = [
         Share(
             f"waste-{cause}",
@@ -72,11 +69,9 @@ def waste_view(spent: Iterable[tuple[Spent, float]]) -> WasteView:
     used_part = Share("waste-used", "Effective utilization", percent_label(ratio), ratio)
     parts = (used_part, *wasted) if ratio > 0 else tuple(wasted)
     return WasteView(
-        used_ratio=ratio,
         used_text=percent_label(ratio),
         known_text=format_duration(known),
         parts=parts,
-        largest=max(wasted, key=lambda part: part.ratio, default=None),
         label=", ".join(f"{part.name} {part.text}" for part in parts),
         lost=_lost(wasted_seconds, joules),
     )
