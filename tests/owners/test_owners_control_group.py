@@ -183,7 +183,7 @@ def test_what_is_no_job(path: str) -> None:
 def test_any_path_is_read(paths: list[str]) -> None:
     """Whatever a path says, it is taken for something or for nothing."""
     pod, container, job = pod_in(paths), container_in(paths), job_in(paths)
-    assert pod is None or len(pod.uid) in (32, 36)
-    assert container is None or len(container.id) == 64
-    assert job is None or job.job.isdecimal()
+    assert pod is None or len(pod[0]) in (32, 36)
+    assert container is None or len(container) == 64
+    assert job is None or job[0].isdecimal()
     assert unit_in(paths) is None or "/" not in str(unit_in(paths))

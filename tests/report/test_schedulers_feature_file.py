@@ -17,11 +17,11 @@ VALUE = re.compile(r"[A-Za-z0-9]([A-Za-z0-9._-]{0,61}[A-Za-z0-9])?")
 
 def told(node: PlacementNode, healthy: int = 99) -> dict[str, str]:
     """Its labels without the prefix; so many of its seats are healthy."""
-    places = {seat.uuid: seat.placement or Placement(seat.uuid) for seat in node.seats}
+    places = {seat.uuid: seat.placement or Placement(seat.uuid) for seat in node.slots}
     facts = NodeFacts(
-        tuple(seat.device for seat in node.seats),
+        tuple(seat.device for seat in node.slots),
         replace(node.topology, placements=places),
-        frozenset(seat.uuid for seat in node.seats[:healthy]),
+        frozenset(seat.uuid for seat in node.slots[:healthy]),
     )
     return {name.removeprefix("rightsizer."): value for name, value in labels(facts).items()}
 
@@ -57,9 +57,9 @@ def test_mig_instances_are_counted_by_profile() -> None:
 def test_boards_that_differ_are_called_mixed() -> None:
     """One name would promise what only some keep."""
     node = hgx()
-    other = replace(node.seats[0], device=replace(node.seats[0].device, name="L4"))
+    other = replace(node.slots[0], device=replace(node.slots[0].device, name="L4"))
 
-    assert told(replace(node, seats=(other, *node.seats[1:])))["gpu-product"] == "mixed"
+    assert told(replace(node, slots=(other, *node.slots[1:])))["gpu-product"] == "mixed"
 
 
 def test_the_file_says_until_when_it_holds() -> None:

@@ -13,13 +13,13 @@ CORES = {cpu: cpu % 16 for cpu in range(32)}
 
 def topology_of(node: PlacementNode) -> Topology:
     """Its links, and its seats' places."""
-    places = {seat.uuid: seat.placement or Placement(seat.uuid) for seat in node.seats}
+    places = {seat.uuid: seat.placement or Placement(seat.uuid) for seat in node.slots}
     return replace(node.topology, placements=places)
 
 
 def conf(node: PlacementNode, **more: object) -> list[str]:
     """The lines, the head left out."""
-    devices = [seat.device for seat in node.seats]
+    devices = [seat.device for seat in node.slots]
     files = {each.uuid: (f"/dev/nvidia{each.index}",) for each in devices if each.mig is None}
     told = {"files": files, "cores": CORES, "host": "gpu-1", **more}
     return gres_conf(devices, topology_of(node), **told).splitlines()[1:]  # type: ignore[arg-type] # Mixed on purpose.
@@ -55,9 +55,9 @@ def test_threads_of_one_core_are_one_core() -> None:
     """Slurm's cores are not the kernel's CPUs."""
     node = hgx()
     near = Placement("GPU-0", cpus=(0, 1, 16, 17))
-    seats = (replace(node.seats[0], placement=near), *node.seats[1:])
+    seats = (replace(node.slots[0], placement=near), *node.slots[1:])
 
-    assert " Cores=0-1 " in conf(replace(node, seats=seats))[0]
+    assert " Cores=0-1 " in conf(replace(node, slots=seats))[0]
 
 
 def test_cores_are_left_out_where_nobody_knows_them() -> None:
@@ -112,10 +112,10 @@ def test_a_name_that_would_end_a_word_is_spelled_otherwise() -> None:
 def test_a_gpu_that_waits_for_instances_is_given_to_nobody() -> None:
     """In MIG mode nothing can run on the whole of it."""
     node = hgx()
-    first = node.seats[0].device
+    first = node.slots[0].device
     waiting = replace(first, facts={**first.facts, "mig_mode": "enabled"})
-    seats = (replace(node.seats[0], device=waiting), *node.seats[1:])
+    seats = (replace(node.slots[0], device=waiting), *node.slots[1:])
 
-    lines = conf(replace(node, seats=seats))
+    lines = conf(replace(node, slots=seats))
     assert lines[0].startswith("Name=gpu Type=h100 File=/dev/nvidia1 ")
     assert lines[-1].endswith("Gres=gpu:h100:7")
