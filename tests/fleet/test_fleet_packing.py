@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
 from rightsizer.fleet.pools.reclaim import MovableResident, is_fragmented, room_for
-from rightsizer.fleet.pools.sharing import Tenant, slice_up
+from rightsizer.fleet.pools.sharing import slice_up
 from rightsizer.sizing.mig import SliceNeed
 
 LIMITS = PackingLimits()
@@ -106,21 +106,19 @@ def test_slices_never_take_more_than_a_gpu_has(
     board: object, needs: list[tuple[float, float]]
 ) -> None:
     """Sevenths of the compute, eighths of the memory, and as many of a kind as there may be."""
-    tenants = [
-        Tenant(f"w{at}", SliceNeed(compute, memory, 0.0))
-        for at, (compute, memory) in enumerate(needs)
-    ]
-    found = slice_up(tenants, board)  # type: ignore[arg-type] # A board.
+    wanted = {
+        f"w{at}": SliceNeed(compute, memory, 0.0) for at, (compute, memory) in enumerate(needs)
+    }
+    found = slice_up(wanted, board)  # type: ignore[arg-type] # A board.
     profiles = {each.name: each for each in board.mig_profiles}  # type: ignore[attr-defined]
-    wanted = {each.key: each.need for each in tenants}
-    placed = [key for gpu in found for key, _ in gpu.slices]
+    placed = [key for gpu in found for key, _ in gpu]
     assert len(placed) == len(set(placed))
     for gpu in found:
-        chosen = [profiles[name] for _, name in gpu.slices]
+        chosen = [profiles[name] for _, name in gpu]
         assert len(chosen) > 1
         assert sum(each.compute_share for each in chosen) <= 1.01
         assert sum(each.memory_share for each in chosen) <= 1.01
-        for key, name in gpu.slices:
+        for key, name in gpu:
             assert wanted[key].compute_ratio <= profiles[name].compute_share
             assert wanted[key].memory_ratio <= profiles[name].memory_share
 
@@ -128,16 +126,15 @@ def test_slices_never_take_more_than_a_gpu_has(
 def test_seven_small_slices_fill_a_gpu() -> None:
     """The catalogue's rounded sevenths still sum to one GPU."""
     board = built_in().boards["H100-SXM5-80GB"]
-    tenants = [Tenant(f"w{at}", SliceNeed(0.1, 0.1, 0.05)) for at in range(8)]
-    (gpu,) = slice_up(tenants, board)
-    assert [profile for _, profile in gpu.slices] == ["1g.10gb"] * 7
+    (gpu,) = slice_up({f"w{at}": SliceNeed(0.1, 0.1, 0.05) for at in range(8)}, board)
+    assert [profile for _, profile in gpu] == ["1g.10gb"] * 7
 
 
 def test_nothing_that_talks_over_nvlink_is_cut() -> None:
     """There is no NVLink inside MIG."""
     board = built_in().boards["H100-SXM5-80GB"]
-    tenants = [Tenant(f"w{at}", SliceNeed(0.1, 0.1, 0.05, uses_nvlink=True)) for at in range(2)]
-    assert slice_up(tenants, board) == ()
+    needs = {f"w{at}": SliceNeed(0.1, 0.1, 0.05, uses_nvlink=True) for at in range(2)}
+    assert slice_up(needs, board) == ()
 
 
 def test_the_fewest_moves_make_room() -> None:

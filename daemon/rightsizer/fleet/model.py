@@ -4,6 +4,7 @@ Devices on nodes in pools, their holders, and the hourly view that fleet rules e
 """
 
 from collections.abc import Mapping, Sequence
+from typing import Final
 
 from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.model.device import Device
@@ -11,7 +12,10 @@ from rightsizer.model.finding import Case
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
-from rightsizer.model.workload import Workload, WorkloadKind
+from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
+
+MOVABLE_CLASSES: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
+"""Workloads that may be restarted on another GPU without loss of their work."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -124,6 +128,11 @@ class FleetWorkload:
     """GPUs' worth of compute, by the upper bound, peak within the hour of the sum."""
     memory_bytes: HourlySeries
     """All its devices together, the peak within the hour."""
+
+    @property
+    def is_movable(self) -> bool:
+        """Whether it is on one node and may be started elsewhere."""
+        return self.case.workload_class in MOVABLE_CLASSES and len(self.nodes) == 1
 
 
 @dataclass(frozen=True, slots=True)

@@ -1,53 +1,94 @@
 """A pool as fleet rules use it: evidence, prices, and the work that waits for it."""
 
 import math
-from collections.abc import Iterable, Sequence
-from typing import Final
+from collections.abc import Iterable, Mapping, Sequence
+from types import MappingProxyType
+from typing import Any, Final, Protocol, Self
 
 from rightsizer.advice.market import Market
-from rightsizer.advice.verdict import abstain, released
+from rightsizer.advice.verdict import abstain, find_nothing, released
 from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload, WaitingWork
 from rightsizer.fleet.pools.hourly import HOUR, covers_cycle, known_ratio, known_values
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case, Finding, Reason, Savings
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import State
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS, format_duration
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadKind
 from rightsizer.owners.registry import SCHEDULER_KINDS
 
 _MOST_NAMED: Final = 64
-"""Advice that names more devices than a row holds is read by nobody."""
-_HOUR_SECONDS: Final = 3600.0
-_DAY_HOURS: Final = 24.0
+"""Advice that names more devices than a row holds is not read."""
 _HISTORY_DAYS: Final = 3.0
 """docs/definitions.md, conduct."""
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+
+
+class SizingSettings(Protocol):
+    """What a judgement of a pool's size needs to know of the past."""
+
+    @property
+    def minimum_known_seconds(self) -> float:
+        """Known time under which the rule abstains."""
+
+    @property
+    def minimum_coverage_ratio(self) -> float:
+        """Part of the span that must be known."""
 
 
 @dataclass(frozen=True, slots=True)
 class PoolSubject:
-    """A pool, and how much is known of who held it."""
+    """A pool as one rule judges it, and how much is known of its holders."""
 
+    rule: str
+    view: FleetView
     pool: FleetPool
+    market: Market
     case: Case
-    """What the forms of a verdict ask for; it names at most 64 devices."""
+    """What verdicts refer to; it names at most 64 devices."""
     known_seconds: float
     coverage_ratio: float
     covers_cycle: bool
     """Nearly every hour of a week was seen."""
 
+    @classmethod
+    def of(cls, rule: str, view: FleetView, pool: FleetPool, market: Market) -> Self:
+        """What is known of a pool over the span of a view."""
+        devices = sorted((each.device for each in pool.devices), key=lambda device: device.uuid)
+        case = Case(
+            pool_key(pool.name), None, tuple(devices[:_MOST_NAMED]), (_window(view, pool),), ()
+        )
+        peak = pool.held_peak
+        known = len(known_values(peak)) * HOUR_SECONDS
+        return cls(rule, view, pool, market, case, known, known_ratio(peak), covers_cycle(peak))
+
+    @property
+    def name(self) -> str:
+        """The pool's."""
+        return self.pool.name
+
     @property
     def size(self) -> int:
-        """GPUs that are there now."""
+        """GPUs present now."""
         return sum(self.pool.size_by_node.values())
 
-    def factors(self, margin: float) -> dict[str, float]:
-        """How sure a judgement of the pool's size is: its days, and how clear the case is.
+    @property
+    def workloads(self) -> tuple[FleetWorkload, ...]:
+        """Those of the pool, by key."""
+        return workloads_in(self.view, self.pool)
 
-        Who holds what is told by schedulers, not by telemetry, so that no tier is in it.
+    @property
+    def scheduler(self) -> WorkloadKind | None:
+        """What allocates the pool's GPUs."""
+        return kind_of(self.view, self.pool)
+
+    def factors(self, margin: float) -> dict[str, float]:
+        """Confidence in a judgement of the pool's size: its days, and how clear the case is.
+
+        Holders are known from schedulers, not from telemetry, so there is no tier.
         """
-        days = self.known_seconds / _HOUR_SECONDS / _DAY_HOURS
+        days = self.known_seconds / DAY_SECONDS
         return {
             "coverage": self.coverage_ratio,
             "history": 1.0 - math.exp(-days / _HISTORY_DAYS),
@@ -55,58 +96,58 @@ class PoolSubject:
             "certainty": min(1.0, 0.5 + 5.0 * max(0.0, margin)),
         }
 
-    def too_little(
-        self, rule: str, minimum_known_seconds: float, minimum_coverage_ratio: float
-    ) -> Finding | None:
-        """An abstention where the past does not carry a judgement of size."""
+    def savings(self, low: float, high: float) -> Savings:
+        """What so many GPUs less save: money where all are of one board that has a price.
+
+        Energy is not known by the pool.
+        """
+        case = Case("", None, (Device(uuid="", index=0, board=self.pool.board),), (), ())
+        found = released(case, self.market, low, high)
+        return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
+
+    def abstain(self, why: str, reason: Reason = Reason.INSUFFICIENT_DATA) -> Finding:
+        """No verdict, and why."""
+        return abstain(self.rule, self.case, reason, why)
+
+    def find_nothing(
+        self,
+        summary: str,
+        factors: Mapping[str, float] = _NOTHING,
+        evidence: Mapping[str, object] = _NOTHING,
+    ) -> Finding:
+        """Nothing to complain of."""
+        return find_nothing(self.rule, self.case, summary, factors, evidence)
+
+    @property
+    def minimum_confidence_ratio(self) -> float:
+        """Confidence under which no savings are stated."""
+        return self.market.settings.minimum_confidence_ratio
+
+    def too_little(self, settings: SizingSettings) -> Finding | None:
+        """An abstention where the past does not support a judgement of size."""
         if not self.size:
-            return abstain(rule, self.case, Reason.INSUFFICIENT_DATA, "it has no GPU now")
-        if self.known_seconds < minimum_known_seconds:
-            why = f"only {format_duration(self.known_seconds)} of who held its GPUs is known"
-            return abstain(rule, self.case, Reason.INSUFFICIENT_DATA, why)
-        if self.coverage_ratio < minimum_coverage_ratio:
-            why = f"only {self.coverage_ratio:.0%} of the span is known"
-            return abstain(rule, self.case, Reason.INSUFFICIENT_DATA, why)
+            return self.abstain("it has no GPU now")
+        if self.known_seconds < settings.minimum_known_seconds:
+            known = format_duration(self.known_seconds)
+            return self.abstain(f"only {known} of who held its GPUs is known")
+        if self.coverage_ratio < settings.minimum_coverage_ratio:
+            return self.abstain(f"only {self.coverage_ratio:.0%} of the span is known")
         if not self.covers_cycle:
-            why = "the history does not cover every hour of a week"
-            return abstain(rule, self.case, Reason.INSUFFICIENT_DATA, why)
+            return self.abstain("the history does not cover every hour of a week")
         return None
+
+    def early(self, settings: SizingSettings, waiting_gpus: float, so: str) -> Finding | None:
+        """The verdict where the past is too little, or work waits for the pool."""
+        found = self.too_little(settings)
+        if found is None and waiting_gpus > 0:
+            summary = f"Work waits for {waiting_gpus:g} GPUs of {self.name}{so}"
+            return self.find_nothing(summary, {}, {"waiting_gpus": waiting_gpus})
+        return found
 
 
 def pool_key(name: str) -> str:
     """The key of advice on a pool."""
     return f"pool/{name}"
-
-
-def pool_subject(view: FleetView, pool: FleetPool) -> PoolSubject:
-    """What is known of a pool over the span of a view."""
-    known = len(known_values(pool.held_peak)) * _HOUR_SECONDS
-    devices = sorted((each.device for each in pool.devices), key=lambda device: device.uuid)
-    case = Case(
-        key=pool_key(pool.name),
-        workload=None,
-        devices=tuple(devices[:_MOST_NAMED]),
-        windows=(_window(view, pool),),
-        provisioning=(),
-    )
-    return PoolSubject(
-        pool=pool,
-        case=case,
-        known_seconds=known,
-        coverage_ratio=known_ratio(pool.held_peak),
-        covers_cycle=covers_cycle(pool.held_peak),
-    )
-
-
-def of_gpus(pool: FleetPool, market: Market, low: float, high: float) -> Savings:
-    """What so many GPUs of a pool less save: money where all are of one board that has a price.
-
-    Energy is not known by the pool.
-    """
-    whole = Device(uuid="", index=0, board=pool.board)
-    case = Case("", None, (whole,), (), ())
-    found = released(case, market, low, high)
-    return replace(found, kilowatt_hours_per_month_low=None, kilowatt_hours_per_month_high=None)
 
 
 def workloads_in(view: FleetView, pool: FleetPool) -> tuple[FleetWorkload, ...]:
@@ -116,9 +157,9 @@ def workloads_in(view: FleetView, pool: FleetPool) -> tuple[FleetWorkload, ...]:
 
 
 def kind_of(view: FleetView, pool: FleetPool) -> WorkloadKind | None:
-    """Who hands the pool's GPUs out; `None` where nobody knows.
+    """What allocates the pool's GPUs; `None` where that is unknown.
 
-    By what most of its work is, and where nobody works by what schedulers tell of its nodes.
+    By what most of its work is, and without work by what schedulers say of its nodes.
     """
     kinds = [each.case.workload.kind for each in workloads_in(view, pool) if each.case.workload]
     if set(SCHEDULER_KINDS).isdisjoint(kinds):
@@ -152,14 +193,14 @@ def _part(part: Sequence[float], whole: Sequence[float]) -> float:
 def placed_waiting(
     waiting: Iterable[WaitingWork], pools: Sequence[FleetPool], workloads: Iterable[FleetWorkload]
 ) -> tuple[WaitingWork, ...]:
-    """Each with its pool, as far as anything tells it.
+    """Each with its pool, as far as it is known.
 
     In this order: what it says itself; where more of the same already runs; where everything else
     of its namespace runs; the only pool with nodes that are large enough for one of its parts.
 
     Args:
-        waiting: As its scheduler tells of it.
-        pools: All of the estate.
+        waiting: As its scheduler reports it.
+        pools: All of the fleet.
         workloads: All that hold something.
     """
     own: dict[str, set[str]] = {}
@@ -185,7 +226,7 @@ def waiting_for(view: FleetView, pool: FleetPool) -> tuple[WaitingWork, ...]:
 
 
 def may_wait_for(view: FleetView, pool: FleetPool) -> float:
-    """GPUs of a pool that work waits for, or may wait for: nobody knows which pool it wants.
+    """GPUs of a pool that work waits for, or may wait for as its pool is unknown.
 
     A pool that has room for a part of it now is not what it waits for: it would be there. Neither
     is one whose nodes are smaller than a part of it.
@@ -199,10 +240,9 @@ def may_wait_for(view: FleetView, pool: FleetPool) -> float:
 
 
 def part_of(waiting: WaitingWork, pool: FleetPool) -> float:
-    """GPUs of one node that it needs; where nobody tells, as many of them as a node has."""
-    if waiting.gpus_each is None:
-        return min(waiting.gpus, _largest(pool))
-    return waiting.gpus_each
+    """GPUs of one node that it needs; where that is unknown, as many of them as a node has."""
+    each = waiting.gpus_each
+    return min(waiting.gpus, _largest(pool)) if each is None else each
 
 
 def _largest(pool: FleetPool) -> int:

@@ -17,7 +17,6 @@ from rightsizer.fleet.pools.reclaim import (
 from rightsizer.model.finding import Action
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
-from rightsizer.model.workload import WorkloadClass
 
 _PACKING_PLACES: Final = 9
 
@@ -56,7 +55,7 @@ class HourlyLoad:
 
     @cached_property
     def size(self) -> float:
-        """By what the largest is told."""
+        """What loads are ordered by."""
         return max(max(self.compute, default=0.0), max(self.memory, default=0.0))
 
     @cached_property
@@ -67,7 +66,7 @@ class HourlyLoad:
 
 @dataclass(frozen=True, slots=True)
 class Packed:
-    """Who goes with whom."""
+    """An arrangement of workloads on GPUs."""
 
     bins: tuple[tuple[str, ...], ...]
     """Keys on each GPU; every workload is on exactly one."""
@@ -149,10 +148,9 @@ def _fits(compute: Iterable[float], memory: Iterable[float], limits: PackingLimi
     )
 
 
-_MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 _PLACES: Final = 6
 _MOST_MOVE_PLANS: Final = 4
-"""Of one pool: each looks at all its nodes, and nobody empties more of them at once."""
+"""Of one pool: each considers all its nodes, and more are not emptied at once."""
 Cost = tuple[int, int, float, int, str]
 """Moves, disruption, idle GPU-hours (negative, so that most comes first), steps, node."""
 
@@ -163,7 +161,7 @@ class ReclaimStep:
 
     action: Action
     advice: str
-    """Its id; empty where no advice says it."""
+    """Its id; empty where it comes from no advice."""
     workloads: tuple[str, ...]
     frees: tuple[tuple[str, int], ...]
     """Whole GPUs by node."""
@@ -182,7 +180,7 @@ class RoomOption:
 
 
 class PoolRoom:
-    """The rest of a pool while it is promised piece by piece."""
+    """The free capacity of a pool while it is promised piece by piece."""
 
     def __init__(
         self, pool: FleetPool, reclaims: Iterable[Reclaim], workloads: Iterable[FleetWorkload]
@@ -199,11 +197,14 @@ class PoolRoom:
         self._freed: dict[str, float] = {}
         self._steps: dict[str, list[ReclaimStep]] = {}
         self._reclaims: dict[str, list[Reclaim]] = {}
-        for each in sorted(reclaims, key=_rank):
+        for each in sorted(
+            reclaims,
+            key=lambda one: (one.moves, one.disruption, -one.idle_gpu_hours, one.workloads),
+        ):
             for node in each.gpus_by_node:
                 self._reclaims.setdefault(node, []).append(each)
         self._gone: set[str] = set()
-        self._movable = [each for each in workloads if _is_movable(each)]
+        self._movable = [each for each in workloads if each.is_movable]
         self._move_plans = 0
 
     def give_now(self, part: float, most: float) -> list[tuple[str, float]]:
@@ -226,12 +227,8 @@ class PoolRoom:
     def cheapest(self, part: float) -> RoomOption | None:
         """The way to room for one part that disturbs least; `None` where there is none."""
         wanted = math.ceil(part)
-        ways = [
-            way
-            for node in sorted({*self._reclaims, *self._freed})
-            if (way := self._way(node, wanted)) is not None
-        ]
-        best = min(ways, key=lambda way: way.cost, default=None)
+        ways = (self._way(node, wanted) for node in {*self._reclaims, *self._freed})
+        best = min(filter(None, ways), key=lambda way: way.cost, default=None)
         is_cheap = best is not None and best.cost[0] == 0
         if wanted > 1 and not is_cheap and self._move_plans < _MOST_MOVE_PLANS:
             self._move_plans += 1
@@ -282,14 +279,10 @@ class PoolRoom:
                 have += each.gpus_by_node[node]
         if have < wanted:
             return None
-        cost = (
-            sum(each.moves for each in chosen),
-            max((each.disruption for each in chosen), default=-1),
-            -sum(each.idle_gpu_hours for each in chosen),
-            len(chosen),
-            node,
-        )
-        return RoomOption(node, cost, tuple(chosen))
+        disruption = max((each.disruption for each in chosen), default=-1)
+        idle_hours = sum(each.idle_gpu_hours for each in chosen)
+        moves = sum(each.moves for each in chosen)
+        return RoomOption(node, (moves, disruption, -idle_hours, len(chosen), node), tuple(chosen))
 
     def _by_moves(self, wanted: int) -> RoomOption | None:
         left = [each for each in self._movable if each.case.key not in self._gone]
@@ -304,10 +297,8 @@ class PoolRoom:
         found = room_for(wanted, free, residents)
         if found is None:
             return None
-        most = max(disruption_of(by_key[move.key]) for move in found.moves)
-        return RoomOption(
-            found.node, (len(found.moves), most, 0.0, len(found.moves), found.node), (), found
-        )
+        most, count = max(disruption_of(by_key[move.key]) for move in found.moves), len(found.moves)
+        return RoomOption(found.node, (count, most, 0.0, count, found.node), (), found)
 
     def _do(self, way: RoomOption) -> None:
         for each in way.reclaims:
@@ -324,15 +315,6 @@ class PoolRoom:
         for node, gpus in step.frees:
             self._freed[node] = self._freed.get(node, 0.0) + gpus
             self._steps.setdefault(node, []).append(step)
-
-
-def _rank(reclaim: Reclaim) -> tuple[int, int, float, Sequence[str]]:
-    return reclaim.moves, reclaim.disruption, -reclaim.idle_gpu_hours, reclaim.workloads
-
-
-def _is_movable(view: FleetWorkload) -> bool:
-    workload = view.case.workload
-    return workload is not None and workload.workload_class in _MOVABLE and len(view.nodes) == 1
 
 
 def _without(left: float, piece: float) -> float | None:

@@ -10,69 +10,48 @@ from typing import Final
 
 from rightsizer.advice.risk import risk_of, worst
 from rightsizer.catalogue.board import Board, MigProfile
-from rightsizer.fleet.model import FleetWorkload
+from rightsizer.fleet.model import MOVABLE_CLASSES, FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
 from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
 from rightsizer.model.finding import Action, Risk
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import Resource
-from rightsizer.model.workload import Allocator, WorkloadClass
+from rightsizer.model.workload import Allocator
 from rightsizer.sizing.mig import SliceNeed, fitting_slices
 
 _ROUNDING: Final = 0.01
 """The catalogue rounds shares; what is too much is so by an eighth at least."""
 
 
-@dataclass(frozen=True, slots=True)
-class Tenant:
-    """A workload, and what it needs of a whole board."""
+def slice_up(
+    needs: Mapping[str, SliceNeed], board: Board
+) -> tuple[tuple[tuple[str, str], ...], ...]:
+    """GPUs cut for at least two workloads each, as keys and profiles; others keep their own.
 
-    key: str
-    need: SliceNeed
-
-
-@dataclass(frozen=True, slots=True)
-class SlicedGpu:
-    """One GPU cut for some workloads."""
-
-    slices: tuple[tuple[str, str], ...]
-    """Key and profile of each, the largest first."""
-
-
-@dataclass(slots=True)
-class _Cut:
-    taken: list[tuple[str, MigProfile]] = field(default_factory=list)
-
-    def admits(self, profile: MigProfile) -> bool:
-        profiles = [each for _, each in self.taken]
-        return (
-            sum(each.compute_share for each in profiles) + profile.compute_share <= 1 + _ROUNDING
-            and sum(each.memory_share for each in profiles) + profile.memory_share <= 1 + _ROUNDING
-            and profiles.count(profile) < profile.maximum_count
-        )
-
-
-def slice_up(tenants: Iterable[Tenant], board: Board) -> tuple[SlicedGpu, ...]:
-    """The GPUs that hold at least two of the workloads each; the others keep their own."""
+    Args:
+        needs: What each workload needs of a whole board, by its key.
+        board: That is cut.
+    """
     chosen = [
-        (each.key, profile) for each in tenants for profile in fitting_slices(board, each.need)[:1]
+        (key, profile) for key, need in needs.items() for profile in fitting_slices(board, need)[:1]
     ]
     chosen.sort(key=lambda each: (-each[1].compute_share, -each[1].memory_share, each[0]))
-    cuts: list[_Cut] = []
+    cuts: list[list[tuple[str, MigProfile]]] = []
     for key, profile in chosen:
-        cut = next((each for each in cuts if each.admits(profile)), None)
+        cut = next((each for each in cuts if _admits([own for _, own in each], profile)), None)
         if cut is None:
-            cut = _Cut()
-            cuts.append(cut)
-        cut.taken.append((key, profile))
-    return tuple(
-        SlicedGpu(tuple((key, profile.name) for key, profile in cut.taken))
-        for cut in cuts
-        if len(cut.taken) > 1
-    )
+            cuts.append(cut := [])
+        cut.append((key, profile))
+    return tuple(tuple((key, profile.name) for key, profile in cut) for cut in cuts if len(cut) > 1)
 
 
-_MOVABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
+def _admits(taken: Sequence[MigProfile], profile: MigProfile) -> bool:
+    """Whether a GPU has room for one more slice."""
+    compute = sum(each.compute_share for each in (*taken, profile))
+    memory = sum(each.memory_share for each in (*taken, profile))
+    return max(compute, memory) <= 1 + _ROUNDING and taken.count(profile) < profile.maximum_count
+
+
 _NOISE_RATIO: Final = 0.01
 
 
@@ -94,43 +73,38 @@ class SmallWorkload:
 def small_work(
     views: Iterable[FleetWorkload], minimum_coverage_ratio: float, busy_ratio: float
 ) -> tuple[SmallWorkload, ...]:
-    """Those of some workloads of one pool that may share, by their keys.
+    """Workloads of one pool that may share, by key.
 
     Args:
         views: Workloads of one pool.
         minimum_coverage_ratio: Hours that must be known of each.
-        busy_ratio: Busy share up to which a workload never worked; who is idle shares nothing.
+        busy_ratio: Busy share up to which a workload was idle; an idle one shares nothing.
     """
     given = sorted(views, key=lambda each: each.case.key)
     tenants = Counter(device.uuid for each in given for device in each.case.devices)
     found = []
     for each in given:
-        if why_not(each) is not None or any(
-            tenants[device.uuid] > 1 for device in each.case.devices
-        ):
-            continue
-        small = _small(each, minimum_coverage_ratio)
+        is_alone = all(tenants[device.uuid] <= 1 for device in each.case.devices)
+        small = _small(each, minimum_coverage_ratio) if is_alone and _may_share(each) else None
         if small is not None and max(small.busy, default=0.0) > busy_ratio:
             found.append(small)
     return _aligned(found)
 
 
-def why_not(view: FleetWorkload) -> str | None:
-    """Why a workload keeps its GPU to itself, by what it is; `None` where it need not."""
+def _may_share(view: FleetWorkload) -> bool:
+    """Whether a workload may share by what it is; preallocated memory hides what it needs."""
     case = view.case
-    if case.workload is None or case.workload.workload_class is WorkloadClass.UNKNOWN:
-        return "its class is unknown; state it in a policy"
-    if case.workload.workload_class not in _MOVABLE:
-        return f"a {case.workload.workload_class} workload keeps its GPU to itself"
-    if sum(view.nodes.values()) != 1 or not case.devices or any(each.mig for each in case.devices):
-        return "it does not have one whole GPU"
-    if any(each.is_underprovisioned for each in case.provisioning):
-        return "it is under pressure"
-    if case.workload.allocator is Allocator.PREALLOCATING or any(
-        each.memory_is_preallocated for each in case.provisioning
-    ):
-        return "its memory looks preallocated, so the memory needed is not known"
-    return None
+    return (
+        case.workload is not None
+        and case.workload_class in MOVABLE_CLASSES
+        and case.workload.allocator is not Allocator.PREALLOCATING
+        and sum(view.nodes.values()) == 1
+        and bool(case.devices)
+        and not any(each.mig for each in case.devices)
+        and not any(
+            fit.is_underprovisioned or fit.memory_is_preallocated for fit in case.provisioning
+        )
+    )
 
 
 def slice_need(small: SmallWorkload, compute_ratio: float, memory_ratio: float) -> SliceNeed:
@@ -148,31 +122,25 @@ def slice_need(small: SmallWorkload, compute_ratio: float, memory_ratio: float) 
     )
 
 
-def board_bytes(view: FleetWorkload) -> float | None:
-    """Memory of the smallest of its boards; `None` where one is unknown."""
+def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload | None:
     totals = [each.memory_total_bytes for each in view.case.devices]
     known = [each for each in totals if each]
-    return min(known) if known and len(known) == len(totals) else None
-
-
-def _small(view: FleetWorkload, minimum_coverage_ratio: float) -> SmallWorkload | None:
-    total = board_bytes(view)
     columns = (view.compute, view.memory_bytes, view.busy)
-    if not total or any(known_ratio(each) < minimum_coverage_ratio for each in columns):
+    if len(known) < len(totals) or any(
+        known_ratio(each) < minimum_coverage_ratio for each in columns
+    ):
         return None
     compute, memory, busy = map(filled, columns)
     if compute is None or memory is None or busy is None:
         return None
-    load = HourlyLoad(view.case.key, compute, [each / total for each in memory])
+    load = HourlyLoad(view.case.key, compute, [each / min(known) for each in memory])
     return SmallWorkload(view, load, busy)
 
 
 def _aligned(found: list[SmallWorkload]) -> tuple[SmallWorkload, ...]:
     """Those whose hours are those of most."""
     spans = Counter(map(_span, found))
-    if not spans:
-        return ()
-    span = max(spans, key=lambda each: (spans[each], each))
+    span = max(spans, key=lambda each: (spans[each], each), default=None)
     return tuple(each for each in found if _span(each) == span)
 
 
@@ -188,7 +156,7 @@ _WHOLE: Final = 1.0
 
 @dataclass(frozen=True, slots=True)
 class SharedGpu:
-    """One GPU, and who would be on it."""
+    """One GPU, and the workloads that would share it."""
 
     action: Action
     members: tuple[str, ...]
@@ -206,13 +174,13 @@ class SharedGpu:
 
 @dataclass(frozen=True, slots=True)
 class SharingPlan:
-    """All shared GPUs of a pool; who is on none of them keeps its own."""
+    """All shared GPUs of a pool; a workload on none of them keeps its own."""
 
     gpus: tuple[SharedGpu, ...]
     given: int
-    """Workloads that were looked at."""
+    """Workloads considered."""
     at_least: int
-    """GPUs that no arrangement without walls could go below, namespace by namespace."""
+    """GPUs that no arrangement without isolation could go below, namespace by namespace."""
 
     @property
     def freed(self) -> int:
@@ -227,7 +195,7 @@ def plan_sharing(
     busy_ratio: float,
     alternating_ratio: float,
 ) -> SharingPlan:
-    """Workloads of one namespace together; strangers, and who is left over, in slices.
+    """Workloads of one namespace together; those of several, and the rest, in MIG slices.
 
     Args:
         given: Workloads that may share.
@@ -263,29 +231,25 @@ def _sliced(
 ) -> list[SharedGpu]:
     if board is None:
         return []
-    tenants = [
-        Tenant(each.load.key, slice_need(each, limits.compute_ratio, limits.memory_ratio))
-        for each in alone
+    needs = {
+        each.load.key: slice_need(each, limits.compute_ratio, limits.memory_ratio) for each in alone
+    }
+    return [
+        SharedGpu(
+            Action.SHARE_MIG,
+            tuple(key for key, _ in gpu),
+            tuple(profile for _, profile in gpu),
+            worst(_risk([by_key[key]]) for key, _ in gpu),
+        )
+        for gpu in slice_up(needs, board)
     ]
-    found = []
-    for gpu in slice_up(tenants, board):
-        members = tuple(key for key, _ in gpu.slices)
-        risk = worst(_risk([by_key[key]]) for key in members)
-        names = tuple(profile for _, profile in gpu.slices)
-        found.append(SharedGpu(Action.SHARE_MIG, members, names, risk))
-    return found
 
 
 def _overlap(members: Sequence[SmallWorkload], busy_ratio: float) -> float:
     """Part of the hours in which more than one was at work."""
-    at_work = [
-        sum(busy >= busy_ratio for busy in hour) for hour in zip(*_busy(members), strict=True)
-    ]
+    columns = (each.busy for each in members)
+    at_work = [sum(busy >= busy_ratio for busy in hour) for hour in zip(*columns, strict=True)]
     return sum(count >= _SEVERAL for count in at_work) / len(at_work) if at_work else 1.0
-
-
-def _busy(members: Sequence[SmallWorkload]) -> list[Sequence[float]]:
-    return [each.busy for each in members]
 
 
 def _risk(members: Sequence[SmallWorkload]) -> Risk:

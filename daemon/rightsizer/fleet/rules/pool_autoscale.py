@@ -1,7 +1,6 @@
 """Rule: pools whose held GPUs follow the day; scale their nodes by the hour."""
 
 import math
-from collections.abc import Iterable
 from typing import Final
 
 from rightsizer.advice.autoscale_schedule import (
@@ -12,37 +11,26 @@ from rightsizer.advice.autoscale_schedule import (
     schedule,
     spans_of,
 )
-from rightsizer.advice.market import Market
 from rightsizer.advice.replica_load import ReplicaLoad
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import abstain, complain, find_nothing
-from rightsizer.fleet.model import FleetPool, FleetView, HourlySeries
+from rightsizer.advice.verdict import complain
+from rightsizer.fleet.model import FleetPool, HourlySeries
 from rightsizer.fleet.pools.hourly import HOUR, independent_hours, known_values, shape_by_hour
-from rightsizer.fleet.pools.pool import (
-    PoolSubject,
-    kind_of,
-    may_wait_for,
-    of_gpus,
-    pool_key,
-    pool_subject,
-)
+from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
 from rightsizer.fleet.pools.reclaim import follow_the_load
-from rightsizer.fleet.rules.rule import (
-    FleetRule,
-    FleetVerdict,
-    covered,
-    mostly_covered,
-    weekly_conduct,
-)
+from rightsizer.fleet.rules.rule import covered, mostly_covered, pool_rule, weekly_conduct
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason
 from rightsizer.model.frozen import dataclass, field
-from rightsizer.model.pattern import Shape
 from rightsizer.model.settings import setting
+from rightsizer.model.units import DAY_SECONDS, HOUR_SECONDS
 
-_PLACES = 6
-_WHOLE = 1e-6
+NAME: Final = "pool_autoscale"
+_PLACES: Final = 6
+_WHOLE: Final = 1e-6
+_WEEKS: Final = 2
+_SEVERAL: Final = 2
 
 
 @dataclass(frozen=True, slots=True)
@@ -75,29 +63,18 @@ def node_load(pool: FleetPool) -> NodeLoad | None:
         held.extend([there] * (HOUR // BLOCK_SPAN))
         needed.extend([min(there, _nodes(peak, each))] * (HOUR // BLOCK_SPAN))
     load = ReplicaLoad(tuple(starts), tuple(held), tuple(needed), nodes, each)
-    return NodeLoad(load, _empty_ratio(pool, each))
+    # Nodes of which nothing is known were never empty.
+    empty = [_empty_part(pool.node_free.get(node), each) for node in pool.size_by_node]
+    return NodeLoad(load, sum(empty) / len(empty))
 
 
 def _nodes(gpus: float, each: int) -> int:
     return math.ceil(round(gpus / each, _PLACES))
 
 
-def _empty_ratio(pool: FleetPool, each: int) -> float:
-    """Of all nodes; those of which nothing is known were never empty."""
-    found = [_part(pool.node_free.get(node), each) for node in pool.size_by_node]
-    return sum(found) / len(found)
-
-
-def _part(hours: HourlySeries | None, each: int) -> float:
-    known: Iterable[float] = known_values(hours) if hours else ()
-    empty = [value >= each - _WHOLE for value in known]
-    return sum(empty) / len(empty) if empty else 0.0
-
-
-NAME: Final = "pool_autoscale"
-_HOUR_SECONDS: Final = 3600.0
-_WEEKS: Final = 2
-_SEVERAL: Final = 2
+def _empty_part(hours: HourlySeries | None, each: int) -> float:
+    known = known_values(hours) if hours else []
+    return sum(value >= each - _WHOLE for value in known) / len(known) if known else 0.0
 
 
 def _scaling() -> ScalingSettings:
@@ -133,39 +110,30 @@ class _Outlook:
     schedule: ReplicaSchedule
     followed: ScalingOutcome
 
-    @property
-    def load(self) -> ReplicaLoad:
-        return self.nodes.load
 
-
-def judge(
-    view: FleetView, settings: PoolAutoscaleSettings, market: Market
-) -> tuple[FleetVerdict, ...]:
+def judge(subject: PoolSubject, settings: PoolAutoscaleSettings) -> Finding:
     """Whether a pool would do with fewer nodes at some hours of every day."""
-    return tuple(
-        FleetVerdict(pool_key(pool.name), _of_pool(view, pool, settings, market))
-        for pool in view.pools
-    )
-
-
-def _of_pool(
-    view: FleetView, pool: FleetPool, settings: PoolAutoscaleSettings, market: Market
-) -> Finding:
-    subject = pool_subject(view, pool)
-    early = _early(view, subject, settings)
+    pool = subject.pool
+    early = subject.early(settings, may_wait_for(subject.view, pool), "; none is to go.")
     if early is not None:
         return early
     shape = shape_by_hour(pool.held_peak)
     if shape is None or not (shape.is_daily or shape.is_weekly):
         summary = f"{pool.name}: what is held of it does not follow the day."
-        return find_nothing(NAME, subject.case, summary, subject.factors(0.0), {})
+        return subject.find_nothing(summary, subject.factors(0.0))
     nodes = node_load(pool)
     if nodes is None:
         why = "its nodes are not alike, so that their number says little"
-        return abstain(NAME, subject.case, Reason.UNSUPPORTED_TELEMETRY, why)
+        return subject.abstain(why, Reason.UNSUPPORTED_TELEMETRY)
     if nodes.load.size < _SEVERAL:
-        return find_nothing(NAME, subject.case, f"{pool.name}: one node is all it needs.")
-    outlook = _outlook(nodes, shape, subject, settings)
+        return subject.find_nothing(f"{pool.name}: one node is all it needs.")
+    days = subject.known_seconds / DAY_SECONDS
+    is_weekly = shape.is_weekly and days >= _WEEKS * 7 * settings.minimum_coverage_ratio
+    outlook = _Outlook(
+        nodes,
+        schedule(nodes.load, settings.scaling, is_weekly=is_weekly),
+        followed(nodes.load, settings.scaling),
+    )
     planned = outlook.schedule.outcome
     saved, short = planned.saved_ratio, planned.short_ratio
     if saved < settings.on_ratio or short > settings.most_short_ratio:
@@ -173,51 +141,19 @@ def _of_pool(
             f"{pool.name}: a schedule would save {max(0.0, saved):.0%} of its nodes' time and "
             f"leave it short {short:.1%} of the time."
         )
-        return find_nothing(NAME, subject.case, summary, subject.factors(0.0), _evidence(outlook))
-    return _complaint(view, subject, outlook, settings, market)
+        return subject.find_nothing(summary, subject.factors(0.0), _evidence(outlook))
+    return _complaint(subject, outlook, saved - settings.on_ratio)
 
 
-def _early(
-    view: FleetView, subject: PoolSubject, settings: PoolAutoscaleSettings
-) -> Finding | None:
-    too_little = subject.too_little(
-        NAME, settings.minimum_known_seconds, settings.minimum_coverage_ratio
-    )
-    if too_little is not None:
-        return too_little
-    waiting = may_wait_for(view, subject.pool)
-    if waiting > 0:
-        summary = f"Work waits for {waiting:g} GPUs of {subject.pool.name}; none is to go."
-        return find_nothing(NAME, subject.case, summary, {}, {"waiting_gpus": waiting})
-    return None
-
-
-def _outlook(
-    nodes: NodeLoad, shape: Shape, subject: PoolSubject, settings: PoolAutoscaleSettings
-) -> _Outlook:
-    days = subject.known_seconds / _HOUR_SECONDS / 24.0
-    is_weekly = shape.is_weekly and days >= _WEEKS * 7 * settings.minimum_coverage_ratio
-    return _Outlook(
-        nodes,
-        schedule(nodes.load, settings.scaling, is_weekly=is_weekly),
-        followed(nodes.load, settings.scaling),
-    )
-
-
-def _complaint(
-    view: FleetView,
-    subject: PoolSubject,
-    outlook: _Outlook,
-    settings: PoolAutoscaleSettings,
-    market: Market,
-) -> Finding:
-    pool, load, planned = subject.pool, outlook.load, outlook.schedule.outcome
+def _complaint(subject: PoolSubject, outlook: _Outlook, margin: float) -> Finding:
+    pool, load, planned = subject.pool, outlook.nodes.load, outlook.schedule.outcome
     gpus = load.size * load.gpus_each
     low = gpus * min(planned.saved_ratio, outlook.nodes.empty_ratio)
     high = gpus * max(planned.saved_ratio, outlook.followed.saved_ratio)
     least, most = min(outlook.schedule.replicas), max(outlook.schedule.replicas)
     risk = risk_of(planned.short_ratio, independent_hours(pool.held_peak.values)).risk
-    savings = of_gpus(pool, market, low, high)
+    savings = subject.savings(low, high)
+    by_hour = f"{least} to {most} nodes by the hour, instead of {load.size}"
     return complain(
         NAME,
         subject.case,
@@ -229,26 +165,19 @@ def _complaint(
             f"instead of {load.size} would have taken {planned.saved_ratio:.0%} less of their "
             f"time and been short {planned.short_ratio:.1%} of the time."
         ),
-        factors=subject.factors(planned.saved_ratio - settings.on_ratio),
+        factors=subject.factors(margin),
         risk=risk,
         evidence=_evidence(outlook),
-        options=(
-            Option(
-                description=f"{least} to {most} nodes by the hour, instead of {load.size}",
-                risk=risk,
-                action=Action.AUTOSCALE,
-                savings=savings,
-            ),
-        ),
+        options=(Option(by_hour, risk, action=Action.AUTOSCALE, savings=savings),),
         savings=savings,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=follow_the_load(outlook.schedule, kind_of(view, pool)),
+        minimum_confidence_ratio=subject.minimum_confidence_ratio,
+        instructions=follow_the_load(outlook.schedule, subject.scheduler),
         affected_gpus=high,
     )
 
 
 def _evidence(outlook: _Outlook) -> dict[str, object]:
-    load = outlook.load
+    load = outlook.nodes.load
     return {
         "nodes": load.size,
         "gpus_per_node": load.gpus_each,
@@ -269,10 +198,10 @@ def _about(outcome: ScalingOutcome, load: ReplicaLoad) -> dict[str, object]:
     saved = outcome.held_seconds - outcome.scaled_seconds
     return {
         "saved_ratio": round(outcome.saved_ratio, 4),
-        "saved_gpu_hours": round(saved * load.gpus_each / _HOUR_SECONDS, 1),
+        "saved_gpu_hours": round(saved * load.gpus_each / HOUR_SECONDS, 1),
         "short_ratio": round(outcome.short_ratio, 4),
         "short_minutes": round(outcome.short_seconds / 60.0),
     }
 
 
-RULE: Final = FleetRule(NAME, PoolAutoscaleSettings(), judge)
+RULE: Final = pool_rule(NAME, PoolAutoscaleSettings(), judge)

@@ -1,6 +1,6 @@
 """Rule: services of one namespace with several nearly idle replicas; stack them on fewer GPUs."""
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.advice.market import Market
@@ -8,25 +8,17 @@ from rightsizer.advice.projection import place_of
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.gpu_count import RULE as GPU_COUNT
 from rightsizer.advice.rules.rule import OpeningPolicy
-from rightsizer.advice.verdict import complain, confidence_of, find_nothing, sizing_factors
-from rightsizer.fleet.model import FleetPool, FleetView, FleetWorkload
+from rightsizer.advice.verdict import complain, sizing_factors
+from rightsizer.fleet.model import FleetWorkload
 from rightsizer.fleet.pools.hourly import filled, independent_hours, known_ratio
-from rightsizer.fleet.pools.pool import (
-    PoolSubject,
-    kind_of,
-    of_gpus,
-    pool_key,
-    pool_subject,
-    waiting_gpus,
-    workloads_in,
-)
-from rightsizer.fleet.pools.pool_room import HourlyLoad, Packed, PackingLimits, pack
+from rightsizer.fleet.pools.pool import PoolSubject, waiting_gpus
+from rightsizer.fleet.pools.pool_room import HourlyLoad, PackingLimits, pack
 from rightsizer.fleet.pools.reclaim import sharing_fragments
 from rightsizer.fleet.rules.rule import (
-    FleetRule,
-    FleetVerdict,
     covered,
+    least_certain,
     mostly_covered,
+    pool_rule,
     weekly_conduct,
 )
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
@@ -35,6 +27,7 @@ from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.workload import Allocator, WorkloadClass
 
+NAME: Final = "replica_consolidation"
 _NOISE_RATIO: Final = 0.01
 _SEVERAL: Final = 2
 
@@ -75,17 +68,6 @@ def replicated(
     return Replicated(view, count, load)
 
 
-def stacks(given: Iterable[Replicated], limits: PackingLimits) -> Packed:
-    """Which services would put one replica each on the same GPUs."""
-    return pack((each.each for each in given), limits)
-
-
-def freed_by(keys: Iterable[str], given: Mapping[str, Replicated]) -> int:
-    """GPUs that are free where replicas of some services lie on one another."""
-    counts = [given[key].replicas for key in keys]
-    return sum(counts) - max(counts)
-
-
 def _is_apart(case: Case, market: Market) -> bool:
     """Whether no device has anything to say to another: what is unmeasured may be much."""
     for device, fit in zip(case.devices, case.provisioning, strict=True):
@@ -116,9 +98,6 @@ def _unevenness(case: Case) -> float:
     return max(needs) * len(needs) / sum(needs) if needs and sum(needs) > 0.0 else 1.0
 
 
-NAME: Final = "replica_consolidation"
-
-
 @dataclass(frozen=True, slots=True)
 class ReplicaConsolidationSettings:
     """When replicas of several services are worth putting together."""
@@ -135,82 +114,69 @@ class ReplicaConsolidationSettings:
     conduct: OpeningPolicy = field(default_factory=weekly_conduct)
 
 
-@dataclass(frozen=True, slots=True)
-class _Stacks:
-    given: Mapping[str, Replicated]
-    groups: tuple[tuple[str, ...], ...]
-
-    @property
-    def gpus(self) -> int:
-        return sum(each.replicas for each in self.given.values())
-
-    @property
-    def freed(self) -> int:
-        return sum(freed_by(group, self.given) for group in self.groups)
-
-
-def judge(
-    view: FleetView, settings: ReplicaConsolidationSettings, market: Market
-) -> tuple[FleetVerdict, ...]:
+def judge(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> Finding:
     """Whether replicas of a pool's services would fit on one another's GPUs."""
-    return tuple(
-        FleetVerdict(pool_key(pool.name), _of_pool(view, pool, settings, market))
-        for pool in view.pools
-    )
-
-
-def _of_pool(
-    view: FleetView, pool: FleetPool, settings: ReplicaConsolidationSettings, market: Market
-) -> Finding:
-    subject = pool_subject(view, pool)
-    too_little = subject.too_little(
-        NAME, settings.minimum_known_seconds, settings.minimum_coverage_ratio
-    )
+    too_little = subject.too_little(settings)
     if too_little is not None:
         return too_little
-    if waiting_gpus(view, pool) > 0:
-        summary = f"Work waits for GPUs of {pool.name}; what is there stays as it is."
-        return find_nothing(NAME, subject.case, summary)
-    found = _stacks(view, pool, settings, market)
-    if not found.freed or found.freed < settings.on_ratio * found.gpus:
-        summary = f"{pool.name}: no replicas of its services fit on one another's GPUs."
-        return find_nothing(NAME, subject.case, summary, {}, {"services": sorted(found.given)})
-    margin = found.freed / found.gpus - settings.on_ratio
-    return _complaint(view, subject, found, margin, market)
+    if waiting_gpus(subject.view, subject.pool) > 0:
+        return subject.find_nothing(
+            f"Work waits for GPUs of {subject.name}; what is there stays as it is."
+        )
+    given = _given(subject, settings)
+    groups = _groups(list(given.values()), settings.limits)
+    gpus, freed = sum(each.replicas for each in given.values()), sum(map(_freed, groups))
+    if not freed or freed < settings.on_ratio * gpus:
+        summary = f"{subject.name}: no replicas of its services fit on one another's GPUs."
+        return subject.find_nothing(summary, {}, {"services": sorted(given)})
+    return _complaint(subject, groups, freed, freed / gpus - settings.on_ratio)
 
 
-def _stacks(
-    view: FleetView, pool: FleetPool, settings: ReplicaConsolidationSettings, market: Market
-) -> _Stacks:
-    by_namespace: dict[str, list[Replicated]] = {}
-    lengths = len(pool.held_peak.values)
-    for each in workloads_in(view, pool):
-        found = replicated(each, settings.minimum_coverage_ratio, market)
-        if found is None or len(found.each.compute) != lengths:
-            continue
-        if GPU_COUNT.in_market(market).judge(each.case).is_complaint:
-            continue
-        namespace = each.case.workload.namespace if each.case.workload else ""
-        by_namespace.setdefault(namespace, []).append(found)
-    groups = [
-        keys
-        for _, members in sorted(by_namespace.items())
-        for keys in stacks(members, settings.limits).bins
+def _given(subject: PoolSubject, settings: ReplicaConsolidationSettings) -> dict[str, Replicated]:
+    """Services that may be consolidated, by key."""
+    lengths = len(subject.pool.held_peak.values)
+    rule = GPU_COUNT.in_market(subject.market)
+    found = (
+        replicated(each, settings.minimum_coverage_ratio, subject.market)
+        for each in subject.workloads
+    )
+    return {
+        each.each.key: each
+        for each in found
+        if each is not None
+        and len(each.each.compute) == lengths
+        and not rule.judge(each.view.case).is_complaint
+    }
+
+
+def _groups(given: Sequence[Replicated], limits: PackingLimits) -> list[list[Replicated]]:
+    """Services of one namespace that would put one replica each on the same GPUs."""
+    by_key = {each.each.key: each for each in given}
+    by_namespace: dict[str, list[HourlyLoad]] = {}
+    for each in given:
+        workload = each.view.case.workload
+        by_namespace.setdefault(workload.namespace if workload else "", []).append(each.each)
+    return [
+        [by_key[key] for key in keys]
+        for _, loads in sorted(by_namespace.items())
+        for keys in pack(loads, limits).bins
         if len(keys) > 1
     ]
-    given = {each.each.key: each for members in by_namespace.values() for each in members}
-    return _Stacks(given, tuple(groups))
+
+
+def _freed(group: Sequence[Replicated]) -> int:
+    """GPUs that become free where replicas of some services share theirs."""
+    counts = [each.replicas for each in group]
+    return sum(counts) - max(counts)
 
 
 def _complaint(
-    view: FleetView, subject: PoolSubject, found: _Stacks, margin: float, market: Market
+    subject: PoolSubject, groups: Sequence[Sequence[Replicated]], freed: int, margin: float
 ) -> Finding:
-    pool = subject.pool
-    chosen = [found.given[key] for group in found.groups for key in group]
-    factors = [sizing_factors(each.view.case, margin) for each in chosen]
-    services, then = len(chosen), sum(each.replicas for each in chosen) - found.freed
-    savings = of_gpus(pool, market, 0, found.freed)
+    chosen = [each for group in groups for each in group]
+    services, then = len(chosen), sum(each.replicas for each in chosen) - freed
     risk = risk_of(0.0, min(independent_hours(each.each.compute) for each in chosen)).risk
+    together = [[each.each.key for each in group] for group in groups]
     return complain(
         NAME,
         subject.case,
@@ -218,38 +184,34 @@ def _complaint(
         reasons=(Reason.SHARING_CANDIDATE_MPS,),
         action=Action.SHARE_MPS,
         summary=(
-            f"{pool.name}: the replicas of {services} services fit on {then} GPUs instead of "
-            f"{then + found.freed}, one of each service on a GPU; {found.freed} would be free."
+            f"{subject.name}: the replicas of {services} services fit on {then} GPUs instead of "
+            f"{then + freed}, one of each service on a GPU; {freed} would be free."
         ),
-        factors=min(factors, key=lambda each: (confidence_of(each), sorted(each.items()))),
+        factors=least_certain(sizing_factors(each.view.case, margin) for each in chosen),
         risk=risk,
         evidence={
             "services": {each.each.key: each.replicas for each in chosen},
-            "together": [list(group) for group in found.groups],
-            "gpus_freed": found.freed,
+            "together": together,
+            "gpus_freed": freed,
         },
         options=tuple(
             Option(
-                description=f"on the same GPUs: {', '.join(group)}",
-                risk=risk,
+                f"on the same GPUs: {', '.join(keys)}",
+                risk,
                 action=Action.SHARE_MPS,
                 fits=True,
-                savings=of_gpus(pool, market, 0, freed_by(group, found.given)),
+                savings=subject.savings(0, _freed(group)),
             )
-            for group in found.groups
+            for keys, group in zip(together, groups, strict=True)
         ),
-        target=str(found.freed),
-        savings=savings,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        target=str(freed),
+        savings=subject.savings(0, freed),
+        minimum_confidence_ratio=subject.minimum_confidence_ratio,
         instructions=sharing_fragments(
-            Action.SHARE_MPS, _most(found.groups), (), kind_of(view, pool)
+            Action.SHARE_MPS, max(map(len, groups)), (), subject.scheduler
         ),
-        affected_gpus=found.freed,
+        affected_gpus=freed,
     )
 
 
-def _most(groups: Sequence[Sequence[str]]) -> int:
-    return max(map(len, groups))
-
-
-RULE: Final = FleetRule(NAME, ReplicaConsolidationSettings(), judge)
+RULE: Final = pool_rule(NAME, ReplicaConsolidationSettings(), judge)

@@ -1,14 +1,18 @@
 """FleetRule: settings, evaluation and conduct of a rule of the fleet."""
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from functools import wraps
 from typing import Any, Generic, Protocol, TypeVar
 
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
+from rightsizer.advice.verdict import confidence_of
 from rightsizer.fleet.model import FleetView
+from rightsizer.fleet.pools.pool import PoolSubject, pool_key
 from rightsizer.model.finding import Finding
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
+from rightsizer.model.units import DAY_SECONDS
 
 
 class _WithPolicy(RuleSettings, Protocol):
@@ -24,7 +28,7 @@ FleetRuleSettings = TypeVar("FleetRuleSettings", bound=_WithPolicy)
 
 @dataclass(frozen=True, slots=True)
 class FleetVerdict:
-    """A finding of the estate, and the key of what it is about (`pool/NAME`, a workload's key)."""
+    """A finding of the fleet, and the key of what it is about (`pool/NAME`, a workload's key)."""
 
     key: str
     finding: Finding
@@ -40,7 +44,7 @@ class FleetRule(Generic[FleetRuleSettings]):
     market: Market = field(default_factory=Market)
 
     def judge(self, view: FleetView) -> tuple[FleetVerdict, ...]:
-        """The verdicts on the estate."""
+        """The verdicts on the fleet."""
         return self.judge_with(view, self.settings, self.market)
 
     def conduct(self) -> OpeningPolicy:
@@ -61,16 +65,35 @@ class FleetRule(Generic[FleetRuleSettings]):
         return replace(self, market=market)
 
 
-_DAY_SECONDS = 86400.0
+def pool_rule(
+    name: str,
+    settings: FleetRuleSettings,
+    judge: Callable[[PoolSubject, FleetRuleSettings], Finding],
+) -> FleetRule[FleetRuleSettings]:
+    """A rule that judges each pool by itself."""
+
+    @wraps(judge)
+    def judge_pools(
+        view: FleetView, settings: FleetRuleSettings, market: Market
+    ) -> tuple[FleetVerdict, ...]:
+        subjects = [PoolSubject.of(name, view, pool, market) for pool in view.pools]
+        return tuple(FleetVerdict(pool_key(each.name), judge(each, settings)) for each in subjects)
+
+    return FleetRule(name, settings, judge_pools)
+
+
+def least_certain(factors: Iterable[dict[str, float]]) -> dict[str, float]:
+    """The factors of the lowest confidence."""
+    return min(factors, key=lambda each: (confidence_of(each), sorted(each.items())))
 
 
 def covered() -> float:
     """The setting of the known time that a judgement of size rests on."""
     result: float = setting(
-        6 * _DAY_SECONDS,
+        6 * DAY_SECONDS,
         help="Known time under which the rule abstains; every hour of a week must be seen too.",
         unit="seconds",
-        within=(_DAY_SECONDS, None),
+        within=(DAY_SECONDS, None),
         source="docs/definitions.md, conduct: not before the history covers the load's cycle",
     )
     return result
@@ -91,8 +114,8 @@ def mostly_covered() -> float:
 def weekly_conduct() -> OpeningPolicy:
     """Two weeks, and one week at their end, so that both have every hour of a week."""
     return OpeningPolicy(
-        long_seconds=14 * _DAY_SECONDS,
-        short_seconds=7 * _DAY_SECONDS,
-        minimum_known_seconds=6 * _DAY_SECONDS,
-        close_after_seconds=_DAY_SECONDS,
+        long_seconds=14 * DAY_SECONDS,
+        short_seconds=7 * DAY_SECONDS,
+        minimum_known_seconds=6 * DAY_SECONDS,
+        close_after_seconds=DAY_SECONDS,
     )

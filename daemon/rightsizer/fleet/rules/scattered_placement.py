@@ -18,7 +18,6 @@ from rightsizer.model.finding import (
     Case,
     Finding,
     FindingKind,
-    Instruction,
     Option,
     Reason,
     Risk,
@@ -132,6 +131,7 @@ def _complaint(
     name = case.workload.name if case.workload else case.key
     gpus, now = sum(nodes.values()), " and ".join(sorted(nodes))
     there = " and ".join(sorted(then))
+    owner = scheduler_of(case.workload.kind if case.workload else None)
     return complain(
         NAME,
         case,
@@ -151,14 +151,9 @@ def _complaint(
         target=str(len(then)),
         savings=Savings(reason="a shorter way saves time, not GPUs"),
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=_instructions(case, gpus, then),
+        instructions=(*owner.request_nodes(gpus, len(then)), *owner.pack_tightly()),
         affected_gpus=0.1 * gpus,
     )
-
-
-def _instructions(case: Case, gpus: int, then: tuple[str, ...]) -> tuple[Instruction, ...]:
-    owner = scheduler_of(case.workload.kind if case.workload else None)
-    return (*owner.request_nodes(gpus, len(then)), *owner.pack_tightly())
 
 
 RULE: Final = FleetRule(NAME, ScatteredPlacementSettings(), judge)

@@ -1,7 +1,8 @@
 """Work on dear boards that would fit cheaper ones which stand empty in another pool.
 
 How far a workload is too large for its board is judged as the rule `overprovisioned` does; here
-only boards are named of which the estate has GPUs that nobody needed, and none is promised twice.
+only boards are named of which the fleet has GPUs that were never needed, and
+none is promised twice.
 """
 
 from typing import Final
@@ -11,9 +12,9 @@ from rightsizer.advice.market import Market
 from rightsizer.advice.rules.overprovisioned import RULE as OVERPROVISIONED
 from rightsizer.advice.rules.rule import OpeningPolicy
 from rightsizer.advice.verdict import abstain, complain, find_nothing
-from rightsizer.fleet.model import FleetView, FleetWorkload
+from rightsizer.fleet.model import MOVABLE_CLASSES, FleetView, FleetWorkload
 from rightsizer.fleet.pools.hourly import GrowthSettings, SpareSettings, growth_of, spare_of
-from rightsizer.fleet.pools.pool import may_wait_for, pool_subject
+from rightsizer.fleet.pools.pool import PoolSubject, may_wait_for
 from rightsizer.fleet.rules.rule import (
     FleetRule,
     FleetVerdict,
@@ -26,7 +27,6 @@ from rightsizer.model.finding import (
     Case,
     Finding,
     FindingKind,
-    Instruction,
     Option,
     Reason,
     Risk,
@@ -38,7 +38,6 @@ from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import scheduler_of
 
 NAME: Final = "wrong_gpu_type"
-_RESIZABLE: Final = frozenset({WorkloadClass.SERVING, WorkloadClass.NOTEBOOK})
 _MOST_BOARDS: Final = 20
 
 
@@ -60,8 +59,8 @@ class WrongGpuTypeSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Room:
-    """GPUs of one board that are to be had."""
+class _SpareBoards:
+    """Spare GPUs of one board."""
 
     pool: str
     board: str
@@ -72,7 +71,7 @@ def judge(
     view: FleetView, settings: WrongGpuTypeSettings, market: Market
 ) -> tuple[FleetVerdict, ...]:
     """Whether a workload would fit a cheaper board of which some stand empty."""
-    room = _room(view, settings)
+    room = _spare(view, settings, market)
     wanted: list[tuple[FleetWorkload, Finding, tuple[Option, ...]]] = []
     verdicts: dict[str, Finding] = {}
     for each in sorted(view.workloads, key=lambda each: each.case.key):
@@ -90,23 +89,23 @@ def judge(
     return tuple(FleetVerdict(each.case.key, verdicts[each.case.key]) for each in view.workloads)
 
 
-def _room(view: FleetView, settings: WrongGpuTypeSettings) -> tuple[_Room, ...]:
+def _spare(
+    view: FleetView, settings: WrongGpuTypeSettings, market: Market
+) -> tuple[_SpareBoards, ...]:
     found = []
     for pool in sorted(view.pools, key=lambda pool: pool.name):
         if pool.board is None or may_wait_for(view, pool) > 0:
             continue
-        too_little = pool_subject(view, pool).too_little(
-            NAME, settings.minimum_known_seconds, settings.minimum_coverage_ratio
-        )
+        too_little = PoolSubject.of(NAME, view, pool, market).too_little(settings)
         growth = growth_of(pool, settings.growth)
         is_filling = growth is not None and growth.is_filling
         spare = spare_of(pool, settings.spare).gpus
         if too_little is None and spare and not is_filling:
-            found.append(_Room(pool.name, pool.board, spare))
+            found.append(_SpareBoards(pool.name, pool.board, spare))
     return tuple(found)
 
 
-def _boards(view: FleetWorkload, room: tuple[_Room, ...]) -> tuple[str, ...]:
+def _boards(view: FleetWorkload, room: tuple[_SpareBoards, ...]) -> tuple[str, ...]:
     """Other boards of which a pool has enough for all of the workload's GPUs."""
     needed = sum(view.nodes.values())
     own = {device.board for device in view.case.devices}
@@ -117,11 +116,11 @@ def _sized(
     case: Case, boards: tuple[str, ...], settings: WrongGpuTypeSettings, market: Market
 ) -> Finding:
     """Whether the workload is too small for its board at all."""
-    workload_class = case.workload.workload_class if case.workload else WorkloadClass.UNKNOWN
+    workload_class = case.workload_class
     if workload_class is WorkloadClass.UNKNOWN:
         why = "its class is unknown; state it in a policy"
         return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    if workload_class not in _RESIZABLE:
+    if workload_class not in MOVABLE_CLASSES:
         summary = f"A {workload_class} workload would only run longer on a cheaper board."
         return find_nothing(NAME, case, summary)
     if not boards:
@@ -132,8 +131,8 @@ def _sized(
 
 def _options(view: FleetWorkload, boards: tuple[str, ...], market: Market) -> tuple[Option, ...]:
     """Those that hold its need for less, best first."""
-    of_estate = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
-    options = smaller_boards(view.case, replace(market, settings=of_estate))
+    of_fleet = replace(market.settings, boards=boards, most_options=_MOST_BOARDS)
+    options = smaller_boards(view.case, replace(market, settings=of_fleet))
     return tuple(each for each in options if each.risk is not Risk.HIGH)
 
 
@@ -155,7 +154,7 @@ def _given(
     view: FleetWorkload,
     sized: Finding,
     options: tuple[Option, ...],
-    left: dict[_Room, int],
+    left: dict[_SpareBoards, int],
     market: Market,
 ) -> Finding:
     """The best board of which enough are left; they are taken off what is left."""
@@ -170,11 +169,14 @@ def _given(
 
 
 def _complaint(
-    view: FleetWorkload, sized: Finding, option: Option, room: _Room, market: Market
+    view: FleetWorkload, sized: Finding, option: Option, room: _SpareBoards, market: Market
 ) -> Finding:
     case, needed = view.case, sum(view.nodes.values())
     name = case.workload.name if case.workload else case.key
     board = case.devices[0].board or ""
+    cheaper = market.board(room.board)
+    product = (cheaper.usual_name if cheaper else room.board).replace(" ", "-")
+    owner = scheduler_of(case.workload.kind if case.workload else None)
     return complain(
         NAME,
         view.case,
@@ -197,16 +199,9 @@ def _complaint(
         target=option.target,
         savings=option.savings or Savings(reason="no price is known"),
         minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=_instructions(case, room, market),
+        instructions=owner.request_pool(room.pool, product),
         affected_gpus=float(needed),
     )
-
-
-def _instructions(case: Case, room: _Room, market: Market) -> tuple[Instruction, ...]:
-    board = market.board(room.board)
-    product = (board.usual_name if board else room.board).replace(" ", "-")
-    owner = scheduler_of(case.workload.kind if case.workload else None)
-    return owner.request_pool(room.pool, product)
 
 
 RULE: Final = FleetRule(NAME, WrongGpuTypeSettings(), judge)
