@@ -25,7 +25,7 @@ _HISTORY_DAYS: Final = 3.0
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
-class SizingSettings(Protocol):
+class KnownTimeSettings(Protocol):
     """What a judgement of a pool's size needs to know of the past."""
 
     @property
@@ -123,7 +123,7 @@ class PoolSubject:
         """Confidence under which no savings are stated."""
         return self.market.settings.minimum_confidence_ratio
 
-    def too_little(self, settings: SizingSettings) -> Finding | None:
+    def too_little(self, settings: KnownTimeSettings) -> Finding | None:
         """An abstention where the past does not support a judgement of size."""
         if not self.size:
             return self.abstain("it has no GPU now")
@@ -136,7 +136,7 @@ class PoolSubject:
             return self.abstain("the history does not cover every hour of a week")
         return None
 
-    def early(self, settings: SizingSettings, waiting_gpus: float, so: str) -> Finding | None:
+    def early(self, settings: KnownTimeSettings, waiting_gpus: float, so: str) -> Finding | None:
         """The verdict where the past is too little, or work waits for the pool."""
         found = self.too_little(settings)
         if found is None and waiting_gpus > 0:
