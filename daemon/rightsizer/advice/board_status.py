@@ -67,6 +67,12 @@ def board_statuses(case: Case) -> tuple[BoardStatus, ...]:
     return tuple(each for each in found.values() if each is not None)
 
 
+def readings_of(case: Case) -> list[Reading]:
+    """The last readings of its devices."""
+    readings = case.node.readings if case.node else {}
+    return [readings[device.uuid] for device in case.devices if device.uuid in readings]
+
+
 def is_shared(case: Case) -> bool:
     """Whether others hold a part of its GPUs: their size is then not one workload's affair."""
     if case.node is None:
@@ -84,13 +90,9 @@ def works_on_media(case: Case) -> bool:
 
     A smaller board, or a slice, may have none of them, whatever room its SMs have.
     """
-    if case.node is None:
-        return False
-    readings = [case.node.readings.get(device.uuid) for device in case.devices]
     return any(
         (reading.get(engine) or 0.0) >= _LEAST_RATIO
-        for reading in readings
-        if reading is not None
+        for reading in readings_of(case)
         for engine in _ENGINES
     )
 
@@ -104,8 +106,7 @@ def why_unmeasured(case: Case) -> str:
 
 def abstain_unobserved(found: Finding, case: Case, signals: Collection[Signal]) -> Finding:
     """What was found, or an abstention where none of the signals that it takes is read."""
-    readings = case.node.readings if case.node else {}
-    own = [readings[device.uuid] for device in case.devices if device.uuid in readings]
+    own = readings_of(case)
     is_blind = own and not any(signal in each.values for each in own for signal in signals)
     if found.abstained is not None or not is_blind or _was_seen(found):
         return found

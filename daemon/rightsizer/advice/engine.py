@@ -8,7 +8,7 @@ from typing import Any, Final
 
 from rightsizer.advice.rules import RULES
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, finding_id
+from rightsizer.advice.verdict import abstain, finding_id, known_seconds
 from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import Nanoseconds, nanoseconds
@@ -124,7 +124,6 @@ def _verdict(rule: Rule[Any], case: Case, failed: Failed) -> Finding:
 
 
 def _undecided(rule: Rule[Any], case: Case) -> Judgement:
-    """Neither opens nor closes anything."""
     return Judgement(
         abstain(rule.name, case, Reason.INSUFFICIENT_DATA, _FAILED),
         case.key,
@@ -152,7 +151,7 @@ def _judge(
     return judgement.settled(
         rule.judge(short_case) if finding.is_complaint else None,
         lambda: rule.relaxed(conduct.close_ratio).judge(short_case),
-        min((window.known_seconds for window in long_case.windows), default=0.0),
+        known_seconds(long_case),
     )
 
 

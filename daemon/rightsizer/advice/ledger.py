@@ -277,7 +277,6 @@ class Ledger:
         return advice.state is AdviceState.SUCCEEDED and now - closed <= within
 
     def _followed(self) -> frozenset[str]:
-        """Workloads that follow advice; they are no measure for the others."""
         return frozenset(
             record.key for record in self._records.values() if record.trial_since is not None
         )

@@ -121,7 +121,6 @@ def trace_kernels(title: str, name: str, reports: str) -> Instruction:
 
 
 def _for_each_process(devices: tuple[Device, ...], title: str, then: str) -> Instruction:
-    """A command over the processes on some devices, one line for each GPU."""
     uuids = dict.fromkeys(board_uuid(device) for device in devices)
     ask = "--query-compute-apps=pid --format=csv,noheader"
     text = "\n".join(f"nvidia-smi --id={uuid} {ask} | {then}" for uuid in uuids)

@@ -140,7 +140,6 @@ def _moments(
 
 
 def _together(case: Case) -> Mapping[Nanoseconds, float]:
-    """The peaks of all devices at the same moments."""
     window = case.workload_window
     if window is None:
         return {}

@@ -318,7 +318,6 @@ class AdviceService:
             raise faults[0]
 
     def _note(self, events: Sequence[AdviceEvent]) -> None:
-        """Put up what the ledger says now."""
         self.advice = self._ledger.advice()
         self._put_up_track_record()
         self._pending.extend(events)

@@ -100,7 +100,6 @@ def follow_up(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ..
 
 
 def _known_limits(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction, ...]:
-    """What is known of the stragglers already."""
     windows = {window.uuid: window for window in case.windows}
     limits = {device: limit_of(windows[device.uuid]) for device in stragglers}
     return tuple(
@@ -114,7 +113,6 @@ def _known_limits(case: Case, stragglers: Sequence[Device]) -> tuple[Instruction
 
 
 def _working(window: Window) -> float:
-    """Busy without spinning."""
     return round(max(0.0, busy_ratio(window) - window.share(State.HIDDEN_STALL)), 4)
 
 

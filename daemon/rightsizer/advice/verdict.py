@@ -51,7 +51,7 @@ def direct_factors(case: Case, share: float, threshold: float) -> dict[str, floa
     Tier x coverage x certainty that the share of time passes the rule's threshold, given as
     many independent minutes as are known (at least one).
     """
-    known = min((window.known_seconds for window in case.windows), default=0.0)
+    known = known_seconds(case)
     minutes = max(1.0, known / _OBSERVATION_SECONDS)
     certainty = probability_above(share, minutes, threshold)
     return _telemetry(case, _OBSERVED_TIERS) | {"certainty": certainty}
@@ -68,8 +68,7 @@ def sizing_factors(case: Case, margin: float) -> dict[str, float]:
     The margin is the ratio by which the measured value is beyond the rule's threshold.
     Source: docs/definitions.md, conduct; hours stand for the effective sample size.
     """
-    known = min((window.known_seconds for window in case.windows), default=0.0)
-    hours = known / 3600.0
+    hours = known_seconds(case) / 3600.0
     return _telemetry(case, _SIZED_TIERS) | {
         "history": 1.0 - math.exp(-hours / 24.0 / _HISTORY_DAYS),
         "samples": hours / (hours + _HISTORY_HOURS),

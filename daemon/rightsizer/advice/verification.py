@@ -216,7 +216,6 @@ def _saved_gpus(before: Baseline, after: Measurement, measured: Mapping[str, Mea
 def _harm(
     before: Mapping[str, float], after: Mapping[str, float], settings: VerificationSettings
 ) -> str | None:
-    """The signal of harm that rose most, where one did."""
     rises = {
         name: ratio - before.get(name, 0.0)
         for name, ratio in after.items()

@@ -93,7 +93,6 @@ class BackgroundFetcher(Generic[T]):
         return self._was_there
 
     def _attempt(self) -> T:
-        """On the thread."""
         try:
             return self._fetch()
         finally:

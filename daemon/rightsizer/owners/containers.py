@@ -176,7 +176,6 @@ class ContainerCollector(NodeCollector):
             self._engine.close()
 
     def _ask(self) -> Mapping[str, str]:
-        """On the engine's thread."""
         return container_names(
             Path(self._settings.container_socket),
             timeout_seconds=self._settings.timeout_seconds,

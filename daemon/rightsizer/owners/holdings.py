@@ -105,7 +105,6 @@ def _given(device: Device, allocations: Allocations) -> tuple[Workload, ...]:
 
 
 def _parts(processes: Sequence[Process]) -> list[float]:
-    """Each process's part of the device."""
     weights = [process.memory_used_bytes for process in processes]
     total = sum(weight or 0 for weight in weights)
     if not total or None in weights:

@@ -76,7 +76,6 @@ class PodNames:
         return self._listed is None or self._now() - self._listed >= self._floor_seconds
 
     def _list(self) -> None:
-        """Start afresh, so that what has ended is forgotten."""
         self._listed = self._now()
         names: dict[str, PodName] = {}
         for name in _entries(self._folder / "pods"):
@@ -409,7 +408,6 @@ class KubernetesCollector(NodeCollector):
         self._kubelet.refresh_soon()
 
     def _ask(self) -> Allocations:
-        """On the kubelet's thread."""
         containers = list_pods(
             self._socket,
             timeout_seconds=self._settings.timeout_seconds,

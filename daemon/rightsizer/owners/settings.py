@@ -88,7 +88,6 @@ class OwnerSettings:
     )
 
     def __post_init__(self) -> None:
-        """Refuse a source that does not exist."""
         for name in self.sources:
             if name not in SOURCE_NAMES:
                 raise ValueError(

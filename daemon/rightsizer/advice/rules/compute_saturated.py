@@ -6,6 +6,7 @@ A saturated batch job is well used; a saturated service is, too, until users wai
 from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
+from rightsizer.advice.board_status import readings_of
 from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
@@ -118,8 +119,7 @@ def _well_used(case: Case, found: Finding, most: float) -> Finding:
 def _is_application_read(case: Case) -> bool:
     if any(Resource.COMPUTE in window.pressed for window in case.windows):
         return True
-    readings = case.node.readings if case.node else {}
-    own = [readings[device.uuid] for device in case.devices if device.uuid in readings]
+    own = readings_of(case)
     return any(signal in each.values for each in own for signal in _APPLICATION)
 
 

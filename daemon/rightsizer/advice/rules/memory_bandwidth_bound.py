@@ -75,7 +75,6 @@ def judge(case: Case, settings: MemoryBandwidthBoundSettings, market: Market) ->
 
 
 def _why_not(case: Case, compute: float | None, settings: MemoryBandwidthBoundSettings) -> str:
-    """Why there is nothing to do about it; empty where there is."""
     workload_class = case.workload_class
     if workload_class is not WorkloadClass.SERVING:
         is_batch = workload_class is WorkloadClass.BATCH

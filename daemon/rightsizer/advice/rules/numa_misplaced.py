@@ -64,7 +64,6 @@ def judge(case: Case, settings: NumaMisplacedSettings, market: Market) -> Findin
 
 
 def _why_not(case: Case) -> str | None:
-    """What stands in the way of any answer."""
     if not board_statuses(case):
         return "only a history is known, not where GPUs and processes are"
     if any(window.conditions.get(Condition.NUMA_MISPLACED) for window in case.windows):
@@ -80,7 +79,6 @@ def _is_measured(case: Case, device: Device) -> bool:
 
 
 def _has_one_node(case: Case) -> bool:
-    """Nothing can be far then."""
     topology = None if case.node is None else case.node.topology
     return topology is not None and len(topology.numa_nodes) == 1
 

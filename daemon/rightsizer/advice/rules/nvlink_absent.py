@@ -235,7 +235,6 @@ def _weakest(case: Case, topology: Topology) -> GpuLink | None:
 
 
 def _links(case: Case, topology: Topology) -> dict[str, int]:
-    """How many pairs are joined each way."""
     uuids = {device.uuid for device in case.devices}
     found: dict[str, int] = {}
     for link in topology.links:

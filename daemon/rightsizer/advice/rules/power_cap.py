@@ -75,8 +75,6 @@ class PowerCapSettings:
 
 @dataclass(frozen=True, slots=True)
 class _Cap:
-    """A GPU with the limit that would do."""
-
     device: Device
     status: BoardStatus
     saving: PowerSaving
@@ -110,7 +108,6 @@ def judge(case: Case, settings: PowerCapSettings, market: Market) -> Finding:
 
 
 def _why_not(case: Case) -> str | None:
-    """What stands in the way of any answer."""
     if any(device.mig for device in case.devices):
         return "a power limit holds for a whole GPU, not for a MIG instance of it"
     if case.node is None or not case.node.readings:

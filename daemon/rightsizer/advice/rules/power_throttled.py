@@ -114,7 +114,6 @@ def judge(case: Case, settings: PowerThrottledSettings, market: Market) -> Findi
 
 
 def _known(case: Case, devices: Sequence[Device]) -> list[tuple[Device, BoardStatus]]:
-    """Those whose limits are known, with how their boards stand."""
     statuses = [(device, board_status_of(case, device)) for device in devices]
     return [(device, found) for device, found in statuses if found and _knows_limits(found)]
 

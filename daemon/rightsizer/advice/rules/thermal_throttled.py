@@ -94,7 +94,6 @@ def _by(heat: Mapping[str, float], hardware: Mapping[str, float], least: float) 
 
 
 def _is_blind(case: Case) -> bool:
-    """Whether GPUs are read, and none of them with the reasons of its clocks."""
     known = board_statuses(case)
     return bool(known) and all(each.get(Signal.CLOCK_EVENT_REASONS) is None for each in known)
 
