@@ -21,9 +21,9 @@ from rightsizer.fleet.sources.dcgm_exporter.holdings import (
 from rightsizer.fleet.sources.dcgm_exporter.probe import node_of, presence_names, tier_of_metrics
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
     ThrottleReasons,
-    believed,
     by_device,
     joined,
+    plausible_columns,
 )
 from rightsizer.fleet.sources.dcgm_exporter.source import DcgmExporterSource
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
@@ -106,7 +106,7 @@ def test_what_the_card_says_is_no_instance_s() -> None:
 def test_blanks_are_unknown() -> None:
     """A mean with one of DCGM's blanks among its samples says nothing."""
     read = by_device([series([50.0, 9.2e18 / 10])], YESTERDAY)
-    column = believed(read, UTIL, Signal.GPU_BUSY)[gpu(0)]
+    column = plausible_columns(read, UTIL, Signal.GPU_BUSY)[gpu(0)]
     assert column[0] == 0.5
     assert math.isnan(column[1])
 

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass, field
 from functools import lru_cache
 from itertools import accumulate, chain, compress
 from math import isnan
@@ -13,6 +12,7 @@ from typing import Final, NamedTuple
 from rightsizer.fleet.cache.day_frame import DayFrame
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Measure
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import BINS, Histogram, bin_of, bins_of
 from rightsizer.model.state import IDLE_STATES, Resource, State
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from enum import StrEnum
 from functools import cached_property, lru_cache
 from math import isnan
@@ -23,6 +22,7 @@ from rightsizer.fleet.cache.day_frame import (
 from rightsizer.fleet.cache.demands import DayDemands, Demands
 from rightsizer.fleet.settings import DemandSettings
 from rightsizer.model.block import Blocks
+from rightsizer.model.frozen import replace
 from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window, workload_subject

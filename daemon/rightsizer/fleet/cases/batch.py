@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 from typing import Final
 
 from rightsizer.advice.verification import Measurement, measure_all
@@ -17,6 +16,7 @@ from rightsizer.fleet.cases.case import (
     merged_holdings,
 )
 from rightsizer.fleet.cases.occupancy import Occupancy, place_of
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 
 _DEVICES: Final = 32

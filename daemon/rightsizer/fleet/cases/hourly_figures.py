@@ -6,7 +6,6 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from dataclasses import dataclass, field
 from operator import add, mul, sub
 from typing import Final, NamedTuple, TypeVar, overload
 
@@ -14,6 +13,7 @@ from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, ColumnKind, Grid, floats, kind_of
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.model import FleetDevice, HourlySeries
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 _HOURS: Final = DAY // COARSE_STEP

@@ -6,7 +6,6 @@ import math
 from array import array
 from collections import Counter, defaultdict
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import dataclass, field, replace
 from typing import Final
 
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY
@@ -30,6 +29,7 @@ from rightsizer.fleet.model import (
 from rightsizer.fleet.pools.pool import placed_waiting
 from rightsizer.model.block import Blocks
 from rightsizer.model.finding import Case
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.histogram import Histogram
 from rightsizer.model.units import Nanoseconds, seconds
 

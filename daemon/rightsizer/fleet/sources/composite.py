@@ -1,7 +1,6 @@
 """Several sources of one estate as one: each device is read where most is known of it."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 
 from rightsizer.fleet.model import FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
@@ -9,6 +8,7 @@ from rightsizer.fleet.source import FleetSource, MetricStore, SourceReport
 from rightsizer.fleet.sources.kubernetes import KubernetesState
 from rightsizer.fleet.sources.serving import ServingMetrics
 from rightsizer.fleet.sources.slurm import SlurmState
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 

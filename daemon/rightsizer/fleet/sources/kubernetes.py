@@ -4,10 +4,11 @@ import re
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from typing import Final, NamedTuple
 
+from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.model import FleetDevice, FleetInventory, WaitingWork
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.series import first_label, one_of, selector
+from rightsizer.fleet.sources.series import first_label, names_of, one_of, selector
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.workload import PodOwner, Workload, WorkloadClass, WorkloadKind, owner_of_pod
@@ -51,7 +52,7 @@ def namespace_in(labels: Mapping[str, str]) -> str:
     return first_label(labels, NAMESPACE_LABELS)
 
 
-def told(
+def object_labels(
     store: MetricStore,
     metric: str,
     names: tuple[Sequence[str], Collection[str]],
@@ -61,7 +62,7 @@ def told(
     """The labels of a metric's series, for objects of some names.
 
     Args:
-        store: Whom to ask.
+        store: The store.
         metric: Its name.
         names: The labels that may hold the name, and the names.
         by: The labels that are wanted beside those and the namespace.
@@ -82,15 +83,10 @@ def told(
     return found
 
 
+_JOBS: Final = ("Job", "CronJob", "MPIJob", "PyTorchJob", "TFJob", "Workflow")
 _CLASSES: Final = {
-    "Deployment": WorkloadClass.SERVING,
-    "Rollout": WorkloadClass.SERVING,
-    "Job": WorkloadClass.BATCH,
-    "CronJob": WorkloadClass.BATCH,
-    "MPIJob": WorkloadClass.BATCH,
-    "PyTorchJob": WorkloadClass.BATCH,
-    "TFJob": WorkloadClass.BATCH,
-    "Workflow": WorkloadClass.BATCH,
+    **dict.fromkeys(("Deployment", "Rollout"), WorkloadClass.SERVING),
+    **dict.fromkeys(_JOBS, WorkloadClass.BATCH),
     "Notebook": WorkloadClass.NOTEBOOK,
 }
 _NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node", "StatefulSet"})
@@ -117,26 +113,24 @@ def workload_of(pod: Pod, owner: PodOwner, container: str = "") -> Workload:
 
 
 class PodOwners:
-    """Asks about each pod once: names of pods come and go, and none comes again."""
+    """Owners of pods, each read once: names of pods come and go, and none comes again."""
 
     def __init__(self) -> None:
-        """Nobody was asked about yet."""
         self._known: dict[Pod, PodOwner] = {}
 
     def of(
         self, store: MetricStore, pods: Iterable[Pod], span: LookbackSpan
     ) -> Mapping[Pod, PodOwner]:
-        """Who made each of the pods that were there in a span of time."""
+        """The owner of each of the pods that were there in a span of time."""
         wanted = set(pods)
-        asked = wanted - self._known.keys()
-        if asked:
-            self._known |= _found(store, asked, span)
+        if unknown := wanted - self._known.keys():
+            self._known |= _found(store, unknown, span)
         return {pod: self._known[pod] for pod in wanted}
 
 
 def _found(store: MetricStore, pods: Collection[Pod], span: LookbackSpan) -> dict[Pod, PodOwner]:
     names = {pod.name for pod in pods}
-    series = told(store, "kube_pod_owner", (POD_LABELS, names), _OWNER_LABELS, span)
+    series = object_labels(store, "kube_pod_owner", (POD_LABELS, names), _OWNER_LABELS, span)
     # The controller comes last, and so it is what stays.
     series.sort(key=lambda labels: labels.get("owner_is_controller", ""))
     makers = {Pod.of(labels): _maker_in(labels) for labels in series}
@@ -155,7 +149,7 @@ def _above(
         ("Job", "kube_job_owner", "job_name"),
     ):
         names = {maker.name for maker in made if maker.kind == kind}
-        for labels in told(store, metric, ((label,), names), _OWNER_LABELS, span):
+        for labels in object_labels(store, metric, ((label,), names), _OWNER_LABELS, span):
             key = namespace_in(labels), _Maker(kind, labels.get(label, ""))
             found[key] = _maker_in(labels)
     return found
@@ -192,7 +186,6 @@ _PENDING: Final = (
 _SLICE: Final = re.compile(r"nvidia_com_mig_(\d)g")
 _SLICES: Final = 7
 """Of a whole GPU, on the boards that have MIG."""
-_HOUR: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 
 
 def waiting_pods(
@@ -201,21 +194,21 @@ def waiting_pods(
     """What waits now, by workload: pending pods that have no node yet.
 
     Args:
-        store: Whom to ask.
-        owners: Who made the pods.
+        store: The store.
+        owners: Owners of pods.
         selectors: Labels of `kube_pod_nodeselectors` that name a pool, the first that is there.
         now: Wall time.
     """
-    found = store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now)
     gpus: dict[Pod, float] = {}
-    for series in found:
-        pod = Pod.of(series.labels)
-        count = series.values[0] * _part_of_a_gpu(series.labels.get("resource", ""))
-        gpus[pod] = gpus.get(pod, 0.0) + count
+    for series in store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now):
+        pod, mig = Pod.of(series.labels), _SLICE.match(series.labels.get("resource", ""))
+        part = int(mig[1]) / _SLICES if mig else 1.0
+        gpus[pod] = gpus.get(pod, 0.0) + series.values[0] * part
     if not gpus:
         return ()
-    since = _created(store, now)
-    made_by = owners.of(store, gpus, LookbackSpan(now, _HOUR))
+    created = f"max by ({_POD}) (kube_pod_created) and on ({_POD}) ({_PENDING})"
+    since = {Pod.of(series.labels): series.values[0] for series in store.instant(created, now)}
+    made_by = owners.of(store, gpus, LookbackSpan(now, COARSE_STEP))
     pools = _selected(store, selectors, now)
     pods: dict[str, list[Pod]] = {}
     for pod in sorted(gpus):
@@ -236,7 +229,7 @@ def waiting_pods(
 
 
 def _selected(store: MetricStore, selectors: Sequence[str], now: Nanoseconds) -> Mapping[Pod, str]:
-    """The pools that pods ask for by name, where kube-state-metrics is told to tell."""
+    """The pools that pods select by name, where kube-state-metrics exports it."""
     if not selectors:
         return {}
     by = ", ".join((_POD, *selectors))
@@ -246,24 +239,9 @@ def _selected(store: MetricStore, selectors: Sequence[str], now: Nanoseconds) ->
     return {pod: pool for pod, pool in named.items() if pool}
 
 
-def _created(store: MetricStore, now: Nanoseconds) -> Mapping[Pod, float]:
-    query = f"max by ({_POD}) (kube_pod_created) and on ({_POD}) ({_PENDING})"
-    return {Pod.of(series.labels): series.values[0] for series in store.instant(query, now)}
-
-
-def _part_of_a_gpu(resource: str) -> float:
-    found = _SLICE.match(resource)
-    return int(found[1]) / _SLICES if found else 1.0
-
-
 _NAMES: Final = (
-    "kube_pod_owner",
-    "kube_replicaset_owner",
-    "kube_job_owner",
-    "kube_pod_labels",
-    "kube_namespace_labels",
-    "kube_node_labels",
-    "kube_pod_status_phase",
+    *("kube_pod_owner", "kube_replicaset_owner", "kube_job_owner", "kube_pod_labels"),
+    *("kube_namespace_labels", "kube_node_labels", "kube_pod_status_phase"),
     "kube_pod_container_resource_requests",
 )
 _MEANINGS: Final = (
@@ -288,25 +266,22 @@ _NO_LABELS: Final = (
     "start it with --metric-labels-allowlist={objects}=[*]."
 )
 _NODE_LABEL: Final = "label_"
-_SPAN: Final[Nanoseconds] = 3600 * NANOSECONDS_PER_SECOND
 
 
 class KubernetesState:
-    """Adds to an estate what Kubernetes knows of it."""
+    """Pools, teams and pending pods of a fleet, from Kubernetes."""
 
     name: Final = "kube-state-metrics"
 
     def __init__(
         self, settings: FleetSettings | None = None, owners: PodOwners | None = None
     ) -> None:
-        """Asks nobody yet."""
         self._settings = settings or FleetSettings()
         self._owners = owners or PodOwners()
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Which of its metrics are there, and what follows."""
-        found = store.instant(f"count by (__name__) ({{{one_of('__name__', _NAMES)}}})", now)
-        metrics = frozenset(series.labels["__name__"] for series in found)
+        metrics = names_of(store, _NAMES, now)
         if not metrics:
             return SourceReport(self.name)
         return SourceReport(
@@ -332,7 +307,7 @@ class KubernetesState:
 
     @property
     def _selectors(self) -> tuple[str, ...]:
-        """What kube-state-metrics calls a pod's wish for a node with the label of a pool."""
+        """The labels of pods' node selectors that name a pool, by kube-state-metrics."""
         labels = (each for each in self._settings.pool_labels if each.startswith(_NODE_LABEL))
         return tuple(f"nodeselector_{each.removeprefix(_NODE_LABEL)}" for each in labels)
 
@@ -369,16 +344,16 @@ class KubernetesState:
         mine = [each for each in workloads if owner_of(each.kind).has_pods]
         if not mine:
             return {}
-        labels, span = self._settings.team_labels, LookbackSpan(now, _SPAN)
+        labels, span = self._settings.team_labels, LookbackSpan(now, COARSE_STEP)
         pods = {each.pod for each in mine if each.pod}
         of_pods = {
             Pod.of(found): first_label(found, labels)
-            for found in told(store, "kube_pod_labels", (POD_LABELS, pods), labels, span)
+            for found in object_labels(store, "kube_pod_labels", (POD_LABELS, pods), labels, span)
         }
         spaces = {each.namespace for each in mine}
         of_spaces = {
             namespace_in(found): first_label(found, labels)
-            for found in told(
+            for found in object_labels(
                 store, "kube_namespace_labels", (NAMESPACE_LABELS, spaces), labels, span
             )
         }

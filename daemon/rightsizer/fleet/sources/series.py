@@ -39,8 +39,12 @@ def first_label(labels: Mapping[str, str], names: Iterable[str]) -> str:
 
 def node_of(labels: Mapping[str, str]) -> str:
     """The host's name: a label that says it, else the instance without its port."""
-    named = first_label(labels, _NODE_LABELS)
-    return named or _PORT.sub("", labels.get("instance", "")).strip("[]")
+    return first_label(labels, _NODE_LABELS) or instance_of(labels)
+
+
+def instance_of(labels: Mapping[str, str]) -> str:
+    """The host of a scrape's target."""
+    return _PORT.sub("", labels.get("instance", "")).strip("[]")
 
 
 def word_of(words: type[_Word], text: str) -> _Word | None:
@@ -49,6 +53,17 @@ def word_of(words: type[_Word], text: str) -> _Word | None:
         return words(text)
     except ValueError:
         return None
+
+
+def number_of(store: MetricStore, query: str, now: Nanoseconds) -> float:
+    """The one value of an answer, 0 where there is none."""
+    return next((series.values[-1] for series in store.instant(query, now)), 0.0)
+
+
+def names_of(store: MetricStore, names: Iterable[str], now: Nanoseconds) -> frozenset[str]:
+    """Those of some metrics that have series."""
+    found = store.instant(f"count by (__name__) ({{{one_of('__name__', names)}}})", now)
+    return frozenset(series.labels["__name__"] for series in found)
 
 
 def placed(series: SampledSeries, grid: Grid, blank: float = math.nan) -> array[float]:

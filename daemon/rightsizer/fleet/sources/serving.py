@@ -4,21 +4,20 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from functools import partial
 from itertools import accumulate
-from typing import Final, TypeAlias
+from typing import Final, NamedTuple, TypeAlias
 
 from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.kubernetes import Pod
-from rightsizer.fleet.sources.series import first_label, one_of, selector
-from rightsizer.model.frozen import dataclass
+from rightsizer.fleet.sources.series import first_label, names_of, one_of, selector
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
 
-@dataclass(frozen=True, slots=True)
-class ServingMeasure:
+class ServingMeasure(NamedTuple):
     """One metric of one engine."""
 
     metric: str
@@ -26,34 +25,27 @@ class ServingMeasure:
     signal: Signal
     together: str = "sum"
     """How an engine's models and replicas add up: `sum`, or `max` for the fullest."""
-    is_counter: bool = False
+    matcher: str = ""
+    """Where a label distinguishes its series."""
+    function: str = "avg_over_time"
+    """Makes an interval's value of its samples."""
     factor_per_second: float = 0.0
     """For a counter of time that requests spent inside: leads to how many were inside."""
-    matcher: str = ""
-    """Where a label tells which of its series is meant."""
-
-    @property
-    def function(self) -> str:
-        """What makes a stretch's value of its samples."""
-        return "increase" if self.is_counter else "avg_over_time"
 
 
 _WAITING: Final = Signal.REQUESTS_WAITING
 _RUNNING: Final = Signal.REQUESTS_RUNNING
 _CACHE: Final = Signal.KV_CACHE_USED
+_PREEMPTIONS: Final = partial(ServingMeasure, signal=Signal.PREEMPTIONS, function="increase")
+_TENSORRT: Final = "nv_trt_llm_request_metrics"
+_BLOCKS: Final = "nv_trt_llm_kv_cache_block_metrics"
+_NEWER: Final = "nv_inference_pending_request_count"
+_OLDER: Final = "nv_inference_queue_duration_us"
+"""Of Triton before 23.10, which has no count of what waits, but the time it took."""
 
 
-def _sglang(
-    name: str, signal: Signal, together: str = "sum"
-) -> tuple[ServingMeasure, ServingMeasure]:
-    return (
-        ServingMeasure(f"sglang:{name}", signal, together),
-        ServingMeasure(f"sglang_{name}", signal, together),
-    )
-
-
-def _request_type(state: str) -> str:
-    return f'request_type="{state}"'
+def _sglang(name: str, signal: Signal, together: str = "sum") -> Iterator[ServingMeasure]:
+    return (ServingMeasure(f"sglang{mark}{name}", signal, together) for mark in ":_")
 
 
 MEASURES: Final = (
@@ -66,46 +58,36 @@ MEASURES: Final = (
     *_sglang("num_prefill_bootstrap_queue_reqs", _WAITING),
     *_sglang("num_prefill_prealloc_queue_reqs", _WAITING),
     *_sglang("num_decode_prealloc_queue_reqs", _WAITING),
-    ServingMeasure("nv_trt_llm_request_metrics", _WAITING, matcher=_request_type("waiting")),
+    ServingMeasure(_TENSORRT, _WAITING, matcher='request_type="waiting"'),
     ServingMeasure("trtllm_num_requests_waiting", _WAITING),
-    ServingMeasure("nv_inference_pending_request_count", _WAITING),
-    # Triton before 23.10 has no count of what waits, but the time it took.
-    ServingMeasure(
-        "nv_inference_queue_duration_us", _WAITING, is_counter=True, factor_per_second=1e-6
-    ),
+    ServingMeasure(_NEWER, _WAITING),
+    ServingMeasure(_OLDER, _WAITING, function="increase", factor_per_second=1e-6),
     ServingMeasure("vllm:num_requests_running", _RUNNING),
     ServingMeasure("tgi_batch_current_size", _RUNNING),
     *_sglang("num_running_reqs", _RUNNING),
-    ServingMeasure("nv_trt_llm_request_metrics", _RUNNING, matcher=_request_type("scheduled")),
+    ServingMeasure(_TENSORRT, _RUNNING, matcher='request_type="scheduled"'),
     ServingMeasure("trtllm_num_requests_running", _RUNNING),
     ServingMeasure("vllm:kv_cache_usage_perc", _CACHE, "max"),
     ServingMeasure("vllm:gpu_cache_usage_perc", _CACHE, "max"),
     *_sglang("token_usage", _CACHE, "max"),
-    ServingMeasure(
-        "nv_trt_llm_kv_cache_block_metrics",
-        _CACHE,
-        "max",
-        matcher='kv_cache_block_type="fraction"',
-    ),
+    ServingMeasure(_BLOCKS, _CACHE, "max", 'kv_cache_block_type="fraction"'),
     ServingMeasure("trtllm_kv_cache_utilization", _CACHE, "max"),
-    ServingMeasure("vllm:num_preemptions_total", Signal.PREEMPTIONS, is_counter=True),
+    _PREEMPTIONS("vllm:num_preemptions_total"),
     # A retraction: a running request gives up its cache and queues again.
-    ServingMeasure("sglang:num_retracted_requests_total", Signal.PREEMPTIONS, is_counter=True),
-    ServingMeasure("sglang_num_retracted_requests_total", Signal.PREEMPTIONS, is_counter=True),
+    _PREEMPTIONS("sglang:num_retracted_requests_total"),
+    _PREEMPTIONS("sglang_num_retracted_requests_total"),
 )
 """Those of one engine for one signal add up, but for the last of Triton's two."""
 
 
 ServingSignals: TypeAlias = "Mapping[Signal, array[float]]"
-"""By signal, a value for each stretch; `nan` where nobody told. Preemptions are counted on."""
+"""By signal, a value for each interval; `nan` where unknown. Preemptions are cumulative."""
 
 _POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
 _NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_namespace")
 _PART_LABELS: Final = ("model_name", "model", "name", "version", "engine", "dp_rank")
 """Those that tell apart what an engine counts apart; scrapers' labels are not among them."""
 _AT_ONCE: Final = 200
-_NEWER: Final = "nv_inference_pending_request_count"
-_OLDER: Final = "nv_inference_queue_duration_us"
 _LABELS: Final = ", ".join((*_POD_LABELS, *_NAMESPACE_LABELS))
 
 
@@ -115,13 +97,11 @@ class ServingMetrics:
     name: Final = "serving"
 
     def __init__(self) -> None:
-        """Looks for every engine until a probe says which are there."""
         self._measures: tuple[ServingMeasure, ...] | None = None
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Which engines' metrics are there, and whether they can be joined to GPUs."""
-        measures = self._found(store, now)
-        metrics = frozenset(measure.metric for measure in measures)
+        metrics = frozenset(measure.metric for measure in self._found(store, now))
         if not metrics:
             return SourceReport(self.name)
         named = " or ".join(
@@ -140,7 +120,7 @@ class ServingMetrics:
     def signals(
         self, store: MetricStore, pods: Collection[Pod], grid: Grid
     ) -> Mapping[Pod, ServingSignals]:
-        """What the engines in some pods tell of a day."""
+        """The signals of the engines in some pods, over a day."""
         if self._measures is None:
             self._measures = self._found(store, grid.end)
         found: dict[Pod, dict[Signal, array[float]]] = {}
@@ -149,29 +129,27 @@ class ServingMetrics:
                 continue  # One of them says nothing of the rest of an hour.
             for first in range(0, len(pods), _AT_ONCE):
                 some = sorted(pods)[first : first + _AT_ONCE]
-                for series in _asked(store, measure, some, grid):
-                    pod = _pod_in(series.labels)
+                for series in store.range(
+                    _query(measure, some, grid), grid.start + grid.step, grid.end, grid.step
+                ):
+                    namespace = first_label(series.labels, _NAMESPACE_LABELS)
+                    pod = Pod(namespace, first_label(series.labels, _POD_LABELS))
                     if pod in pods:
                         _add(found.setdefault(pod, {}), measure, series, grid)
-        for told in found.values():
-            if Signal.PREEMPTIONS in told:
-                told[Signal.PREEMPTIONS] = _counted_on(told[Signal.PREEMPTIONS])
+        for signals in found.values():
+            if Signal.PREEMPTIONS in signals:
+                known = (0.0 if math.isnan(each) else each for each in signals[Signal.PREEMPTIONS])
+                signals[Signal.PREEMPTIONS] = array("d", accumulate(known))
         return found
 
     def _found(self, store: MetricStore, now: Nanoseconds) -> tuple[ServingMeasure, ...]:
-        names = one_of("__name__", dict.fromkeys(measure.metric for measure in MEASURES))
-        there = {
-            series.labels["__name__"]
-            for series in store.instant(f"count by (__name__) ({{{names}}})", now)
-        }
+        there = names_of(store, dict.fromkeys(measure.metric for measure in MEASURES), now)
         unwanted = {_OLDER} if _NEWER in there else set()
         self._measures = tuple(each for each in MEASURES if each.metric in there - unwanted)
         return self._measures
 
 
-def _asked(
-    store: MetricStore, measure: ServingMeasure, pods: Sequence[Pod], grid: Grid
-) -> Sequence[SampledSeries]:
+def _query(measure: ServingMeasure, pods: Sequence[Pod], grid: Grid) -> str:
     names = [pod.name for pod in pods]
     span = f"[{grid.step // NANOSECONDS_PER_SECOND}s]"
     parts = " or ".join(
@@ -180,18 +158,13 @@ def _asked(
         for label in _POD_LABELS
     )
     once = f"max by ({_LABELS}, {', '.join(_PART_LABELS)}) ({parts})"
-    query = f"{measure.together} by ({_LABELS}) ({once})"
-    return store.range(query, grid.start + grid.step, grid.end, grid.step)
-
-
-def _pod_in(labels: Mapping[str, str]) -> Pod:
-    return Pod(first_label(labels, _NAMESPACE_LABELS), first_label(labels, _POD_LABELS))
+    return f"{measure.together} by ({_LABELS}) ({once})"
 
 
 def _add(
-    told: dict[Signal, array[float]], measure: ServingMeasure, series: SampledSeries, grid: Grid
+    signals: dict[Signal, array[float]], measure: ServingMeasure, series: SampledSeries, grid: Grid
 ) -> None:
-    column = told.setdefault(measure.signal, array("d", [math.nan]) * grid.count)
+    column = signals.setdefault(measure.signal, array("d", [math.nan]) * grid.count)
     factor = measure.factor_per_second / seconds(grid.step) if measure.factor_per_second else 1.0
     for time, value in zip(series.times, series.values, strict=True):
         at = grid.place(time)
@@ -202,7 +175,3 @@ def _add(
             column[at] = new
         else:
             column[at] = max(former, new) if measure.together == "max" else former + new
-
-
-def _counted_on(increases: array[float]) -> array[float]:
-    return array("d", accumulate(0.0 if math.isnan(each) else each for each in increases))

@@ -1,13 +1,15 @@
 """SlurmState: job owners and pending jobs from Slurm exporters."""
 
 from collections.abc import Iterable, Iterator, Mapping
-from dataclasses import replace
+from itertools import chain
 from typing import Final, NamedTuple
 
+from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.model import FleetInventory, WaitingWork
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.series import first_label, one_of
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.fleet.sources.series import first_label, names_of, number_of, one_of
+from rightsizer.model.frozen import replace
+from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload, WorkloadClass, WorkloadKind
 
 _BLOCKED: Final = (
@@ -42,23 +44,14 @@ _QUEUES: Final = (
         (f'{_LISTED},slurm_partition!="",job_state_reason=~"{_BLOCKED}"}}',),
     ),
 )
-"""In the order in which they are believed; users and reasons are summed over."""
-PENDING_NAMES: Final = (
-    "slurm_partition_jobs_pending",
-    "slurm_partition_job_state_total",
-    "slurm_queue_pending",
+"""The preferred ones first; users and reasons are summed over."""
+_PENDING_NAMES: Final = (
+    *("slurm_partition_jobs_pending", "slurm_partition_job_state_total", "slurm_queue_pending"),
 )
 _GPUS: Final = (
     '{__name__=~"slurm_partition_gpus|slurm_partition_gpus_idle|slurm_partition_gpus_allocated",'
     'partition!=""}'
 )
-_WHOLE_QUEUE: Final = "slurm_queue_pending"
-_DEPENDENT: Final = "slurm_queue_pending_dependency"
-
-
-def tells_of_pending_jobs(store: MetricStore, now: Nanoseconds) -> bool:
-    """Whether the jobs that an exporter lists have states, those that wait among them."""
-    return bool(store.instant('count(slurm_job_info{job_state!="",slurm_partition!=""})', now))
 
 
 def partitions_in(label: str) -> Iterator[str]:
@@ -75,8 +68,8 @@ def waiting_jobs(
     """What waits now, by partition; what waits for CPUs alone is left out.
 
     Args:
-        store: Whom to ask.
-        nodes: The nodes of each partition, as far as an exporter tells them.
+        store: The store.
+        nodes: The nodes of each partition, as far as an exporter has them.
         pools: The pool of each node that has GPUs.
         now: Wall time.
     """
@@ -101,19 +94,16 @@ def waiting_jobs(
             for name, jobs in waiting.items()
             if jobs > 0
         )
-    found = _largest(store, _WHOLE_QUEUE, now) - _largest(store, _DEPENDENT, now)
+    found = number_of(store, "max(slurm_queue_pending)", now)
+    found -= number_of(store, "max(slurm_queue_pending_dependency)", now)
     return (WaitingWork("slurm", "", found),) if found > 0 else ()
 
 
 def _jobs(store: MetricStore, query: str, label: str, now: Nanoseconds) -> Mapping[str, float]:
-    # Two scrapers of one exporter tell of the same jobs.
+    # Two scrapers of one exporter have the same jobs.
     once = f"max without (instance, job, prometheus, prometheus_replica, replica) ({query})"
     found = store.instant(f"sum by ({label}) ({once})", now)
     return {each.labels[label]: each.values[0] for each in found if each.labels.get(label)}
-
-
-def _largest(store: MetricStore, metric: str, now: Nanoseconds) -> float:
-    return max((each.values[0] for each in store.instant(f"max({metric})", now)), default=0.0)
 
 
 def _pool(partition: str, nodes: Mapping[str, frozenset[str]], pools: Mapping[str, str]) -> str:
@@ -125,9 +115,9 @@ def _pool(partition: str, nodes: Mapping[str, frozenset[str]], pools: Mapping[st
 def _without_gpus(
     store: MetricStore, nodes: Mapping[str, frozenset[str]], known: Iterable[str], now: Nanoseconds
 ) -> frozenset[str]:
-    """Partitions that are said to have none, or whose nodes have none while others' do."""
-    told = store.instant(f"sum by (partition) ({_GPUS})", now)
-    gpus = {each.labels["partition"]: each.values[0] for each in told}
+    """Partitions that export none, or whose nodes have none while others' do."""
+    answer = store.instant(f"sum by (partition) ({_GPUS})", now)
+    gpus = {each.labels["partition"]: each.values[0] for each in answer}
     bare = {name for name, some in nodes.items() if some.isdisjoint(known)}
     # Neither idle nor allocated are the GPUs of nodes that are drained: jobs wait for them too.
     none = {name for name, count in gpus.items() if not count and name not in nodes.keys() - bare}
@@ -137,40 +127,29 @@ def _without_gpus(
 
 
 _JOBS: Final = (
-    "slurm_job_info",
-    "slurm_job_alloc_cpus",
-    "slurm_job_utilization_gpu",
-    "slurm_job_memory_usage_gpu",
-    "rmsjob_info",
+    *("slurm_job_info", "slurm_job_alloc_cpus", "slurm_job_utilization_gpu"),
+    *("slurm_job_memory_usage_gpu", "rmsjob_info"),
 )
 _NODES: Final = (
-    "slurm_node_info",
-    "slurm_node_cpu_total",
-    "slurm_node_cpus_total",
-    "slurm_node_partition",
+    *("slurm_node_info", "slurm_node_cpu_total", "slurm_node_cpus_total", "slurm_node_partition"),
 )
 # On Kubernetes, `node` may be where the exporter itself runs.
 _NODE_LABELS: Final = ("node_name", "node", "nodename", "hostname")
 _ID_LABELS: Final = ("jobid", "job_id", "slurmjobid", "slurm_job_id", "hpc_job")
-_USER_LABELS: Final = ("user", "username", "user_name")
-_ACCOUNT_LABELS: Final = ("account", "slurm_account", "project")
-_PARTITION_LABELS: Final = ("partition", "slurm_partition")
-_NAME_LABELS: Final = ("job_name", "jobname", "name")
-_JOB_LABELS: Final = (
-    *_ID_LABELS,
-    *_USER_LABELS,
-    *_ACCOUNT_LABELS,
-    *_PARTITION_LABELS,
-    *_NAME_LABELS,
+_FACT_LABELS: Final = (
+    ("job_name", "jobname", "name"),
+    ("user", "username", "user_name"),
+    ("account", "slurm_account", "project"),
 )
-_LOOK: Final[Nanoseconds] = 6 * 3600 * NANOSECONDS_PER_SECOND
+"""Of a job's name, user and account, as `_Job` has them."""
+_JOB_LABELS: Final = (*_ID_LABELS, *chain.from_iterable(_FACT_LABELS))
+_LOOK: Final[Nanoseconds] = 6 * COARSE_STEP
 
 
 class _Job(NamedTuple):
-    name: str
-    user: str
-    account: str
-    partition: str
+    name: str = ""
+    user: str = ""
+    account: str = ""
 
 
 def workload_of_job(job: str, name: str = "") -> Workload:
@@ -179,44 +158,32 @@ def workload_of_job(job: str, name: str = "") -> Workload:
 
 
 class SlurmState:
-    """Adds to an estate what Slurm knows of it."""
+    """Job names, accounts, partitions and pending jobs of a fleet, from Slurm."""
 
     name: Final = "slurm"
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Which exporters' metrics are there, and what follows."""
-        names = one_of("__name__", (*_JOBS, *PENDING_NAMES))
-        found = store.instant(f"count by (__name__) ({{{names}}})", now)
-        metrics = frozenset(series.labels["__name__"] for series in found)
+        metrics = names_of(store, (*_JOBS, *_PENDING_NAMES), now)
         if not metrics:
             return SourceReport(self.name)
-        has_jobs = not metrics.isdisjoint(_JOBS)
-        has_queue = not metrics.isdisjoint(PENDING_NAMES) or tells_of_pending_jobs(store, now)
-        told = (
-            (
-                has_jobs,
-                "Jobs are known by name, account and partition.",
-                "Jobs are known by their numbers alone: no exporter tells names and accounts.",
-            ),
-            (
-                has_queue,
-                "How many jobs wait is known by partition.",
-                "Whether jobs wait is not known: no exporter tells of pending jobs.",
-            ),
-        )
-        return SourceReport(
-            self.name,
-            metrics=metrics,
-            can=tuple(can for there, can, _ in told if there),
-            cannot=(
-                *(cannot for there, _, cannot in told if not there),
-                *(
-                    ("A waiting job counts as one GPU: no exporter tells how many it asks for.",)
-                    if has_queue
-                    else ()
-                ),
-            ),
-        )
+        can, cannot = [], []
+        if metrics.isdisjoint(_JOBS):
+            cannot.append(
+                "Jobs are known by their numbers alone: no exporter tells names and accounts."
+            )
+        else:
+            can.append("Jobs are known by name, account and partition.")
+        if metrics.isdisjoint(_PENDING_NAMES) and not store.instant(
+            'count(slurm_job_info{job_state!="",slurm_partition!=""})', now
+        ):
+            cannot.append("Whether jobs wait is not known: no exporter tells of pending jobs.")
+        else:
+            can.append("How many jobs wait is known by partition.")
+            cannot.append(
+                "A waiting job counts as one GPU: no exporter tells how many it asks for."
+            )
+        return SourceReport(self.name, metrics=metrics, can=tuple(can), cannot=tuple(cannot))
 
     def enrich(
         self, store: MetricStore, estate: FleetInventory, now: Nanoseconds, lookback: Nanoseconds
@@ -272,13 +239,8 @@ class SlurmState:
             if not number:
                 continue
             key = workload_of_job(number).key
-            seen = _Job(
-                first_label(labels, _NAME_LABELS),
-                first_label(labels, _USER_LABELS),
-                first_label(labels, _ACCOUNT_LABELS),
-                first_label(labels, _PARTITION_LABELS),
-            )
+            seen = _Job(*(first_label(labels, names) for names in _FACT_LABELS))
             # Exporters of different kinds know different things of one job.
-            former = found.get(key, _Job("", "", "", ""))
+            former = found.get(key, _Job())
             found[key] = _Job(*(old or new for old, new in zip(former, seen, strict=True)))
         return found

@@ -6,7 +6,6 @@ import math
 from array import array
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from dataclasses import replace
 from typing import Any, Final
 
 from rightsizer.accounting.classification_settings import UsageSettings
@@ -34,6 +33,7 @@ from rightsizer.fleet.sources.agent.time_columns import (
 )
 from rightsizer.fleet.sources.series import by_label, placed, runs_of
 from rightsizer.model.block import Measure
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Workload
 

@@ -3,7 +3,7 @@
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from collections.abc import Set as AbstractSet
-from typing import Final
+from typing import Any, Final
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
@@ -13,7 +13,7 @@ from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent.metrics import AgentMetric, MetricForm
 from rightsizer.fleet.sources.series import first_label, node_of, word_of
 from rightsizer.model.device import Device, MigInstance
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import replace
 from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Allocator, Workload, WorkloadClass, WorkloadKind
 from rightsizer.owners.registry import owner_of
@@ -25,21 +25,11 @@ DEVICE_LABELS: Final = (
 NODE_LABELS: Final = ("instance", "node", "nodename", "Hostname", "hostname", "kubernetes_node")
 _UNKNOWN_POOL: Final = "unknown"
 
-Values = Mapping[str, float]
 
-
-@dataclass(frozen=True, slots=True)
-class Capacities:
-    """What is measured of devices, by uuid."""
-
-    shares: Values = field(default_factory=dict)
-    memory_bytes: Values = field(default_factory=dict)
-    power_limit_watts: Values = field(default_factory=dict)
-
-
-def estate_devices(
+def devices_of(
     infos: Iterable[Mapping[str, str]],
-    capacities: Capacities,
+    shares: Mapping[str, float],
+    figures: Mapping[str, Mapping[str, float]],
     catalogue: Catalogue,
     settings: FleetSettings,
 ) -> dict[str, FleetDevice]:
@@ -47,9 +37,10 @@ def estate_devices(
 
     Args:
         infos: Labels of `rightsizer_device_info`, of each device the latest first.
-        capacities: What is measured of them.
-        catalogue: What is known of their boards.
-        settings: Which labels name pools and clusters.
+        shares: Of a whole GPU, by uuid.
+        figures: By field of `Device` and uuid.
+        catalogue: The boards.
+        settings: Labels that name pools and clusters.
     """
     latest: dict[str, Mapping[str, str]] = {}
     for labels in infos:
@@ -59,7 +50,8 @@ def estate_devices(
     found = {}
     for uuid, labels in latest.items():
         board = catalogue.find(labels.get("model", ""))
-        device = _device(uuid, labels, board, capacities)
+        known = {name: values.get(uuid) for name, values in figures.items()}
+        device = _device(labels, board, shares.get(uuid, 1.0), known)
         found[uuid] = FleetDevice(
             device=replace(device, has_mig_instances=uuid in parents),
             node=node_of(labels),
@@ -71,32 +63,24 @@ def estate_devices(
 
 
 def _device(
-    uuid: str, labels: Mapping[str, str], board: Board | None, capacities: Capacities
+    labels: Mapping[str, str], board: Board | None, share: float, figures: Mapping[str, Any]
 ) -> Device:
-    mig = _instance(uuid, labels, board, capacities)
+    mig = None
+    parent, profile = labels.get("parent_uuid", ""), labels.get("mig_profile", "")
+    if parent or profile:
+        mig = None if board is None else mig_instance(board, profile, parent, 0)
+        mig = mig or MigInstance(parent, profile, 0, 0, compute_share=share, memory_share=share)
     device = Device(
-        uuid=uuid,
+        uuid=labels["uuid"],
         index=_whole(labels.get("gpu")) or 0,
         name=labels.get("model", ""),
         architecture=labels.get("architecture") or None,
         pci_bus_id=labels.get("pci_bus_id") or None,
         numa_node=_whole(labels.get("numa_node")),
         mig=mig,
-        memory_total_bytes=capacities.memory_bytes.get(uuid),
-        power_limit_watts=capacities.power_limit_watts.get(uuid),
+        **figures,
     )
     return device if board is None else completed(device, board)
-
-
-def _instance(
-    uuid: str, labels: Mapping[str, str], board: Board | None, capacities: Capacities
-) -> MigInstance | None:
-    parent, name = labels.get("parent_uuid", ""), labels.get("mig_profile", "")
-    if not (parent or name):
-        return None
-    known = None if board is None else mig_instance(board, name, parent, 0)
-    share = capacities.shares.get(uuid, 1.0)
-    return known or MigInstance(parent, name, 0, 0, compute_share=share, memory_share=share)
 
 
 def _whole(text: str | None) -> int | None:
@@ -108,11 +92,9 @@ WORKLOAD_LABELS: Final = (
     *("exported_namespace", "namespace", "exported_pod", "pod"),
     *("exported_container", "container", "allocator"),
 )
-"""Where the scrape sets `namespace`, `pod` and `container` of the agent itself, ours arrive as
-`exported_*`."""
+"""Where the scrape sets `namespace`, `pod` and `container` of the agent itself, the workload's
+are `exported_*`."""
 _KEY: Final = re.compile(r"([a-z]+)[:/](.+)", re.DOTALL)
-_BATCH: Final = WorkloadClass.BATCH
-
 _INFO: Final = AgentMetric(
     "workload",
     (
@@ -127,7 +109,7 @@ _LASTING: Final = (
 
 
 def workload_query(names: AbstractSet[str], keys: Sequence[str], span: Nanoseconds) -> str | None:
-    """Who some workloads were over a span; `None` where that is not kept."""
+    """The query of some workloads over a span; `None` where the store has none."""
     form = _INFO.form(names)
     if form is None:
         return None
@@ -176,7 +158,7 @@ def workloads_of(answer: Iterable[SampledSeries]) -> dict[str, Workload]:
 
 
 def team_of(labels: Mapping[str, str], team_labels: Iterable[str]) -> str:
-    """Who answers for a workload: a label that says it, else its namespace; else nobody."""
+    """The team of a workload: a label, else its namespace; else empty."""
     return first_label(labels, team_labels) or _own(labels, "namespace")
 
 

@@ -1,7 +1,7 @@
 """AgentSource: fleet inventory, node advice and days from the agents' own metrics."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from typing import ClassVar, Final
 
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.accounting.settings import ProvisioningSettings
@@ -15,19 +15,19 @@ from rightsizer.fleet.sources.agent.devices import (
     DEVICE_LABELS,
     NODE_LABELS,
     WORKLOAD_LABELS,
-    Capacities,
-    estate_devices,
+    devices_of,
     team_of,
     workloads_of,
 )
 from rightsizer.fleet.sources.agent.metrics import FIGURE
-from rightsizer.fleet.sources.agent.probe import NAME, STATES, probe
+from rightsizer.fleet.sources.agent.probe import NAME, STATES, AgentProbe
 from rightsizer.fleet.sources.series import word_of
 from rightsizer.model.finding import Risk
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Resource
 from rightsizer.model.units import Nanoseconds
 
+_TEXTS: Final = ("id", "finding", "reason", "action", "workload")
 _LABELS: Final = "id, finding, reason, action, uuid, workload"
 _DETAILS: Final = {
     "confidence": "rightsizer_advice_confidence_ratio",
@@ -37,64 +37,48 @@ _DETAILS: Final = {
     "opened": "rightsizer_advice_opened_timestamp_seconds",
 }
 _RISKS: Final = {0.01: Risk.VERY_LOW, 0.05: Risk.LOW, 0.15: Risk.MEDIUM, 1.0: Risk.HIGH}
-"""By the upper bound that is exported; an unknown one is not."""
+"""By the upper bound that is exported; an unknown risk has none."""
 
 Key = tuple[str, str]
 """Id and instance: two nodes that advise the same of one workload give it the same id."""
 
 
-def advice_query() -> str:
-    """Which advice is open, by node; what the fleet itself exports is not a node's."""
-    own = 'rightsizer_build_info{source="fleet"}'
-    return f"max by (instance, {_LABELS}) (rightsizer_advice_info unless on (job, instance) {own})"
-
-
-def advice_details_query() -> str:
-    """How sure it is, and what it would save."""
-    return " or ".join(
-        f'label_replace(max by (instance, id) ({name}), "{FIGURE}", "{figure}", "", "")'
-        for figure, name in _DETAILS.items()
-    )
+_ADVICE: Final = (
+    f"max by (instance, {_LABELS}) (rightsizer_advice_info"
+    ' unless on (job, instance) rightsizer_build_info{source="fleet"})'
+)
+"""What a fleet itself exports is not a node's."""
+_ADVICE_DETAILS: Final = " or ".join(
+    f'label_replace(max by (instance, id) ({name}), "{FIGURE}", "{figure}", "", "")'
+    for figure, name in _DETAILS.items()
+)
 
 
 def node_advice(
     advice: Iterable[SampledSeries], details: Iterable[SampledSeries]
 ) -> tuple[NodeAdvice, ...]:
-    """The pieces of advice, each with all of its devices."""
+    """The open advice of the nodes, each with all of its devices."""
     figures: dict[Key, dict[str, float]] = {}
     for series in details:
-        figures.setdefault(_key(series.labels), {})[series.labels.get(FIGURE, "")] = series.values[
-            -1
-        ]
+        of_advice = figures.setdefault(_key(series.labels), {})
+        of_advice[series.labels.get(FIGURE, "")] = series.values[-1]
     devices: dict[Key, set[str]] = {}
-    told: dict[Key, Mapping[str, str]] = {}
+    labels: dict[Key, Mapping[str, str]] = {}
     for series in advice:
         key = _key(series.labels)
-        told.setdefault(key, series.labels)
+        labels.setdefault(key, series.labels)
         devices.setdefault(key, set()).add(series.labels.get("uuid", ""))
     return tuple(
-        _piece(told[key], tuple(sorted(devices[key] - {""})), figures.get(key, {}))
-        for key in sorted(told)
-    )
-
-
-def _piece(
-    labels: Mapping[str, str], devices: tuple[str, ...], figures: Mapping[str, float]
-) -> NodeAdvice:
-    bound = figures.get("risk")
-    risk = Risk.UNKNOWN if bound is None else _RISKS.get(bound, Risk.UNKNOWN)
-    return NodeAdvice(
-        id=labels.get("id", ""),
-        finding=labels.get("finding", ""),
-        reason=labels.get("reason", ""),
-        action=labels.get("action", ""),
-        workload=labels.get("workload", ""),
-        devices=devices,
-        confidence=figures.get("confidence"),
-        risk=risk.value,
-        savings_gpus=figures.get("gpus"),
-        savings_dollars_per_hour=figures.get("dollars"),
-        opened_seconds=figures.get("opened"),
+        NodeAdvice(
+            **{name: labels[key].get(name, "") for name in _TEXTS},
+            devices=tuple(sorted(devices[key] - {""})),
+            confidence=(own := figures.get(key, {})).get("confidence"),
+            risk=_RISKS.get(own.get("risk", 0.0), Risk.UNKNOWN).value,
+            savings_gpus=own.get("gpus"),
+            savings_dollars_per_hour=own.get("dollars"),
+            opened_seconds=own.get("opened"),
+        )
+        for key in sorted(labels)
     )
 
 
@@ -107,70 +91,82 @@ _RECORDED: Final = "last_over_time(uuid:rightsizer_device_info:last5m[10m])"
 _NEED: Final = 'max by (uuid, resource) (rightsizer_need_ratio{window="current"})'
 
 
-class InventoryReader:
-    """Asks for the estate at a moment.
+@dataclass(frozen=True, slots=True)
+class AgentSource:
+    """A `FleetSource` of the metrics that docs/metrics.md lists."""
 
-    Args:
-        store: Who is asked.
-        settings: Which labels name pools, clusters and teams.
-        catalogue: What is known of boards.
-        provisioning: The margins that the agents' needs have in them.
-    """
+    catalogue: Catalogue
+    fleet: FleetSettings = field(default_factory=FleetSettings)
+    settings: AgentSourceSettings = field(default_factory=AgentSourceSettings)
+    usage: UsageSettings = field(default_factory=UsageSettings)
+    provisioning: ProvisioningSettings = field(default_factory=ProvisioningSettings)
+    """As the agents have it: what they need has its margins in it."""
+    name: ClassVar[str] = NAME
 
-    def __init__(
-        self,
-        store: MetricStore,
-        settings: FleetSettings,
-        catalogue: Catalogue,
-        provisioning: ProvisioningSettings,
-    ) -> None:
-        self._store = store
-        self._settings = settings
-        self._catalogue = catalogue
-        self._provisioning = provisioning
+    def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
+        """What there is, how far back and at which resolution."""
+        return AgentProbe(store, now, lookback, self.settings).report()
 
-    def read(self, now: Nanoseconds, lookback: Nanoseconds) -> FleetInventory:
-        """What there is now, and devices that were there when one of the days before ended."""
-        store, settings = self._store, self._settings
-        labels = (*WORKLOAD_LABELS, *settings.team_labels)
-        infos = store.instant(_infos("rightsizer_workload_info", labels), now)
+    def estate(
+        self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
+    ) -> FleetInventory:
+        """What is there now, and devices that were when one of the days before ended."""
+        if report.oldest is not None:
+            lookback = min(lookback, now - report.oldest)
+        team_labels = self.fleet.team_labels
+        query = _infos("rightsizer_workload_info", (*WORKLOAD_LABELS, *team_labels))
+        infos = store.instant(query, now)
         teams = {
-            series.labels["workload"]: team_of(series.labels, settings.team_labels)
+            key: team
             for series in infos
-            if series.labels.get("workload")
+            if (key := series.labels.get("workload", ""))
+            and (team := team_of(series.labels, team_labels))
         }
-        demands = self._demands(now)
-        advice = store.instant(advice_query(), now)
-        details = store.instant(advice_details_query(), now) if advice else ()
+        demands = self._demands(store, now)
+        advice = store.instant(_ADVICE, now)
+        details = store.instant(_ADVICE_DETAILS, now) if advice else ()
         return FleetInventory(
             devices={
                 uuid: replace(each, demands=demands.get(uuid, {}))
-                for uuid, each in self._devices(now, lookback).items()
+                for uuid, each in self._devices(store, now, lookback).items()
             },
             workloads=workloads_of(infos),
-            teams={key: team for key, team in teams.items() if team},
+            teams=teams,
             advice=node_advice(advice, details),
         )
 
-    def _devices(self, now: Nanoseconds, lookback: Nanoseconds) -> dict[str, FleetDevice]:
-        store, settings = self._store, self._settings
+    def day(
+        self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
+    ) -> FleetDay:
+        """One day of some devices, from recording rules that were there when it began."""
+        names = report.names_by_day.get(grid.day)
+        if names is None:
+            # Whatever came in the middle of a day has all of it as scrapes, if these were kept.
+            scraped = frozenset(name for name in report.metrics if ":" not in name)
+            names = scraped if STATES in scraped else report.metrics
+        return DayReader(store, names, devices, grid, self.usage).read()
+
+    def _devices(
+        self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds
+    ) -> dict[str, FleetDevice]:
+        settings = self.fleet
         labels = (*DEVICE_LABELS, *NODE_LABELS, settings.cluster_label, *settings.pool_labels)
         query = f"{_infos('rightsizer_device_info', labels)} or {_infos(_RECORDED, labels)}"
-        capacities = Capacities(
-            shares=_values(store, "rightsizer_device_capacity_ratio", now),
-            memory_bytes=_values(store, "rightsizer_memory_total_bytes", now),
-            power_limit_watts=_values(store, "rightsizer_power_limit_watts", now),
-        )
+        shares = _values(store, "rightsizer_device_capacity_ratio", now)
+        figures = {
+            "memory_total_bytes": _values(store, "rightsizer_memory_total_bytes", now),
+            "power_limit_watts": _values(store, "rightsizer_power_limit_watts", now),
+        }
         # Of what left meanwhile, the end of its last whole day is near enough.
         moments = (now, *range(now - now % DAY, now - lookback, -DAY))
         infos = (series.labels for moment in moments for series in store.instant(query, moment))
-        return estate_devices(infos, capacities, self._catalogue, settings)
+        return devices_of(infos, shares, figures, self.catalogue, settings)
 
-    def _demands(self, now: Nanoseconds) -> dict[str, dict[Resource, float]]:
+    def _demands(self, store: MetricStore, now: Nanoseconds) -> dict[str, dict[Resource, float]]:
         """What is needed of each device, less the margin that its agent adds."""
         found: dict[str, dict[Resource, float]] = {}
-        settings = self._provisioning
-        for series in self._store.instant(_NEED, now):
+        settings = self.provisioning
+        for series in store.instant(_NEED, now):
             resource = word_of(Resource, series.labels.get("resource", ""))
             if resource is not None:
                 is_memory = resource is Resource.MEMORY
@@ -188,44 +184,3 @@ def _values(store: MetricStore, name: str, now: Nanoseconds) -> dict[str, float]
 def _infos(name: str, labels: Iterable[str]) -> str:
     by = ", ".join(dict.fromkeys(labels))
     return f"max by ({by}) ({name})"
-
-
-@dataclass(frozen=True, slots=True)
-class AgentSource:
-    """A `Source` of the metrics that docs/metrics.md lists."""
-
-    catalogue: Catalogue
-    fleet: FleetSettings = field(default_factory=FleetSettings)
-    settings: AgentSourceSettings = field(default_factory=AgentSourceSettings)
-    usage: UsageSettings = field(default_factory=UsageSettings)
-    provisioning: ProvisioningSettings = field(default_factory=ProvisioningSettings)
-    """As the agents have it: what they need has its margins in it."""
-
-    @property
-    def name(self) -> str:
-        """As in `SourceReport.source`."""
-        return NAME
-
-    def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
-        """What there is, how far back and at which resolution."""
-        return probe(store, now, lookback, self.settings)
-
-    def estate(
-        self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
-    ) -> FleetInventory:
-        """What is there now, and devices that were when one of the days before ended."""
-        if report.oldest is not None:
-            lookback = min(lookback, now - report.oldest)
-        reader = InventoryReader(store, self.fleet, self.catalogue, self.provisioning)
-        return reader.read(now, lookback)
-
-    def day(
-        self, store: MetricStore, report: SourceReport, devices: Sequence[FleetDevice], grid: Grid
-    ) -> FleetDay:
-        """One day of some devices, from recording rules that were there when it began."""
-        names = report.names_by_day.get(grid.day)
-        if names is None:
-            # Whatever came in the middle of a day has all of it as scrapes, if these were kept.
-            scraped = frozenset(name for name in report.metrics if ":" not in name)
-            names = scraped if STATES in scraped else report.metrics
-        return DayReader(store, names, devices, grid, self.usage).read()

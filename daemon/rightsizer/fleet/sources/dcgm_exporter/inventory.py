@@ -1,9 +1,11 @@
 """Devices and holders seen within the lookback, completed by the catalogue."""
 
 from collections.abc import Iterable, Mapping, Sequence
-from typing import Final
+from itertools import product
+from typing import Any, Final
 
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
+from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.model import FleetDevice
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
@@ -18,47 +20,47 @@ from rightsizer.fleet.sources.dcgm_exporter.probe import (
     presence_names,
     spellings,
 )
-from rightsizer.fleet.sources.kubernetes import NODE_LABELS, POD_LABELS, LookbackSpan, Pod, told
+from rightsizer.fleet.sources.kubernetes import (
+    NODE_LABELS,
+    POD_LABELS,
+    LookbackSpan,
+    Pod,
+    object_labels,
+)
 from rightsizer.fleet.sources.series import first_label, one_of
 from rightsizer.model.dcgm_exporter import Entity
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, DcgmField
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import replace
 from rightsizer.model.reading import Missing, plausible
-from rightsizer.model.signal import Signal
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, convert
+from rightsizer.model.units import Nanoseconds, convert
 
 _NAME_LABELS: Final = ("modelName", "model", "model_name")
 _PROFILE_LABELS: Final = ("GPU_I_PROFILE", "dra_mig_profile", "mig_profile")
 
 
-@dataclass(frozen=True, slots=True)
-class DeviceFigures:
-    """What fields say of devices once and for all, by device, in base units."""
-
-    memory_bytes: Mapping[str, float] = field(default_factory=dict)
-    power_limit_watts: Mapping[str, float] = field(default_factory=dict)
-    sm_clock_maximum_hertz: Mapping[str, float] = field(default_factory=dict)
+Figures = Mapping[str, Mapping[str, float]]
+"""By field of `Device` and by device, in base units."""
 
 
-def estate_devices(
+def devices_of(
     seen: Sequence[Mapping[str, str]],
-    figures: DeviceFigures,
+    figures: Figures,
     catalogue: Catalogue,
     node_of_pod: Mapping[str, str],
     cluster_label: str,
 ) -> dict[str, FleetDevice]:
     """The devices by uuid; GPUs that have instances are among them, and marked.
 
-    Instances of a board that the catalogue does not know are left out: nobody can say how
-    large a part they are.
+    Instances of a board that is not in the catalogue are left out: how large a part they are is
+    unknown.
 
     Args:
         seen: The labels of each series, the newest last.
         figures: What is known beside the labels.
-        catalogue: Where a name leads to a board.
+        catalogue: The boards.
         node_of_pod: The node of each exporter's pod, for those that call themselves by it.
-        cluster_label: What tells clusters apart.
+        cluster_label: Has the cluster's name.
     """
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
     for labels in seen:
@@ -82,14 +84,8 @@ def estate_devices(
     return found
 
 
-def reading_of(signal: Signal, value: float) -> float | None:
-    """A figure that can be true, else nothing."""
-    found = plausible(signal, value)
-    return None if isinstance(found, Missing) or not found else found
-
-
 def _device(
-    entity: Entity, labels: Mapping[str, str], figures: DeviceFigures, catalogue: Catalogue
+    entity: Entity, labels: Mapping[str, str], figures: Figures, catalogue: Catalogue
 ) -> Device | None:
     name, index = first_label(labels, _NAME_LABELS), labels.get("gpu", "")
     board = catalogue.find(name) if name else None
@@ -102,21 +98,20 @@ def _device(
         if instance is None:
             return None
     uuid = entity.device
+    known: dict[str, Any] = {name: values.get(uuid) for name, values in figures.items()}
     device = Device(
         uuid=uuid,
         index=int(index) if index.isdigit() else 0,
         name=name,
         pci_bus_id=labels.get("pci_bus_id") or None,
         mig=instance,
-        memory_total_bytes=figures.memory_bytes.get(uuid),
-        power_limit_watts=figures.power_limit_watts.get(uuid),
-        sm_clock_maximum_hertz=figures.sm_clock_maximum_hertz.get(uuid),
+        **known,
     )
     return device if board is None else completed(device, board)
 
 
-_LOOK: Final[Nanoseconds] = 6 * 3600 * NANOSECONDS_PER_SECOND
-"""Between two looks: a device that was there for less than that may be missed, if it is gone."""
+_STEP: Final[Nanoseconds] = 6 * COARSE_STEP
+"""Between two samples: a device that was there for less than that may be missed, if it is gone."""
 _DIGITS: Final = "0123456789abcdef"
 
 
@@ -130,18 +125,18 @@ def read_inventory(
     """Every device that was there, at a moment in six hours, and who holds devices now.
 
     Args:
-        store: Whom to ask.
+        store: The store.
         report: What a probe found.
-        span: How far back is looked.
-        catalogue: Where a name leads to a board.
-        settings: What tells clusters apart, and how many series are asked for at once.
+        span: How far back.
+        catalogue: The boards.
+        settings: The label of the cluster, and series of one query.
     """
     names, cluster_label = presence_names(report.metrics), settings.cluster_label
     parts = _parts(report.devices, settings.store.series_maximum)
     seen = [series for part in parts for series in _seen(store, names, part, span, cluster_label)]
     seen.sort(key=lambda series: series.times[-1])
     labels = [series.labels for series in seen]
-    devices = estate_devices(
+    devices = devices_of(
         labels,
         _figures(store, report, span.end),
         catalogue,
@@ -164,20 +159,17 @@ def _seen(
 ) -> Sequence[SampledSeries]:
     by = ", ".join((*FACT_LABELS, *HOLDER_LABELS, cluster_label))
     query = f"group by ({by}) ({{{one_of('__name__', names)}{part}}})"
-    step = min(_LOOK, span.length)
+    step = min(_STEP, span.length)
     found = store.range(query, span.end - span.length, span.end, step)
     return [series for series in found if series.times]
 
 
 def _parts(devices: int, series_maximum: int) -> tuple[str, ...]:
-    """Matchers that divide an estate by its devices' names."""
+    """Matchers that divide a fleet by its devices' uuids."""
     if devices <= series_maximum:
         return ("",)
-    tails = (
-        _DIGITS
-        if devices <= len(_DIGITS) * series_maximum
-        else [a + b for a in _DIGITS for b in _DIGITS]
-    )
+    digits = 1 if devices <= len(_DIGITS) * series_maximum else 2
+    tails = map("".join, product(_DIGITS, repeat=digits))
     return tuple(
         matcher
         for tail in tails
@@ -207,13 +199,13 @@ def _nodes(
         for value in (each.get("Hostname", ""), each.get("hostname", ""))
         if EXPORTER in value
     }
-    infos = told(
-        store, "kube_pod_info", (POD_LABELS, pods), NODE_LABELS, LookbackSpan(span.end, _LOOK)
+    infos = object_labels(
+        store, "kube_pod_info", (POD_LABELS, pods), NODE_LABELS, LookbackSpan(span.end, _STEP)
     )
     return {Pod.of(each).name: first_label(each, NODE_LABELS) for each in infos}
 
 
-def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> DeviceFigures:
+def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Figures:
     def of(name: str) -> Mapping[str, float]:
         return _figure(store, DCGM_FIELDS[name], report.metrics, now)
 
@@ -223,12 +215,12 @@ def _figures(store: MetricStore, report: SourceReport, now: Nanoseconds) -> Devi
         device: used.get(device, 0.0) + size + kept.get(device, 0.0)
         for device, size in free.items()
     }
-    asked = of("DCGM_FI_DEV_POWER_MGMT_LIMIT")
-    return DeviceFigures(
-        memory_bytes={**sums, **of("DCGM_FI_DEV_FB_TOTAL")},
-        power_limit_watts={**asked, **of("DCGM_FI_DEV_ENFORCED_POWER_LIMIT")},
-        sm_clock_maximum_hertz=of("DCGM_FI_DEV_MAX_SM_CLOCK"),
-    )
+    limit, enforced = of("DCGM_FI_DEV_POWER_MGMT_LIMIT"), of("DCGM_FI_DEV_ENFORCED_POWER_LIMIT")
+    return {
+        "memory_total_bytes": {**sums, **of("DCGM_FI_DEV_FB_TOTAL")},
+        "power_limit_watts": {**limit, **enforced},
+        "sm_clock_maximum_hertz": of("DCGM_FI_DEV_MAX_SM_CLOCK"),
+    }
 
 
 def _figure(
@@ -242,8 +234,9 @@ def _figure(
     for metric in (each for each in spellings(field) if each in metrics):
         for series in store.instant(f"max by ({', '.join(DEVICE_LABELS)}) ({metric})", now):
             entity = device_of(series.labels)
-            value = reading_of(field.signal, series.values[0] * factor)
-            if entity is None or value is None or (entity.is_instance and field.is_of_card):
+            value = plausible(field.signal, series.values[0] * factor)
+            if entity is None or (entity.is_instance and field.is_of_card):
                 continue
-            found[entity.device] = value
+            if not isinstance(value, Missing) and value:
+                found[entity.device] = value
     return found

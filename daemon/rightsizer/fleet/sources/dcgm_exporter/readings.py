@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
+from collections import defaultdict
 from collections.abc import Callable, Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
@@ -42,7 +43,7 @@ _NOBODY: Final = f'exported_pod="",pod_name="",pod=~"|.*{EXPORTER}.*"'
 
 @dataclass(frozen=True, slots=True)
 class DayQueries:
-    """Asks of each metric what a stretch came to, by device.
+    """Queries of each metric by interval and device.
 
     A device's series end and begin with its holders, so that sums and counts of all of them
     make the mean; of several scrapes of one device, the largest counts.
@@ -105,7 +106,7 @@ def whole_uuids(devices: Iterable[Device]) -> tuple[str, ...]:
 
 
 _AT_WORK: Final = 0.5
-"""Of another reading of the same thing, from which on a 0 is not believed."""
+"""Of another reading of the same thing, from which on a 0 counts as a dead counter."""
 
 SignalColumns: TypeAlias = "dict[str, array[float]]"
 """By device; `nan` where nothing is known."""
@@ -132,11 +133,11 @@ def by_device(
     return found
 
 
-def believed(columns: SignalColumns, field: DcgmField, signal: Signal) -> SignalColumns:
+def plausible_columns(columns: SignalColumns, field: DcgmField, signal: Signal) -> SignalColumns:
     """The columns in base units, without what cannot be true: DCGM's blanks among the samples."""
     _, factor = convert(field.unit)
     return {
-        device: array("d", (_believed(signal, value * factor) for value in column))
+        device: array("d", (_plausible(signal, value * factor) for value in column))
         for device, column in columns.items()
     }
 
@@ -161,7 +162,7 @@ def _is_out(value: float, other: float) -> bool:
     return math.isnan(value) or (value == 0.0 and other >= _AT_WORK)
 
 
-def _believed(signal: Signal, value: float) -> float:
+def _plausible(signal: Signal, value: float) -> float:
     if math.isnan(value):
         return value
     found = plausible(signal, value)
@@ -169,10 +170,8 @@ def _believed(signal: Signal, value: float) -> float:
 
 
 def _largest(one: array[float], other: array[float]) -> array[float]:
-    return array(
-        "d",
-        (b if math.isnan(a) or b > a else a for a, b in zip(one, other, strict=True)),
-    )
+    pairs = zip(one, other, strict=True)
+    return array("d", (b if math.isnan(a) or b > a else a for a, b in pairs))
 
 
 VIOLATIONS: Final = (
@@ -218,33 +217,29 @@ class DeviceDay:
 
 
 def read_devices(queries: DayQueries, metrics: Collection[str]) -> dict[str, DeviceDay]:
-    """All that a day's queries tell, by device."""
-    found: dict[str, DeviceDay] = {}
-
-    def day_of(device: str) -> DeviceDay:
-        return found.setdefault(device, DeviceDay())
-
+    """All that a day's queries give, by device."""
+    found: defaultdict[str, DeviceDay] = defaultdict(DeviceDay)
     for signal, columns in _signals(queries, queries.mean, MEASURED, metrics).items():
         for device, column in columns.items():
-            day_of(device).means[signal] = column
+            found[device].means[signal] = column
     for signal, columns in _signals(queries, queries.peak, PEAKED, metrics).items():
         for device, column in columns.items():
-            day_of(device).peaks[signal] = column
+            found[device].peaks[signal] = column
     for device, column in _columns(queries, queries.gained, ENERGY, metrics).items():
-        day_of(device).energy_joules = column
+        found[device].energy_joules = column
     length = seconds(queries.grid.step)
     for each, condition, _ in VIOLATIONS:
         for device, column in _columns(queries, queries.gained, each, metrics).items():
-            day_of(device).violations[condition] = array("d", (gain / length for gain in column))
+            found[device].violations[condition] = array("d", (gain / length for gain in column))
     for device, reasons in _reasons(queries, metrics).items():
-        day_of(device).reasons = reasons
-    return found
+        found[device].reasons = reasons
+    return dict(found)
 
 
 def _signals(
     queries: DayQueries, ask: _Ask, fields: Iterable[DcgmField], metrics: Collection[str]
 ) -> dict[Signal, SignalColumns]:
-    """Of several fields for one signal, the highest rank is believed."""
+    """Of several fields for one signal, the highest rank wins."""
     found: dict[Signal, SignalColumns] = {}
     for each in sorted(fields, key=lambda known: known.rank):
         if each.signal is not None:
@@ -275,4 +270,4 @@ def _columns(
     if not names or each.signal is None:
         return {}
     columns = by_device(ask(names), queries.grid, is_of_card=each.is_of_card)
-    return believed(columns, each, each.signal)
+    return plausible_columns(columns, each, each.signal)

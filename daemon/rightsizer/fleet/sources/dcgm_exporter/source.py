@@ -5,7 +5,6 @@ from __future__ import annotations
 import math
 from array import array
 from collections.abc import Collection, Mapping, Sequence
-from dataclasses import replace
 from operator import add
 from typing import Final
 
@@ -51,6 +50,7 @@ from rightsizer.fleet.sources.serving import ServingMetrics, ServingSignals
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.entry import Entry
+from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.units import Nanoseconds, seconds
