@@ -90,7 +90,6 @@ def read_cores(sysfs: Path) -> Mapping[int, int]:
 
 
 ByNode = Counter[int]
-"""Bytes by NUMA node."""
 
 _PAGE_BYTES: Final = os.sysconf("SC_PAGE_SIZE")
 _NODE: Final = re.compile(r"\bN(\d+)=(\d+)")

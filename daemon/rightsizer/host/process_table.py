@@ -44,7 +44,6 @@ class ProcessRow:
     started_ticks: int
     """Since boot; with the pid it names one process for good."""
     is_alive: bool
-    """Whether it still runs: a zombie does not."""
 
 
 class ProcessTable:
@@ -128,7 +127,6 @@ _WHY_UNSEEN: Final = {
     errno.EACCES: Unseen.FORBIDDEN,
     errno.EPERM: Unseen.FORBIDDEN,
 }
-"""By the number of the error."""
 
 
 def user_name(uid: int) -> str:

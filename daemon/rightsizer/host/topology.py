@@ -31,7 +31,6 @@ class GpuPairFacts:
     """Links that are up between them, or from each to a switch; `None` where they are joined by
     NVLink and the driver does not tell by how many."""
     can_read: bool | None = None
-    """Whether one can read the other's memory."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -43,7 +42,6 @@ class GpuPlacementFacts:
     """That the GPU's own memory is."""
     cpus: tuple[int, ...] = ()
     generation: int | None = None
-    """Of the link as it runs."""
     width: int | None = None
 
 
@@ -54,7 +52,6 @@ class TopologyFacts:
     peers: Mapping[tuple[str, str], GpuPairFacts] = field(default_factory=dict)
     """By two uuids in the order of the GPUs."""
     placements: Mapping[str, GpuPlacementFacts] = field(default_factory=dict)
-    """By uuid."""
 
     def pair_of(self, one: str, other: str) -> GpuPairFacts:
         """What was said of two GPUs, whichever comes first."""

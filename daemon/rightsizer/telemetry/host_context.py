@@ -111,7 +111,6 @@ class HostQuery:
     processes: Mapping[str, tuple[Process, ...]] = field(default_factory=dict)
     """By uuid; devices whose processes are unknown are left out."""
     topology: TopologyFacts = field(default_factory=TopologyFacts)
-    """What the driver says of the GPUs' places."""
 
 
 @dataclass(frozen=True, slots=True)

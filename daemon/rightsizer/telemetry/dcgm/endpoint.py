@@ -39,7 +39,6 @@ class ExporterView:
 
     outcome: CollectorOutcome
     error: str | None = None
-    """Why the last look failed."""
     devices: tuple[Device, ...] = ()
     """All that were listed, those that are down too."""
     down: Mapping[str, Down] = field(default_factory=dict)

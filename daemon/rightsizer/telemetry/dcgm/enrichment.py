@@ -16,7 +16,6 @@ from rightsizer.model.workload import Holding
 from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterDevice, ExporterView
 
 DCGM: Final = "dcgm"
-"""The origin of what came through DCGM."""
 _GPM: Final = "gpm"
 
 

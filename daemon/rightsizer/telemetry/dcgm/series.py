@@ -71,7 +71,6 @@ class DcgmSeries:
     rank: int
     holder: Workload | None
     facts: RecordingDeviceFacts
-    """What the labels say of the device."""
     part_of: Signal | None = None
     """The signal that several such series sum up to; `signal` is `None` then."""
     driver_version: str | None = None
@@ -322,7 +321,6 @@ def _says_something(text: str) -> bool:
 
 
 _Candidate: TypeAlias = tuple[DcgmSeries, float]
-"""What one field says of a signal."""
 
 
 class _PageParser:

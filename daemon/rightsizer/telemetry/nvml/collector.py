@@ -103,9 +103,7 @@ class NvmlCollector:
     """Gives back the counters that it holds, when a profiler needs them, and puts why its signals
     are missing meanwhile."""
     on_mig_parent: bool = True
-    """Whether a GPU that is cut into MIG instances has these signals itself."""
     on_mig_instance: bool = False
-    """Whether a MIG instance has these signals itself."""
     settles: bool = False
     """Whether a GPU that has just been woken up gives misleading values."""
 

@@ -85,7 +85,6 @@ class NvmlConnection:
         self.inventory: Inventory | None = None
         self.trouble: str | None = _OPENING
         self.reason = Missing.LOST
-        """Why devices are absent while there is no inventory."""
 
     @property
     def is_released(self) -> bool:

@@ -37,9 +37,7 @@ class ScheduledCollector:
     period: Nanoseconds = 0
     """Between the last two times that it was asked."""
     seconds: float = 0.0
-    """How long it took the last time."""
     seconds_before: float = math.inf
-    """How long it took the time before."""
     has_outcome: bool = False
     """Whether there is something to tell of how it fared: the device has what it reads."""
     has_failed: bool = False
@@ -118,7 +116,6 @@ class DeviceCollectors:
     """Those of every round, while the driver is quick."""
     slow: tuple[ScheduledCollector, ...]
     absent: Mapping[Signal, NvmlFailure]
-    """Signals that a device of this kind does not have."""
     last: ReadingBuilder | None = None
     """What the last round found; what it had no time for holds on."""
     slow_builder: ReadingBuilder | None = None

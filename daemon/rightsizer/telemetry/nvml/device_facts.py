@@ -18,7 +18,6 @@ from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiring, NvlinkWiringRe
 from rightsizer.telemetry.nvml.reading_builder import is_possible
 
 _Text = Callable[[Any], str | None]
-"""How an answer reads."""
 
 
 def _words(words: Mapping[int, str]) -> _Text:
@@ -98,7 +97,6 @@ _MODES: Final[Mapping[str, tuple[str, _Text]]] = {
     "persistence_mode": ("nvmlDeviceGetPersistenceMode", _words(_SWITCH)),
     "compute_mode": ("nvmlDeviceGetComputeMode", _words(_COMPUTE_MODES)),
 }
-"""What an operator may change at any time."""
 
 
 _ARCHITECTURES: Final[Mapping[int, str]] = {
@@ -131,7 +129,6 @@ class DeviceFactsReader:
     nothing now, over openings of NVML too."""
 
     identified: set[int] = field(default_factory=set)
-    """The indices of GPUs that have told a uuid once."""
 
     def uuid(self, handle: Any, pci_bus_id: str | None, index: int) -> str:
         """The GPU's uuid; one that never told it goes by its index."""

@@ -69,11 +69,9 @@ class _PooledDevice:
     last: PollResult | None = None
     """What came last; it stands while the next one is late."""
     is_hung: bool = False
-    """Whether a call has taken too long; until a round comes."""
     holds_counters: bool = True
     """Whether its last round may have left samples with the driver."""
     unknown_rounds: int = 0
-    """How many rounds in a row brought nothing but unknown errors."""
 
 
 class DevicePool:

@@ -32,7 +32,6 @@ class PollResult:
     collectors: Mapping[str, CollectorOutcome]
     driver_is_gone: bool = False
     is_unknown: bool = False
-    """Whether the GPU gave nothing but unknown errors."""
     holds_counters: bool = True
     """Whether the driver still lends it what a profiler may need."""
     duration_seconds: float = 0.0

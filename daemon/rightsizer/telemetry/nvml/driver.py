@@ -229,7 +229,6 @@ class NvmlDriver:
         self._known: Inventory | None = None
         self._peers = PeerReader(self.library)
         self.versions: Mapping[str, str] = MappingProxyType({})
-        """Of what was opened last: `driver_version`, `cuda_version`, `nvml_version`."""
 
     def look(self) -> Inventory | NvmlFailure:
         """All devices; opens NVML where it is closed."""

@@ -59,7 +59,6 @@ _NOT_OFFERED: Final = NvmlFailure(
 )
 
 _NO_INSTANCE: Final = frozenset({pynvml.NVML_ERROR_NOT_FOUND, pynvml.NVML_ERROR_INVALID_ARGUMENT})
-"""What the driver says of a place without an instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -105,9 +104,7 @@ class Inventory:
     hidden: Mapping[str, NvmlFailure] = field(default_factory=dict)
     """GPUs that are on the bus and not among these, by PCI address: asleep, or not offered."""
     versions: Mapping[str, str] = field(default_factory=dict)
-    """Of the driver: `driver_version`, `cuda_version`, `nvml_version`."""
     topology: TopologyFacts = field(default_factory=TopologyFacts)
-    """Of the GPUs' places and the ways between them."""
 
 
 def take_inventory(
@@ -315,7 +312,6 @@ class DeviceRegistry:
         self.devices: tuple[Device, ...] = ()
         """All devices that are listed: GPUs by index, each before its MIG instances."""
         self.absent: Mapping[str, Down] = {}
-        """Those that the driver does not offer, and why."""
 
     def update(
         self,

@@ -17,7 +17,6 @@ class NvmlFailure:
 
     reason: Missing
     call: str
-    """The binding's function."""
     detail: str
     """What the driver said, for a person."""
     code: int | None = None

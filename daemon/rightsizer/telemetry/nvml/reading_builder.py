@@ -72,7 +72,6 @@ class ReadingBuilder:
         self.other_processes: tuple[Process, ...] = ()
         """Those that do more than compute; a process may be on both lists."""
         self.process_shares: dict[int, float] = {}
-        """By process, its own share of time with a kernel resident."""
         self.nvlinks: tuple[Nvlink, ...] = ()
         self.collecting = ""
         """The collector at work: the origin of what is put in."""

@@ -33,7 +33,6 @@ class XidEvent:
     """Of the GPU or, where the driver tells, of the MIG instance; `None` where unknown."""
     code: int
     parent_uuid: str | None = None
-    """The GPU of a MIG instance."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -167,7 +166,6 @@ def _instances(gpu: Gpu, gpu_instance_id: int, compute_instance_id: int) -> Iter
 
 
 _Followed = tuple[int, tuple[Gpu, ...]]
-"""The generation and the GPUs that are listened to."""
 _UNKNOWN: Final = "see NVIDIA's Xid catalog"
 
 

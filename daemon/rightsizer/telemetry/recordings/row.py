@@ -73,7 +73,6 @@ class RecordingNotes:
     file: str
     facts: dict[str, RecordingDeviceFacts] = field(default_factory=dict)
     remarks: list[str] = field(default_factory=list)
-    """What had to be assumed, for a person."""
     tallies: dict[str, _NoteCount] = field(default_factory=dict)
 
     def learn(self, device: str, facts: RecordingDeviceFacts) -> None:

@@ -62,7 +62,6 @@ class SnapshotAssembler:
     poll_gap: Nanoseconds
     """Readings of several devices that follow each other faster are of one poll."""
     limits: Mapping[tuple[str, str], Nanoseconds]
-    """How long a value of a device and stream holds."""
 
     def snapshots(self, rows: Iterable[RecordingRow]) -> Generator[Snapshot, None, None]:
         """One snapshot a poll, in the order of time.
@@ -163,7 +162,6 @@ class RecordedSource:
     name: str
     devices: tuple[Device, ...]
     interval: Nanoseconds
-    """The exact median of the times between readings of a device."""
     warnings: tuple[str, ...]
     """What was skipped or assumed, with its place and how often."""
     snapshots: Generator[Snapshot, None, None]

@@ -176,7 +176,6 @@ class RecordingSurvey:
     intervals: dict[tuple[str, str], Nanoseconds]
     """The same by device and stream; 0 for one that was read only once."""
     facts: dict[str, RecordingDeviceFacts]
-    """By device, in the order of their first row."""
 
 
 class _OutOfOrderError(Exception):

@@ -55,7 +55,6 @@ class EngineDefinition:
 
     name: EngineName
     prefixes: tuple[str, ...]
-    """What the names of its own metrics start with."""
     measures: tuple[EngineMeasure, ...]
     """In order: of several for one signal, the first that a page can answer is taken."""
     copies: frozenset[str] = frozenset()

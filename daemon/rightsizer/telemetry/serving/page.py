@@ -22,7 +22,6 @@ from rightsizer.telemetry.serving.engines import (
 from rightsizer.telemetry.serving.settings import EngineName
 
 Labels: TypeAlias = tuple[tuple[str, str], ...]
-"""The labels of a series, by name."""
 
 _NOTHING: Final[Mapping[Labels, float]] = {}
 

@@ -39,7 +39,6 @@ class NvlinkFieldScheme:
 
     fields: tuple[FieldOf, ...]
     scale: float = 1.0
-    """To base units."""
 
     def keys_of(self, link: int) -> list[FieldKey]:
         """The fields to ask for."""
