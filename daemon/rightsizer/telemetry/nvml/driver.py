@@ -20,8 +20,8 @@ from rightsizer.telemetry.nvml.inventory import (
     PEERS,
     DeviceTarget,
     Inventory,
+    InventoryReader,
     StuckProbes,
-    take_inventory,
 )
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id
 from rightsizer.telemetry.nvml.nvlink_wiring import NvlinkWiringReader, link_is_up
@@ -238,13 +238,9 @@ class NvmlDriver:
             if isinstance(opened, NvmlFailure):
                 return opened
             self._generation = opened
-        found = take_inventory(
-            self._facts,
-            self._generation,
-            self._known or self._last_inventory(),
-            bus,
-            self._stuck_probes,
-        )
+        known = self._known or self._last_inventory()
+        gpus = () if known is None else known.gpus
+        found = InventoryReader(self._facts, self._generation, gpus, bus, self._stuck_probes).read()
         if isinstance(found, Inventory):
             with self._stuck_probes.at(PEERS, self.library) as stuck:
                 topology = self._peers.read(found) if stuck is None else TopologyFacts()

@@ -91,6 +91,11 @@ class Gpu:
         """The GPU itself, then its instances."""
         return (self.whole, *self.instances)
 
+    @property
+    def address(self) -> str | None:
+        """Its PCI address as the kernel writes it."""
+        return kernel_address(self.whole.device.pci_bus_id)
+
 
 @dataclass(frozen=True, slots=True)
 class Inventory:
@@ -107,85 +112,150 @@ class Inventory:
     topology: TopologyFacts = field(default_factory=TopologyFacts)
 
 
-def take_inventory(
-    facts: DeviceFactsReader,
-    generation: int,
-    known: Inventory | None = None,
-    bus: Sequence[BusGpu] = (),
-    stuck_probes: StuckProbes | None = None,
-) -> Inventory | NvmlFailure:
-    """Ask the driver for all of its devices.
+@dataclass(frozen=True, slots=True)
+class InventoryReader:
+    """Asks the driver for all of its devices.
 
     Facts that cannot change are taken from what the same opening offered before. GPUs on the bus
     that are asleep are not asked, which would wake them; what is known of a GPU stands where
     another look hangs.
     """
-    stuck_probes = stuck_probes or StuckProbes()
-    before = {} if known is None else {gpu.whole.device.uuid: gpu for gpu in known.gpus}
-    if any(gpu.is_asleep for gpu in bus):
-        return _take_awake(facts, generation, before, bus, stuck_probes)
-    count = facts.library.ask("nvmlDeviceGetCount")
-    if isinstance(count, NvmlFailure):
-        return count
-    if is_blank(count):
-        return NvmlFailure(Missing.INVALID, "nvmlDeviceGetCount", f"the driver answered {count}")
-    gpus: list[Gpu] = []
-    unopened: dict[int, NvmlFailure] = {}
-    for index in range(count):
-        with stuck_probes.at(index, facts.library) as stuck:
-            # What is known of a GPU that cannot be looked at; its own thread says how it is.
-            found = (
-                _look(facts, index, before, is_alone=count == 1)
-                if stuck is None
-                else _known(before, None, index) or stuck
-            )
-        if not isinstance(found, NvmlFailure):
-            gpus.append(found)
-        elif found.driver_is_gone:
-            return found
-        else:
-            unopened[index] = found
-    return Inventory(generation, _distinct(gpus), unopened, _hidden(bus, gpus))
 
+    facts: DeviceFactsReader
+    generation: int
+    known: Sequence[Gpu]
+    bus: Sequence[BusGpu]
+    stuck_probes: StuckProbes
 
-def _take_awake(
-    facts: DeviceFactsReader,
-    generation: int,
-    before: Mapping[str, Gpu],
-    bus: Sequence[BusGpu],
-    stuck_probes: StuckProbes,
-) -> Inventory | NvmlFailure:
-    """The GPUs that are awake, each by its address: counting them would wake the others."""
-    gpus: list[Gpu] = []
-    for found in bus:
-        if found.is_asleep:
-            continue
-        with stuck_probes.at(found.pci_bus_id, facts.library) as stuck:
-            if stuck is not None:
-                gpus.extend(
-                    gpu
-                    for gpu in before.values()
-                    if kernel_address(gpu.whole.device.pci_bus_id) == found.pci_bus_id
+    def read(self) -> Inventory | NvmlFailure:
+        """All devices, or why there are none."""
+        if any(gpu.is_asleep for gpu in self.bus):
+            return self._read_awake()
+        count = self.facts.library.ask("nvmlDeviceGetCount")
+        if isinstance(count, NvmlFailure):
+            return count
+        if is_blank(count):
+            reason = f"the driver answered {count}"
+            return NvmlFailure(Missing.INVALID, "nvmlDeviceGetCount", reason)
+        gpus: list[Gpu] = []
+        unopened: dict[int, NvmlFailure] = {}
+        for index in range(count):
+            with self.stuck_probes.at(index, self.facts.library) as stuck:
+                # What is known of a GPU that cannot be looked at; its own thread says how it is.
+                found = (
+                    self._look(index, is_alone=count == 1)
+                    if stuck is None
+                    else self._known(None, index) or stuck
                 )
-                continue
-            handle = facts.library.ask("nvmlDeviceGetHandleByPciBusId", found.pci_bus_id.encode())
+            if not isinstance(found, NvmlFailure):
+                gpus.append(found)
+            elif found.driver_is_gone:
+                return found
+            else:
+                unopened[index] = found
+        return Inventory(self.generation, _distinct(gpus), unopened, self._hidden(gpus))
+
+    def _read_awake(self) -> Inventory | NvmlFailure:
+        """The GPUs that are awake, each by its address: counting them would wake the others."""
+        gpus: list[Gpu] = []
+        for address in (found.pci_bus_id for found in self.bus if not found.is_asleep):
+            with self.stuck_probes.at(address, self.facts.library) as stuck:
+                if stuck is not None:
+                    gpus += (gpu for gpu in self.known if gpu.address == address)
+                    continue
+                handle = self.facts.library.ask("nvmlDeviceGetHandleByPciBusId", address.encode())
+                if not isinstance(handle, NvmlFailure):
+                    index = self.facts.ask("nvmlDeviceGetIndex", handle)
+                    place = len(gpus) if index is None else index
+                    gpus.append(self._gpu(handle, place, is_alone=len(self.bus) == 1))
+                elif handle.driver_is_gone:
+                    return handle
+        return Inventory(self.generation, tuple(gpus), hidden=self._hidden(gpus))
+
+    def _hidden(self, gpus: Sequence[Gpu]) -> Mapping[str, NvmlFailure]:
+        offered = {gpu.address for gpu in gpus}
+        return {
+            found.pci_bus_id: _ASLEEP if found.is_asleep else _NOT_OFFERED
+            for found in self.bus
+            # One that another driver has was taken away on purpose.
+            if found.pci_bus_id not in offered and found.driver_name == _DRIVER
+        }
+
+    def _look(self, index: int, *, is_alone: bool) -> Gpu | NvmlFailure:
+        """A GPU, or why it cannot be told now which one it is.
+
+        A known GPU under another name would be one more, and the known one lost.
+        """
+        handle = self.facts.library.ask("nvmlDeviceGetHandleByIndex", index)
+        if isinstance(handle, NvmlFailure):
+            return handle
+        try:
+            gpu = self._gpu(handle, index, is_alone=is_alone)
+        except Exception as error:  # noqa: BLE001 - what one GPU answers costs no other.
+            return NvmlFailure(Missing.FAILED, "enumeration", repr(error))
+        if gpu.whole.device.uuid != f"index:{index}" or index not in self.facts.identified:
+            return gpu
+        uuid = self.facts.library.ask("nvmlDeviceGetUUID", handle)
+        return uuid if isinstance(uuid, NvmlFailure) and not uuid.is_unsupported else gpu
+
+    def _gpu(self, handle: Any, index: int, *, is_alone: bool) -> Gpu:
+        facts = self.facts
+        mode = facts.library.ask("nvmlDeviceGetMigMode", handle)
+        known = self._known(facts.ask("nvmlDeviceGetUUID", handle), index)
+        if known is not None and known.whole.device.index == index:
+            device = known.whole.device
+        else:
+            device = describe_gpu(facts, handle, index)
+        # What is there stays there while the driver does not tell. In MIG mode without an instance
+        # the GPU itself is idle, and is accounted for.
+        listed: tuple[DeviceTarget, ...] | NvmlFailure = ()
+        is_cut = known is not None and known.whole.device.has_mig_instances
+        if isinstance(mode, NvmlFailure):
+            listed = () if mode.is_unsupported else mode
+        elif mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
+            listed, is_cut = self._instances(device, handle), True
+        if isinstance(listed, NvmlFailure):
+            instances = () if known is None else known.instances
+        else:
+            instances, is_cut = listed, bool(listed)
+        device = replace(device, has_mig_instances=is_cut)
+        wiring = facts.wiring(handle, device, is_alone=is_alone)
+        whole = DeviceTarget(with_modes(facts, handle, device, wiring), handle, wiring=wiring)
+        is_persistent = whole.device.facts.get("persistence_mode") != "disabled"
+        return Gpu(whole, instances, is_persistent)
+
+    def _known(self, uuid: str | None, index: int) -> Gpu | None:
+        """The same GPU at the last look; one that does not tell its uuid now goes by its index."""
+        devices = ((gpu, gpu.whole.device) for gpu in self.known)
+        return next(
+            (
+                gpu
+                for gpu, device in devices
+                if (device.index == index if uuid is None else device.uuid == uuid)
+            ),
+            None,
+        )
+
+    def _instances(
+        self, whole: Device, whole_handle: Any
+    ) -> tuple[DeviceTarget, ...] | NvmlFailure:
+        """All of a GPU in MIG mode, or why they are unknown now."""
+        ask = self.facts.library.ask
+        slices = ask("nvmlDeviceGetMaxMigDeviceCount", whole_handle)
+        if isinstance(slices, NvmlFailure):
+            return slices
+        if is_blank(slices):
+            return NvmlFailure(Missing.INVALID, "nvmlDeviceGetMaxMigDeviceCount", f"{slices}")
+        parent = MigParent(whole, whole_handle, slices)
+        found: list[DeviceTarget] = []
+        for place in range(slices):
+            handle = ask("nvmlDeviceGetMigDeviceHandleByIndex", whole_handle, place)
             if not isinstance(handle, NvmlFailure):
-                index = facts.ask("nvmlDeviceGetIndex", handle)
-                place = len(gpus) if index is None else index
-                gpus.append(_gpu(facts, handle, place, before, is_alone=len(bus) == 1))
-            elif handle.driver_is_gone:
+                device = describe_instance(self.facts, handle, parent, place)
+                found.append(DeviceTarget(device, handle, whole_handle))
+            elif handle.code not in _NO_INSTANCE:
                 return handle
-    return Inventory(generation, tuple(gpus), hidden=_hidden(bus, gpus))
-
-
-def _hidden(bus: Sequence[BusGpu], gpus: Sequence[Gpu]) -> Mapping[str, NvmlFailure]:
-    offered = {kernel_address(gpu.whole.device.pci_bus_id) for gpu in gpus}
-    return {
-        found.pci_bus_id: _ASLEEP if found.is_asleep else _NOT_OFFERED
-        for found in bus
-        # One that another driver has was taken away on purpose.
-        if found.pci_bus_id not in offered and found.driver_name == _DRIVER
-    }
+        return tuple(found)
 
 
 def _distinct(gpus: Sequence[Gpu]) -> tuple[Gpu, ...]:
@@ -215,85 +285,6 @@ def _by_index(gpu: Gpu) -> Gpu:
             for place, each in enumerate(gpu.instances)
         ),
     )
-
-
-def _look(
-    facts: DeviceFactsReader, index: int, before: Mapping[str, Gpu], *, is_alone: bool
-) -> Gpu | NvmlFailure:
-    """A GPU, or why it cannot be told now which one it is.
-
-    A known GPU under another name would be one more, and the known one lost.
-    """
-    handle = facts.library.ask("nvmlDeviceGetHandleByIndex", index)
-    if isinstance(handle, NvmlFailure):
-        return handle
-    try:
-        gpu = _gpu(facts, handle, index, before, is_alone=is_alone)
-    except Exception as error:  # noqa: BLE001 - what one GPU answers costs no other.
-        return NvmlFailure(Missing.FAILED, "enumeration", repr(error))
-    if gpu.whole.device.uuid != f"index:{index}" or index not in facts.identified:
-        return gpu
-    uuid = facts.library.ask("nvmlDeviceGetUUID", handle)
-    return uuid if isinstance(uuid, NvmlFailure) and not uuid.is_unsupported else gpu
-
-
-def _gpu(
-    facts: DeviceFactsReader, handle: Any, index: int, before: Mapping[str, Gpu], *, is_alone: bool
-) -> Gpu:
-    mode = facts.library.ask("nvmlDeviceGetMigMode", handle)
-    known = _known(before, facts.ask("nvmlDeviceGetUUID", handle), index)
-    if known is not None and known.whole.device.index == index:
-        device = known.whole.device
-    else:
-        device = describe_gpu(facts, handle, index)
-    # What is there stays there while the driver does not tell. In MIG mode without an instance the
-    # GPU itself is idle, and is accounted for.
-    listed: tuple[DeviceTarget, ...] | NvmlFailure = ()
-    is_cut = known is not None and known.whole.device.has_mig_instances
-    if isinstance(mode, NvmlFailure):
-        listed = () if mode.is_unsupported else mode
-    elif mode[0] == pynvml.NVML_DEVICE_MIG_ENABLE:
-        listed, is_cut = _instances(facts, device, handle), True
-    if isinstance(listed, NvmlFailure):
-        instances = () if known is None else known.instances
-    else:
-        instances, is_cut = listed, bool(listed)
-    device = replace(device, has_mig_instances=is_cut)
-    wiring = facts.wiring(handle, device, is_alone=is_alone)
-    whole = DeviceTarget(with_modes(facts, handle, device, wiring), handle, wiring=wiring)
-    return Gpu(
-        whole,
-        instances,
-        is_persistent=whole.device.facts.get("persistence_mode") != "disabled",
-    )
-
-
-def _known(before: Mapping[str, Gpu], uuid: str | None, index: int) -> Gpu | None:
-    """The same GPU at the last look; one that does not tell its uuid now goes by its index."""
-    if uuid is not None:
-        return before.get(uuid)
-    return next((gpu for gpu in before.values() if gpu.whole.device.index == index), None)
-
-
-def _instances(
-    facts: DeviceFactsReader, whole: Device, whole_handle: Any
-) -> tuple[DeviceTarget, ...] | NvmlFailure:
-    """All of a GPU in MIG mode, or why they are unknown now."""
-    slices = facts.library.ask("nvmlDeviceGetMaxMigDeviceCount", whole_handle)
-    if isinstance(slices, NvmlFailure):
-        return slices
-    if is_blank(slices):
-        return NvmlFailure(Missing.INVALID, "nvmlDeviceGetMaxMigDeviceCount", f"{slices}")
-    parent = MigParent(whole, whole_handle, slices)
-    found: list[DeviceTarget] = []
-    for place in range(slices):
-        handle = facts.library.ask("nvmlDeviceGetMigDeviceHandleByIndex", whole_handle, place)
-        if not isinstance(handle, NvmlFailure):
-            device = describe_instance(facts, handle, parent, place)
-            found.append(DeviceTarget(device, handle, whole_handle))
-        elif handle.code not in _NO_INSTANCE:
-            return handle
-    return tuple(found)
 
 
 _NOTHING: Final = Inventory(-1, ())
