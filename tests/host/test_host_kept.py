@@ -7,8 +7,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from rightsizer.host.cache import ExpiringCache, RefreshingCache
-from rightsizer.host.cgroup_usage import cores_allowed
-from rightsizer.host.cgroups import ControlGroup, outermost
+from rightsizer.host.cgroups import ControlGroup, cores_allowed, outermost
 from rightsizer.host.files import cpu_set
 from rightsizer.host.rates import CounterMeter, MonotonicCounter
 

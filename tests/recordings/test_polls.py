@@ -5,7 +5,7 @@ from itertools import accumulate, pairwise
 from hypothesis import given
 from hypothesis import strategies as st
 
-from rightsizer.telemetry.recordings.nvidia_smi_devices import poll_gap
+from rightsizer.telemetry.recordings.nvidia_smi import poll_gap
 
 MILLISECOND = 1_000_000
 SECOND = 1000 * MILLISECOND

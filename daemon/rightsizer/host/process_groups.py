@@ -4,11 +4,13 @@ from collections.abc import Callable, Collection, Iterable, Mapping
 from typing import Final, TypeAlias
 
 from rightsizer.host.cache import ExpiringCache, RefreshingCache
-from rightsizer.host.cgroup_usage import CpuLimits, core_seconds, disk_bytes
 from rightsizer.host.cgroups import (
     ControlGroup,
     ControlGroupHierarchies,
     ControlGroupMembership,
+    CpuLimits,
+    core_seconds,
+    disk_bytes,
     outermost,
 )
 from rightsizer.host.files import cpu_set, inode_of, read_file

@@ -13,9 +13,14 @@ from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.reading import Missing
 from rightsizer.model.snapshot import Down
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.nvml.device_facts import DeviceFactsReader, describe_gpu, with_modes
+from rightsizer.telemetry.nvml.device_facts import (
+    DeviceFactsReader,
+    MigParent,
+    describe_gpu,
+    describe_instance,
+    with_modes,
+)
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, is_blank
-from rightsizer.telemetry.nvml.mig import MigParent, describe_instance
 from rightsizer.telemetry.nvml.nvlink_wiring import UNKNOWN_WIRING, NvlinkWiring
 
 PEERS: Final = "peers"

@@ -9,11 +9,10 @@ from rightsizer.telemetry.nvml.collectors.clocks import (
     CLOCKS,
     PERFORMANCE_STATE,
 )
-from rightsizer.telemetry.nvml.collectors.fabric import FABRIC
 from rightsizer.telemetry.nvml.collectors.gpm import GPM
 from rightsizer.telemetry.nvml.collectors.health import ECC, RECOVERY, REMAPPED_ROWS, RETIRED_PAGES
 from rightsizer.telemetry.nvml.collectors.memory import BAR1, MEMORY
-from rightsizer.telemetry.nvml.collectors.nvlink import NVLINK, NVLINK_THROUGHPUT
+from rightsizer.telemetry.nvml.collectors.nvlink import FABRIC, NVLINK, NVLINK_THROUGHPUT
 from rightsizer.telemetry.nvml.collectors.pcie import (
     PCIE,
     PCIE_COUNTERS,

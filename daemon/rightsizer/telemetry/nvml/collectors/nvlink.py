@@ -1,6 +1,7 @@
-"""The NVLinks one by one (state, speed, peer, errors) and the traffic over all of them."""
+"""The NVLinks one by one, the traffic over all of them, and their fabric."""
 
 from collections.abc import Callable, Mapping, Sequence
+from ctypes import Structure, byref, c_uint, c_uint8, c_uint32, sizeof
 from enum import Enum, auto
 from functools import partial
 from typing import Any, Final
@@ -253,4 +254,74 @@ NVLINK_THROUGHPUT: Final = NvmlCollector(
     _read_throughput,
     fields=tuple(_COUNTERS.values()),
     part_of="nvlink",
+)
+
+
+_FABRIC: Final = "nvmlDeviceGetGpuFabricInfoV"
+_FORMER_FABRIC: Final = "nvmlDeviceGetGpuFabricInfo"
+_UUID_BYTES: Final = 16
+_REGISTRATION: Final = (
+    ("clusterUuid", c_uint8 * _UUID_BYTES),
+    ("status", c_uint),
+    ("cliqueId", c_uint32),
+    ("state", c_uint),
+)
+
+
+class _Info(Structure):
+    """NVML's second form of the structure; the oldest bindings allowed have it too long."""
+
+    _fields_ = (("version", c_uint), *_REGISTRATION, ("healthMask", c_uint32))
+
+
+class _FormerInfo(Structure):
+    """NVML's first form."""
+
+    _fields_ = _REGISTRATION
+
+
+_NO_FABRIC: Final = NvmlFailure(Missing.NOT_SUPPORTED, _FABRIC, "the GPU is in no fabric")
+
+
+class _Registration:
+    """The structures that the driver fills in, made once for each device."""
+
+    def __init__(self, handle: DeviceHandle) -> None:
+        self._handle = handle
+        info, former = _Info(version=2 << 24 | sizeof(_Info)), _FormerInfo()
+        self._forms = ((_FABRIC, info, byref(info)), (_FORMER_FABRIC, former, byref(former)))
+        self._absent: NvmlFailure | None = None
+
+    def state(self) -> int | NvmlFailure:
+        """NVML's number of the state."""
+        if self._absent is not None:
+            return self._absent
+        for call, info, reference in self._forms:
+            answer = self._handle.ask(call, reference)
+            if not isinstance(answer, NvmlFailure):
+                return self._judge(info.state, info.status)
+            if not answer.is_unsupported:
+                return answer
+        self._absent = _NO_FABRIC
+        return _NO_FABRIC
+
+    def _judge(self, state: int, status: int) -> int | NvmlFailure:
+        if state == pynvml.NVML_GPU_FABRIC_STATE_NOT_SUPPORTED:
+            self._absent = _NO_FABRIC
+            return _NO_FABRIC
+        # A registration that failed is completed too, and only its status says so.
+        if state == pynvml.NVML_GPU_FABRIC_STATE_COMPLETED and status != pynvml.NVML_SUCCESS:
+            return NvmlFailure(
+                Missing.FAILED, _FABRIC, f"joining the fabric failed with code {status}"
+            )
+        return state
+
+
+def _read_fabric(handle: DeviceHandle, builder: ReadingBuilder) -> None:
+    registration = handle.hold(_Registration, partial(_Registration, handle))
+    builder.put(Signal.FABRIC_STATE, registration.state())
+
+
+FABRIC: Final = NvmlCollector(
+    "fabric", (Signal.FABRIC_STATE,), _read_fabric, is_slow=True, part_of="nvlink"
 )
