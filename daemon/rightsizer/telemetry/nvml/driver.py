@@ -20,7 +20,7 @@ from rightsizer.telemetry.nvml.inventory import (
     PEERS,
     DeviceTarget,
     Inventory,
-    InventoryReader,
+    NvmlInventoryReader,
     StuckProbes,
 )
 from rightsizer.telemetry.nvml.library import NvmlFailure, NvmlLibrary, bus_id
@@ -240,7 +240,9 @@ class NvmlDriver:
             self._generation = opened
         known = self._known or self._last_inventory()
         gpus = () if known is None else known.gpus
-        found = InventoryReader(self._facts, self._generation, gpus, bus, self._stuck_probes).read()
+        found = NvmlInventoryReader(
+            self._facts, self._generation, gpus, bus, self._stuck_probes
+        ).read()
         if isinstance(found, Inventory):
             with self._stuck_probes.at(PEERS, self.library) as stuck:
                 topology = self._peers.read(found) if stuck is None else TopologyFacts()

@@ -118,7 +118,7 @@ class Inventory:
 
 
 @dataclass(frozen=True, slots=True)
-class InventoryReader:
+class NvmlInventoryReader:
     """Asks the driver for all of its devices.
 
     Facts that cannot change are taken from what the same opening offered before. GPUs on the bus
