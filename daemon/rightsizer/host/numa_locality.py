@@ -125,25 +125,13 @@ def process_memory(
     text = _patient_text(f"{procfs}/{pid}/numa_maps", clock, patience)
     if text is None:
         return None
+    rows = ((line, line.partition(" file=")) for line in text.splitlines())
     return _total(
         (line, 1024 * int(size.group(1)))
-        for line in text.splitlines()
-        if _is_own(line) and (size := _PAGE_KIBIBYTES.search(line))
+        for line, (_, is_file, name) in rows
+        if not is_file or name.startswith(_SHARED_FILES)
+        if (size := _PAGE_KIBIBYTES.search(line))
     )
-
-
-def resident_bytes(procfs: str, pid: int) -> int | None:
-    """Memory that a process has; `None` where it is gone."""
-    fields = (read_file(f"{procfs}/{pid}/statm") or "").split()
-    try:
-        return int(fields[_RESIDENT]) * _PAGE_BYTES
-    except (IndexError, ValueError):
-        return None
-
-
-def _is_own(line: str) -> bool:
-    _, is_file, name = line.partition(" file=")
-    return not is_file or name.startswith(_SHARED_FILES)
 
 
 def _total(lines: Iterable[tuple[str, int]]) -> ByNode:
@@ -157,18 +145,13 @@ def _total(lines: Iterable[tuple[str, int]]) -> ByNode:
 def _patient_text(path: str, clock: Callable[[], Nanoseconds], patience: Nanoseconds) -> str | None:
     started, pieces = clock(), list[bytes]()
     try:
-        handle = os.open(path, os.O_RDONLY | os.O_CLOEXEC)
+        with Path(path).open("rb", buffering=0) as file:
+            while piece := file.read(_CHUNK_BYTES):
+                pieces.append(piece)
+                if clock() - started > patience:
+                    return None
     except OSError:
         return None
-    try:
-        while piece := os.read(handle, _CHUNK_BYTES):
-            pieces.append(piece)
-            if clock() - started > patience:
-                return None
-    except OSError:
-        return None
-    finally:
-        os.close(handle)
     return b"".join(pieces).decode("utf-8", "replace")
 
 
@@ -282,8 +265,12 @@ class NumaLocalityReader:
         return self._left >= 0
 
     def _measured(self, pid: int) -> ByNode | None:
-        resident = resident_bytes(self._procfs, pid)
-        if resident is None or resident > self._settings.numa_maps_resident_maximum_bytes:
+        fields = (read_file(f"{self._procfs}/{pid}/statm") or "").split()
+        try:
+            resident_bytes = int(fields[_RESIDENT]) * _PAGE_BYTES
+        except (IndexError, ValueError):
+            return None
+        if resident_bytes > self._settings.numa_maps_resident_maximum_bytes:
             return None
         patience = nanoseconds(self._settings.numa_maps_deadline_seconds)
         return process_memory(self._procfs, pid, self._clock, patience)

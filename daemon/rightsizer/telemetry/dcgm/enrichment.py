@@ -2,7 +2,6 @@
 
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import replace
-from enum import StrEnum
 from typing import Final
 
 import structlog
@@ -18,35 +17,6 @@ from rightsizer.telemetry.dcgm.endpoint import DcgmEndpoint, ExporterDevice, Exp
 DCGM: Final = "dcgm"
 _GPM: Final = "gpm"
 
-
-class SignalPreference(StrEnum):
-    """How a value reached us."""
-
-    GPM = "gpm"
-    DCGM_PROFILING = "dcgm profiling"
-    NVML = "nvml"
-    DCGM_NVML = "dcgm nvml"
-    """What DCGM itself asks NVML for, and gives on later."""
-
-
-_USUAL: Final = (
-    SignalPreference.GPM,
-    SignalPreference.NVML,
-    SignalPreference.DCGM_PROFILING,
-    SignalPreference.DCGM_NVML,
-)
-"""NVML is asked every tick, an exporter collects twice a minute."""
-
-PREFERENCES: Final[Mapping[Signal, tuple[SignalPreference, ...]]] = {
-    # A share of engine time against a share of time with any kernel resident.
-    Signal.GPU_BUSY: (
-        SignalPreference.GPM,
-        SignalPreference.DCGM_PROFILING,
-        SignalPreference.NVML,
-        SignalPreference.DCGM_NVML,
-    ),
-}
-"""The ways of a signal, the best first, where they are not the usual ones."""
 
 _UNSAID: Final = frozenset({Missing.NOT_SUPPORTED, Missing.NOT_READ})
 _EMPTY: Final[Mapping[Signal, Missing]] = {}
@@ -95,10 +65,9 @@ def _is_better(reading: Reading, signal: Signal, value: float, *, is_profiled: b
         return value != ours
     if value == 0 < ours:
         return False  # Profiling counters that have died read 0 (dcgm-exporter#662).
-    our_way = SignalPreference.GPM if origin == _GPM else SignalPreference.NVML
-    way = SignalPreference.DCGM_PROFILING if is_profiled else SignalPreference.DCGM_NVML
-    order = PREFERENCES.get(signal, _USUAL)
-    return order.index(way) < order.index(our_way)
+    # NVML is asked every tick, an exporter collects twice a minute; but a share of engine time says
+    # more than a share of time with any kernel resident.
+    return is_profiled and signal is Signal.GPU_BUSY and origin != _GPM
 
 
 def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:

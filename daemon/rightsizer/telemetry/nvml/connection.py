@@ -192,7 +192,13 @@ class NvmlConnection:
     def _take(self, deadline: float) -> None:
         answer = self._worker.answer(deadline)
         if isinstance(answer, Stuck):
-            self._tell(answer)
+            if self.inventory is None:
+                call = answer.state.library.asking if answer.state is not None else None
+                self.trouble = (
+                    f"NVML is slow: it is not open after {answer.seconds:.1f} s"
+                    if answer.still_seconds < self._settings.hung_after_seconds
+                    else f"NVML hangs in {call or 'opening'} for {answer.still_seconds:.1f} s"
+                )
             # A slow look at many GPUs that was begun again would never end: calls that come back
             # are a sign of life.
             if answer.still_seconds >= self._settings.abandon_after_seconds:
@@ -205,17 +211,6 @@ class NvmlConnection:
             self._begin()  # It was taken back while it was being let go.
         else:
             self._refuse(answer)
-
-    def _tell(self, stuck: Stuck[NvmlDriver]) -> None:
-        """Say where the thread is while nothing is known: slow, or in a call that hangs."""
-        if self.inventory is not None:
-            return
-        call = stuck.state.library.asking if stuck.state is not None else None
-        self.trouble = (
-            f"NVML is slow: it is not open after {stuck.seconds:.1f} s"
-            if stuck.still_seconds < self._settings.hung_after_seconds
-            else f"NVML hangs in {call or 'opening'} for {stuck.still_seconds:.1f} s"
-        )
 
     def _accept(self, inventory: Inventory) -> None:
         self._reopening = False
