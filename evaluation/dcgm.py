@@ -13,7 +13,12 @@ from evaluation.dcgm_lines import Line, lines_of
 from measured import table
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.dcgm_fields import DCGM_FIELDS
-from rightsizer.telemetry.dcgm.series import ExporterPage, UnusedSeries, interpret, parse_exposition
+from rightsizer.telemetry.dcgm.series import (
+    DcgmExpositionParser,
+    ExporterPage,
+    UnusedSeries,
+    interpret,
+)
 
 __all__ = ["evaluate", "verdict"]
 
@@ -31,7 +36,7 @@ def evaluate(folder: Path) -> Iterator[str]:
     unused: Counter[tuple[str, str]] = Counter()
     for file in sorted(folder.glob("*.prom")):
         text = file.read_text(encoding="utf-8")
-        page, lines = parse_exposition(text, built_in()), lines_of(text.splitlines())
+        page, lines = DcgmExpositionParser(built_in()).read(text), lines_of(text.splitlines())
         found = [(line, verdict(line, lines, page)) for line in lines]
         counts = Counter(said for _, said in found)
         numbers = (len(lines), len(page.devices), *(counts[each] for each in _VERDICTS))

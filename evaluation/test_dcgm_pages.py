@@ -10,7 +10,7 @@ from evaluation.dcgm import MISSING, READ, UNUSED, WEAKER, WRONG, evaluate, verd
 from evaluation.dcgm_lines import lines_of
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.dcgm.series import parse_exposition
+from rightsizer.telemetry.dcgm.series import DcgmExpositionParser
 
 TEXT = (
     page(pod="p", namespace="n")
@@ -23,7 +23,7 @@ TEXT = (
 def verdicts(**changes: object) -> dict[str, str]:
     """By metric, where the page was read with something wrong in it."""
     lines = lines_of(TEXT.splitlines())
-    read = replace(parse_exposition(TEXT, built_in()), **changes)  # type: ignore[arg-type]
+    read = replace(DcgmExpositionParser(built_in()).read(TEXT), **changes)  # type: ignore[arg-type]
     return {line.metric.removeprefix("DCGM_FI_"): verdict(line, lines, read) for line in lines}
 
 

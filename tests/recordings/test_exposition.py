@@ -12,7 +12,7 @@ from rightsizer.model.errors import DriverError, RecordingError
 from rightsizer.model.reading import Missing
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import convert
-from rightsizer.telemetry.dcgm.series import parse_exposition
+from rightsizer.telemetry.dcgm.series import DcgmExpositionParser
 
 Replays = Callable[..., Any]
 Writes = Callable[..., Path]
@@ -123,7 +123,7 @@ def test_one_scrape_in_every_style_of_labels(
 ) -> None:
     """Old and new spellings name the same device and holder; the exporter's own pod holds none."""
     text = f'DCGM_FI_DEV_FB_USED{{gpu="2",{uuid}="GPU-1",{host}="h",{labels}}} 5\n'
-    scrape = parse_exposition(text, built_in())
+    scrape = DcgmExpositionParser(built_in()).read(text)
     assert [(device.uuid, device.index) for device in scrape.devices] == [("GPU-1", 2)]
     assert scrape.values == {"GPU-1": {Signal.MEMORY_USED_BYTES: 5 * 2.0**20}}
     found = [each.workload.pod for each in scrape.holdings.get("GPU-1", ())]
@@ -134,11 +134,10 @@ def test_one_scrape_of_a_mig_gpu() -> None:
     """An instance is a device of its own, and what tells of the whole card is not its reading."""
     labels = 'gpu="0",UUID="GPU-1",modelName="NVIDIA A100-SXM4-80GB"'
     instance = f'{labels},GPU_I_PROFILE="2g.20gb",GPU_I_ID="3"'
-    scrape = parse_exposition(
+    scrape = DcgmExpositionParser(built_in()).read(
         f"DCGM_FI_DEV_POWER_USAGE{{{labels}}} 300\n"
         f"DCGM_FI_DEV_POWER_USAGE{{{instance}}} 300\n"
-        f"DCGM_FI_PROF_SM_ACTIVE{{{instance}}} 1.04\n",
-        built_in(),
+        f"DCGM_FI_PROF_SM_ACTIVE{{{instance}}} 1.04\n"
     )
     parent, part = scrape.devices
     assert (parent.has_mig_instances, part.uuid) == (True, "GPU-1/gi3")
@@ -157,7 +156,7 @@ def test_one_scrape_of_a_mig_gpu() -> None:
 def test_what_is_no_exposition_is_said_so() -> None:
     """A page of HTML in place of metrics, for one."""
     with pytest.raises(DriverError, match="not the text of a dcgm-exporter"):
-        parse_exposition("<html>\n", built_in())
+        DcgmExpositionParser(built_in()).read("<html>\n")
 
 
 def test_the_table_of_names_is_consistent() -> None:

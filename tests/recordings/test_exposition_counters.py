@@ -4,7 +4,7 @@ import pytest
 
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.model.signal import Signal
-from rightsizer.telemetry.dcgm.series import parse_exposition
+from rightsizer.telemetry.dcgm.series import DcgmExpositionParser
 
 
 @pytest.mark.parametrize("kind", ["counter", "gauge", "untyped"])
@@ -13,4 +13,6 @@ def test_energy_is_read_however_it_is_typed(kind: str) -> None:
     name = "DCGM_FI_DEV_TOTAL_ENERGY_CONSUMPTION"
     page = f'# TYPE {name} {kind}\n{name}{{gpu="0",UUID="GPU-1"}} 4742776\n'
 
-    assert parse_exposition(page, built_in()).values["GPU-1"] == {Signal.ENERGY_JOULES: 4742.776}
+    assert DcgmExpositionParser(built_in()).read(page).values["GPU-1"] == {
+        Signal.ENERGY_JOULES: 4742.776
+    }

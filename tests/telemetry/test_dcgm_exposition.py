@@ -17,7 +17,6 @@ from rightsizer.telemetry.dcgm.series import (
     ExporterPage,
     UnusedSeries,
     interpret,
-    parse_exposition,
 )
 
 MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
@@ -25,7 +24,7 @@ MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
 
 def read(text: str) -> ExporterPage:
     """The page."""
-    return parse_exposition(text, built_in())
+    return DcgmExpositionParser(built_in()).read(text)
 
 
 def test_a_page_of_today() -> None:

@@ -6,7 +6,7 @@ from dcgm_exporter import BUSY, OTHER, lines, page
 from readings import SECOND
 from rightsizer.catalogue.catalogue import built_in
 from rightsizer.telemetry.dcgm.endpoint import StalledCollectionDetector, XidGaugeTracker
-from rightsizer.telemetry.dcgm.series import parse_exposition
+from rightsizer.telemetry.dcgm.series import DcgmExpositionParser
 
 MIG = {"GPU_I_PROFILE": "3g.40gb", "GPU_I_ID": "2"}
 INSTANCE = f"{BUSY}/gi2"
@@ -17,7 +17,7 @@ def still(*pages: str, every_seconds: float = 30) -> list[frozenset[str]]:
     """The devices that stand still on each of the pages."""
     stillness = StalledCollectionDetector(60 * SECOND)
     return [
-        stillness.see(parse_exposition(text, built_in()), int(at * every_seconds * SECOND))
+        stillness.see(DcgmExpositionParser(built_in()).read(text), int(at * every_seconds * SECOND))
         for at, text in enumerate(pages)
     ]
 

@@ -126,35 +126,16 @@ def interpret(text: str) -> DcgmSeries | UnusedSeries:
         families = ()
     for family in families:
         for sample in family.samples:
-            return _interpret(_name_of_today(sample.name), sample.labels)
+            return interpret_labels(sample.name, sample.labels)
     raise ValueError(f"'{text}' is not a sample")
 
 
-def series_of(name: str, labels: Mapping[str, str]) -> DcgmSeries | None:
-    """What a name and labels mean; `None` where they say nothing here."""
-    found = _interpret(_name_of_today(name), labels)
-    return found if isinstance(found, DcgmSeries) else None
-
-
-def parse_sample(text: str) -> DcgmSeries | None:
-    """What the name and labels of a line mean; `None` where they say nothing here.
-
-    Raises:
-        ValueError: the text is not of the form `name{label="value"}`.
-    """
-    found = interpret(text)
-    return found if isinstance(found, DcgmSeries) else None
-
-
-def _name_of_today(name: str) -> str:
-    """Former names, and names to which a relay has added the suffix of counters."""
+def interpret_labels(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
+    """What a name and labels mean, or why nothing."""
+    # Former names, and names to which a relay has added the suffix of counters.
     name = FORMER_DCGM_NAMES.get(name, name)
-    if name in DCGM_FIELDS or not name.startswith("DCGM_"):
-        return name
-    return name.removesuffix("_total")
-
-
-def _interpret(name: str, labels: Mapping[str, str]) -> DcgmSeries | UnusedSeries:
+    if name not in DCGM_FIELDS and name.startswith("DCGM_"):
+        name = name.removesuffix("_total")
     field = DCGM_FIELDS.get(name)
     signal = field.signal if field is not None else _OUR_SIGNALS.get(name)
     if signal is None and name not in _DESCRIBING:
@@ -248,15 +229,6 @@ class ExporterPage:
     driver_version: str | None = None
     unreadable: int = 0
     """Lines that are torn or no samples at all."""
-
-
-def parse_exposition(text: str, catalogue: Catalogue) -> ExporterPage:
-    """One scrape of a dcgm-exporter, samples with or without times.
-
-    Raises:
-        DriverError: the text is not an exposition.
-    """
-    return DcgmExpositionParser(catalogue).read(text)
 
 
 class DcgmExpositionParser:

@@ -7,7 +7,13 @@ from typing import Any, Final
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.units import Nanoseconds
-from rightsizer.telemetry.dcgm.series import DcgmSeries, parse_sample, sample_row, series_of, wanted
+from rightsizer.telemetry.dcgm.series import (
+    DcgmSeries,
+    interpret,
+    interpret_labels,
+    sample_row,
+    wanted,
+)
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.text_file import TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch
@@ -80,12 +86,13 @@ def _parsed(rest: str) -> tuple[float, Nanoseconds | None] | None:
 
 def _learned(head: str, value: float, line: int, notes: RecordingNotes) -> DcgmSeries | None:
     try:
-        series = parse_sample(head)
+        series = interpret(head)
     except ValueError:
         notes.count("unreadable sample", line, head)
         return None
-    if series is not None:
-        notes.learn(series.device, series.learned(value))
+    if not isinstance(series, DcgmSeries):
+        return None
+    notes.learn(series.device, series.learned(value))
     return series
 
 
@@ -136,10 +143,11 @@ def _series(found: Mapping[str, Any], number: int, notes: RecordingNotes) -> Dcg
     if not name:
         notes.count(f"series without a metric's name; {_REMEDY}", number, json.dumps(labels))
         return None
-    series = series_of(name, labels)
-    if series is None:
-        notes.count("series that says nothing of a GPU here", number, name)
-    return series
+    series = interpret_labels(name, labels)
+    if isinstance(series, DcgmSeries):
+        return series
+    notes.count("series that says nothing of a GPU here", number, name)
+    return None
 
 
 def _samples(
