@@ -33,11 +33,27 @@ from rightsizer.web.message import (
 from rightsizer.web.router import Handle, Route, Router
 
 
+def groups_of_user(user: str) -> frozenset[str]:
+    """The system's groups of a user."""
+    try:
+        entry = pwd.getpwnam(user)
+    except KeyError:
+        return frozenset()
+    return frozenset(map(_group_name, os.getgrouplist(user, entry.pw_gid)))
+
+
+def _group_name(gid: int) -> str:
+    try:
+        return grp.getgrgid(gid).gr_name
+    except KeyError:
+        return str(gid)
+
+
 def client_of(
     peer: SocketPeer | None,
     table: ProcessTable,
     asked_groups: Collection[str] = (),
-    groups_of: Callable[[str], frozenset[str]] | None = None,
+    groups_of: Callable[[str], frozenset[str]] = groups_of_user,
 ) -> LeaseOwner:
     """The requesting process.
 
@@ -64,41 +80,26 @@ def client_of(
         raise UsageError(f"process {peer.pid} is not the one that has asked; ask again")
     user = user_name(peer.uid)
     # Groups of a directory service take a look over the network.
-    groups = (groups_of or _groups_of)(user) & set(asked_groups) if asked_groups else ()
+    groups = groups_of(user) & set(asked_groups) if asked_groups else ()
     return LeaseOwner(peer.uid, user, peer.pid, before.started_ticks, tuple(sorted(groups)))
 
 
 def why_not_served(
     client: LeaseOwner,
     settings: BrokerSettings,
-    groups_of: Callable[[str], frozenset[str]] | None = None,
+    groups_of: Callable[[str], frozenset[str]] = groups_of_user,
 ) -> str | None:
     """Why a client may not ask for GPUs; `None` where it may. `groups_of` as in `client_of`."""
     if settings.is_operator(client) or not (settings.users or settings.groups):
         return None
     if client.user in settings.users:
         return None
-    if settings.groups and (groups_of or _groups_of)(client.user) & set(settings.groups):
+    if settings.groups and groups_of(client.user) & set(settings.groups):
         return None
     return (
         f"{client.user} may not ask for GPUs here; an operator can say so by broker.users or "
         "broker.groups of the agent's configuration"
     )
-
-
-def _groups_of(user: str) -> frozenset[str]:
-    try:
-        entry = pwd.getpwnam(user)
-    except KeyError:
-        return frozenset()
-    return frozenset(map(_group_name, os.getgrouplist(user, entry.pw_gid)))
-
-
-def _group_name(gid: int) -> str:
-    try:
-        return grp.getgrgid(gid).gr_name
-    except KeyError:
-        return str(gid)
 
 
 _TICKET_FIELDS: Final = (*WORDS, "id", "priority", "for", "reservation")

@@ -44,7 +44,8 @@ def judge_slot(
     found = _taken(slot, settings)
     if found is not None:
         return SlotVerdict(slot, *found)
-    left = _left(slot)
+    total = slot.memory_total_bytes
+    left = None if total is None else max(0.0, total - (slot.memory_used_bytes or 0.0))
     if request.memory_bytes is not None and (left is None or left < request.memory_bytes):
         return SlotVerdict(slot, SlotObstacle.MEMORY, _too_little(left, request.memory_bytes))
     return SlotVerdict(slot, is_certain=slot.state is not State.UNKNOWN, memory_left_bytes=left)
@@ -159,12 +160,6 @@ def _beside(
     if found is not None:
         return SlotVerdict(slot, *found)
     return SlotVerdict(slot, is_shared=True, memory_left_bytes=left)
-
-
-def _left(slot: LeaseSlot) -> float | None:
-    if slot.memory_total_bytes is None:
-        return None
-    return max(0.0, slot.memory_total_bytes - (slot.memory_used_bytes or 0.0))
 
 
 def _left_beside(slot: LeaseSlot, settings: FreeSettings, leases: Sequence[Lease]) -> float | None:

@@ -9,7 +9,6 @@ from rightsizer.broker.availability import judge_slot
 from rightsizer.broker.lease import GpuRequest, Interconnect, Lease
 from rightsizer.broker.reasons import reasons_for, reasons_for_none, why_worse
 from rightsizer.broker.scoring import (
-    CandidateTable,
     PlacementScore,
     score_set,
     slot_order,
@@ -134,7 +133,13 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
     occupied = tuple(
         sorted((each for each in verdicts if not each.is_free), key=lambda v: slot_order(v.slot))
     )
-    in_use = frozenset(slot.gpu_uuid for slot in slots if _is_in_use(slot, leased))
+    in_use = frozenset(
+        slot.gpu_uuid
+        for slot in slots
+        if slot.holders
+        or leased.get(slot.uuid)
+        or slot.state not in (State.IDLE_EMPTY, State.UNKNOWN)
+    )
     table = table_of(
         (each for each in verdicts if each.is_free), topology, request, settings.scoring, in_use
     )
@@ -153,22 +158,18 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
         verdicts=chosen,
         score=score,
         reasons=reasons_for(chosen, topology, found.equals),
-        rejected=tuple(_rejected(each, table, score) for each in others),
+        rejected=tuple(
+            RejectedSet(
+                tuple(table.candidates[at].slot for at in each),
+                other := score_set(each, table),
+                why_worse(other, score),
+            )
+            for each in others
+        ),
         occupied=occupied,
         equals=found.equals,
         is_exact=found.is_exact,
     )
-
-
-def _rejected(places: Sequence[int], table: CandidateTable, better: PlacementScore) -> RejectedSet:
-    score = score_set(places, table)
-    slots = tuple(table.candidates[at].slot for at in places)
-    return RejectedSet(slots, score, why_worse(score, better))
-
-
-def _is_in_use(slot: LeaseSlot, leased: Mapping[str, tuple[Lease, ...]]) -> bool:
-    is_empty = slot.state in (State.IDLE_EMPTY, State.UNKNOWN)
-    return bool(slot.holders) or bool(leased.get(slot.uuid)) or not is_empty
 
 
 def _could_be_met(

@@ -100,11 +100,14 @@ class LeaseClient:
         """The first answer; an absent agent, or a refusal, raises at once."""
         while True:
             try:
-                return self._ask()
+                answer = self._client.post(LEASES_PATH, self._body)
             except AgentBusyError:
                 if self._failures >= _TRIES_BEFORE_THE_FIRST_ANSWER:
                     raise
                 self._pause()
+            else:
+                self._failures = 0
+                return answer
 
     def _again(self, last: Any) -> Any:
         """The next answer, or the last one where there is none."""
@@ -127,11 +130,6 @@ class LeaseClient:
         except UsageError:
             # A ticket that the agent does not know was lost with its file.
             return self._client.post(LEASES_PATH, self._body)
-
-    def _ask(self) -> Any:
-        answer = self._client.post(LEASES_PATH, self._body)
-        self._failures = 0
-        return answer
 
     def _pause(self, longest_seconds: float = _LONGEST_PAUSE_SECONDS) -> None:
         if longest_seconds != self._longest_pause_seconds:

@@ -3,7 +3,8 @@
 import ctypes
 import os
 import platform
-from collections.abc import Callable, Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping
+from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
@@ -63,7 +64,10 @@ def launch_of(
             f"{at}={max(1, int(aside // MIB))}M" for at, aside in enumerate(asides)
         )
         if _THREADS not in environ:
-            variables.update(_thread_limit(asides, lease["memory_total_bytes"]))
+            totals = lease["memory_total_bytes"]
+            parts = [aside / all_of for aside, all_of in zip(asides, totals, strict=True) if all_of]
+            if parts and len(parts) == len(asides):
+                variables[_THREADS] = str(min(100, ceil(200 * max(parts))))
     near = frozenset(lease["cpus"]) & frozenset(allowed)
     nodes = lease["numa_nodes"]
     return LaunchPlan(variables, near, nodes[0] if len(nodes) == 1 else None)
@@ -103,10 +107,3 @@ def _prefer(node: int) -> None:
     mask[node // bits] = 1 << node % bits
     # The kernel reads one bit less than it is told.
     ctypes.CDLL(None).syscall(number, _PREFERRED, mask, len(mask) * bits + 1)
-
-
-def _thread_limit(asides: Sequence[float], totals: Sequence[float | None]) -> dict[str, str]:
-    known = [aside / total for aside, total in zip(asides, totals, strict=True) if total]
-    if len(known) < len(asides):
-        return {}
-    return {_THREADS: str(min(100, ceil(200 * max(known))))}

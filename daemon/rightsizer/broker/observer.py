@@ -60,11 +60,6 @@ def _memory_bytes(device: DeviceReport, pids: frozenset[int]) -> float | None:
     return float(sum(known)) if len(known) == len(own) else None
 
 
-def _pids(device: DeviceReport) -> frozenset[int]:
-    processes = () if device.reading is None else device.reading.processes or ()
-    return frozenset(each.pid for each in processes)
-
-
 _NOT_READ: Final = "no GPU has been read yet"
 
 
@@ -119,7 +114,11 @@ class ProcfsNodeObserver:
         view = view_of(
             self._settings(), self._clock.wall_time(), self._freshness, _observed_pids(seen)
         )
-        pids = {each.device.uuid: _pids(each) for each in report.devices}
+        pids = {
+            each.device.uuid: {process.pid for process in each.reading.processes or ()}
+            for each in report.devices
+            if each.reading is not None
+        }
         slots = []
         for slot in slots_of(report, view):
             # Processes of a lease on slots of others.
@@ -127,7 +126,7 @@ class ProcfsNodeObserver:
                 SlotHolder(f"lease {record.id}, which has other GPUs,", True, tuple(sorted(found)))
                 for record in state.leases
                 if slot.uuid not in record.lease.uuids and record.id in seen
-                if (found := pids.get(slot.uuid, frozenset()) & seen[record.id].pids)
+                if (found := pids.get(slot.uuid, set()) & seen[record.id].pids)
             ]
             slots.append(replace(slot, holders=(*slot.holders, *outsiders)) if outsiders else slot)
         return NodeObservation(tuple(slots), report.node.topology or Topology())

@@ -2,7 +2,7 @@
 
 from collections.abc import Sequence
 
-from rightsizer.broker.choice import PlacementChoice, PlacementRefusal
+from rightsizer.broker.choice import PlacementChoice
 from rightsizer.broker.lease import GpuRequest, Lease, LeaseRecord, Ticket
 from rightsizer.broker.reservations import reservation_clause
 from rightsizer.broker.scheduling_state import EarliestStart, SchedulingState
@@ -108,7 +108,8 @@ class _QueuePass:
             patience = nanoseconds(self._settings.unknown_patience_seconds)
             self.head = _Head(ticket, soonest, known, self._scheduling.now + patience)
         kept = reservation_clause(ticket, found, self._scheduling)
-        return ", ".join(filter(None, (_clause(found), kept)))
+        why = found.reasons[0].rstrip(".") if found.reasons else "there is no room"
+        return ", ".join(filter(None, (why, kept)))
 
     def _serve_ahead(self, ticket: Ticket, head: _Head) -> str | None:
         limit = ticket.limit_seconds
@@ -129,10 +130,6 @@ class _QueuePass:
         record = record_of(ticket, choice.uuids, self._scheduling)
         self.grants.append(record)
         self._scheduling = self._scheduling.with_lease(record)
-
-
-def _clause(refusal: PlacementRefusal) -> str:
-    return refusal.reasons[0].rstrip(".") if refusal.reasons else "there is no room"
 
 
 def record_of(ticket: Ticket, uuids: Sequence[str], scheduling: SchedulingState) -> LeaseRecord:

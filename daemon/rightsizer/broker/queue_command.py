@@ -69,7 +69,7 @@ def _queue(form: Any, now: float) -> Iterator[str]:
             each["id"],
             each["user"],
             _wanted(each),
-            _size(each["memory_bytes"]),
+            "all" if (held := each["memory_bytes"]) is None else f"{held / GIB:.1f} GiB",
             _NOTHING if each["limit_seconds"] is None else format_duration(each["limit_seconds"]),
             format_duration(max(0.0, now - each["asked"])),
             each["why"] or "the broker's next look",
@@ -107,10 +107,6 @@ def _until(at: float | None, now: float) -> str:
     if at is None:
         return _NOTHING
     return "now" if at <= now else format_duration(at - now)
-
-
-def _size(amount_bytes: float | None) -> str:
-    return "all" if amount_bytes is None else f"{amount_bytes / GIB:.1f} GiB"
 
 
 COMMAND = Command("queue", configure, run)

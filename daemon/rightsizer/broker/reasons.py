@@ -41,7 +41,8 @@ def reasons_for(
         *_headroom(slots),
     ]
     if equals:
-        found.append(f"{_sets(equals)} just as good; the first by index is taken.")
+        others = "Another one is" if equals == 1 else f"{equals} others are"
+        found.append(f"{others} just as good; the first by index is taken.")
     return tuple(found)
 
 
@@ -172,7 +173,3 @@ def _headroom(slots: Sequence[LeaseSlot]) -> Iterator[str]:
         yield f"At least {min(power):.0f} W are left below the power limit."
     if len(heat) == len(slots):
         yield f"At least {min(heat):.0f} °C are left before the clocks slow down."
-
-
-def _sets(number: int) -> str:
-    return "Another one is" if number == 1 else f"{number} others are"

@@ -89,7 +89,10 @@ class PackedTable:
         self._together: dict[int, int] = {}
         self.classes: list[int] = self._classes()
         """For each place the first one that is equivalent to it."""
-        self._before = [self._bit_before(at) for at in places]
+        self._before = [
+            max((1 << other for other in range(at) if self.classes[other] == mine), default=0)
+            for at, mine in enumerate(self.classes)
+        ]
         """The bit of the previous place of the same class, or 0."""
         self._starts = [at + 1 if in_order else 0 for at in places]
         self._added = [row[first:] for row, first in zip(self._pairs, self._starts, strict=True)]
@@ -186,10 +189,6 @@ class PackedTable:
                 if at not in (one, other)
             )
         )
-
-    def _bit_before(self, at: int) -> int:
-        same = [other for other in range(at) if self.classes[other] == self.classes[at]]
-        return 1 << same[-1] if same else 0
 
 
 def _alone(at: int, table: CandidateTable, on_gpu: Mapping[str, int]) -> int:
