@@ -155,7 +155,7 @@ def test_instances_are_for_those_who_name_them_or_want_a_single_one() -> None:
 
 
 def test_a_leased_seat_is_left_to_its_lease() -> None:
-    """Unless both may share it, and nobody is named to whoever asks."""
+    """Unless both may share it, and nobody is named to a client asks."""
     shared = slot(demand=_LITTLE)
     assert judged(shared, lease(10)).obstacle is SlotObstacle.LEASED
     assert judged(shared, lease(10)).why == "leased (k3)"

@@ -136,19 +136,19 @@ def test_a_second_lease_joins_a_shared_gpu_once_the_first_was_measured() -> None
 
 
 @pytest.mark.parametrize(
-    ("wish", "why"),
+    ("wanted", "why"),
     [
         (ticket("b", memory=50, may_share=True), "memory"),
         (ticket("b", memory=10), "leased"),
         (ticket("b", may_share=True), "leased|memory"),
     ],
 )
-def test_what_does_not_fit_beside_a_lease_waits(wish: Ticket, why: str) -> None:
+def test_what_does_not_fit_beside_a_lease_waits(wanted: Ticket, why: str) -> None:
     """Too much memory, alone on the GPU, or nobody knows how much."""
     world = World(hgx(1))
     state = asked(world, ticket("a", memory=30, may_share=True)).state
     world.running["a"] = Running(("GPU-0",), 20 * GIBIBYTE)
-    state = BROKER.ask(state, MINUTE, wish).state
+    state = BROKER.ask(state, MINUTE, wanted).state
     step = BROKER.turn(state, HOUR, world.observations(state), world.look())
     assert step.grants == ()
     assert [each.id for each, _ in step.waiting] == ["b"]
@@ -215,7 +215,7 @@ def test_whoever_asks_again_gets_the_same_answer() -> None:
 
 
 @pytest.mark.parametrize(
-    ("wish", "why"),
+    ("wanted", "why"),
     [
         (ticket("x", 9), "9 GPUs are asked for, 8 of 8 can be given. Waiting does not help"),
         (ticket("x", 0), "ask for 1 or more"),
@@ -228,9 +228,9 @@ def test_whoever_asks_again_gets_the_same_answer() -> None:
         (ticket("x", reservation="none"), "no reservation none"),
     ],
 )
-def test_what_cannot_be_is_refused_with_the_reason(wish: Ticket, why: str) -> None:
+def test_what_cannot_be_is_refused_with_the_reason(wanted: Ticket, why: str) -> None:
     """At once, and nothing changes."""
-    step = BROKER.ask(START, 0, wish, World(hgx()).look())
+    step = BROKER.ask(START, 0, wanted, World(hgx()).look())
     assert step.is_refused
     assert why in step.events[0].message
     assert step.state == START
@@ -238,9 +238,9 @@ def test_what_cannot_be_is_refused_with_the_reason(wish: Ticket, why: str) -> No
 
 def test_operators_may_go_first() -> None:
     """Up to a priority of their own."""
-    wish = replace(ticket("x", priority=10), client=ROOT)
-    assert not BROKER.ask(START, 0, wish).is_refused
-    assert BROKER.ask(START, 0, replace(wish, priority=11)).is_refused
+    wanted = replace(ticket("x", priority=10), client=ROOT)
+    assert not BROKER.ask(START, 0, wanted).is_refused
+    assert BROKER.ask(START, 0, replace(wanted, priority=11)).is_refused
 
 
 def test_a_full_queue_refuses() -> None:
@@ -258,8 +258,8 @@ def test_only_owners_and_operators_end_what_somebody_has() -> None:
     """Tickets, leases and reservations alike."""
     world = World(hgx())
     state = asked(world, ticket("a", 8), ticket("b")).state
-    wish = Reservation("r", "ada", GpuRequest(1), 2 * DAY, 3 * DAY)
-    state = BROKER.reserve(state, 0, wish, client(), world.look()).state
+    wanted = Reservation("r", "ada", GpuRequest(1), 2 * DAY, 3 * DAY)
+    state = BROKER.reserve(state, 0, wanted, client(), world.look()).state
     for end, name in ((BROKER.give_back, "a"), (BROKER.withdraw, "b"), (BROKER.cancel, "r")):
         assert end(state, 0, name, client("bo")).is_refused
         assert end(state, 0, "nothing", client()).is_refused
@@ -282,8 +282,8 @@ def test_a_reboot_ends_all_leases_and_tickets_and_keeps_the_rest() -> None:
     """Reservations move to the new clock, usage has decayed meanwhile."""
     world = World(hgx())
     state = asked(world, ticket("a", 8), ticket("b"), now=DAY).state
-    wish = Reservation("r", "bo", GpuRequest(2), 3 * DAY, 4 * DAY)
-    state = BROKER.reserve(state, DAY + HOUR, wish, client("bo"), world.look()).state
+    wanted = Reservation("r", "bo", GpuRequest(2), 3 * DAY, 4 * DAY)
+    state = BROKER.reserve(state, DAY + HOUR, wanted, client("bo"), world.look()).state
     step = BROKER.after_restart(state, MINUTE, "another", shift=-DAY - 2 * HOUR)
     assert [(event.id, event.reason) for event in step.events] == [
         ("a", EndReason.REBOOTED),

@@ -64,11 +64,11 @@ class LifeOfABroker(RuleBasedStateMachine):
         self.now = start
         self.state = BrokerState("0", start)
 
-    @rule(wish=WISHES)
-    def ask(self, wish: Ticket) -> None:
+    @rule(wanted=WISHES)
+    def ask(self, wanted: Ticket) -> None:
         """Somebody wants GPUs."""
         name = self._name()
-        step = BROKER.ask(self.state, self.now, replace(wish, id=name), self.world.look())
+        step = BROKER.ask(self.state, self.now, replace(wanted, id=name), self.world.look())
         if not step.is_refused:
             self.waiting.add(name)
         self._follow(step)
@@ -143,8 +143,8 @@ class LifeOfABroker(RuleBasedStateMachine):
     def reserve(self, gpus: int, begins: int, lasts: int, user: str) -> None:
         """Somebody wants GPUs later."""
         starts = self.now + begins * MINUTE
-        wish = Reservation(self._name(), user, GpuRequest(gpus), starts, starts + lasts * MINUTE)
-        self._follow(BROKER.reserve(self.state, self.now, wish, client(user), self.world.look()))
+        wanted = Reservation(self._name(), user, GpuRequest(gpus), starts, starts + lasts * MINUTE)
+        self._follow(BROKER.reserve(self.state, self.now, wanted, client(user), self.world.look()))
         self._serve()
 
     @rule(pick=st.integers(0, 99))
@@ -152,8 +152,8 @@ class LifeOfABroker(RuleBasedStateMachine):
     def draw(self, pick: int) -> None:
         """Somebody comes for what he reserved."""
         booking = self.state.bookings[pick % len(self.state.bookings)]
-        wish, name = booking.reservation, self._name()
-        drawn = ticket(name, wish.request.gpus, wish.user, reservation=wish.id)
+        wanted, name = booking.reservation, self._name()
+        drawn = ticket(name, wanted.request.gpus, wanted.user, reservation=wanted.id)
         step = BROKER.ask(self.state, self.now, drawn, self.world.look())
         if not step.is_refused:
             self.waiting.add(name)
@@ -188,7 +188,7 @@ class LifeOfABroker(RuleBasedStateMachine):
 
     @rule(minutes=st.integers(1, 600))
     def reboot(self, minutes: int) -> None:
-        """The machine starts anew: its clock at 0, its processes gone."""
+        """The machine starts again: its clock at 0, its processes gone."""
         shift, self.now = -self.now - minutes * MINUTE, 10 * SECOND
         self.world.running.clear()
         boot = str(int(self.state.boot) + 1)
@@ -218,8 +218,8 @@ class LifeOfABroker(RuleBasedStateMachine):
         for one in self.state.bookings:
             for other in self.state.bookings:
                 if one.id != other.id and not (one.is_at_risk or other.is_at_risk):
-                    wish = other.reservation
-                    meet = one.is_within(wish.starts, wish.ends)
+                    wanted = other.reservation
+                    meet = one.is_within(wanted.starts, wanted.ends)
                     assert not (meet and set(one.uuids) & set(other.uuids))
 
     def _serve(self) -> None:

@@ -36,8 +36,8 @@ def test_what_is_set_aside_and_what_outsiders_hold_fits_together_at_every_grant(
         names = [record.id for record in state.leases]
         name = names[pick % len(names)] if names else ""
         if what == "ask":
-            wish = ticket(f"{number:02}", memory=gibibytes, may_share=True, limit_seconds=60.0)
-            state = BROKER.ask(state, number * MINUTE, wish).state
+            wanted = ticket(f"{number:02}", memory=gibibytes, may_share=True, limit_seconds=60.0)
+            state = BROKER.ask(state, number * MINUTE, wanted).state
         elif what == "use" and name:
             world.running[name] = Running(("GPU-0",), gibibytes * GIBIBYTE, 0.01)
         elif what == "intrude":

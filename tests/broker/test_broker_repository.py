@@ -31,18 +31,22 @@ BROKER = Broker(BrokerSettings(maximum_reservations_per_user=2), GpuPlacementSet
 def lived(minutes: int = 0) -> BrokerState:
     """A state with a lease that shares, one that does not, a ticket, a reservation and usage."""
     look, state = World(hgx()).look(), BrokerState("boot")
-    for wish in (ticket("a", memory=20, may_share=True), ticket("b", 7), ticket("c", 2, user="bo")):
-        state = BROKER.ask(state, 0, wish, look).state
+    for wanted in (
+        ticket("a", memory=20, may_share=True),
+        ticket("b", 7),
+        ticket("c", 2, user="bo"),
+    ):
+        state = BROKER.ask(state, 0, wanted, look).state
     state = BROKER.serve(state, 0, look).state
-    wish = Reservation("r", "bo", GpuRequest(2), 3 * DAY, 4 * DAY)
-    state = BROKER.reserve(state, 0, wish, client("bo"), look).state
+    wanted = Reservation("r", "bo", GpuRequest(2), 3 * DAY, 4 * DAY)
+    state = BROKER.reserve(state, 0, wanted, client("bo"), look).state
     processes = LeaseProcesses(((7, 100), (9, 200)), (7,))
     seen = {"a": LeaseObservation(is_alive=True, memory_bytes={"GPU-0": 30e9}, processes=processes)}
     return BROKER.observe(state, HOUR + minutes * MINUTE, seen).state
 
 
 def durable(state: BrokerState | None) -> BrokerState:
-    """A state without what is measured anew."""
+    """A state without what is measured again."""
     assert state is not None
     return state.with_leases(replace(each, measured_bytes=()) for each in state.leases)
 
@@ -186,7 +190,7 @@ def test_a_moment_stays_the_same_by_the_wall(at: int, later: int, wall: int) -> 
 def _spoil(path: Path) -> None:
     """Break every page under an open store, as a bad disk would."""
     other = sqlite3.connect(path)
-    # What somebody else has written is not in anybody's cache.
+    # What a user else has written is not in anybody's cache.
     other.execute("INSERT INTO fact VALUES ('other', '{}')")
     other.commit()
     other.execute("PRAGMA wal_checkpoint(TRUNCATE)").fetchall()

@@ -38,7 +38,7 @@ NOBODY: Final = 65534
 
 
 @pytest.fixture
-def lent(tmp_path: Path) -> Iterator[ManagedNode]:
+def managed(tmp_path: Path) -> Iterator[ManagedNode]:
     """A node of eight GPUs that nobody has."""
     with capture_logs():
         found = ManagedNode(World(hgx()), tmp_path / "broker.db", BrokerSettings(maximum_tickets=3))
@@ -56,100 +56,100 @@ def stranger() -> Iterator[SocketPeer]:
         process.kill()
 
 
-def test_answers_are_as_described(lent: ManagedNode) -> None:
+def test_answers_are_as_described(managed: ManagedNode) -> None:
     """From asking to giving back; asking again with an id gives what one has."""
     schema = json_schema_of("POST", "/api/v1/leases")
-    waits = lent.asked({"gpus": 2, "id": "abcdefgh", "for": "4h", "priority": -1}, ME)
+    waits = managed.asked({"gpus": 2, "id": "abcdefgh", "for": "4h", "priority": -1}, ME)
     assert list(faults(waits, schema)) == []
     assert not waits["is_granted"]
-    lent.manager.turn()
-    granted = lent.asked({"gpus": 2, "id": "abcdefgh"}, ME)
+    managed.manager.turn()
+    granted = managed.asked({"gpus": 2, "id": "abcdefgh"}, ME)
     assert list(faults(granted, schema)) == []
     assert len(granted["lease"]["uuids"]) == 2
     assert granted["lease"]["numa_nodes"] == [0]
-    assert len(lent.manager.overview.state.leases) == 1
+    assert len(managed.manager.overview.state.leases) == 1
     path = "/api/v1/leases/abcdefgh"
-    assert json.loads(lent.ask("GET", path, peer=ME).body) == granted
-    lent.asked({"gpus": 8}, ME)
-    lent.manager.turn()
-    everything = json.loads(lent.ask("GET", "/api/v1/broker", peer=ME).body)
+    assert json.loads(managed.ask("GET", path, peer=ME).body) == granted
+    managed.asked({"gpus": 8}, ME)
+    managed.manager.turn()
+    everything = json.loads(managed.ask("GET", "/api/v1/broker", peer=ME).body)
     assert list(faults(everything, json_schema_of("GET", "/api/v1/broker"))) == []
     assert [each["gpus"] for each in everything["queue"]] == [8]
     body = {"gpus": 2, "in": "2d", "for": "1h", "id": "resresres"}
-    answer = lent.ask("POST", "/api/v1/reservations", body, ME)
+    answer = managed.ask("POST", "/api/v1/reservations", body, ME)
     assert answer.status == HTTPStatus.OK, answer.body
     kept = json.loads(answer.body)
     assert list(faults(kept, json_schema_of("POST", "/api/v1/reservations"))) == []
-    assert kept["starts"] - lent.clock.wall / SECOND == pytest.approx(2 * 86400.0)
+    assert kept["starts"] - managed.clock.wall / SECOND == pytest.approx(2 * 86400.0)
     for method, target in (("DELETE", "/api/v1/reservations/resresres"), ("DELETE", path)):
-        over = lent.ask(method, target, peer=ME)
+        over = managed.ask(method, target, peer=ME)
         described = json_schema_of(method, f"{target.rpartition('/')[0]}/{{id}}")
         assert list(faults(json.loads(over.body), described)) == []
-        assert lent.ask(method, target, peer=ME).status == HTTPStatus.NOT_FOUND
+        assert managed.ask(method, target, peer=ME).status == HTTPStatus.NOT_FOUND
 
 
 def test_what_somebody_has_ended_is_over_for_good(tmp_path: Path) -> None:
-    """Whoever still asks is told by whom, after a restart of the agent too; he gets no second one.
+    """A client still asks is told by whom, after a restart of the agent too; he gets no second one.
 
     What he gives back himself he can ask for again.
     """
     with subprocess.Popen(["sleep", "60"]) as process, capture_logs():
         mine = SocketPeer(process.pid, os.getuid(), os.getgid())
-        lent = ManagedNode(World(hgx()), tmp_path / "broker.db")
-        lent.asked({"id": "leaselease", "gpus": 8}, mine)
-        lent.manager.turn()
+        managed = ManagedNode(World(hgx()), tmp_path / "broker.db")
+        managed.asked({"id": "leaselease", "gpus": 8}, mine)
+        managed.manager.turn()
         for each in ("waitswaits", "backagain"):
-            lent.asked({"id": each}, mine)
-        over = lent.ask("DELETE", "/api/v1/leases/leaselease", peer=ME)
-        assert lent.ask("DELETE", "/api/v1/leases/waitswaits", peer=ME).status == HTTPStatus.OK
-        assert lent.ask("DELETE", "/api/v1/leases/backagain", peer=mine).status == HTTPStatus.OK
-        lent.manager.close()
-        lent = ManagedNode(World(hgx()), tmp_path / "broker.db")
+            managed.asked({"id": each}, mine)
+        over = managed.ask("DELETE", "/api/v1/leases/leaselease", peer=ME)
+        assert managed.ask("DELETE", "/api/v1/leases/waitswaits", peer=ME).status == HTTPStatus.OK
+        assert managed.ask("DELETE", "/api/v1/leases/backagain", peer=mine).status == HTTPStatus.OK
+        managed.manager.close()
+        managed = ManagedNode(World(hgx()), tmp_path / "broker.db")
         user = pwd.getpwuid(os.getuid()).pw_name
         for each, what in (("leaselease", "lease"), ("waitswaits", "ticket")):
             done = "ended" if what == "lease" else "withdrawn"
             told = f"{what} {each} was {done} by {user}\n".encode()
-            look = lent.ask("GET", f"/api/v1/leases/{each}", peer=mine)
+            look = managed.ask("GET", f"/api/v1/leases/{each}", peer=mine)
             assert (look.status, look.body) == (HTTPStatus.GONE, told)
-            again = lent.ask("POST", "/api/v1/leases", {"id": each}, mine)
+            again = managed.ask("POST", "/api/v1/leases", {"id": each}, mine)
             assert (again.status, again.body) == (HTTPStatus.CONFLICT, told)
-        lent.asked({"id": "backagain"}, mine)
-        lent.manager.close()
+        managed.asked({"id": "backagain"}, mine)
+        managed.manager.close()
         process.kill()
     assert f"process {process.pid}" in json.loads(over.body)["message"]
 
 
-def test_what_is_anothers_is_not_to_be_had(lent: ManagedNode, stranger: SocketPeer) -> None:
+def test_what_is_anothers_is_not_to_be_had(managed: ManagedNode, stranger: SocketPeer) -> None:
     """Neither looked at nor given back, nor asked for again; root may."""
-    lent.asked({"id": "ofrootofroot"}, ME)
-    lent.manager.turn()
+    managed.asked({"id": "ofrootofroot"}, ME)
+    managed.manager.turn()
     path = "/api/v1/leases/ofrootofroot"
-    assert lent.ask("GET", path, peer=stranger).status == HTTPStatus.NOT_FOUND
-    refusal = lent.ask("DELETE", path, peer=stranger)
+    assert managed.ask("GET", path, peer=stranger).status == HTTPStatus.NOT_FOUND
+    refusal = managed.ask("DELETE", path, peer=stranger)
     assert refusal.status == HTTPStatus.CONFLICT
     assert b"its owner or an operator can end it" in refusal.body
-    again = lent.ask("POST", "/api/v1/leases", {"id": "ofrootofroot"}, stranger)
+    again = managed.ask("POST", "/api/v1/leases", {"id": "ofrootofroot"}, stranger)
     assert b"somebody else's" in again.body
-    high = lent.ask("POST", "/api/v1/leases", {"priority": 5}, stranger)
+    high = managed.ask("POST", "/api/v1/leases", {"priority": 5}, stranger)
     assert b"priority 5 is not for" in high.body
     for_root = {"for": "1h", "user": "root"}
     assert (
         b"cannot reserve for root"
-        in lent.ask("POST", "/api/v1/reservations", for_root, stranger).body
+        in managed.ask("POST", "/api/v1/reservations", for_root, stranger).body
     )
-    lent.asked({"id": "ofnobody"}, stranger)
-    assert lent.ask("DELETE", "/api/v1/leases/ofnobody", peer=ME).status == HTTPStatus.OK
-    assert lent.manager.overview.state.lease("ofrootofroot") is not None
+    managed.asked({"id": "ofnobody"}, stranger)
+    assert managed.ask("DELETE", "/api/v1/leases/ofnobody", peer=ME).status == HTTPStatus.OK
+    assert managed.manager.overview.state.lease("ofrootofroot") is not None
 
 
-def test_nobody_is_whom_he_says_he_is(lent: ManagedNode, tmp_path: Path) -> None:
+def test_nobody_is_whom_he_says_he_is(managed: ManagedNode, tmp_path: Path) -> None:
     """The kernel tells; what cannot be seen, or is another's by now, is refused."""
-    liar = lent.ask("POST", "/api/v1/leases", {"pid": 1, "uid": 0}, ME)
+    liar = managed.ask("POST", "/api/v1/leases", {"pid": 1, "uid": 0}, ME)
     assert liar.status == HTTPStatus.BAD_REQUEST
     assert b"'pid' is not a field" in liar.body
-    unseen = lent.ask("GET", "/api/v1/broker", peer=SocketPeer(0, 0, 0))
+    unseen = managed.ask("GET", "/api/v1/broker", peer=SocketPeer(0, 0, 0))
     assert b"cannot be seen by the agent" in unseen.body
-    assert lent.ask("GET", "/api/v1/broker").status == HTTPStatus.FORBIDDEN
+    assert managed.ask("GET", "/api/v1/broker").status == HTTPStatus.FORBIDDEN
     table = ProcessTable(ProcessFolder(tmp_path / "proc").path)
     processes = ProcessFolder(tmp_path / "proc")
     processes.start(7, started=100)
@@ -164,23 +164,23 @@ def test_nobody_is_whom_he_says_he_is(lent: ManagedNode, tmp_path: Path) -> None
 
 
 def test_whoever_may_not_ask_any_more_can_still_give_back(
-    lent: ManagedNode, stranger: SocketPeer
+    managed: ManagedNode, stranger: SocketPeer
 ) -> None:
     """And look at what he has; nothing new is lent or reserved to him."""
-    lent.asked({"id": "ofnobody"}, stranger)
-    lent.manager.turn()
-    lent.settings = replace(lent.settings, users=("ada",))
+    managed.asked({"id": "ofnobody"}, stranger)
+    managed.manager.turn()
+    managed.settings = replace(managed.settings, users=("ada",))
     for path in ("/api/v1/leases", "/api/v1/reservations"):
-        refusal = lent.ask("POST", path, {"for": "1h"}, stranger)
+        refusal = managed.ask("POST", path, {"for": "1h"}, stranger)
         assert refusal.status == HTTPStatus.CONFLICT
         assert b"broker.users" in refusal.body
-    assert lent.ask("GET", "/api/v1/leases/ofnobody", peer=stranger).status == HTTPStatus.OK
-    assert lent.ask("DELETE", "/api/v1/leases/ofnobody", peer=stranger).status == HTTPStatus.OK
-    assert not lent.manager.overview.state.leases
+    assert managed.ask("GET", "/api/v1/leases/ofnobody", peer=stranger).status == HTTPStatus.OK
+    assert managed.ask("DELETE", "/api/v1/leases/ofnobody", peer=stranger).status == HTTPStatus.OK
+    assert not managed.manager.overview.state.leases
 
 
 def test_operators_say_who_may_ask() -> None:
-    """By users and groups; with none, whoever can open the socket."""
+    """By users and groups; with none, a client can open the socket."""
     ada = LeaseOwner(1000, "ada", 1, 1)
     assert why_not_served(ada, BrokerSettings()) is None
     assert why_not_served(ada, BrokerSettings(users=("ada",))) is None
@@ -200,21 +200,21 @@ def test_operators_are_known_by_their_groups(stranger: SocketPeer, tmp_path: Pat
     """
     (group,) = {grp.getgrgid(pwd.getpwuid(NOBODY).pw_gid).gr_name}
     with capture_logs():
-        lent = ManagedNode(
+        managed = ManagedNode(
             World(hgx()), tmp_path / "broker.db", BrokerSettings(operator_groups=("x", group))
         )
-        lent.asked({"id": "ofrootofroot"}, ME)
-        lent.asked({"id": "alsoofroot", "gpus": 8}, ME)
-        lent.manager.turn()
+        managed.asked({"id": "ofrootofroot"}, ME)
+        managed.asked({"id": "alsoofroot", "gpus": 8}, ME)
+        managed.manager.turn()
         path = "/api/v1/leases/ofrootofroot"
-        assert lent.ask("GET", path, peer=stranger).status == HTTPStatus.OK
+        assert managed.ask("GET", path, peer=stranger).status == HTTPStatus.OK
         reserve = {"for": "1h", "in": "2d", "user": "root", "id": "resresres"}
-        made = lent.ask("POST", "/api/v1/reservations", reserve, stranger)
+        made = managed.ask("POST", "/api/v1/reservations", reserve, stranger)
         assert made.status == HTTPStatus.OK, made.body
-        lent.asked({"priority": 5, "id": "beforeothers"}, stranger)
+        managed.asked({"priority": 5, "id": "beforeothers"}, stranger)
         for target in (path, "/api/v1/leases/alsoofroot", "/api/v1/reservations/resresres"):
-            assert lent.ask("DELETE", target, peer=stranger).status == HTTPStatus.OK
-        lent.manager.close()
+            assert managed.ask("DELETE", target, peer=stranger).status == HTTPStatus.OK
+        managed.manager.close()
 
 
 def test_only_groups_that_matter_are_looked_up() -> None:
@@ -231,19 +231,21 @@ def test_only_groups_that_matter_are_looked_up() -> None:
     assert client_of(ME, table, ("wheel", "staff"), groups_of).groups == ("wheel",)
 
 
-def test_groups_that_are_not_named_operate_nothing(lent: ManagedNode, stranger: SocketPeer) -> None:
+def test_groups_that_are_not_named_operate_nothing(
+    managed: ManagedNode, stranger: SocketPeer
+) -> None:
     """Not even the one that may open the socket: by default root operates the broker alone."""
     assert BrokerSettings().operator_groups == ()
-    lent.asked({"id": "ofrootofroot"}, ME)
-    refusal = lent.ask("DELETE", "/api/v1/leases/ofrootofroot", peer=stranger)
+    managed.asked({"id": "ofrootofroot"}, ME)
+    refusal = managed.ask("DELETE", "/api/v1/leases/ofrootofroot", peer=stranger)
     assert b"its owner or an operator can end it" in refusal.body
 
 
-def test_a_full_queue_is_said_to_be(lent: ManagedNode) -> None:
+def test_a_full_queue_is_said_to_be(managed: ManagedNode) -> None:
     """With a status that is no fault of the request's form."""
     for _ in range(3):
-        lent.asked({}, ME)
-    full = lent.ask("POST", "/api/v1/leases", {}, ME)
+        managed.asked({}, ME)
+    full = managed.ask("POST", "/api/v1/leases", {}, ME)
     assert full.status == HTTPStatus.CONFLICT
     assert full.body == b"3 tickets wait already, as many as allowed; ask again later\n"
 
@@ -270,12 +272,12 @@ def test_a_full_queue_is_said_to_be(lent: ManagedNode) -> None:
         ({"command": "rm"}, "'command' is not a field"),
     ],
 )
-def test_what_makes_no_sense_is_refused_by_name(lent: ManagedNode, body: Any, told: str) -> None:
+def test_what_makes_no_sense_is_refused_by_name(managed: ManagedNode, body: Any, told: str) -> None:
     """And nothing is done."""
-    answer = lent.ask("POST", "/api/v1/leases", body, ME)
+    answer = managed.ask("POST", "/api/v1/leases", body, ME)
     assert answer.status == HTTPStatus.BAD_REQUEST
     assert told in answer.body.decode()
-    assert not lent.manager.overview.state.tickets
+    assert not managed.manager.overview.state.tickets
 
 
 @given(
@@ -302,17 +304,17 @@ def test_any_body_gets_an_answer(
 ) -> None:
     """Never a fault of the agent's own."""
     with capture_logs() as logs:
-        lent = ManagedNode(World(hgx(2)), tmp_path_factory.mktemp("any") / "broker.db")
-        answer = lent.ask("POST", target, body, ME)
-        lent.manager.close()
+        managed = ManagedNode(World(hgx(2)), tmp_path_factory.mktemp("any") / "broker.db")
+        answer = managed.ask("POST", target, body, ME)
+        managed.manager.close()
     assert answer.status in {HTTPStatus.OK, HTTPStatus.BAD_REQUEST, HTTPStatus.CONFLICT}
     assert not [each for each in logs if each["event"] == "request_failed"]
 
 
-def served(lent: ManagedNode, path: Path) -> WebServer:
+def served(managed: ManagedNode, path: Path) -> WebServer:
     """The routes at a real socket."""
     table = ProcessTable(Path("/proc"))
-    api = BrokerApi(lent.manager, table, lent.clock, lambda: lent.settings)
+    api = BrokerApi(managed.manager, table, managed.clock, lambda: managed.settings)
     server = WebServer(
         (),
         latest=lambda: None,
@@ -328,8 +330,8 @@ def test_two_hundred_clients_at_once_all_get_their_place(tmp_path: Path) -> None
     """Some are turned away, and ask again; nobody gets two."""
     settings = BrokerSettings(maximum_tickets_per_user=1000)
     with capture_logs():
-        lent = ManagedNode(World(hgx(2)), tmp_path / "broker.db", settings)
-        server = served(lent, tmp_path / "api.sock")
+        managed = ManagedNode(World(hgx(2)), tmp_path / "broker.db", settings)
+        server = served(managed, tmp_path / "api.sock")
         answers: list[Any] = []
         never = threading.Event()
 
@@ -349,16 +351,16 @@ def test_two_hundred_clients_at_once_all_get_their_place(tmp_path: Path) -> None
         for each in crowd:
             each.join(60)
         server.stop()
-        lent.manager.close()
+        managed.manager.close()
     assert len(answers) == 200
-    assert len(lent.manager.overview.state.tickets) == 200
+    assert len(managed.manager.overview.state.tickets) == 200
 
 
-def test_the_socket_is_for_its_user_and_group(tmp_path: Path, lent: ManagedNode) -> None:
+def test_the_socket_is_for_its_user_and_group(tmp_path: Path, managed: ManagedNode) -> None:
     """A foreign user cannot even connect, whatever the folder allows."""
     if os.getuid() != 0:
         pytest.skip("only root can start a process of another user")
-    server = served(lent, tmp_path / "api.sock")
+    server = served(managed, tmp_path / "api.sock")
     tmp_path.chmod(0o755)
     try:
         assert (tmp_path / "api.sock").stat().st_mode & 0o777 == 0o660
@@ -387,12 +389,14 @@ def connected(folder: Path) -> str:
     return done.stderr
 
 
-def test_an_agent_that_lends_nothing_says_so_everywhere(lent: ManagedNode) -> None:
+def test_an_agent_that_lends_nothing_says_so_everywhere(managed: ManagedNode) -> None:
     """At each path that there would be."""
-    open_paths = {(each.method, each.path) for each in _api(lent).routes}
+    open_paths = {(each.method, each.path) for each in _api(managed).routes}
     assert {(each.method, each.path) for each in closed_routes()} == open_paths
     assert all(each.is_local for each in closed_routes())
 
 
-def _api(lent: ManagedNode) -> BrokerApi:
-    return BrokerApi(lent.manager, ProcessTable(Path("/proc")), lent.clock, lambda: lent.settings)
+def _api(managed: ManagedNode) -> BrokerApi:
+    return BrokerApi(
+        managed.manager, ProcessTable(Path("/proc")), managed.clock, lambda: managed.settings
+    )

@@ -9,7 +9,7 @@ from typing import Final
 import pytest
 from structlog.testing import capture_logs
 
-from managed_node import ToldClock
+from managed_node import BootClock
 from process_files import ProcessFolder
 from publish_reports import node_report
 from readings import HOUR, SECOND
@@ -36,7 +36,7 @@ class Node:
         self.processes = ProcessFolder(folder / "proc")
         for pid in (1, 10):
             self.processes.start(pid)
-        self.clock, self.count = ToldClock(), 1
+        self.clock, self.count = BootClock(), 1
         self.on_the_gpu: tuple[int, ...] = ()
         settings = Settings()
         self.settings = replace(
@@ -118,9 +118,9 @@ def test_processes_of_a_lease_that_is_over_are_outsiders(node: Node) -> None:
     given = node.lending.leased()
     assert (set(given.leases), given.pids) == (set(), frozenset())
     node.looks()
-    wish = Reservation("r", "root", GpuRequest(1), HOUR, 2 * HOUR)
+    wanted = Reservation("r", "root", GpuRequest(1), HOUR, 2 * HOUR)
     step = node.lending.manager.reserve(
-        lambda now: replace(wish, starts=now + HOUR, ends=now + 2 * HOUR), ROOT
+        lambda now: replace(wanted, starts=now + HOUR, ends=now + 2 * HOUR), ROOT
     )
     assert step.is_refused
     assert "work without a lease" in step.events[-1].message

@@ -28,7 +28,7 @@ def test_a_week_with_kills_is_the_week_without(tmp_path: Path) -> None:
 def test_people_wait_less_than_with_first_free_placement() -> None:
     """Sharing and going ahead are worth it, and pairs stay together."""
     coming = arrivals(60, seed=4, span_seconds=30_000.0)
-    lent, first = (live(each, pcie_box(), coming) for each in (LocalBroker(), FirstFree()))
-    assert sum(lent.waits.values()) < sum(first.waits.values())
-    assert lent.leased_seconds < first.leased_seconds
-    assert lent.joined >= first.joined
+    managed, first = (live(each, pcie_box(), coming) for each in (LocalBroker(), FirstFree()))
+    assert sum(managed.waits.values()) < sum(first.waits.values())
+    assert managed.leased_seconds < first.leased_seconds
+    assert managed.joined >= first.joined

@@ -1,4 +1,4 @@
-"""A command that is run for somebody, as if he had started it himself."""
+"""A command that is run for a user, as if he had started it himself."""
 
 import os
 import pty
@@ -148,7 +148,7 @@ def test_a_job_stops_and_goes_on_with_its_command() -> None:
 
 
 def test_what_is_left_behind_can_be_left_alone(tmp_path: Path) -> None:
-    """Whoever interrupts gets the command's status; what it has started goes on."""
+    """A client interrupts gets the command's status; what it has started goes on."""
     note = tmp_path / "pid"
     script = f"(setsid sh -c 'echo $$ > {note}; exec sleep 60' &) ; exit 3"
     with subprocess.Popen(

@@ -165,7 +165,7 @@ def test_mig_instances_that_fit_best_are_taken() -> None:
 
 
 def test_a_whole_gpu_goes_before_an_instance() -> None:
-    """Whoever asks for one GPU is given an instance only where no GPU is left."""
+    """A client asks for one GPU is given an instance only where no GPU is left."""
     node = mig_node([["7g.80gb"], []])
     assert node.places(GpuRequest()) == (2,)
     assert node.taken(2).places(GpuRequest()) == (1,)
@@ -233,7 +233,7 @@ def test_what_is_uncertain_or_held_back_is_taken_last(facts: dict[str, object]) 
 
 
 def test_reserved_seats_are_kept_and_told() -> None:
-    """Whoever is refused is told what is in the way."""
+    """A client is refused is told what is in the way."""
     refusal = hgx().choose(GpuRequest(7), reserved={"GPU-0", "GPU-1"})
     assert isinstance(refusal, PlacementRefusal)
     assert not refusal.is_hopeless

@@ -1,4 +1,4 @@
-"""Signals while somebody waits: those that end him can be answered first, and no others."""
+"""Signals while a user waits: those that end him can be answered first, and no others."""
 
 import os
 import signal

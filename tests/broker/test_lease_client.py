@@ -60,7 +60,7 @@ def agent(path: Path, answers: list[tuple[HTTPStatus, str]]) -> Iterator[list[st
 
 
 def test_an_agent_that_lost_a_ticket_and_is_busy_is_asked_again(tmp_path: Path) -> None:
-    """Until it takes the ticket anew: whoever has waited is not sent away."""
+    """Until it takes the ticket again: a client has waited is not sent away."""
     answers = [ok(WAITS), UNKNOWN, BUSY, UNKNOWN, BUSY, UNKNOWN, ok(WAITS), ok(GRANTED)]
     slept: list[float] = []
     said: list[str] = []

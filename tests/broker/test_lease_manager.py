@@ -1,4 +1,4 @@
-"""The desk: nobody is told what was not saved, and nothing is granted that nobody has seen."""
+"""The manager: nobody is told what was not saved, and nothing is granted that nobody has seen."""
 
 import json
 import resource
@@ -34,7 +34,7 @@ FULL_DISK = Path(__file__).parents[1] / "support" / "full_broker_disk.py"
 
 
 @pytest.fixture
-def lent(tmp_path: Path) -> Iterator[ManagedNode]:
+def managed(tmp_path: Path) -> Iterator[ManagedNode]:
     """A node of two GPUs that nobody has."""
     with capture_logs():
         found = ManagedNode(World(hgx(2)), tmp_path / "broker.db")
@@ -42,50 +42,50 @@ def lent(tmp_path: Path) -> Iterator[ManagedNode]:
         found.manager.close()
 
 
-def test_a_ticket_is_granted_at_the_next_look(lent: ManagedNode) -> None:
+def test_a_ticket_is_granted_at_the_next_look(managed: ManagedNode) -> None:
     """With its slots; a second one waits, with its place and why."""
-    lent.manager.ask(ticket("a", gpus=2))
-    lent.manager.ask(ticket("b"))
-    assert lent.manager.woken.is_set()
-    assert lent.manager.overview.why_waiting("b") == "the broker has not looked at it yet"
-    lent.manager.turn()
-    standing = lent.manager.overview
-    assert [each.id for each in standing.state.leases] == ["a"]
-    assert standing.place_of("b") == 1
-    assert "0 of 2 can be given" in str(standing.why_waiting("b"))
-    assert lent.manager.counters["rightsizer_broker_grants_total"] == 1
-    assert lent.manager.gauges() == {
+    managed.manager.ask(ticket("a", gpus=2))
+    managed.manager.ask(ticket("b"))
+    assert managed.manager.woken.is_set()
+    assert managed.manager.overview.why_waiting("b") == "the broker has not looked at it yet"
+    managed.manager.turn()
+    scheduling = managed.manager.overview
+    assert [each.id for each in scheduling.state.leases] == ["a"]
+    assert scheduling.place_of("b") == 1
+    assert "0 of 2 can be given" in str(scheduling.why_waiting("b"))
+    assert managed.manager.counters["rightsizer_broker_grants_total"] == 1
+    assert managed.manager.gauges() == {
         "rightsizer_broker_leases": 1.0,
         "rightsizer_broker_queue_length": 1.0,
     }
 
 
-def test_nothing_is_granted_blindly(lent: ManagedNode) -> None:
+def test_nothing_is_granted_blindly(managed: ManagedNode) -> None:
     """Without a look at the node everybody waits, and is told what for; who has died goes."""
-    lent.trouble = "no GPU has been read yet"
-    lent.manager.ask(ticket("a"))
-    lent.manager.ask(ticket("b"))
-    lent.dead.add("b")
-    lent.manager.turn()
-    standing = lent.manager.overview
-    assert not standing.state.leases
-    assert [each.id for each in standing.state.tickets] == ["a"]
-    assert standing.why_waiting("a") == "no GPU has been read yet"
+    managed.trouble = "no GPU has been read yet"
+    managed.manager.ask(ticket("a"))
+    managed.manager.ask(ticket("b"))
+    managed.dead.add("b")
+    managed.manager.turn()
+    scheduling = managed.manager.overview
+    assert not scheduling.state.leases
+    assert [each.id for each in scheduling.state.tickets] == ["a"]
+    assert scheduling.why_waiting("a") == "no GPU has been read yet"
     with pytest.raises(RightsizerError, match="nothing can be reserved before"):
-        lent.manager.reserve(
+        managed.manager.reserve(
             lambda now: Reservation("r", "ada", GpuRequest(), now, now + 1), client()
         )
-    lent.trouble = None
-    lent.manager.turn()
-    assert lent.manager.overview.state.lease("a") is not None
+    managed.trouble = None
+    managed.manager.turn()
+    assert managed.manager.overview.state.lease("a") is not None
 
 
-def test_what_was_saved_is_gone_on_with(lent: ManagedNode, tmp_path: Path) -> None:
-    """By a desk that is opened after a kill."""
-    lent.manager.ask(ticket("a", gpus=2))
-    lent.manager.turn()
-    lent.manager.ask(ticket("b"))
-    lent.store.close()
+def test_what_was_saved_is_gone_on_with(managed: ManagedNode, tmp_path: Path) -> None:
+    """By a manager that is opened after a kill."""
+    managed.manager.ask(ticket("a", gpus=2))
+    managed.manager.turn()
+    managed.manager.ask(ticket("b"))
+    managed.store.close()
     after = ManagedNode(World(hgx(2)), tmp_path / "broker.db")
     state = after.manager.overview.state
     assert ([each.id for each in state.leases], [each.id for each in state.tickets]) == (
@@ -96,21 +96,21 @@ def test_what_was_saved_is_gone_on_with(lent: ManagedNode, tmp_path: Path) -> No
 
 
 def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
-    lent: ManagedNode, tmp_path: Path
+    managed: ManagedNode, tmp_path: Path
 ) -> None:
     """At once after a quiet time, within five seconds otherwise; without a change once a minute."""
-    lent.processes = LeaseProcesses(((7, 100),))
-    lent.manager.ask(ticket("a"))
-    lent.manager.turn()
+    managed.processes = LeaseProcesses(((7, 100),))
+    managed.manager.ask(ticket("a"))
+    managed.manager.turn()
     disk = sqlite3.connect(tmp_path / "broker.db")
 
     def written(seconds: int, processes: Callable[[int], LeaseProcesses]) -> int:
         """In how many of so many looks, one a second."""
         versions = [disk.execute("PRAGMA data_version").fetchone()]
         for second in range(seconds):
-            lent.clock.now += SECOND
-            lent.processes = processes(second)
-            lent.manager.turn()
+            managed.clock.now += SECOND
+            managed.processes = processes(second)
+            managed.manager.turn()
             versions.append(disk.execute("PRAGMA data_version").fetchone())
         return sum(one != two for one, two in pairwise(versions))
 
@@ -127,94 +127,96 @@ def test_the_disk_is_written_where_processes_come_or_go_and_not_each_second(
     assert record.processes == last
 
 
-def test_a_stepping_wall_clock_changes_nothing(lent: ManagedNode) -> None:
+def test_a_stepping_wall_clock_changes_nothing(managed: ManagedNode) -> None:
     """Forward and back by years: leases last, and end by the clock that never steps."""
     told: list[BrokerEvent] = []
-    lent.manager.listen(told.append)
-    lent.manager.ask(ticket("a", limit_seconds=3600.0))
-    lent.manager.turn()
+    managed.manager.listen(told.append)
+    managed.manager.ask(ticket("a", limit_seconds=3600.0))
+    managed.manager.turn()
     for step in (20 * 365 * DAY, -40 * 365 * DAY):
-        lent.clock.wall += step
-        lent.clock.now += SECOND
-        lent.manager.turn()
+        managed.clock.wall += step
+        managed.clock.now += SECOND
+        managed.manager.turn()
     assert [each.kind for each in told] == [EventKind.QUEUED, EventKind.GRANTED]
-    lent.clock.now += 2 * HOUR
-    lent.manager.turn()
+    managed.clock.now += 2 * HOUR
+    managed.manager.turn()
     assert {each.kind for each in told} >= {EventKind.TIME_UP, EventKind.IDLE}
-    assert lent.manager.overview.state.lease("a") is not None
+    assert managed.manager.overview.state.lease("a") is not None
 
 
-def test_idle_holders_are_told_once_and_keep_what_they_have(lent: ManagedNode) -> None:
-    """In the answer to whoever asks for the lease, and as JSON for webhooks."""
+def test_idle_holders_are_told_once_and_keep_what_they_have(managed: ManagedNode) -> None:
+    """In the answer to a client asks for the lease, and as JSON for webhooks."""
     told: list[BrokerEvent] = []
-    lent.manager.listen(told.append)
-    lent.manager.ask(ticket("a"))
+    managed.manager.listen(told.append)
+    managed.manager.ask(ticket("a"))
     for _ in range(4):
-        lent.manager.turn()
-        lent.clock.now += 2 * HOUR
+        managed.manager.turn()
+        managed.clock.now += 2 * HOUR
     (idle,) = [each for each in told if each.kind is EventKind.IDLE]
-    messages = lent.manager.messages_for("a")
-    form = answer_form(lent.manager.overview, "a", lent.clock.now, 0, messages)
+    messages = managed.manager.messages_for("a")
+    form = answer_form(managed.manager.overview, "a", managed.clock.now, 0, messages)
     assert form is not None
     assert form["messages"] == ["nothing has run on the GPUs of lease a for 2 h; give it back"]
     assert form["lease"]["told"] == ["idle"]
     notice: dict[str, Any] = json.loads(notice_body(idle, 5 * SECOND, "node"))
     assert (notice["event"], notice["id"], notice["time"]) == ("broker_idle", "a", 5.0)
-    lent.manager.end("a", client())
-    assert lent.manager.messages_for("a") == ()
+    managed.manager.end("a", client())
+    assert managed.manager.messages_for("a") == ()
 
 
-def test_a_holder_finds_the_latest_twenty_messages(lent: ManagedNode) -> None:
+def test_a_holder_finds_the_latest_twenty_messages(managed: ManagedNode) -> None:
     """However often he was told."""
-    lent.manager.ask(ticket("a"))
-    lent.manager.turn()
+    managed.manager.ask(ticket("a"))
+    managed.manager.turn()
     for hours in range(1, 26):
         # At work, and idle for longer than the last time.
-        lent.is_active = True
-        lent.manager.turn()
-        lent.clock.now += hours * HOUR
-        lent.is_active = False
-        lent.manager.turn()
-    idle = [each for each in lent.manager.messages_for("a") if "nothing has run" in each]
-    assert len(lent.manager.messages_for("a")) == 20
+        managed.is_active = True
+        managed.manager.turn()
+        managed.clock.now += hours * HOUR
+        managed.is_active = False
+        managed.manager.turn()
+    idle = [each for each in managed.manager.messages_for("a") if "nothing has run" in each]
+    assert len(managed.manager.messages_for("a")) == 20
     assert "for 1 d 1 h" in idle[-1]
 
 
-def test_a_ticket_that_nobody_looks_at_is_asked_after_often_for_a_second(lent: ManagedNode) -> None:
+def test_a_ticket_that_nobody_looks_at_is_asked_after_often_for_a_second(
+    managed: ManagedNode,
+) -> None:
     """Then once a second at most, and so is one whose reservation has not begun."""
 
     def pause(item_id: str) -> float:
-        form = answer_form(lent.manager.overview, item_id, lent.clock.now, 0)
+        form = answer_form(managed.manager.overview, item_id, managed.clock.now, 0)
         assert form is not None
         return float(form["ask_again_seconds"])
 
-    lent.manager.ask(ticket("a", gpus=2))
+    managed.manager.ask(ticket("a", gpus=2))
     assert pause("a") == 0.2
-    lent.clock.now += SECOND
+    managed.clock.now += SECOND
     assert pause("a") == 1.0
     root = replace(client(), uid=0)
-    starts = lent.clock.now + HOUR
-    wish = Reservation("r", root.user, GpuRequest(), starts, starts + HOUR)
-    lent.manager.reserve(lambda now: replace(wish, starts=now + HOUR), root)
-    lent.manager.ask(ticket("b", reservation="r"))
-    lent.manager.turn()
+    starts = managed.clock.now + HOUR
+    wanted = Reservation("r", root.user, GpuRequest(), starts, starts + HOUR)
+    managed.manager.reserve(lambda now: replace(wanted, starts=now + HOUR), root)
+    managed.manager.ask(ticket("b", reservation="r"))
+    managed.manager.turn()
     assert pause("b") == 1.0
-    assert lent.manager.overview.why_waiting("b") == "its reservation begins in 1 h"
+    assert managed.manager.overview.why_waiting("b") == "its reservation begins in 1 h"
 
 
-def test_a_lease_that_ends_during_a_look_gives_nothing_away(lent: ManagedNode) -> None:
+def test_a_lease_that_ends_during_a_look_gives_nothing_away(managed: ManagedNode) -> None:
     """Its processes were left out of that look, and may be there still."""
-    lent.manager.ask(ticket("a", gpus=2))
-    lent.manager.turn()
-    lent.manager.ask(ticket("b", gpus=2))
-    observe = lent.observe
-    lent.observe = lambda state: (observe(state), lent.manager.end("a", client()))[0]  # type: ignore[method-assign]  # As another thread would.
-    lent.manager.turn()
-    assert not lent.manager.overview.state.leases
-    assert lent.manager.woken.is_set()
-    lent.observe = observe  # type: ignore[method-assign]  # Nothing more happens.
-    lent.manager.turn()
-    assert lent.manager.overview.state.lease("b") is not None
+    managed.manager.ask(ticket("a", gpus=2))
+    managed.manager.turn()
+    managed.manager.ask(ticket("b", gpus=2))
+    observe = managed.observe
+    managed.observe = lambda state: (observe(state), managed.manager.end("a", client()))[0]  # type: ignore[method-assign]  # As another thread would.
+    managed.manager.turn()
+    assert not managed.manager.overview.state.leases
+    assert managed.manager.woken.is_set()
+    managed.observe = observe  # type: ignore[method-assign]  # Nothing more happens.
+    managed.manager.turn()
+    assert managed.manager.overview.state.lease("b") is not None
 
 
 def test_nothing_is_granted_on_a_full_disk(tmp_path: Path) -> None:

@@ -31,7 +31,7 @@ def procfs(tmp_path: Path) -> ProcessFolder:
 def looked(
     procfs: ProcessFolder, members: LeaseProcesses | None = None, maximum: int = 1000
 ) -> ObservedProcesses:
-    """What somebody sees who has never looked before."""
+    """What a user sees who has never looked before."""
     watcher = ProcessTracker(ProcessTable(procfs.path), maximum)
     return watcher.look({"a": CLIENT}, {} if members is None else {"a": members})["a"]
 

@@ -46,7 +46,7 @@ def test_a_tree_is_its_clients_descendants_and_nobody_else(processes: ProcessFol
 
 
 def test_orphans_keep_a_lease_alive(processes: ProcessFolder) -> None:
-    """Whoever was seen to belong does so below another parent too, to its end."""
+    """A client was seen to belong does so below another parent too, to its end."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10)
     assert watcher.look({"a": CLIENT})["a"].pids == {10, 20}
@@ -74,7 +74,7 @@ def test_a_daemon_that_forks_twice_is_known_by_its_session(processes: ProcessFol
 
 
 def test_a_number_that_is_used_again_is_somebody_else(processes: ProcessFolder) -> None:
-    """Of the client as of its children, and of whoever waits."""
+    """Of the client as of its children, and of a client waits."""
     watcher = watcher_of(processes)
     processes.start(20, parent=10)
     watcher.look({"a": CLIENT})

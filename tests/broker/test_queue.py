@@ -20,7 +20,7 @@ SETTINGS = BrokerSettings()
 HOURS = 3600.0
 
 
-def standing(
+def scheduling(
     world: World, *records: LeaseRecord, now: int = 0, bookings: tuple[Booking, ...] = ()
 ) -> SchedulingState:
     """The node with what is leased of it."""
@@ -30,9 +30,9 @@ def standing(
 def leased(name: str, *indices: int, hours: float | None = 1.0) -> LeaseRecord:
     """A lease of whole GPUs, granted at 0."""
     limit = None if hours is None else hours * HOURS
-    wish = ticket(name, len(indices), limit_seconds=limit)
+    wanted = ticket(name, len(indices), limit_seconds=limit)
     uuids = [f"GPU-{index}" for index in indices]
-    return record_of(wish, uuids, standing(World(hgx())))
+    return record_of(wanted, uuids, scheduling(World(hgx())))
 
 
 def served(
@@ -45,14 +45,14 @@ def served(
 def test_tickets_are_served_in_order_as_long_as_there_is_room() -> None:
     """Each gets GPUs of its own."""
     tickets = [ticket("a", 4), ticket("b", 3), ticket("c", 1)]
-    found = serve_queue(tickets, standing(World(hgx())), SETTINGS)
+    found = serve_queue(tickets, scheduling(World(hgx())), SETTINGS)
     assert [grant.id for grant in found.grants] == ["a", "b", "c"]
     assert len({uuid for grant in found.grants for uuid in grant.lease.uuids}) == 8
 
 
 def test_a_short_ticket_goes_ahead_of_one_that_waits_longer() -> None:
     """It is over when the first can begin."""
-    node = standing(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
+    node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [ticket("big", 8, limit_seconds=HOURS), ticket("short", 4, limit_seconds=2 * HOURS)]
     found = serve_queue(tickets, node, SETTINGS)
     assert [grant.id for grant in found.grants] == ["short"]
@@ -62,14 +62,14 @@ def test_a_short_ticket_goes_ahead_of_one_that_waits_longer() -> None:
 
 def test_one_that_would_delay_the_first_stays_behind_it() -> None:
     """By a second is enough."""
-    node = standing(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
+    node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [ticket("big", 8), ticket("long", 1, limit_seconds=2 * HOURS + 1)]
     assert served(tickets, node) == []
 
 
 def test_a_long_one_goes_ahead_on_gpus_that_the_first_does_not_need() -> None:
     """Six are enough for the first, and eight there are."""
-    node = standing(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
+    node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [
         ticket("big", 6),
         *(ticket(name, 1, limit_seconds=9 * HOURS) for name in ("one", "two", "three")),
@@ -79,14 +79,14 @@ def test_a_long_one_goes_ahead_on_gpus_that_the_first_does_not_need() -> None:
 
 def test_nothing_goes_ahead_where_backfill_is_off() -> None:
     """Strict order."""
-    node = standing(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
+    node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [ticket("big", 8), ticket("short", 1, limit_seconds=60.0)]
     assert served(tickets, node, replace(SETTINGS, backfill=False)) == []
 
 
 def test_nothing_is_looked_at_beyond_the_depth() -> None:
     """The search stays bounded, and the second behind the first is not reached."""
-    node = standing(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
+    node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2))
     tickets = [
         ticket("big", 8),
         ticket("too long", 1, limit_seconds=9 * HOURS),
@@ -99,12 +99,12 @@ def test_nothing_is_looked_at_beyond_the_depth() -> None:
 @pytest.mark.parametrize(
     "node",
     [
-        pytest.param(lambda: standing(World(hgx()), leased("runs", 0, hours=None)), id="endless"),
+        pytest.param(lambda: scheduling(World(hgx()), leased("runs", 0, hours=None)), id="endless"),
         pytest.param(
-            lambda: standing(World(hgx()), leased("late", 0, hours=1), now=2 * HOUR), id="late"
+            lambda: scheduling(World(hgx()), leased("late", 0, hours=1), now=2 * HOUR), id="late"
         ),
         pytest.param(
-            lambda: standing(World(hgx(), outsiders={"x": Running(("GPU-3",), 10 * GIBIBYTE)})),
+            lambda: scheduling(World(hgx(), outsiders={"x": Running(("GPU-3",), 10 * GIBIBYTE)})),
             id="outsider",
         ),
     ],
@@ -126,7 +126,7 @@ def test_where_no_end_is_known_only_what_is_short_goes_ahead(
 def test_beside_a_lease_without_a_limit_what_is_over_in_time_goes_ahead() -> None:
     """The first cannot begin before another lease ends, whatever becomes of that one."""
     leases = leased("endless", 0, hours=None), leased("runs", 1, 2, hours=2)
-    node = standing(World(hgx()), *leases)
+    node = scheduling(World(hgx()), *leases)
     tickets = [ticket("big", 8), ticket("short", 1, limit_seconds=2 * HOURS)]
     assert served(tickets, node) == ["short"]
     assert serve_queue(tickets, node, SETTINGS).promised is None
@@ -135,21 +135,21 @@ def test_beside_a_lease_without_a_limit_what_is_over_in_time_goes_ahead() -> Non
 def test_what_a_broken_gpu_makes_impossible_holds_up_nobody() -> None:
     """The others are served while it is mended."""
     world = World(hgx(), broken={"GPU-3"})
-    assert served([ticket("big", 8), ticket("small", 1)], standing(world)) == ["small"]
+    assert served([ticket("big", 8), ticket("small", 1)], scheduling(world)) == ["small"]
 
 
 def test_whoever_holds_as_many_as_allowed_waits_and_holds_up_nobody() -> None:
     """His tickets are passed over."""
     settings = replace(SETTINGS, maximum_leases_per_user=1)
     tickets = [ticket("a", 1), ticket("b", 1), ticket("c", 1, user="bo")]
-    assert served(tickets, standing(World(hgx())), settings) == ["a", "c"]
+    assert served(tickets, scheduling(World(hgx())), settings) == ["a", "c"]
 
 
 def test_a_lease_that_may_last_into_a_reservation_stays_off_its_gpus() -> None:
     """One that ends before may use them."""
-    wish = Reservation("r", "bo", GpuRequest(6), 2 * HOUR, 4 * HOUR)
-    booking = Booking(wish, tuple(f"GPU-{at}" for at in range(6)), 1)
-    node = standing(World(hgx()), bookings=(booking,))
+    wanted = Reservation("r", "bo", GpuRequest(6), 2 * HOUR, 4 * HOUR)
+    booking = Booking(wanted, tuple(f"GPU-{at}" for at in range(6)), 1)
+    node = scheduling(World(hgx()), bookings=(booking,))
     long = serve_queue([ticket("long", 2, limit_seconds=3 * HOURS)], node, SETTINGS)
     assert set(long.grants[0].lease.uuids) == {"GPU-6", "GPU-7"}
     assert served([ticket("big", 3, limit_seconds=3 * HOURS)], node) == []
@@ -158,8 +158,8 @@ def test_a_lease_that_may_last_into_a_reservation_stays_off_its_gpus() -> None:
 
 def test_a_ticket_of_the_reservation_gets_its_gpus_until_it_ends() -> None:
     """However long it asked for."""
-    wish = Reservation("r", "ada", GpuRequest(2), 0, HOUR)
-    node = standing(World(hgx()), bookings=(Booking(wish, ("GPU-4", "GPU-5"), 1),))
+    wanted = Reservation("r", "ada", GpuRequest(2), 0, HOUR)
+    node = scheduling(World(hgx()), bookings=(Booking(wanted, ("GPU-4", "GPU-5"), 1),))
     found = serve_queue([ticket("mine", 2, reservation="r")], node, SETTINGS)
     assert found.grants[0].lease.uuids == ("GPU-4", "GPU-5")
     assert found.grants[0].lease.ends == HOUR
@@ -168,7 +168,7 @@ def test_a_ticket_of_the_reservation_gets_its_gpus_until_it_ends() -> None:
 def test_a_shared_lease_has_its_budget_and_another_all_of_the_memory() -> None:
     """What is set aside is what nobody else can have."""
     tickets = [ticket("part", 1, memory=10, may_share=True), ticket("whole", 1, memory=10)]
-    part, whole = serve_queue(tickets, standing(World(hgx())), SETTINGS).grants
+    part, whole = serve_queue(tickets, scheduling(World(hgx())), SETTINGS).grants
     assert part.lease.memory_bytes == (10 * GIBIBYTE,)
     assert part.lease.is_shared
     assert whole.lease.memory_bytes == (80 * GIBIBYTE,)
@@ -221,14 +221,14 @@ def _lived_through(jobs: list[tuple[int, int, float]]) -> list[tuple[str, int, i
 
 def _serve(queue: list[Ticket], running: list[tuple[int, LeaseRecord]], now: int) -> QueueResult:
     records = [record for _, record in running]
-    return serve_queue(queue, standing(World(hgx()), *records, now=now), SETTINGS)
+    return serve_queue(queue, scheduling(World(hgx()), *records, now=now), SETTINGS)
 
 
 def test_a_reservation_of_one_gpu_takes_nobody_further_ahead() -> None:
     """What it does not reach for is in the queue as others are, and is not passed over there."""
-    wish = Reservation("r", "ada", GpuRequest(1), 0, 3 * HOUR)
-    booking = Booking(wish, ("GPU-7",), 1)
-    node = standing(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2), bookings=(booking,))
+    wanted = Reservation("r", "ada", GpuRequest(1), 0, 3 * HOUR)
+    booking = Booking(wanted, ("GPU-7",), 1)
+    node = scheduling(World(hgx()), leased("runs", 0, 1, 2, 3, hours=2), bookings=(booking,))
     first = ticket("first", 7, user="bo", limit_seconds=HOURS)
     assert served([first, ticket("jumps", 3, reservation="r", limit_seconds=5 * HOURS)], node) == []
     tickets = [first, ticket("mine", 1, reservation="r"), ticket("more", 1, reservation="r")]

@@ -1,4 +1,4 @@
-"""Reservations that have begun count as used by whoever they are for, where nobody has them."""
+"""Reservations that have begun count as used by a client they are for, where nobody has them."""
 
 from dataclasses import replace
 
@@ -21,9 +21,9 @@ START = BrokerState("boot")
 TWO_HOURS = Reservation("r", "bo", GpuRequest(4), HOUR, 3 * HOUR)
 
 
-def reserved(look: NodeObservation, wish: Reservation = TWO_HOURS) -> BrokerState:
+def reserved(look: NodeObservation, wanted: Reservation = TWO_HOURS) -> BrokerState:
     """A node with one reservation."""
-    step = BROKER.reserve(START, 0, wish, client("bo"), look)
+    step = BROKER.reserve(START, 0, wanted, client("bo"), look)
     assert not step.is_refused, step.events
     return step.state
 
@@ -50,7 +50,7 @@ def test_what_is_taken_back_is_used_until_then() -> None:
 
 
 def test_an_operator_who_reserves_for_another_uses_nothing() -> None:
-    """It counts against whoever it is for."""
+    """It counts against a client it is for."""
     root = replace(client("root"), uid=0)
     step = BROKER.reserve(START, 0, TWO_HOURS, root, World(hgx()).look())
     assert used(step.state, 2 * HOUR).keys() == {"bo"}
@@ -111,8 +111,8 @@ def test_whoever_kept_gpus_for_himself_goes_behind_who_did_not() -> None:
     world = World(hgx(4))
     state = BROKER.expire(reserved(world.look()), 3 * HOUR).state
     wishes = (ticket("bos", 4, user="bo"), ticket("adas", 4, user="ada"))
-    for wish in wishes:
-        state = BROKER.ask(state, 3 * HOUR, wish).state
+    for wanted in wishes:
+        state = BROKER.ask(state, 3 * HOUR, wanted).state
     step = BROKER.serve(state, 3 * HOUR, world.look())
     assert [grant.id for grant in step.grants] == ["adas"]
 

@@ -22,9 +22,11 @@ def kinds(step: BrokerTransition) -> list[EventKind]:
     return [event.kind for event in step.events]
 
 
-def asked(world: World, wish: Ticket, state: BrokerState = START, now: int = 0) -> BrokerTransition:
+def asked(
+    world: World, wanted: Ticket, state: BrokerState = START, now: int = 0
+) -> BrokerTransition:
     """A ticket in the queue, and one look at it."""
-    step = BROKER.ask(state, now, wish, world.look())
+    step = BROKER.ask(state, now, wanted, world.look())
     assert not step.is_refused, step.events
     return BROKER.serve(step.state, now, world.look())
 
@@ -32,8 +34,8 @@ def asked(world: World, wish: Ticket, state: BrokerState = START, now: int = 0) 
 def test_a_reservation_is_free_in_time() -> None:
     """A lease that might last into it waits until it is over."""
     world = World(hgx())
-    wish = Reservation("r", "bo", GpuRequest(8), HOUR, 2 * HOUR)
-    state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
+    wanted = Reservation("r", "bo", GpuRequest(8), HOUR, 2 * HOUR)
+    state = BROKER.reserve(START, 0, wanted, client("bo"), world.look()).state
     step = asked(world, ticket("a", limit_seconds=3601.0), state=state)
     assert step.grants == ()
     mine = ticket("mine", 8, user="bo", reservation="r")
@@ -62,9 +64,9 @@ def test_what_is_leased_into_that_time_cannot_be_reserved() -> None:
 def test_whoever_asks_for_too_many_is_told_how_many_there_are() -> None:
     """And how many are kept, in words that fit one."""
     world = World(hgx())
-    wish = Reservation("r", "bo", GpuRequest(7), HOUR, 2 * HOUR)
-    state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
-    one = replace(wish, id="one", request=GpuRequest(1))
+    wanted = Reservation("r", "bo", GpuRequest(7), HOUR, 2 * HOUR)
+    state = BROKER.reserve(START, 0, wanted, client("bo"), world.look()).state
+    one = replace(wanted, id="one", request=GpuRequest(1))
     step = BROKER.reserve(state, 0, replace(one, request=GpuRequest(3)), client("bo"), world.look())
     assert "1 of 3 asked for is known to be free then" in step.events[-1].message
     step = BROKER.reserve(state, 0, one, client("bo"), world.look())
@@ -83,8 +85,8 @@ def test_a_reservation_in_the_way_is_named_with_the_limit_that_would_do() -> Non
     world = World(hgx())
     state = START
     for name, gpus, at in (("soon", 2, 3 * HOUR), ("late", 4, 20 * HOUR + MINUTE)):
-        wish = Reservation(name, "bo", GpuRequest(gpus), at, at + HOUR)
-        step = BROKER.reserve(state, 0, wish, client("bo"), world.look())
+        wanted = Reservation(name, "bo", GpuRequest(gpus), at, at + HOUR)
+        step = BROKER.reserve(state, 0, wanted, client("bo"), world.look())
         assert not step.is_refused
         state = step.state
     kept = "4 are kept for reservation late of bo, which begins in 21 h; with --time-limit 20h"
@@ -115,8 +117,8 @@ def test_two_reservations_do_not_get_the_same_gpus() -> None:
 def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None:
     """Somebody works there without a lease."""
     world = World(hgx())
-    wish = Reservation("r", "bo", GpuRequest(4), HOUR, 2 * HOUR)
-    state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
+    wanted = Reservation("r", "bo", GpuRequest(4), HOUR, 2 * HOUR)
+    state = BROKER.reserve(START, 0, wanted, client("bo"), world.look()).state
     world.outsiders["theirs"] = Running(state.bookings[0].uuids[:1], GIBIBYTE)
     step = BROKER.turn(state, MINUTE, {}, world.look())
     assert kinds(step) == []
@@ -128,7 +130,7 @@ def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None
 
 
 @pytest.mark.parametrize(
-    ("wish", "why"),
+    ("wanted", "why"),
     [
         (Reservation("r", "ada", GpuRequest(1), HOUR, 2 * HOUR), "cannot reserve for ada"),
         (Reservation("r", "bo", GpuRequest(1), HOUR, HOUR), "a length"),
@@ -137,22 +139,22 @@ def test_a_reservation_moves_off_gpus_that_will_not_be_free_or_says_so() -> None
         (Reservation("r", "bo", GpuRequest(9), HOUR, 2 * HOUR), "9 GPUs"),
     ],
 )
-def test_a_reservation_beyond_what_is_allowed_is_refused(wish: Reservation, why: str) -> None:
+def test_a_reservation_beyond_what_is_allowed_is_refused(wanted: Reservation, why: str) -> None:
     """With the reason and what would be allowed."""
-    step = BROKER.reserve(START, 0, wish, client("bo"), World(hgx()).look())
+    step = BROKER.reserve(START, 0, wanted, client("bo"), World(hgx()).look())
     assert step.is_refused
     assert why in step.events[0].message
 
 
 def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
-    """And whoever is refused is told whom to ask."""
+    """And a client is refused is told whom to ask."""
     world, broker = World(hgx()), Broker(BrokerSettings(), GpuPlacementSettings())
-    wish = Reservation("r", "bo", GpuRequest(1), HOUR, 2 * HOUR)
-    refused = broker.reserve(START, 0, wish, client("bo"), world.look())
+    wanted = Reservation("r", "bo", GpuRequest(1), HOUR, 2 * HOUR)
+    refused = broker.reserve(START, 0, wanted, client("bo"), world.look())
     assert refused.is_refused
     assert "reservations are for operators here" in refused.events[0].message
     root = replace(client("root"), uid=0)
-    assert not broker.reserve(START, 0, wish, root, world.look()).is_refused
+    assert not broker.reserve(START, 0, wanted, root, world.look()).is_refused
 
 
 @pytest.mark.parametrize(
@@ -166,8 +168,8 @@ def test_only_operators_reserve_unless_the_settings_allow_others() -> None:
 def test_whoever_waits_for_a_reservation_to_begin_is_told_when(now: int, told: str) -> None:
     """As the last of those who wait, in whole hours and minutes."""
     world = World(hgx())
-    wish = Reservation("r", "bo", GpuRequest(8), 150 * MINUTE, 4 * HOUR)
-    state = BROKER.reserve(START, 0, wish, client("bo"), world.look()).state
+    wanted = Reservation("r", "bo", GpuRequest(8), 150 * MINUTE, 4 * HOUR)
+    state = BROKER.reserve(START, 0, wanted, client("bo"), world.look()).state
     mine = ticket("mine", 8, user="bo", reservation="r")
     state = BROKER.ask(state, 0, mine, world.look()).state
     step = asked(world, ticket("other", limit_seconds=86400.0), state=state, now=now)

@@ -46,7 +46,7 @@ def client(user: str = "ada", pid: int = 1) -> LeaseOwner:
 
 
 def ticket(name: str, gpus: int = 1, user: str = "ada", **facts: object) -> Ticket:
-    """What somebody asks for; memory in GiB."""
+    """What a user asks for; memory in GiB."""
     memory = facts.pop("memory", None)
     request = GpuRequest(
         gpus=gpus,
@@ -58,7 +58,7 @@ def ticket(name: str, gpus: int = 1, user: str = "ada", **facts: object) -> Tick
 
 @dataclass
 class Running:
-    """The processes of a lease, or of somebody without one."""
+    """The processes of a lease, or of a user without one."""
 
     uuids: tuple[str, ...]
     memory_bytes: float

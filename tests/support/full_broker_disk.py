@@ -1,4 +1,4 @@
-"""Asks a broker's desk for GPUs against a limit on the size of files, as a full disk would be.
+"""Asks a broker's manager for GPUs against a limit on the size of files, as a full disk would be.
 
 A program of its own: the limit holds for a whole process.
 """
@@ -25,26 +25,26 @@ def main(path: Path) -> None:
     structlog.configure(wrapper_class=structlog.make_filtering_bound_logger(logging.CRITICAL))
     signal.signal(signal.SIGXFSZ, signal.SIG_IGN)
     settings = BrokerSettings(maximum_tickets_per_user=100_000, maximum_tickets=100_000)
-    lent = ManagedNode(World(hgx(2)), path, settings)
+    managed = ManagedNode(World(hgx(2)), path, settings)
     hard = resource.getrlimit(resource.RLIMIT_FSIZE)[1]
     largest = max(file.stat().st_size for file in path.parent.iterdir())
     resource.setrlimit(resource.RLIMIT_FSIZE, (largest + _ROOM, hard))
     taken, refusal = 0, ""
     while not refusal:
         try:
-            lent.manager.ask(ticket(f"ticket{taken}"))
+            managed.manager.ask(ticket(f"ticket{taken}"))
         except RightsizerError as error:
             refusal = str(error)
         else:
             taken += 1
-    lent.manager.turn()
-    standing = lent.manager.overview
-    leases_while_full = len(standing.state.leases)
-    why = standing.why_waiting("ticket0")
+    managed.manager.turn()
+    scheduling = managed.manager.overview
+    leases_while_full = len(scheduling.state.leases)
+    why = scheduling.why_waiting("ticket0")
     resource.setrlimit(resource.RLIMIT_FSIZE, (hard, hard))
-    lent.manager.turn()
-    leases_with_room = len(lent.manager.overview.state.leases)
-    lent.manager.close()
+    managed.manager.turn()
+    leases_with_room = len(managed.manager.overview.state.leases)
+    managed.manager.close()
     kept = ManagedNode(World(hgx(2)), path, settings).manager.overview.state
     told = {
         "taken": taken,

@@ -23,10 +23,10 @@ from rightsizer.web.page import WebPage
 from rightsizer.web.router import Router
 from rightsizer.web.settings import FitSettings
 
-__all__ = ["ManagedNode", "ToldClock"]
+__all__ = ["BootClock", "ManagedNode"]
 
 
-class ToldClock:
+class BootClock:
     """Says what it is told; the wall's steps are not the boot's."""
 
     speed = 1.0
@@ -58,7 +58,7 @@ class ManagedNode:
         settings: BrokerSettings | None = None,
         procfs: Path = Path("/proc"),
     ) -> None:
-        self.world, self.clock = world, ToldClock()
+        self.world, self.clock = world, BootClock()
         self.settings = settings or BrokerSettings()
         self.dead: set[str] = set()
         self.is_active = False
@@ -106,7 +106,7 @@ class ManagedNode:
         return self._site.answer(WebRequest(method, path, body=raw, peer=peer))
 
     def asked(self, body: Any, peer: SocketPeer) -> Any:
-        """The answer to somebody who was taken into the queue, or has a lease."""
+        """The answer to a user who was taken into the queue, or has a lease."""
         answer = self.ask("POST", "/api/v1/leases", body, peer)
         assert answer.status == HTTPStatus.OK, answer.body
         return json.loads(answer.body)

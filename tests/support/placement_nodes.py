@@ -36,7 +36,7 @@ _PIX: Final = LinkKind.PIX
 
 @dataclass(frozen=True)
 class PlacementNode:
-    """A machine whose slots are free until somebody says otherwise."""
+    """A machine whose slots are free until a user says otherwise."""
 
     slots: tuple[LeaseSlot, ...]
     topology: Topology

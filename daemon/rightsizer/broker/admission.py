@@ -9,7 +9,7 @@ from rightsizer.broker.settings import BrokerSettings, GpuPlacementSettings
 from rightsizer.broker.state import BrokerState
 from rightsizer.model.units import format_duration, nanoseconds, seconds
 
-_LONGEST_TOLD_SECONDS: Final = 1000 * 366 * 86400.0
+_LONGEST_SHOWN_SECONDS: Final = 1000 * 366 * 86400.0
 
 
 def refused_ticket(ticket: Ticket, state: BrokerState, settings: BrokerSettings) -> str | None:
@@ -104,8 +104,10 @@ def _wrong_limit(ticket: Ticket, settings: BrokerSettings) -> str | None:
     most = format_duration(settings.longest_limit_seconds)
     if limit <= 0:
         return f"a limit of {limit:g} s is none; more than 0 s up to {most} may be asked for"
-    told = f"a limit of {format_duration(limit)}" if limit < _LONGEST_TOLD_SECONDS else "that limit"
-    return f"{told} is too long; at most {most} may be asked for"
+    shown = (
+        f"a limit of {format_duration(limit)}" if limit < _LONGEST_SHOWN_SECONDS else "that limit"
+    )
+    return f"{shown} is too long; at most {most} may be asked for"
 
 
 def _wrong_reservation(ticket: Ticket, state: BrokerState) -> str | None:

@@ -90,12 +90,12 @@ class ChildProcess:
         """
         ctypes.CDLL(None).prctl(_SUBREAPER, 1)
         mask = signal.pthread_sigmask(signal.SIG_BLOCK, {*_PASSED_ON, signal.SIGCHLD})
-        told, telling = os.pipe()
+        reader, writer = os.pipe()
         self._pid = os.fork()
         if self._pid == 0:
-            self._become(prepare, mask, telling)
-        os.close(telling)
-        with os.fdopen(told, "rb") as pipe:
+            self._become(prepare, mask, writer)
+        os.close(writer)
+        with os.fdopen(reader, "rb") as pipe:
             failure = pipe.read()
         if failure:
             os.waitpid(self._pid, 0)
@@ -124,7 +124,7 @@ class ChildProcess:
                 with contextlib.suppress(ProcessLookupError):
                     os.kill(self._pid, number)
 
-    def _become(self, prepare: Callable[[], None], mask: Iterable[int], telling: int) -> None:
+    def _become(self, prepare: Callable[[], None], mask: Iterable[int], writer: int) -> None:
         """In the child: turn into the command, or write the error to the pipe."""
         code = errno.EINVAL
         try:
@@ -136,7 +136,7 @@ class ChildProcess:
         except OSError as error:
             code = error.errno or errno.EINVAL
         finally:
-            os.write(telling, str(code).encode())
+            os.write(writer, str(code).encode())
             # Without the parent's exit handlers.
             os._exit(NOT_FOUND)
 

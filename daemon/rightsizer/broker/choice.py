@@ -9,6 +9,7 @@ from rightsizer.broker.availability import judge_slot
 from rightsizer.broker.lease import GpuRequest, Interconnect, Lease
 from rightsizer.broker.reasons import reasons_for, reasons_for_none, why_worse
 from rightsizer.broker.scoring import (
+    CandidateTable,
     PlacementScore,
     score_set,
     slot_order,
@@ -47,7 +48,7 @@ class PlacementChoice:
     rejected: tuple[RejectedSet, ...] = ()
     """The next best sets, best first, one of each score."""
     occupied: tuple[SlotVerdict, ...] = ()
-    """Seats that cannot be given, with what is in the way."""
+    """Slots that cannot be granted."""
     equals: int = 0
     """How many other sets have the same score; the first by index is taken."""
     is_exact: bool = True
@@ -91,11 +92,11 @@ class PlacementRefusal:
     reasons: tuple[str, ...]
     """Sentences, the one that sums it up first."""
     occupied: tuple[SlotVerdict, ...] = ()
-    """Seats that cannot be given, with what is in the way."""
+    """Slots that cannot be granted."""
     free: tuple[SlotVerdict, ...] = ()
-    """Seats that could have been given, had there been enough."""
+    """Slots that could have been granted, had there been enough."""
     is_hopeless: bool = False
-    """Whether even a node that is all free and healthy could not meet it: waiting is no use."""
+    """Whether even a node that is all free and healthy could not grant it."""
 
 
 def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
@@ -121,14 +122,9 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
         reserved: Uuids of the slots that are kept free for others.
     """
     verdicts = [
-        judge_slot(
-            slot,
-            request,
-            settings.free,
-            leased.get(slot.uuid, ()),
-            is_reserved=slot.uuid in reserved,
-        )
+        judge_slot(slot, request, settings.free, on_it, is_reserved=slot.uuid in reserved)
         for slot in slots
+        for on_it in (leased.get(slot.uuid, ()),)
     ]
     occupied = tuple(
         sorted((each for each in verdicts if not each.is_free), key=lambda v: slot_order(v.slot))
@@ -158,18 +154,17 @@ def choose(  # noqa: PLR0913 - the node, the request, and who has what of it.
         verdicts=chosen,
         score=score,
         reasons=reasons_for(chosen, topology, found.equals),
-        rejected=tuple(
-            RejectedSet(
-                tuple(table.candidates[at].slot for at in each),
-                other := score_set(each, table),
-                why_worse(other, score),
-            )
-            for each in others
-        ),
+        rejected=tuple(_rejected(each, table, score) for each in others),
         occupied=occupied,
         equals=found.equals,
         is_exact=found.is_exact,
     )
+
+
+def _rejected(places: Sequence[int], table: CandidateTable, better: PlacementScore) -> RejectedSet:
+    score = score_set(places, table)
+    slots = tuple(table.candidates[at].slot for at in places)
+    return RejectedSet(slots, score, why_worse(score, better))
 
 
 def _could_be_met(

@@ -105,5 +105,5 @@ def _prefer(node: int) -> None:
     bits = 8 * ctypes.sizeof(ctypes.c_ulong)
     mask = (ctypes.c_ulong * (node // bits + 1))()
     mask[node // bits] = 1 << node % bits
-    # The kernel reads one bit less than it is told.
+    # The kernel reads one bit less than the given count.
     ctypes.CDLL(None).syscall(number, _PREFERRED, mask, len(mask) * bits + 1)

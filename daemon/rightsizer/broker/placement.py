@@ -133,8 +133,8 @@ def placement_response(
     report = site.latest()
     trouble = "no GPU has been read yet; ask again in a moment"
     if report is None or not report.devices:
-        told = trouble if report is None else report.agent.trouble or trouble
-        return WebResponse.of_text(told, HTTPStatus.SERVICE_UNAVAILABLE)
+        text = trouble if report is None else report.agent.trouble or trouble
+        return WebResponse.of_text(text, HTTPStatus.SERVICE_UNAVAILABLE)
     view = view_of(settings, site.wall_time(), site.freshness, leased.pids)
     answer = chosen_of(slots_of(report, view), report, wanted, settings, leased)
     answer = replace(answer, reasons=(*answer.reasons, *_kept_later(answer, leased)))

@@ -40,7 +40,7 @@ def queue_text(form: Any, now: float) -> str:
 
 def _leases(leases: Any, now: float) -> Iterator[str]:
     if not leases:
-        yield "  Nothing is lent."
+        yield "  No active leases."
         return
     header = ["id", "user", "process", "GPUs", "shared", "for", "ends"]
     rows = [
@@ -60,7 +60,7 @@ def _leases(leases: Any, now: float) -> Iterator[str]:
 
 def _queue(form: Any, now: float) -> Iterator[str]:
     if not form["queue"]:
-        yield "  Nobody waits."
+        yield "  Queue empty."
         return
     header = ["", "id", "user", "GPUs", "memory", "limit", "waits", "for"]
     rows = [

@@ -81,12 +81,12 @@ def reasons_for_none(
         yield f"{wanted} asked for, {len(free)} of {len(free) + len(occupied)} can be given."
     counts = Counter(each.obstacle for each in occupied)
     if counts:
-        told = ", ".join(
+        counted = ", ".join(
             f"{number} {_SUMMARIES[obstacle]}"
             for obstacle, number in counts.most_common()
             if obstacle is not None
         )
-        yield f"In the way: {told}."
+        yield f"In the way: {counted}."
     if is_hopeless:
         slots = [each.slot for each in (*free, *occupied)]
         yield f"Waiting does not help: {_why_never(request, slots)}."
@@ -100,8 +100,8 @@ def _why_never(request: GpuRequest, slots: Sequence[LeaseSlot]) -> str:
         return "this node could not give it even if all of it were free"
     if not profiles:
         return "this node has no MIG instances"
-    told = ", ".join(f"{number} {profile}" for profile, number in sorted(profiles.items()))
-    return f"of MIG instances this node has {told}"
+    counted = ", ".join(f"{number} {profile}" for profile, number in sorted(profiles.items()))
+    return f"of MIG instances this node has {counted}"
 
 
 def _wanted(request: GpuRequest) -> str:
@@ -137,10 +137,10 @@ def _links(slots: Sequence[LeaseSlot], topology: Topology) -> Iterator[str]:
         return
     ways = [topology.link(one.uuid, other.uuid) for one, other in combinations(slots, 2)]
     labels = Counter("?" if way is None else way.label for way in ways)
-    told = ", ".join(f"{number} {label}" for label, number in labels.most_common())
+    counted = ", ".join(f"{number} {label}" for label, number in labels.most_common())
     is_joined = all(way is not None and way.kind is LinkKind.NVLINK for way in ways)
     how = "NVLink joins each to each" if is_joined else "NVLink does not join all of them"
-    yield f"{how}; pairs by their links: {told}."
+    yield f"{how}; pairs by their links: {counted}."
 
 
 def _numa(slots: Sequence[LeaseSlot]) -> Iterator[str]:

@@ -178,7 +178,7 @@ def score_set(places: Sequence[int], table: CandidateTable) -> PlacementScore:
 
 
 def slot_order(slot: LeaseSlot) -> tuple[int, int, int, str]:
-    """Seats as they are told: by their GPU's index, then by instance."""
+    """Order of slots in output: by their GPU's index, then by instance."""
     mig = slot.device.mig
     instance = (0, 0) if mig is None else (mig.gpu_instance_id, mig.compute_instance_id)
     return (slot.device.index, *instance, slot.uuid)

@@ -112,8 +112,8 @@ class Booking:
     weights: tuple[float, ...] = ()
     """What part of a GPU each slot is; empty: each is a whole one."""
     unavailable: tuple[str, ...] = ()
-    """Seats of one that has begun which were broken, or had work without a lease, at the last
-    look: it keeps nobody away from these."""
+    """Slots of one that has begun which were broken, or had work without a lease, at the last
+    observation: others may use these."""
 
     @property
     def id(self) -> str:

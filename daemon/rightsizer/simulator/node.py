@@ -25,7 +25,7 @@ from rightsizer.simulator.workloads import DeviceTask, SimulatedWorkloads
 
 _ACTIVE: Final = 0.005
 _SLOWED: Final = 0.9
-"""Of the highest clock; a smaller loss is nobody's concern."""
+"""Of the highest clock; a smaller loss does not count."""
 _NEAR_OUT_OF_MEMORY: Final = 0.95
 
 

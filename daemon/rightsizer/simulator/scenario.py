@@ -94,7 +94,7 @@ class BoardSlot:
     pcie_generation: int | None = None
     pcie_width: int | None = None
     is_persistent: bool = True
-    """Whether the driver keeps the GPU awake while nobody asks."""
+    """Whether the driver keeps the GPU awake without clients."""
     mig_reconfigurations: tuple[tuple[ActivePeriod, MigReconfiguration], ...] = ()
     """Other ways that it is cut at times."""
 

@@ -92,7 +92,7 @@ def read_task(
 
 
 def _alone(slots: tuple[BoardSlot, ...], spots: tuple[DeviceLocation, ...]) -> bool:
-    """Whether a task has nobody to talk to over NVLink; MIG instances have none."""
+    """Whether a task has no peer over NVLink; MIG instances have none."""
     return len(spots) == 1 or any(
         spot.instance is not None or not nvlink_is_up(slots[spot.gpu].board) for spot in spots
     )

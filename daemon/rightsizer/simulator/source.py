@@ -101,7 +101,7 @@ class SimulatedSource:
 
     @property
     def node(self) -> SimulatedNode:
-        """The node, for whoever wants to compare with what is true."""
+        """The node, to compare readings with its true states."""
         return self._node
 
     def read(self) -> Snapshot | None:

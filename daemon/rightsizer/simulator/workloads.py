@@ -157,7 +157,7 @@ class SimulatedWorkloads:
         return worker.task.workload if worker else None
 
     def host(self, time: Nanoseconds, cores: float) -> HostLoad:
-        """The node: CPU by the cores in use, pressure of whoever suffers most."""
+        """The node: CPU by the cores in use, the highest pressure of a workload."""
         used, hosts = 0.0, []
         for worker in self._workers:
             phase = worker.schedule.phase(time)

@@ -87,7 +87,7 @@ _FIRST_PAGE, _PAGE_BYTES = 0x1000_0000, 0x1_0000
 
 
 def recovery_action(health: GpuHealth) -> int:
-    """What would repair a GPU: nothing, or a reset that remaps rows or trains links anew."""
+    """What would repair a GPU: nothing, or a reset that remaps rows or retrains links."""
     needs = health.is_remapping_pending or health.has_remapping_failed or health.links_down
     return _RESET if needs else _NOTHING
 

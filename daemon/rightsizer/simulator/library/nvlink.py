@@ -21,7 +21,7 @@ from rightsizer.simulator.support import BoardFeature
 _MOST_LINKS: Final = 36
 _GPU, _SWITCH = 0, 2
 _SWITCH_BUS_ID: Final = b"FFFFFFFF:FF:FF.0"
-"""Behind an NVSwitch no peer is told."""
+"""Behind an NVSwitch the peer is unknown."""
 _PEER_TO_PEER: Final = 0
 _CAPABILITIES: Final = {_PEER_TO_PEER: 1, 1: 0, 2: 1, 3: 0, 4: 0, 5: 1}
 _ERROR_COUNTERS: Final[Mapping[int, Callable[[NvlinkErrorCounts], int]]] = {
