@@ -4,7 +4,6 @@ import ctypes
 import os
 import platform
 from collections.abc import Callable, Collection, Mapping
-from dataclasses import dataclass
 from math import ceil
 from pathlib import Path
 from typing import Any, Final
