@@ -19,7 +19,7 @@ from rightsizer.accounting.provisioning import provision
 from rightsizer.accounting.rings import WindowReader
 from rightsizer.accounting.rollup_store import WindowQuery
 from rightsizer.accounting.settings import AccountingSettings, LoadPatternSettings
-from rightsizer.model.block import Blocks, Measure, Series
+from rightsizer.model.block import Blocks, Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Case
 from rightsizer.model.frozen import dataclass, replace
@@ -59,7 +59,7 @@ class LoadHistory:
     def shape(self, measure: Measure) -> Shape | None:
         """How it repeats itself."""
         if measure not in self._shapes:
-            self._shapes[measure] = shape_of(self._all(measure), self._settings.shape)
+            self._shapes[measure] = shape_of(self.blocks().series(measure), self._settings.shape)
         return self._shapes[measure]
 
     def trend(self, measure: Measure) -> Trend | None:
@@ -67,7 +67,9 @@ class LoadHistory:
         if measure not in self._trends:
             settings = self._settings.trend
             days = daily_peaks if measure in _HELD else daily_means
-            self._trends[measure] = trend_of(days(self._all(measure), settings), settings)
+            self._trends[measure] = trend_of(
+                days(self.blocks().series(measure), settings), settings
+            )
         return self._trends[measure]
 
     def blocks(self) -> Blocks:
@@ -75,9 +77,6 @@ class LoadHistory:
         if self._window_query is None:
             return Blocks()
         return self._reader.month(self._window_query.remembered, self._since, self._end)
-
-    def _all(self, measure: Measure) -> Series:
-        return self.blocks().series(measure)
 
 
 class CaseHistory:
@@ -182,7 +181,10 @@ class AccountsSnapshot:
     def _case(self, view: CaseInput, span: Nanoseconds | None) -> Case:
         start, end = (0, _EVER) if span is None else (self._now - span, self._now)
         windows = tuple(
-            self._whole(each) if span is None else self._window(each, start)
+            replace(each.whole, blocks=each.window_query.blocks(0, _EVER))
+            if span is None
+            # At most since the device is held as it is.
+            else each.window_query.window(max(start, each.since), self._now, self._reader)
             for each in view.devices
         )
         return Case(
@@ -198,13 +200,6 @@ class AccountsSnapshot:
             ),
             past=CaseHistory(self._load(view, end), start, end),
         )
-
-    def _window(self, view: CaseDevice, start: Nanoseconds) -> Window:
-        """At most since the device is held as it is."""
-        return view.window_query.window(max(start, view.since), self._now, self._reader)
-
-    def _whole(self, view: CaseDevice) -> Window:
-        return replace(view.whole, blocks=view.window_query.blocks(0, _EVER))
 
     def _load(self, view: CaseInput, end: Nanoseconds) -> LoadHistory:
         """Of the group; without one of the only device, as far as it is its present holder's."""

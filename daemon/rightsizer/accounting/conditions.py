@@ -17,7 +17,7 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.signal import PIPES, Signal
 from rightsizer.model.state import Condition
 from rightsizer.model.units import Nanoseconds, nanoseconds
-from rightsizer.model.workload import Allocator, Holding, Workload, WorkloadClass
+from rightsizer.model.workload import Allocator, Holding, WorkloadClass
 from rightsizer.owners.registry import owner_of
 
 _PARTS: Final = 10
@@ -27,7 +27,7 @@ _NO_RANKS: Final = frozenset({WorkloadClass.NOTEBOOK, WorkloadClass.STANDBY})
 
 
 def job_of(device: Device, holdings: Sequence[Holding]) -> str | None:
-    """Of which job's ranks a GPU is one; `None` where it is none's, or nobody can tell.
+    """Of which job's ranks a GPU is one; `None` where it is of none, or that is not known.
 
     A shared GPU's signals are nobody's alone, and slices of GPUs differ in size. Replicas of a
     service are no ranks: in each pod there may be some. A person's GPUs are no job's.
@@ -38,10 +38,6 @@ def job_of(device: Device, holdings: Sequence[Holding]) -> str | None:
     is_job = owner_of(workload.kind).has_single_jobs
     if not is_job or workload.workload_class in _NO_RANKS:
         return None
-    return _key(workload)
-
-
-def _key(workload: Workload) -> str | None:
     if workload.workload_class is WorkloadClass.BATCH:
         return workload.key
     if workload.pod:
@@ -65,10 +61,6 @@ class _DeviceTrack:
     job: str
     board: str
     parts: deque[_ImbalancePart]
-
-    def is_old(self, number: int) -> bool:
-        """Whether all of it was before the window that ends with a part."""
-        return self.parts[-1].number < number - _PARTS
 
     def mean(self, signal: Signal, first: int, needed: Nanoseconds) -> float | None:
         """Over half of the window; `None` where too little of it is known."""
@@ -99,8 +91,11 @@ class ImbalanceDetector:
         number = now // self._length
         if number != self._number:
             self._number = number
-            for uuid in [each for each, track in self._tracks.items() if track.is_old(number)]:
-                del self._tracks[uuid]
+            self._tracks = {
+                uuid: track
+                for uuid, track in self._tracks.items()
+                if track.parts[-1].number >= number - _PARTS
+            }
             self._found = frozenset(self._unbalanced(number))
 
     def holds(self, uuid: str) -> bool:
@@ -206,7 +201,7 @@ def is_network_bound(signals: Mapping[Signal, float], settings: NetworkSettings)
 
 
 def _waits(signals: Mapping[Signal, float], settings: NetworkSettings) -> bool:
-    """By the best witness: a collective's kernels keep a GPU busy while it waits."""
+    """By the best signal: a collective's kernels keep a GPU busy while it waits."""
     pipes = highest(signals, *PIPES)
     if pipes is not None:
         dram = signals.get(Signal.DRAM_ACTIVE, 0.0)

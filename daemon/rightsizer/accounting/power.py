@@ -13,7 +13,7 @@ class PowerLevels:
 
     idle_watts: float | None = None
     highest_watts: float | None = None
-    """Stands in for a limit that nobody states."""
+    """Stands in for a limit that is not stated."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -25,7 +25,7 @@ class LearnedPower:
     idle_watts: float | None = None
     """The idle draw by empty seconds; `None` before there were enough of them."""
     empty_seconds: float = 0.0
-    """How many of them there were, of late."""
+    """Recent ones."""
 
 
 class PowerRange:
@@ -38,7 +38,7 @@ class PowerRange:
         self._empty: dict[int, Nanoseconds] = {}
         self._empty_total: Nanoseconds = 0
         self._idle: float | None = None
-        """The quantile of `_empty`, `None` until somebody asks for it anew."""
+        """The quantile of `_empty`, `None` until it is asked for again."""
 
     def see(self, watts: float) -> None:
         """Take note of a draw, whatever the device did; a board that draws nothing is off."""
@@ -61,7 +61,7 @@ class PowerRange:
         return LearnedPower(self._lowest, self._highest, idle, round(seconds_seen))
 
     def restore(self, learned: LearnedPower) -> None:
-        """Go on from what was learned in a former life."""
+        """Go on from what an earlier process learned."""
         self.see(learned.lowest_watts)
         self.see(learned.highest_watts)
         if learned.idle_watts is not None:
@@ -69,14 +69,12 @@ class PowerRange:
 
     def draws(self, default_limit_watts: float | None) -> PowerLevels:
         """The range as far as it is known."""
-        return PowerLevels(self._idle_watts(default_limit_watts), self._highest)
-
-    def _idle_watts(self, default_limit_watts: float | None) -> float | None:
+        idle = self._lowest
         if self._is_learned():
-            return self._learned_idle_watts()
-        if self._lowest is None or default_limit_watts is None:
-            return self._lowest
-        return min(self._lowest, self._settings.idle_limit_ratio * default_limit_watts)
+            idle = self._learned_idle_watts()
+        elif idle is not None and default_limit_watts is not None:
+            idle = min(idle, self._settings.idle_limit_ratio * default_limit_watts)
+        return PowerLevels(idle, self._highest)
 
     def _remember(self, watts: float, duration: Nanoseconds) -> None:
         key = round(watts)
@@ -93,16 +91,12 @@ class PowerRange:
 
     def _learned_idle_watts(self) -> float:
         if self._idle is None:
-            self._idle = self._empty_quantile(self._settings.idle_quantile_ratio)
-        return self._idle
-
-    def _empty_quantile(self, share: float) -> float:
-        target, reached = share * self._empty_total, 0
-        for watts in sorted(self._empty):
-            reached += self._empty[watts]
-            if reached >= target:
-                return float(watts)
-        return float(max(self._empty))
+            target, reached = self._settings.idle_quantile_ratio * self._empty_total, 0
+            for watts in sorted(self._empty):
+                self._idle, reached = float(watts), reached + self._empty[watts]
+                if reached >= target:
+                    break
+        return self._idle or 0.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -159,9 +153,11 @@ class EnergyMeter:
         moved = counter_joules - before
         if moved == 0:
             return _by_power(self._while_still(drawn))
-        if limit_watts is not None and moved > self._most(limit_watts):
-            self.restart(counter_joules)
-            return _by_power(drawn)
+        if limit_watts is not None:
+            most = self._settings.plausible_limit_ratio * limit_watts * seconds(self._still)
+            if moved > most:
+                self.restart(counter_joules)
+                return _by_power(drawn)
         rest = moved - self._ahead_joules
         self.restart(counter_joules)
         self._ahead_joules = self._owed_joules = max(0.0, -rest)
@@ -174,9 +170,6 @@ class EnergyMeter:
         self._owed_joules -= paid
         self._ahead_joules += drawn - paid
         return drawn - paid
-
-    def _most(self, limit_watts: float) -> float:
-        return self._settings.plausible_limit_ratio * limit_watts * seconds(self._still)
 
 
 def _by_power(joules: float | None) -> MeasuredEnergy | None:

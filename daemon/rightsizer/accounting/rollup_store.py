@@ -170,26 +170,18 @@ def device_span(window_query: WindowQuery, span: Span, now: Nanoseconds) -> Devi
 def _windows(
     window_query: WindowQuery, span: Span, since: Nanoseconds, now: Nanoseconds
 ) -> Iterator[tuple[Nanoseconds, Window]]:
-    is_fine = span.cell < HOUR
-    ring, grain = (window_query.fine, FINE_SPAN) if is_fine else (window_query.hours, HOUR)
-    yield from _closed(window_query.uuid, ring, since, now, grain)
-    growing = (window_query.open_fine,) if is_fine else _running_hour(window_query)
+    if span.cell < HOUR:
+        ring, grain, growing = window_query.fine, FINE_SPAN, [window_query.open_fine]
+    else:
+        # The hour that is not over: what was closed of it, and the five minutes still open.
+        ring, grain = window_query.hours, HOUR
+        growing = [window_query.open_hour, window_query.open_fine]
+    for slot, form in ring:
+        if since < slot + grain and slot <= now:
+            yield slot, decode_window(window_query.uuid, form)
     for each in growing:
         if each is not None and since < each.slot + grain and each.slot <= now:
             yield each.slot, each.window
-
-
-def _running_hour(window_query: WindowQuery) -> tuple[OpenWindow | None, ...]:
-    """The hour that is not over: what was closed of it, and the five minutes still open."""
-    return window_query.open_hour, window_query.open_fine
-
-
-def _closed(
-    uuid: str, ring: ClosedWindows, since: Nanoseconds, now: Nanoseconds, grain: Nanoseconds
-) -> Iterator[tuple[Nanoseconds, Window]]:
-    for slot, form in ring:
-        if since < slot + grain and slot <= now:
-            yield slot, decode_window(uuid, form)
 
 
 def _cells(found: Iterable[tuple[Nanoseconds, Window]], length: Nanoseconds) -> Iterator[StripCell]:
@@ -262,13 +254,9 @@ class RollupStore:
         self._blocks = BlockRing()
         self._open = WindowBuilder(uuid)
         self._block = BlockBuilder()
-        self._slot: Nanoseconds | None = None
-        self._latest_slot: Nanoseconds = 0
-
-    @property
-    def slot(self) -> Nanoseconds | None:
+        self.slot: Nanoseconds | None = None
         """When the open five minutes began, `None` where none are open."""
-        return self._slot
+        self._latest_slot: Nanoseconds = 0
 
     def add(self, part: Entry) -> Window | None:
         """Add a stretch that lies within five minutes (`split`); the window that it closed."""
@@ -282,24 +270,27 @@ class RollupStore:
 
     def go_to(self, slot: Nanoseconds) -> Window | None:
         """Let five minutes begin, if they have not; the window that is over by then."""
-        if self._continues(slot):
+        # A small step back of the clock goes on with the open window; after a larger one the same
+        # hours come again.
+        if self.slot is not None and 0 <= self.slot - slot <= FINE_SPAN:
             return None
         closed = self.close()
         self._hours_before(slot)
-        self._slot = self._latest_slot = slot
-        self._expire(slot)
+        self.slot = self._latest_slot = slot
+        for ring in (self._fine, self._hours.ring, self._days.ring):
+            ring.expire(slot)
         return closed
 
     def close(self) -> Window | None:
         """Close the open window before its time; it, where there is one."""
         found = self.open_window()
-        if found is None or self._slot is None:
+        if found is None or self.slot is None:
             return None
         self._open, self._block = WindowBuilder(self.uuid), BlockBuilder()
-        self._fine.append(found, self._slot)
-        self._hours.add(found, self._slot)
-        self._blocks.append(found.blocks, self._slot)
-        self._slot = None
+        self._fine.append(found, self.slot)
+        self._hours.add(found, self.slot)
+        self._blocks.append(found.blocks, self.slot)
+        self.slot = None
         return found
 
     def restore(self, window: Window) -> None:
@@ -314,9 +305,9 @@ class RollupStore:
 
     def open_window(self) -> Window | None:
         """The five minutes that are still running, `None` where nothing was added yet."""
-        if self._open.is_empty or self._slot is None:
+        if self._open.is_empty or self.slot is None:
             return None
-        return replace(self._open.window(), blocks=self._block.blocks(self._slot))
+        return replace(self._open.window(), blocks=self._block.blocks(self.slot))
 
     def window_query(self) -> WindowQuery:
         """What is remembered now, for any thread to read."""
@@ -326,7 +317,7 @@ class RollupStore:
             fine=self._fine.closed(),
             hours=self._hours.ring.closed(),
             days=self._days.ring.closed(),
-            open_fine=None if found is None else OpenWindow(self._slot or 0, found),
+            open_fine=None if found is None else OpenWindow(self.slot or 0, found),
             open_hour=self._hours.open_window(),
             open_day=self._days.open_window(),
             fine_since=-(-(self._latest_slot - _FINE_KEPT) // HOUR) * HOUR,
@@ -350,34 +341,24 @@ class RollupStore:
             builder.merge(self._open.window())
         return builder.window()
 
-    def _continues(self, slot: Nanoseconds) -> bool:
-        """Whether time in a slot belongs to the open window; a small step back of the clock does.
-
-        After a larger one the same hours are lived again.
-        """
-        return self._slot is not None and 0 <= self._slot - slot <= FINE_SPAN
-
     def _hours_before(self, slot: Nanoseconds) -> None:
         hour = self._hours.close_before(slot)
         if hour is not None:
             self._days.close_before(hour.slot)
             self._days.add(hour.window, hour.slot)
 
-    def _expire(self, now: Nanoseconds) -> None:
-        for ring in (self._fine, self._hours.ring, self._days.ring):
-            ring.expire(now)
-
 
 def split_entry(entry: Entry) -> Iterable[Entry]:
     """The entry in parts that do not cross the border of a five-minute window."""
     start = entry.start
     while (border := start - start % FINE_SPAN + FINE_SPAN) < entry.end:
-        yield _part(entry, start, border)
+        yield cut_entry(entry, start, border)
         start = border
-    yield entry if start == entry.start else _part(entry, start, entry.end)
+    yield entry if start == entry.start else cut_entry(entry, start, entry.end)
 
 
-def _part(entry: Entry, start: Nanoseconds, end: Nanoseconds) -> Entry:
+def cut_entry(entry: Entry, start: Nanoseconds, end: Nanoseconds) -> Entry:
+    """A part of an entry with its part of the energy."""
     joules = entry.energy_joules
     share = (end - start) / entry.duration
     return replace(

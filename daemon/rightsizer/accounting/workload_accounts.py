@@ -2,10 +2,17 @@
 
 from collections import OrderedDict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from operator import attrgetter
 from typing import Final
 
 from rightsizer.accounting.device_account import RunningTotals
-from rightsizer.accounting.rollup_store import FINE_SPAN, RollupStore, WindowQuery, split_entry
+from rightsizer.accounting.rollup_store import (
+    FINE_SPAN,
+    RollupStore,
+    WindowQuery,
+    cut_entry,
+    split_entry,
+)
 from rightsizer.accounting.settings import WorkloadAccountSettings
 from rightsizer.accounting.window_builder import entry_measures
 from rightsizer.model.block import Measure
@@ -56,7 +63,9 @@ class WorkloadAccount:
         self._latest = {uuid: each for uuid, each in self._latest.items() if uuid in held}
         for entry, share in stretches:
             self.totals.add(entry)
-            self._latest[entry.uuid] = _latest(entry, share)
+            values = {measure: share * each for measure, each in entry_measures(entry).items()}
+            duration = round(entry.duration / share)
+            self._latest[entry.uuid] = _Latest(entry.end, duration, values)
         self._measure(held)
         return closed
 
@@ -64,7 +73,7 @@ class WorkloadAccount:
         """Add stretches in the order of time, those that come late where the others are."""
         now = self.seen - 1 - (self.seen - 1) % FINE_SPAN
         parts = [part for entry in entries for part in split_entry(entry)]
-        for part in sorted(parts, key=_end):
+        for part in sorted(parts, key=attrgetter("end")):
             slot = self.rollups.slot
             if slot is not None and part.end <= slot <= now:
                 late = replace(part, start=slot, end=slot + part.duration)
@@ -190,17 +199,6 @@ class WorkloadAccounts:
                 yield window
 
 
-def _end(entry: Entry) -> Nanoseconds:
-    return entry.end
-
-
-def _latest(entry: Entry, share: float) -> _Latest:
-    values = entry_measures(entry)
-    if share < 1.0:
-        values = {measure: share * value for measure, value in values.items()}
-    return _Latest(entry.end, round(entry.duration / share), values)
-
-
 def _held(holdings: Mapping[str, tuple[Holding, ...]]) -> dict[str, dict[str, float]]:
     """By workload, its part of each of its devices."""
     held: dict[str, dict[str, float]] = {}
@@ -220,15 +218,5 @@ def _divided(entry: Entry, holdings: tuple[Holding, ...]) -> Iterator[tuple[Hold
         share += holding.share_ratio
         start = max(entry.start, entry.end - round(entry.duration * share))
         if start < last:
-            yield holding, _cut(entry, last - start)
+            yield holding, cut_entry(entry, entry.end - (last - start), entry.end)
         last = start
-
-
-def _cut(entry: Entry, duration: Nanoseconds) -> Entry:
-    """As much of a stretch, at its end."""
-    joules = entry.energy_joules
-    return replace(
-        entry,
-        start=entry.end - duration,
-        energy_joules=None if joules is None else joules * duration / entry.duration,
-    )

@@ -31,48 +31,31 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.report.freshness import FreshnessSettings, fresh_devices
 
 
-@dataclass(frozen=True, slots=True)
-class Selection:
-    """The part of the exposition that a request asks for."""
+def _selected_collectors(
+    collect: Sequence[str], exclude: Sequence[str], enabled: frozenset[Collector]
+) -> frozenset[Collector] | None:
+    """The collectors that a request asks for, `None` for all that are on.
 
-    names: frozenset[str]
-    """Of samples; empty for all."""
-    collectors: frozenset[Collector] | None
-    """`None` for all that are on."""
+    Raises:
+        UsageError: a collector is unknown or off, or both lists are given.
+    """
+    if collect and exclude:
+        raise UsageError("collect[] and exclude[] exclude each other; use one of them")
+    if exclude:
+        return enabled - _known(exclude, enabled)
+    return _known(collect, enabled) if collect else None
 
-    @classmethod
-    def of(
-        cls,
-        names: Sequence[str],
-        collect: Sequence[str],
-        exclude: Sequence[str],
-        enabled: frozenset[Collector],
-    ) -> "Selection":
-        """The selection that the parameters of a request describe.
 
-        Raises:
-            UsageError: a collector is unknown or off, or both lists are given.
-        """
-        if collect and exclude:
-            raise UsageError("collect[] and exclude[] exclude each other; use one of them")
-        collectors = None
-        if collect:
-            collectors = _known(collect, enabled)
-        elif exclude:
-            collectors = enabled - _known(exclude, enabled)
-        return cls(frozenset(names), collectors)
-
-    def families(self, families: Iterable[SampleFamily]) -> list[SampleFamily]:
-        """What is left of an exposition's families."""
-        chosen = [
-            family
-            for family in families
-            if self.collectors is None or family.collector in self.collectors
-        ]
-        if not self.names:
-            return chosen
-        restricted = (family.restricted(self.names) for family in chosen)
-        return [family for family in restricted if family.samples]
+def _selected(
+    families: Iterable[SampleFamily],
+    names: frozenset[str],
+    collectors: frozenset[Collector] | None,
+) -> list[SampleFamily]:
+    """The families of some collectors, with the samples of some names alone."""
+    chosen = [each for each in families if collectors is None or each.collector in collectors]
+    if not names:
+        return chosen
+    return [family for each in chosen if (family := each.restricted(names)).samples]
 
 
 def _known(asked: Iterable[str], enabled: Collection[Collector]) -> frozenset[Collector]:
@@ -162,13 +145,13 @@ class MetricsExposition:
         Raises:
             UsageError: a collector is unknown or off, or both of the last two are given.
         """
-        selection = Selection.of(names, collect, exclude, self._enabled)
+        collectors, only = _selected_collectors(collect, exclude, self._enabled), frozenset(names)
         chosen, is_gzip = format_for(accept), accepts_gzip(accept_encoding)
         with self._lock:
             return self._rendering(
-                (chosen, selection),
+                (chosen, only, collectors),
                 chosen.content_type,
-                lambda: _encode(selection.families(self._families()), chosen),
+                lambda: _encode(_selected(self._families(), only, collectors), chosen),
                 is_gzip=is_gzip,
             )
 

@@ -106,14 +106,10 @@ class GrafanaClient:
     def find(self, note: AnnotationBody) -> int | Failure | None:
         """The annotation that already tells this note; `None` where there is none."""
         time = milliseconds(note.start)
-        query = [("tags", tag) for tag in note.key_tags]
-        query += [("type", "annotation"), ("from", str(time)), ("to", str(time + 1))]
-        result = self._http.request("GET", _PATH, query=[*query, ("limit", "100")])
-        if isinstance(result, Failure):
-            return result
-        if not isinstance(result.body, list):
-            return _malformed("a search", result.body)
-        return next((id_ for item in result.body if (id_ := _match(item, note, time))), None)
+        found = self._search(note.key_tags, time, time + 1, 100)
+        if isinstance(found, Failure):
+            return found
+        return next((id_ for item in found if (id_ := _match(item, note, time))), None)
 
     def is_of(self, annotation_id: int, note: AnnotationBody) -> bool | Failure:
         """Whether an annotation tells of the note's advice.
@@ -151,18 +147,22 @@ class GrafanaClient:
 
     def regions(self, start: Nanoseconds, end: Nanoseconds, limit: int) -> list[Region] | Failure:
         """The regions of advice over a span of wall time, at most so many, the latest ones."""
-        query = [("tags", PRODUCT), ("tags", BEGINNING), ("type", "annotation")]
-        query += [("from", str(milliseconds(start))), ("to", str(milliseconds(end)))]
+        span = milliseconds(start), milliseconds(end)
+        found = self._search((PRODUCT, BEGINNING), *span, limit)
+        if isinstance(found, Failure):
+            return found
+        return [region for item in found[:limit] if (region := region_of(item)) is not None]
+
+    def _search(self, tags: Sequence[str], start: int, end: int, limit: int) -> list[Any] | Failure:
+        query = [("tags", tag) for tag in tags]
+        query += [("type", "annotation"), ("from", str(start)), ("to", str(end))]
         result = self._http.request("GET", _PATH, query=[*query, ("limit", str(limit))])
         if isinstance(result, Failure):
             return result
-        if not isinstance(result.body, list):
-            return _malformed("a search", result.body)
-        found = (region_of(item) for item in result.body[:limit])
-        return [region for region in found if region is not None]
+        return result.body if isinstance(result.body, list) else _malformed("a search", result.body)
 
     def hang_up(self) -> None:
-        """Let go of connections until the next call."""
+        """Close idle connections until the next call."""
         self._http.close()
 
 

@@ -4,7 +4,6 @@ from collections import Counter
 from collections.abc import Collection, Sequence
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Severity
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.signal import Signal
@@ -81,12 +80,45 @@ def tiles(
     span: Span,
 ) -> tuple[Tile, ...]:
     """All of them, in the order that they are read."""
+    has_instances = now.counted > now.gpus
+    answering = f"{now.counted} devices with MIG; all responding" if has_instances else None
+    silent = f"{now.silent} without fresh readings" if now.silent else None
+    counts = ((now.idle, "idle"), (now.stalled, "stalled"), (now.unknown, "unknown"))
+    doing = [f"{count} {word}" for count, word in counts if count]
+    if now.power_watts is not None:
+        doing.append(f"{now.power_watts / 1000:.1f}\u00a0kW")
+    idle, stalled, unknown = (
+        percent_label(part_of(shares, *states))
+        for states in (IDLE_STATES, (State.HIDDEN_STALL,), (State.UNKNOWN,))
+    )
+    past = f"stalled {stalled}, unknown {unknown}" if shares else "nothing known yet"
+    lost = f"lost {waste.lost}" if waste.lost else ""
+    severities = Counter(piece.finding.severity for piece in open_advice)
+    found = [severity for severity in SEVERITY_COLORS if severities[severity]]
+    urgency = ", ".join(f"{severities[severity]} {severity}" for severity in found)
     return (
-        _gpus(now),
-        _working(now),
-        _idle(shares, span),
-        _used(waste),
-        _advice(open_advice),
+        Tile(
+            "gpus",
+            "GPUs",
+            str(now.gpus),
+            silent or answering or "all responding",
+            "act" if silent else "",
+        ),
+        Tile(
+            "working",
+            "At work now",
+            f"{now.working} of {now.counted}",
+            ", ".join(doing) or "all of them",
+        ),
+        Tile("idle", f"Idle, last {span.text}", idle if shares else ABSENT, past),
+        Tile("used", "Effective utilization", waste.used_text or ABSENT, lost),
+        Tile(
+            "advice",
+            "Open advice",
+            str(len(open_advice)),
+            urgency or "nothing to do",
+            SEVERITY_COLORS[found[0]] if found else "",
+        ),
         _savings(open_advice),
     )
 
@@ -94,65 +126,6 @@ def tiles(
 def part_of(shares: Sequence[Share], *states: State) -> float:
     """The part of the time in any of these states."""
     return sum(share.ratio for share in shares if share.key in states)
-
-
-def _gpus(now: DeviceCounts) -> Tile:
-    instances = now.counted - now.gpus
-    detail = f"{now.silent} without fresh readings" if now.silent else "all responding"
-    if instances > 0 and not now.silent:
-        detail = f"{now.counted} devices with MIG; all responding"
-    return Tile("gpus", "GPUs", str(now.gpus), detail, "act" if now.silent else "")
-
-
-def _working(now: DeviceCounts) -> Tile:
-    parts = [
-        f"{count} {word}"
-        for count, word in ((now.idle, "idle"), (now.stalled, "stalled"), (now.unknown, "unknown"))
-        if count
-    ]
-    if now.power_watts is not None:
-        parts.append(f"{now.power_watts / 1000:.1f}\u00a0kW")
-    return Tile(
-        "working",
-        "At work now",
-        f"{now.working} of {now.counted}",
-        ", ".join(parts) or "all of them",
-    )
-
-
-def _idle(shares: Sequence[Share], span: Span) -> Tile:
-    idle, stalled = part_of(shares, *IDLE_STATES), part_of(shares, State.HIDDEN_STALL)
-    unknown = part_of(shares, State.UNKNOWN)
-    return Tile(
-        "idle",
-        f"Idle, last {span.text}",
-        percent_label(idle) if shares else ABSENT,
-        f"stalled {percent_label(stalled)}, unknown {percent_label(unknown)}"
-        if shares
-        else "nothing known yet",
-    )
-
-
-def _used(waste: WasteView) -> Tile:
-    return Tile(
-        "used",
-        "Effective utilization",
-        waste.used_text or ABSENT,
-        f"lost {waste.lost}" if waste.lost else "",
-    )
-
-
-def _advice(open_advice: Sequence[Advice]) -> Tile:
-    counts = Counter(piece.finding.severity for piece in open_advice)
-    told = [f"{counts[severity]} {severity}" for severity in SEVERITY_COLORS if counts[severity]]
-    worst = next((severity for severity in SEVERITY_COLORS if counts[severity]), Severity.LOW)
-    return Tile(
-        "advice",
-        "Open advice",
-        str(len(open_advice)),
-        ", ".join(told) or "nothing to do",
-        SEVERITY_COLORS[worst] if told else "",
-    )
 
 
 def _savings(open_advice: Sequence[Advice]) -> Tile:
