@@ -124,7 +124,7 @@ class ClassificationSettings:
 
 @dataclass(frozen=True, slots=True)
 class SignalSettings:
-    """When profiling counters are not believed."""
+    """When profiling counters are not trusted."""
 
     suspect_busy_ratio: float = setting(
         0.5,

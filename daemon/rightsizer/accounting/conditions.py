@@ -29,7 +29,7 @@ _NO_RANKS: Final = frozenset({WorkloadClass.NOTEBOOK, WorkloadClass.STANDBY})
 def job_of(device: Device, holdings: Sequence[Holding]) -> str | None:
     """Of which job's ranks a GPU is one; `None` where it is of none, or that is not known.
 
-    A shared GPU's signals are nobody's alone, and slices of GPUs differ in size. Replicas of a
+    A shared GPU's signals belong to no single job, and slices of GPUs differ in size. Replicas of a
     service are no ranks: in each pod there may be some. A person's GPUs are no job's.
     """
     if device.mig is not None or len(holdings) != 1 or not holdings[0].has_process:
@@ -112,7 +112,7 @@ class ImbalanceDetector:
     ) -> None:
         """Add a stretch of a device of a job (`job_of`); its end is on the steady clock."""
         if job is None:
-            return  # Owners may be unseen for a moment; what nobody adds to grows old.
+            return  # Owners may be unseen for a moment; a track without additions expires.
         number = end // self._length
         track = self._tracks.get(device.uuid)
         if track is None or track.job != job:
@@ -170,7 +170,7 @@ class ImbalanceDetector:
 
 
 def is_numa_misplaced(signals: Mapping[Signal, float], settings: NumaPlacementSettings) -> bool:
-    """Whether data takes the way over another NUMA node; `False` where nobody measures.
+    """Whether data takes the way over another NUMA node; `False` where that is not measured.
 
     That processes may run anywhere is no misplacement: the scheduler knows better. That most of
     their memory is elsewhere, or that they are kept elsewhere, is one, once data moves.
@@ -222,7 +222,7 @@ class ConditionInput:
     clock_ratio: float = 1.0
     """SM clock over its maximum."""
     link_generation: float | None = None
-    """The highest under load of late; `None` before there was load enough."""
+    """The highest recent one under load; `None` before there was load enough."""
     is_out_of_balance: bool = False
     """Whether the GPUs of its job do unequal work."""
 

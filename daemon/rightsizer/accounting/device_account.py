@@ -93,7 +93,7 @@ class DeviceWindows:
         self._note(window)
 
     def reset_demands(self) -> None:
-        """Begin the faded demands anew, for somebody else has taken the device."""
+        """Begin the faded demands again: another workload has taken the device."""
         self.demands = DecayedDemands(self._decay)
 
     def window(self, start: Nanoseconds, end: Nanoseconds) -> Window:
@@ -197,7 +197,7 @@ class Tenancy:
         self._gap = gap
         self._empty_since: Nanoseconds | None = None
         self.holder: Workload | None = None
-        """The workload with the largest share, `None` where nobody holds the device."""
+        """The workload with the largest share, `None` where the device is free."""
         self.since: Nanoseconds = 0
         """When the holder took the device, or left it; wall time."""
 
@@ -206,8 +206,8 @@ class Tenancy:
         self.holder, self.since = holder, since
 
     def see(self, holdings: tuple[Holding, ...], entry: Entry) -> bool:
-        """Take note of who held the device over a stretch; whether somebody has taken it."""
-        if entry.end < self.since:  # The clock was set back, and nobody holds it from then on.
+        """Add the holders of a stretch; whether another workload has taken the device."""
+        if entry.end < self.since:  # The clock was set back: it is free from then on.
             self.since = entry.start
         if holdings:
             largest = max(holdings, key=lambda held: held.share_ratio)

@@ -57,7 +57,7 @@ class PressureDetector:
 
 
 class _Growth:
-    """Whether a counter has grown of late; one that fell has begun anew."""
+    """Whether a counter has grown lately; one that fell has begun again."""
 
     def __init__(self, hold: Nanoseconds) -> None:
         self._hold = hold

@@ -221,7 +221,7 @@ class EntryBuilder:
         for uuid in self._states.keys() - present:
             del self._states[uuid]
         self._imbalance.forget(present)
-        # A board that comes back, or that a history has told of before, is the same board.
+        # A board that comes back, or that a history knows, is the same board.
         absent = [uuid for uuid in self._power if uuid not in present]
         for uuid in absent[: max(0, len(absent) - _ABSENT_KEPT)]:
             del self._power[uuid]

@@ -170,7 +170,7 @@ class HolderPeriod:
 
 
 class HistoryRepository:
-    """Windows in a database. A window is saved anew while it grows and found once."""
+    """Windows in a database. A window is saved again while it grows, and found once."""
 
     def __init__(self, database: Database, maximum_bytes: int | None = None) -> None:
         """Over a database with its tables; beyond a size the oldest windows are forgotten."""
@@ -235,7 +235,7 @@ class HistoryRepository:
             until: The first beginning that is too late, `None` for none.
         """
         place = (since, 0)
-        # Page by page: whoever reads slowly, or not to the end, holds no lock meanwhile.
+        # Page by page: a reader that is slow, or stops early, holds no lock meanwhile.
         while rows := self._page(place, until):
             for *_, uuid, data in rows:
                 window = parse_window_row(uuid, data)
@@ -345,7 +345,7 @@ class HistoryRepository:
         return forgotten
 
     def _give_back(self) -> None:
-        """Let the file shrink, in steps that hold nobody up for long."""
+        """Let the file shrink, in short steps."""
         for _ in range(_VACUUMS):
             with self._database.transaction() as connection:
                 if not _pragma(connection, "freelist_count"):

@@ -142,7 +142,7 @@ class EnergyMeter:
             elapsed: How long the stretch is.
             watts: The draw at its end.
             counter_joules: The driver's counter at its end.
-            limit_watts: The power limit; without one every step of the counter is believed.
+            limit_watts: The power limit; without one every step of the counter counts.
         """
         drawn = None if watts is None else watts * seconds(elapsed)
         before = self._counter_joules

@@ -77,7 +77,7 @@ def holds_without_need(
 ) -> bool:
     """Whether the memory in use says nothing of the memory needed.
 
-    So it is where the policy says that the framework preallocates; and, where nobody says how
+    So it is where the policy says that the framework preallocates; and, where it is not known how
     it allocates, where much memory is held and the amount never changes.
     """
     if allocator is not Allocator.UNKNOWN:

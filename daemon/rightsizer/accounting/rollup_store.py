@@ -66,8 +66,8 @@ class _WindowSpan:
 class WindowQuery:
     """All that is remembered of a device or a workload at one moment; it does not change.
 
-    It holds windows as bytes, so that whoever takes it under a lock is done at once, and reads
-    them when the lock is free again. An hour holds what the closed five minutes in it hold, a
+    It holds windows as bytes, so that it is taken under a lock at once and read when the lock is
+    free again. An hour holds what the closed five minutes in it hold, a
     day what the closed hours in it hold; so whichever is read, the sum is the same.
     """
 
@@ -100,7 +100,7 @@ class WindowQuery:
         Args:
             start: Of the span.
             end: Of the span.
-            reader: Shared by whoever looks at several spans.
+            reader: Shared by queries of several spans.
         """
         reader = reader or WindowReader()
         builder = WindowBuilder(self.uuid, keeps_blocks=False)

@@ -161,7 +161,7 @@ class NodeAccounts:
         }
 
     def look(self, now: Nanoseconds) -> AccountsSnapshot:
-        """What `cases` are made of, at once; whoever holds a lock makes them when it is free."""
+        """The input of `cases`, which are made after the lock is released."""
         groups: dict[str, list[str]] = {}
         for uuid, device in self._devices.items():
             if not device.has_mig_instances:

@@ -12,7 +12,7 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 
 MAXIMUM_BYTES: Final = 256 * 2**20
-"""What a history may grow to unless told otherwise."""
+"""The default limit of a history."""
 _STATES: Final = "docs/definitions.md, states"
 _SOURCES: Final = "docs/definitions.md, sources"
 _PROVISIONING: Final = "docs/definitions.md, provisioning"
@@ -40,7 +40,7 @@ class DecaySettings:
 
 @dataclass(frozen=True, slots=True)
 class EnergySettings:
-    """When the driver's counter of energy is not believed."""
+    """When the driver's counter of energy is not trusted."""
 
     plausible_limit_ratio: float = setting(
         2.0,
@@ -74,7 +74,7 @@ class ImbalanceSettings:
 
 @dataclass(frozen=True, slots=True)
 class PcieLinkSettings:
-    """How long a link is watched before its generation is believed."""
+    """How long a link is watched before its generation is judged."""
 
     window_seconds: float = setting(
         60.0,

@@ -37,7 +37,7 @@ def derive_signals(  # noqa: PLR0913 - everything that bears on what was read.
         device: Whose capacities count.
         host: The node's own signals, for what the reading does not say of its owner.
         draws: The device's learned idle draw, and the highest seen.
-        settings: When profiling counters are not believed.
+        settings: When profiling counters are not trusted.
         counters_were_dead: Whether they were left out of the device's previous reading; then
             they stay so until one of them moves.
     """

@@ -38,7 +38,7 @@ class DeviceUsage:
 
 
 def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettings) -> DeviceUsage:
-    """What was used of each resource; a resource that nobody measures is left out.
+    """What was used of each resource; one that is not measured is left out.
 
     Compute has two bounds: at least the largest pipe over what is achievable, at most the SM
     activity, both at the clock that ran. Without profiling it is the busy share, weighed by

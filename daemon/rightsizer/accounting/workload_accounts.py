@@ -169,7 +169,7 @@ class WorkloadAccounts:
         )
 
     def _admit(self, held: Iterable[str], new: Iterable[str], closed: list[Window]) -> None:
-        """Begin accounts while there is room; nobody who is there makes way for another."""
+        """Begin accounts while there is room; one that is still held never gives way."""
         known = [key for key in held if key in self._accounts]
         for key in known:
             self._accounts.move_to_end(key)

@@ -52,7 +52,7 @@ class DcgmLabelEncoder:
         return {name: value for name, value in labels.items() if value}
 
     def holders(self, holdings: Iterable[Holding]) -> tuple[Labels, ...]:
-        """Those of each pod or job that holds a device; where nobody does, none once.
+        """Those of each pod or job that holds a device; of a free device, none once.
 
         A device that is shared has a series for each holder, each with the whole value, as
         dcgm-exporter writes them with `--kubernetes-virtual-gpus`.

@@ -50,7 +50,7 @@ _DISTRIBUTIONS: Final = tuple(
     (signal, signal.distribution_metric_name) for signal in DISTRIBUTION_SIGNALS
 )
 _LINKS: Final = frozenset({Resource.PCIE, Resource.NVLINK})
-"""Nobody gives a device less of a link: their need says all, and 48 series are saved."""
+"""A device cannot be given less of a link: their need says all, and 48 series are saved."""
 _STAND_INS: Final = {Signal.MEMORY_CONTROLLER_BUSY: Signal.DRAM_ACTIVE}
 """A weaker signal, and the one that says the same better where it is there."""
 

@@ -73,7 +73,7 @@ def _known(asked: Iterable[str], enabled: Collection[Collector]) -> frozenset[Co
 
 _CHANGING_ESCAPINGS: Final = ("dots", "values")
 _RENDERINGS_KEPT: Final = 16
-"""Formats, encodings and filters of one generation; more are rendered anew."""
+"""Formats, encodings and filters of one generation; more are rendered again."""
 
 
 @dataclass(slots=True)
@@ -221,7 +221,7 @@ class _Collected:
 
 def _encode(families: Iterable[SampleFamily], chosen: ExpositionFormat) -> bytes:
     if chosen.escaping in _CHANGING_ESCAPINGS:
-        # Nobody asks for these; our writer does not rewrite names.
+        # Scrapers do not ask for these; our writer does not rewrite names.
         library = library_open_metrics if chosen.is_open_metrics else library_text
         return bytes(library.generate_latest(_Collected(families), escaping=chosen.escaping))
     return (writer.open_metrics_text if chosen.is_open_metrics else writer.prometheus_text)(

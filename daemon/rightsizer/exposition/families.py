@@ -139,7 +139,7 @@ class Families:
 
         Args:
             name: A metric of the table.
-            value: Its value, `None` where nobody knows it.
+            value: Its value, `None` where it is not known.
             labels: The values of the table's labels, in the table's order.
         """
         samples = self._samples[name]

@@ -146,7 +146,7 @@ def add_advice(families: Families, advice: Sequence[Advice], limit: int) -> None
 
 
 def _rank(piece: Advice) -> tuple[float, float, float, int, str]:
-    """What saves most comes first; where nobody knows what, the surest."""
+    """What saves most comes first; where that is not known, the most confident."""
     finding, savings = piece.finding, piece.finding.savings
     return (
         -(savings.dollars_per_hour_low or 0.0),

@@ -43,7 +43,7 @@ class SystemClock:
 
 
 class FastClock:
-    """A clock that stands still while work is done and jumps when somebody waits.
+    """A clock that stands still while work is done and jumps when it is waited on.
 
     It passes `speed` seconds for each second of the world, or fewer where the work takes
     longer: no tick is ever skipped, and two runs see the same times.

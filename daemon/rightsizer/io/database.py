@@ -14,7 +14,7 @@ from rightsizer.model.errors import HistoryError
 DATABASE_ERRORS: Final = (sqlite3.Error, UnicodeDecodeError)
 """What any call may raise; the second where SQLite's own message quotes an overwritten page."""
 _BROKEN: Final = frozenset({sqlite3.SQLITE_CORRUPT, sqlite3.SQLITE_NOTADB, sqlite3.SQLITE_TOOBIG})
-"""Nobody here writes what is too big for SQLite: only overwritten pages claim to hold it."""
+"""Nothing too big for SQLite is written here: only overwritten pages claim to hold it."""
 _PRIMARY: Final = 0xFF
 """The part of an extended result code that tells its kind."""
 
@@ -39,7 +39,7 @@ def is_unreadable(error: Exception) -> bool:
 
 
 def text_of(raw: bytes) -> str:
-    """A text of a row; one that broke is left to whoever knows how it should read."""
+    """A text of a row; one that broke is left to its parser."""
     return raw.decode(errors="replace")
 
 
@@ -72,7 +72,7 @@ class Database:
             read_only: Look only: no lock, no new file, and what is old is migrated in memory.
             is_durable: Whether a change is on the disk itself when it is made; without it, a
                 power loss may undo the latest ones, though never by half.
-            busy_seconds: How long to wait for whoever else has the file locked.
+            busy_seconds: How long to wait while another process has the file locked.
             called: How messages call it.
 
         Raises:
@@ -295,7 +295,7 @@ def _connect_read_only(path: Path) -> sqlite3.Connection:
     except sqlite3.OperationalError:
         if Path(f"{path}-wal").exists():
             raise
-        # Reading a log's index writes to the folder. Where there is no log, nobody writes the
+        # Reading a log's index writes to the folder. Where there is no log, no process writes the
         # file, and it can be read without.
         return _connect_in_mode(path, "mode=ro&immutable=1")
 
@@ -312,7 +312,7 @@ def _connect_in_mode(path: Path, mode: str) -> sqlite3.Connection:
 
 @contextlib.contextmanager
 def _closed_on_error(connection: sqlite3.Connection) -> Iterator[None]:
-    """Close a connection that nobody gets, before its file is moved away from under it."""
+    """Close a connection that is not handed out, before its file is moved away from under it."""
     try:
         yield
     except BaseException:

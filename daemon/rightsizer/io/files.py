@@ -14,7 +14,7 @@ from rightsizer.model.frozen import dataclass
 
 @dataclass(frozen=True, slots=True)
 class Called:
-    """How messages call a file, whoever writes it, and the setting that names it."""
+    """How messages call a file, its writer, and the setting that names it."""
 
     what: str
     setting: str
@@ -22,7 +22,7 @@ class Called:
 
 
 HISTORY: Final = Called("history", "history.path", "agent")
-"""What is meant unless it is told otherwise."""
+"""The default."""
 
 
 class Ownership:

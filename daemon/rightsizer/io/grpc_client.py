@@ -197,7 +197,7 @@ class _Exchange:
         if not data:
             raise GrpcCallError("the peer hung up before it had answered")
         self._received_bytes += len(data)
-        # Frames add less than the message itself has, unless somebody means harm.
+        # Frames add less than the message itself has, unless the peer means harm.
         if self._received_bytes > 2 * self._maximum_bytes + _CHUNK_BYTES:
             raise GrpcCallError(self._too_long)
         return data

@@ -70,7 +70,7 @@ def _no_headers() -> Mapping[str, str]:
 
 
 class HttpClient:
-    """Talks to one peer, JSON unless it is told otherwise.
+    """Talks to one peer, JSON by default.
 
     Args:
         base_url: The address that every path is appended to; a path of its own may be in it.

@@ -52,7 +52,7 @@ class Failure:
 class Response:
     """A successful answer; `body` is parsed JSON, `None` where that was empty, or plain text.
 
-    For a client that is told how to parse it is what that made of it.
+    For a client with a parser it is what that made of it.
     """
 
     status: int

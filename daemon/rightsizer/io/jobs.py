@@ -144,7 +144,7 @@ class Jobs:
             return tuple(self._reports.values())
 
     def supervise(self) -> None:
-        """Schedule a job anew whose next run is far away or whose pace is another by now.
+        """Reschedule a job whose next run is far away or whose pace is another by now.
 
         The wall clock steps back, and a fast clock falls into step with the world.
         """

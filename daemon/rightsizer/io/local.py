@@ -35,7 +35,7 @@ class LocalClient:
 
     @property
     def path(self) -> Path:
-        """Of the socket, by which agents on one machine are told apart."""
+        """Of the socket, which distinguishes agents on one machine."""
         return self._path.resolve()
 
     def get(self, target: str) -> Any:

@@ -30,7 +30,7 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 class Threshold:
     """A processor that drops what is less severe than its level.
 
-    A bound logger that filters by itself would do, but it is kept by whoever has logged once.
+    A bound logger that filters by itself would do, but every caller that has logged once keeps it.
     """
 
     def __init__(self, level: int) -> None:

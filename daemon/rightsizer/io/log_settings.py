@@ -18,7 +18,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """How much is told."""
+    """How much is logged."""
 
     DEBUG = "debug"
     INFO = "info"

@@ -1,4 +1,4 @@
-"""What somebody may have meant who misspelled a word."""
+"""Known words that are like a misspelled one."""
 
 from collections.abc import Iterable
 from typing import Final

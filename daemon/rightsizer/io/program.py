@@ -34,7 +34,7 @@ class Ending(StrEnum):
     """It was ended for what it had used up."""
     TIMED_OUT = "timed_out"
     STOPPED = "stopped"
-    """It was ended because nobody waited for it any more."""
+    """It was ended because its result was no longer needed."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -56,7 +56,7 @@ class Limits:
 
     seconds: float
     stop: threading.Event
-    """Set where nobody waits for it any more."""
+    """Set where its result is no longer needed."""
     why_too_much: Callable[[], str | None]
     """What it has used up, `None` while it has not; asked again and again."""
 
@@ -91,7 +91,7 @@ def run_program(
         words: The program and its arguments; no shell sees them.
         folder: Where it runs.
         limits: When it is ended.
-        note: Is told the number of its process, and of its group, once it runs.
+        note: Takes the number of its process, and of its group, once it runs.
     """
     known = environment()
     try:
@@ -151,7 +151,7 @@ def _ended_at_last(process: "subprocess.Popen[bytes]") -> Iterator[None]:
             deadline = time.monotonic() + _GRACE_SECONDS
             while not _has_ended(process) and time.monotonic() < deadline:
                 time.sleep(_LOOK_SECONDS)
-        # Its children may be there still. Until it is waited for, the number is nobody else's.
+        # Its children may be there still. Until it is waited for, the number is not reused.
         _signal(process.pid, signal.SIGKILL)
         process.wait()
 

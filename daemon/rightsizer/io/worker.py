@@ -75,7 +75,7 @@ class Worker(Generic[S, T]):
     def ask(self, job: Callable[[S], T]) -> bool:
         """Start a job, unless a former one hangs; whether it was started.
 
-        An answer that nobody has fetched is dropped.
+        An answer that was not fetched is dropped.
         """
         if self._lane is not None and self._lane.is_busy:
             still_seconds = self._lane.still_seconds(self._moved_at)
@@ -186,7 +186,7 @@ class _WorkerThread(Generic[S, T]):
                 job, future = item
                 try:
                     future.set_result(job(state))
-                except Exception as error:  # noqa: BLE001 - whoever asked gets it as the answer.
+                except Exception as error:  # noqa: BLE001 - the caller gets it as the answer.
                     future.set_exception(error)
 
 
@@ -208,7 +208,7 @@ class FetchResult(Generic[T]):
 
 
 class PollingThread(Generic[T]):
-    """Fetches on a thread of its own whenever that is due and somebody asks for the value.
+    """Fetches on a thread of its own whenever that is due and the value is asked for.
 
     A fetch that hangs costs its own thread alone; after a failure the former value holds until
     its time is up. Everything here is for one caller's thread.
@@ -282,7 +282,7 @@ class PollingThread(Generic[T]):
         self._worker.close()
 
     def _timed(self, _: None) -> tuple[T, float]:
-        """The value and when it was there: it may be a while before somebody asks for it."""
+        """The value and when it was there: it may be asked for later."""
         started = time.perf_counter()
         try:
             return self._fetch(), self._now()

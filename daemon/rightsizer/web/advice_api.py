@@ -131,7 +131,7 @@ def unknown_advice_message(advice: Sequence[Advice], asked: str) -> str | None:
 
 
 def closed_advice_message(advice: Advice) -> str | None:
-    """What to say of advice that nobody can act on any more, `None` where one can."""
+    """The message for advice that is closed already; `None` for open advice."""
     if advice.is_open:
         return None
     by = f" by {advice.actor}" if advice.actor else ""

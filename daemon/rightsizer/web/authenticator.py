@@ -22,7 +22,7 @@ from rightsizer.web.web_config import RateLimit, WebConfig
 
 
 class FairQueue:
-    """Hands out turns; whoever would wait too long, or in too long a queue, gets none."""
+    """Gives out turns; none to a client that would wait too long or in too long a queue."""
 
     def __init__(self, waiting_maximum: int, waiting_per_client: int, wait_seconds: float) -> None:
         self._maximum, self._per_client = waiting_maximum, waiting_per_client
@@ -59,8 +59,8 @@ class FairQueue:
 
 _LONGEST_BYTES: Final = 72
 """What bcrypt looks at; whatever made the hash has cut off the rest as well."""
-_NOBODY: Final = b"QOauhQNbBCuQDKes6eFzPe3JbmNeyqFmBMLtIfBZ9v8nKcpdxBVoi"
-"""Salt and digest of a password that nobody has."""
+_UNKNOWN_USER: Final = b"QOauhQNbBCuQDKes6eFzPe3JbmNeyqFmBMLtIfBZ9v8nKcpdxBVoi"
+"""Salt and digest of a password that does not exist."""
 
 
 class PasswordVerdict(Enum):
@@ -75,8 +75,8 @@ class PasswordVerdict(Enum):
 class Passwords:
     """Checks passwords against bcrypt hashes; safe to ask from any thread.
 
-    What was right is remembered apart from what was wrong, so that nobody who guesses can make
-    a client's own password be forgotten, and with it be checked anew behind all the guesses.
+    What was right is remembered apart from what was wrong, so that guesses cannot make
+    a client's own password be forgotten and checked again behind all the guesses.
     """
 
     def __init__(
@@ -98,8 +98,8 @@ class Passwords:
         self, users: Mapping[str, bytes], name: str, password: bytes, client: str
     ) -> PasswordVerdict:
         """Whether one of the users (hashes by name) has this name and password."""
-        # A name that nobody has takes as long as one that somebody has.
-        hashed = users.get(name) or _hash_of_nobody(users)
+        # An unknown name takes as long as a known one.
+        hashed = users.get(name) or _hash_of_unknown_user(users)
         key = self._key(name.encode(), hashed, password)
         if key in self._right:
             return PasswordVerdict.RIGHT
@@ -145,7 +145,7 @@ class _PasswordCache:
         return key in self._kept
 
     def add(self, key: bytes) -> None:
-        """Keep one more; only whoever has the turn may."""
+        """Keep one more; only for the holder of the turn."""
         self._kept[key] = None
         if len(self._kept) > self._maximum:
             self._kept.popitem(last=False)
@@ -161,9 +161,9 @@ def _matches(password: bytes, hashed: bytes) -> bool:
         return False
 
 
-def _hash_of_nobody(users: Mapping[str, bytes]) -> bytes:
+def _hash_of_unknown_user(users: Mapping[str, bytes]) -> bytes:
     costliest = max((hashed[:7] for hashed in users.values()), key=lambda head: head[4:6])
-    return costliest + _NOBODY
+    return costliest + _UNKNOWN_USER
 
 
 _CLIENTS_MAXIMUM: Final = 1024
@@ -171,7 +171,7 @@ _CLIENTS_MAXIMUM: Final = 1024
 
 
 class RateLimiter:
-    """Counts requests by address, so that whoever asks too often starves nobody but himself."""
+    """Counts requests by address, so that a client that asks too often starves no other."""
 
     def __init__(self, clock: Callable[[], float] = time.monotonic) -> None:
         self._clock = clock

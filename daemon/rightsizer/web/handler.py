@@ -200,7 +200,7 @@ class Handler(BaseHTTPRequestHandler):
             self.server.connections.mark(self.connection, is_working=False)
 
     def _admission(self) -> Admission:
-        """Whether this request is answered; whoever opens the local socket needs no password."""
+        """Whether this request is answered; a client of the local socket needs no password."""
         if self.server.guard is None:
             return Admission()
         return self.server.guard.admit(

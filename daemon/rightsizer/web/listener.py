@@ -76,7 +76,7 @@ class Connections:
                 self._changed.notify_all()
 
     def prove(self, connection: socket.socket) -> None:
-        """Note that whoever is at the other end was given what he asked for."""
+        """Note that the client was given what it asked for."""
         with self._changed:
             if connection in self._open:
                 self._open[connection].is_proven = True
@@ -158,7 +158,7 @@ class WebListener(ThreadingHTTPServer):
         self.shutdown_request(request)
 
     def process_request_thread(self, request: Any, client_address: Any) -> None:
-        """Serve a connection, secured if it is to be; what is waited for keeps nobody waiting."""
+        """Serve a connection, secured if it is to be, on a thread of its own."""
         context = self.guard.context if self.guard is not None else None
         if context is not None:
             try:

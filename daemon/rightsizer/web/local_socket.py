@@ -16,7 +16,7 @@ from rightsizer.web.message import SocketPeer
 
 _MODE: Final = 0o660
 _BACKLOG: Final = 128
-"""Whoever finds it full is turned away at once, where over TCP he would wait."""
+"""A client that finds it full is refused at once, where over TCP it would wait."""
 _PATH_LIMIT_BYTES: Final = 107
 """What the kernel takes for a socket's path."""
 _OTHER: Final = "choose another place with path.api_socket, or '' for none"
@@ -30,7 +30,7 @@ class LocalSocket:
         self._identity: tuple[int, int] | None = None
 
     def listen(self) -> socket.socket:
-        """A listening socket in place of none, or of one that nobody answers behind.
+        """A listening socket in place of none, or of one whose process is gone.
 
         Raises:
             RightsizerError: it cannot be; the message names the path and the remedy.
@@ -53,7 +53,7 @@ class LocalSocket:
         return bound
 
     def remove(self) -> None:
-        """Take the file away, unless it is somebody else's by now."""
+        """Take the file away, unless it belongs to another process by now."""
         with contextlib.suppress(OSError):
             if self._identity is not None and _identity(self.path.lstat()) == self._identity:
                 self.path.unlink()
@@ -79,7 +79,7 @@ class LocalSocket:
         os.fchmod(bound.fileno(), _MODE)
         bound.bind(str(self.path))
         self._identity = _identity(self.path.lstat())
-        # ... and nobody is let in before it has all of it.
+        # ... and no client is let in before it has all of it.
         self.path.chmod(_MODE)
         bound.listen(_BACKLOG)
 
@@ -95,7 +95,7 @@ def peer_of(connection: socket.socket) -> SocketPeer | None:
 
 @contextlib.contextmanager
 def _held(folder: Path) -> Iterator[None]:
-    """The folder while nobody else looks for a place in it."""
+    """The folder, locked against other agents that start."""
     handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
     try:
         # Two agents that start at once would each find the same dead socket and replace it.

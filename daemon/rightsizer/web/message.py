@@ -31,7 +31,7 @@ class WebRequest:
     accept_encoding: str = ""
     body: bytes = b""
     peer: SocketPeer | None = None
-    """Who asks, over the local socket; `None` over TCP, where nobody can tell."""
+    """Who asks, over the local socket; `None` over TCP, where that is not known."""
     identity: str | None = None
     """Who asks, over TCP, where he has proved it: `user:NAME` or `certificate:NAME`."""
     is_cross_site: bool = False
@@ -74,7 +74,7 @@ def fields_of(body: bytes, known: tuple[str, ...], example: str = "...") -> Mapp
     Args:
         body: What was sent.
         known: The fields that there are.
-        example: A value of the first of them, for whoever gets it wrong.
+        example: A value of the first of them, for the error message.
 
     Raises:
         UsageError: it is no JSON object, or has others.

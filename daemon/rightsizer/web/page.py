@@ -34,7 +34,7 @@ _SCRIPT: Final = (_TEMPLATES / "page.js").read_text(encoding="utf-8")
 
 @dataclass(frozen=True, slots=True)
 class PageQuery:
-    """How somebody looks at the page."""
+    """How the page is viewed."""
 
     span: Span
     is_paused: bool = False
@@ -58,7 +58,7 @@ class WebPage:
         Args:
             freshness: When a reading is no longer the present.
             fit: From when on a fit gets which color.
-            refresh_seconds: How often it is read anew where scripts do not run; 0 for never.
+            refresh_seconds: How often it is reloaded where scripts do not run; 0 for never.
             past: What the devices did over a span; what the report itself knows, unless given.
             poll_seconds: How often its script asks for what is new, at most.
         """
@@ -113,7 +113,7 @@ def _query(look: PageQuery) -> str:
 
 
 def _environment() -> Environment:
-    # 10 MB of template engine that an agent nobody looks at never needs.
+    # 10 MB of template engine, which an agent without readers never needs.
     import jinja2  # noqa: PLC0415
 
     environment = jinja2.Environment(

@@ -39,7 +39,7 @@ class Router:
     wall_time: Callable[[], Nanoseconds]
     routes: "tuple[Route, ...]"
     allows_changes: bool = False
-    """Whether somebody who has proved who he is may change things over TCP."""
+    """Whether authenticated clients may change things over TCP."""
     past: PastOf | None = None
     """What the devices did over a span; what the report itself knows, unless given."""
 
@@ -69,7 +69,7 @@ class Router:
             if not self.allows_changes or request.identity is None:
                 return WebResponse.of_text(_REFUSED_OVER_TCP, HTTPStatus.FORBIDDEN)
             if request.is_cross_site:
-                # A browser sends a user's password along, whoever made it ask.
+                # A browser sends a user's password along, whichever page made it ask.
                 return WebResponse.of_text(_REFUSED_ACROSS_SITES, HTTPStatus.FORBIDDEN)
         try:
             return route.handler(self, replace(request, named=route.named(request.path)))

@@ -127,7 +127,7 @@ class WebServer:
             wall_time: The clock that the report's own times are of.
             local_socket: A path to listen at too; empty for none.
             local_routes: What is answered beside the usual, or in its place.
-            access: How it is reached over TCP; by everybody, to look, unless told otherwise.
+            access: How it is reached over TCP; by default read-only, without authentication.
             past: What the devices did over a span; the last day alone unless given.
 
         Raises:
@@ -137,7 +137,7 @@ class WebServer:
         self._guard, self._sockets = access.guard, access.sockets
         self._addresses = [] if self._sockets else list(map(parse_address, addresses))
         self._connections = Connections(self._settings.connections_maximum)
-        # Of their own, so that whoever crowds the addresses never keeps the operator out.
+        # Of their own, so that crowded addresses never keep the operator out.
         self._local_connections = Connections(_LOCAL_CONNECTIONS)
         self._local = LocalSocket(Path(local_socket)) if local_socket else None
         freshness = freshness or FreshnessSettings()

@@ -191,7 +191,7 @@ class WebTree:
     metrics: MetricsSettings = field(default_factory=MetricsSettings, metadata=LIVE)
 
     def __post_init__(self) -> None:
-        """Refuse an address that nobody can listen at, and a path that nobody can ask for."""
+        """Refuse addresses and paths that cannot be used."""
         for address in self.listen_addresses:
             try:
                 parse_address(address)

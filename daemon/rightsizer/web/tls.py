@@ -115,7 +115,7 @@ def server_context(policy: TlsPolicy) -> ServerContext:
     _choose_curves(context, policy.curves)
     _load_certificate(context, policy)
     _load_client_authorities(context, policy)
-    # HTTP/2 is not spoken here, and whoever offers it should know.
+    # HTTP/2 is not spoken here, and a client that offers it should know.
     context.set_alpn_protocols(["http/1.1"])
     return context
 
@@ -152,7 +152,7 @@ def _load_certificate(context: ssl.SSLContext, policy: TlsPolicy) -> None:
     certificate, key = policy.certificate, policy.private_key
     with _file_of(certificate) as certificate_file, _file_of(key) as key_file:
         try:
-            # A passphrase would be asked for at a terminal that nobody sits at.
+            # A passphrase would be asked for at a terminal.
             context.load_cert_chain(certificate_file, key_file, password=lambda: b"")
         except OSError as error:
             raise TlsError(*_why_unfit(error, certificate_file, policy)) from None
@@ -232,7 +232,7 @@ def is_allowed(connection: ssl.SSLSocket, allowed: Sequence[str]) -> bool:
 def _names(certificate: Any) -> Iterator[str]:
     for kind, value in certificate.get("subjectAltName", ()):
         if kind in _KINDS:
-            # OpenSSL pads IPv6 addresses with zeros that nobody writes.
+            # OpenSSL pads IPv6 addresses with zeros that are not written.
             yield _plain_address(value) if kind == "IP Address" else value
 
 
@@ -262,7 +262,7 @@ def wrap_connection(
     Args:
         connection: A connection that was accepted; it must not be used any more.
         context: How to secure it.
-        replace: Is told of the new object before anything happens on it.
+        replace: Takes the old and the new object before anything happens on it.
 
     Raises:
         OSError: the client has gone.
@@ -277,10 +277,10 @@ def wrap_connection(
 
 
 def complete_handshake(connection: ssl.SSLSocket, timeout_seconds: float) -> None:
-    """Agree on keys with the client, and look at his certificate.
+    """Agree on keys with the client, and check its certificate.
 
     Raises:
-        OSError: he does not, or not in time, or is none of those who may.
+        OSError: it does not, or not in time, or is not allowed.
     """
     connection.settimeout(timeout_seconds)
     try:
@@ -288,7 +288,7 @@ def complete_handshake(connection: ssl.SSLSocket, timeout_seconds: float) -> Non
     except ssl.SSLError as error:
         if error.reason == "HTTP_REQUEST":
             with contextlib.suppress(OSError):
-                # In plain words, since those are what he understands.
+                # In plain text, which the client understands.
                 socket.socket.send(connection, _SPEAK_TLS)
         raise
     context = connection.context

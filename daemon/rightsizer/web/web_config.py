@@ -152,7 +152,7 @@ class WebConfig:
     """Whether HTTP/2 was asked for by name; it is never spoken."""
     headers: Mapping[str, str] = field(default_factory=dict)
     users: Mapping[str, bytes] = field(default_factory=dict, repr=False)
-    """Bcrypt hashes by name; whoever asks has to be one of them, unless there are none."""
+    """Bcrypt hashes by name; where there are any, every client has to be one of them."""
     rate_limit: RateLimit | None = None
 
 
@@ -317,7 +317,7 @@ class WebConfigFile:
 
     def current(self) -> WebConfig:
         """What the file says, or said before it was broken."""
-        # Whoever comes while it is read gets what was in force so far, at once.
+        # A request during the reading gets the configuration that was in force, at once.
         if self._reader.has_changed(self._settle_seconds) and self._lock.acquire(blocking=False):
             try:
                 self._refresh()

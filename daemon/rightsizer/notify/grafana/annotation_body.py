@@ -1,4 +1,4 @@
-"""What is told of a change of advice: an annotation's time, tags and words, before it is sent."""
+"""Annotation of a change of advice: time, tags and text, before it is sent."""
 
 import hashlib
 import json
@@ -29,7 +29,7 @@ _ACTOR_LENGTH: Final = 100
 _WHY_LENGTH: Final = 500
 _NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 _FOR_GOOD: Final[Nanoseconds] = 9 * 10**9 * NANOSECONDS_PER_SECOND
-"""In the year 2255; no calendar has what somebody may ask for beyond."""
+"""In the year 2255; calendars end before what may be asked for."""
 
 _HEADINGS: Final = {
     AdviceEventKind.OPENED: "",
@@ -111,8 +111,8 @@ def milliseconds(time: Nanoseconds) -> int:
 
 def roll_up(notes: Sequence[AnnotationBody]) -> AnnotationBody:
     """One note in place of many; the same notes give the same one."""
-    told = "\n".join(f"{note.advice_id} {note.event} {note.start}" for note in notes)
-    digest = hashlib.sha256(told.encode()).hexdigest()[:12]
+    text = "\n".join(f"{note.advice_id} {note.event} {note.start}" for note in notes)
+    digest = hashlib.sha256(text.encode()).hexdigest()[:12]
     lines = [f"{len(notes)} more changes of advice:"]
     lines += [f"- {note.text.splitlines()[0]}" for note in notes[:_NAMED_CHANGES]]
     if len(notes) > _NAMED_CHANGES:
@@ -180,12 +180,12 @@ def _where(advice: Advice) -> str:
 
 def _decision(advice: Advice) -> list[str]:
     """Who put it into its state, until when, and why, as far as there is something to say."""
-    told = [] if not advice.actor else [_one_line(advice.actor, _ACTOR_LENGTH)]
+    parts = [] if not advice.actor else [_one_line(advice.actor, _ACTOR_LENGTH)]
     if advice.expires is not None:
         expires = min(advice.expires, _FOR_GOOD) // NANOSECONDS_PER_SECOND
         until = datetime.fromtimestamp(expires, UTC)
-        told.append(f"until {until:%Y-%m-%d %H:%M} UTC")
-    lines = [f"By: {', '.join(told)}"] if told else []
+        parts.append(f"until {until:%Y-%m-%d %H:%M} UTC")
+    lines = [f"By: {', '.join(parts)}"] if parts else []
     return [*lines, f"Why: {_one_line(advice.why, _WHY_LENGTH)}"] if advice.why else lines
 
 

@@ -39,8 +39,8 @@ def _region(item: Any) -> Region:
     finding = _finding(_tags(item["tags"]), text, data)
     if "state" not in data:
         heading = _HEADING.match(text)
-        told = heading and heading["state"]
-        state = AdviceState(told) if told else AdviceState.ACTIVE
+        name = heading and heading["state"]
+        state = AdviceState(name) if name else AdviceState.ACTIVE
         return Region(finding, opened, max(opened, end), state)
     actor, expires = data.get("actor"), data.get("expires")
     return Region(
@@ -114,7 +114,7 @@ class GrafanaClient:
     def is_of(self, annotation_id: int, note: AnnotationBody) -> bool | Failure:
         """Whether an annotation tells of the note's advice.
 
-        An id alone says nothing: a Grafana that lost its database gives it to somebody else's.
+        An id alone says nothing: a Grafana that lost its database gives it to another annotation.
         """
         result = self._http.request("GET", f"{_PATH}/{annotation_id}")
         if isinstance(result, Failure):

@@ -17,14 +17,14 @@ _SEVERITIES: Final = {
     Severity.HIGH: "warning",
     Severity.CRITICAL: "warning",
 }
-"""Advice is never `critical`, which pages somebody at night."""
+"""Advice is never `critical`, which pages an operator at night."""
 _MISSED_RESENDS: Final = 4
 _RESOLVED_KEPT: Final[Nanoseconds] = nanoseconds(900.0)
 """How long the end of an alert is repeated, as Prometheus does; nothing has to be remembered."""
 
 
 def is_firing(advice: Advice) -> bool:
-    """Whether somebody is asked to act; who snoozed it asked for quiet."""
+    """Whether an operator is asked to act; snoozed advice asks for nothing."""
     return advice.is_open and advice.state is not AdviceState.SNOOZED
 
 
@@ -72,7 +72,7 @@ def alert_of(
 
 def _annotations(advice: Advice) -> dict[str, str]:
     finding, savings = advice.finding, advice.finding.savings
-    told = {
+    found = {
         "summary": "A GPU workload can be placed or sized better.",
         "description": finding.summary,
         "devices": ", ".join(finding.devices),
@@ -82,7 +82,7 @@ def _annotations(advice: Advice) -> dict[str, str]:
         "actor": advice.actor or "",
         "savings": "" if savings.gpus_low is None else f"{savings.gpus_low:.2f} GPUs at the least",
     }
-    return {name: value for name, value in told.items() if value}
+    return {name: value for name, value in found.items() if value}
 
 
 def _end(advice: Advice) -> Nanoseconds:

@@ -208,10 +208,10 @@ def _culprits(finding: Finding, names: Mapping[str, str]) -> str:
 
 def _reason_label(finding: Finding) -> str:
     words = [_WORD_START.sub(" ", reason) for reason in finding.reasons]
-    told = ", ".join(word[:1] + word[1:].lower() for word in words or [display_name(finding.kind)])
+    text = ", ".join(word[:1] + word[1:].lower() for word in words or [display_name(finding.kind)])
     for plain, known in _NAMES.items():
-        told = re.sub(rf"\b{plain}\b", known, told)
-    return told
+        text = re.sub(rf"\b{plain}\b", known, text)
+    return text
 
 
 _NAMES: Final = {

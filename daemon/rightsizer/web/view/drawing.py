@@ -16,7 +16,7 @@ class LinkGroup:
 
 
 def nvlink_groups(topology: Topology, uuids: Sequence[str]) -> tuple[LinkGroup, ...]:
-    """The groups among these GPUs, in their order; whoever has no NVLink is in none."""
+    """The groups among these GPUs, in their order; a GPU without NVLink is in none."""
     links = [link for link in topology.links if link.kind is LinkKind.NVLINK]
     neighbors: dict[str, set[str]] = {uuid: set() for uuid in uuids}
     for link in links:
@@ -113,7 +113,7 @@ class DrawingLine:
 
 @dataclass(frozen=True, slots=True)
 class Drawing:
-    """All of it, on a sheet of this size."""
+    """All of it, on a canvas of this size."""
 
     width: float
     height: float
@@ -125,12 +125,12 @@ def draw(
     frames: Sequence[Frame], groups: Sequence[LinkGroup], width: float, columns: int
 ) -> Drawing:
     """NUMA nodes below one another, GPUs in rows, the rails of NVLink above each row."""
-    sheet = _Canvas(groups, width, columns)
+    canvas = _Canvas(groups, width, columns)
     for number, frame in enumerate(frames):
         if number:
-            sheet.join()
-        sheet.add(frame)
-    return sheet.drawing()
+            canvas.join()
+        canvas.add(frame)
+    return canvas.drawing()
 
 
 class _Canvas:
@@ -163,7 +163,7 @@ class _Canvas:
         if frame.chips:
             self._chips_of_node(frame.chips)
         self._y += _GAP - 4
-        # Half of a border's width lies outside of its box, and nothing is drawn beyond the sheet.
+        # Half of a border's width lies outside of its box, and nothing is drawn beyond the canvas.
         inner = self._width - self._left - 2 * _BORDER
         box = Box("numa", self._left + _BORDER, top, inner, self._y - top, text=frame.title)
         self._boxes.insert(index, box)
