@@ -50,8 +50,8 @@ def test_a_page_is_read(packed: bool) -> None:  # noqa: FBT001 - a parameter.
         exporter.packed = packed
         with watching(exporter.url) as watch:
             found = watch.after()
-    assert found.told[BUSY].values[Signal.DRAM_ACTIVE] == 0.5
-    assert found.told[BUSY].profiled == {
+    assert found.readings[BUSY].values[Signal.DRAM_ACTIVE] == 0.5
+    assert found.readings[BUSY].profiled == {
         Signal.GPU_BUSY,
         Signal.TENSOR_ACTIVE,
         Signal.DRAM_ACTIVE,
@@ -66,7 +66,7 @@ def test_it_is_asked_at_its_interval() -> None:
         seen = []
         for second in range(31):
             exporter.text = page(energy=1e6 * (second + 1))
-            seen.append(watch.after(1).told[BUSY].values[Signal.ENERGY_JOULES] / 1000)
+            seen.append(watch.after(1).readings[BUSY].values[Signal.ENERGY_JOULES] / 1000)
     assert len(exporter.requests) == 3
     assert seen == [1] * 15 + [16] * 15 + [31]
 
@@ -91,10 +91,10 @@ def test_a_fault_costs_no_more_than_its_time(fault: dict[str, Any], error: str) 
         for name, value in fault.items():
             setattr(exporter, name, value)
         held, late, gone = watch.after(15), watch.after(15), watch.after(1)
-    assert held.told == late.told == good.told
+    assert held.readings == late.readings == good.readings
     assert error in str(held.error)
     assert not held.outcome.success
-    assert (gone.told, gone.down[BUSY].reason) == ({}, Missing.STALE)
+    assert (gone.readings, gone.down[BUSY].reason) == ({}, Missing.STALE)
     assert error in gone.down[BUSY].detail
 
 
@@ -106,8 +106,8 @@ def test_nobody_waits_for_an_exporter_that_hangs() -> None:
         meanwhile = [watch.endpoint.view() for _ in range(100)]
         released.set()
         late = watch.after()
-    assert {len(view.told) for view in meanwhile} == {0}
-    assert set(late.told) == {BUSY}
+    assert {len(view.readings) for view in meanwhile} == {0}
+    assert set(late.readings) == {BUSY}
 
 
 def test_an_exporter_that_is_away_comes_back() -> None:
@@ -117,7 +117,7 @@ def test_an_exporter_that_is_away_comes_back() -> None:
     with watching(url) as watch:
         away = watch.after()
     assert "cannot be reached" in str(away.error)
-    assert (away.devices, away.told) == ((), {})
+    assert (away.devices, away.readings) == ((), {})
 
 
 def test_a_page_that_stands_still_is_stale() -> None:
@@ -127,10 +127,10 @@ def test_a_page_that_stands_still_is_stale() -> None:
         exporter.text = page(energy=8e6)
         again = watch.after(15)
     assert [BUSY in view.down for view in seen] == [False] * 5 + [True]
-    assert seen[-1].told[BUSY].missing[Signal.DRAM_ACTIVE] is Missing.STALE
-    assert seen[-1].told[BUSY].values == {}
+    assert seen[-1].readings[BUSY].missing[Signal.DRAM_ACTIVE] is Missing.STALE
+    assert seen[-1].readings[BUSY].values == {}
     assert (seen[-1].down[BUSY].reason, again.down) == (Missing.STALE, {})
-    assert again.told[BUSY].values
+    assert again.readings[BUSY].values
 
 
 def test_a_gpu_that_is_no_longer_listed_is_lost() -> None:
@@ -165,7 +165,7 @@ def test_the_token_is_sent(tmp_path: Any) -> None:
         dcgm_exporter(page()) as exporter,
         watching(exporter.url, token_file=str(file)) as watch,
     ):
-        assert watch.after().told
+        assert watch.after().readings
         file.unlink()
         without = watch.after(15)
     assert exporter.requests[0]["Authorization"] == "Bearer secret-1"

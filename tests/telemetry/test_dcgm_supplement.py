@@ -42,7 +42,7 @@ def exporting(text: str) -> Iterator[tuple[DcgmEndpoint, Exporter, FastClock]]:
     with dcgm_exporter(text) as exporter:
         endpoint = DcgmEndpoint(DcgmSettings(url=exporter.url), built_in(), clock)
         try:
-            assert endpoint.view(10).told
+            assert endpoint.view(10).readings
             yield endpoint, exporter, clock
         finally:
             endpoint.close()

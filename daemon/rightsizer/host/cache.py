@@ -8,7 +8,7 @@ from rightsizer.model.units import Nanoseconds
 
 _STEPS: Final = 64
 _STEP: Final = 39
-"""Without a factor in common with the above, and no neighbors in a row."""
+"""Without a factor in common with the above, and no two next to each other in a row."""
 
 K = TypeVar("K", bound=Hashable)
 V = TypeVar("V")
@@ -23,7 +23,7 @@ class _CacheEntry(Generic[V]):
 
 
 class ExpiringCache(Generic[K, V]):
-    """Values by key, forgotten when nobody has asked for them for a while."""
+    """Values by key, forgotten when not asked for in a while."""
 
     def __init__(self, forget_after: Nanoseconds) -> None:
         self._forget_after = forget_after
@@ -54,9 +54,9 @@ class ExpiringCache(Generic[K, V]):
 
 
 class RefreshingCache(ExpiringCache[K, V]):
-    """Values that are made anew once they are older than an interval.
+    """Values that are renewed once they are older than an interval.
 
-    Those that were first made together are made anew one after the other, some of them sooner
+    Those that were first made together are renewed one after the other, some of them sooner
     than they would have to be: no pass has to renew everything.
     """
 

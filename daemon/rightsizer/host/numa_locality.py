@@ -78,9 +78,9 @@ def read_cores(sysfs: Path) -> Mapping[int, int]:
     numbers = [int(match[1]) for name in read_names(folder) if (match := _CPU.fullmatch(name))]
     core_by_cpu: dict[int, tuple[int, int]] = {}
     for cpu in numbers:
-        told = folder / f"cpu{cpu}" / "topology"
-        package = read_integer(told / "physical_package_id")
-        threads = parse_cpus(read_line(told / "thread_siblings_list"))
+        topology = folder / f"cpu{cpu}" / "topology"
+        package = read_integer(topology / "physical_package_id")
+        threads = parse_cpus(read_line(topology / "thread_siblings_list"))
         if package is None or cpu not in threads:
             # A CPU that is off tells nothing, and shifts the number of every core behind it.
             return {}

@@ -14,7 +14,7 @@ _OTHERS: Final = {
     "cpu": "it tells of a CPU",
 }
 _EXPORTER: Final = re.compile("dcgm-exporter")
-"""The exporter's own pod, which a scrape writes on the series of GPUs that nobody holds."""
+"""The exporter's own pod, which a scrape writes on the series of GPUs without a holder."""
 
 
 @dataclass(frozen=True, slots=True)

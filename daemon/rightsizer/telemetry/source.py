@@ -13,7 +13,7 @@ from rightsizer.model.units import Nanoseconds, nanoseconds
 
 
 class SnapshotSource(Protocol):
-    """A driver, a recording or a simulation; whoever reads it cannot tell which."""
+    """A driver, a recording or a simulation; its reader cannot tell which."""
 
     @property
     def name(self) -> str:
@@ -86,7 +86,7 @@ class ReleaseController:
     def resume(self, held: ReleasableResource, *, asker: str = OPERATOR) -> bool:
         """Take something back; whether it was released.
 
-        An operator takes back whatever anybody has released, everybody else his own release.
+        An operator takes back every release, others their own alone.
         """
         with self._lock:
             mine = [key for key in self._releases if key[0] is held and asker in (OPERATOR, key[1])]

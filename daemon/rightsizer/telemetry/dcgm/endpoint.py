@@ -42,7 +42,7 @@ class ExporterView:
     devices: tuple[Device, ...] = ()
     """All that were listed, those that are down too."""
     down: Mapping[str, Down] = field(default_factory=dict)
-    told: Mapping[str, ExporterDevice] = field(default_factory=dict)
+    readings: Mapping[str, ExporterDevice] = field(default_factory=dict)
     """By the exporter's own name of a device."""
     instances: Mapping[str, tuple[str, int]] = field(default_factory=dict)
     """Of each MIG instance, the GPU that it is a part of and its GPU instance id."""
@@ -101,7 +101,7 @@ class XidGaugeTracker:
     def __init__(self) -> None:
         self._last: dict[str, int] | None = None
         self.logs: dict[str, XidLog] = {}
-        """By uuid; the same code twice in a row cannot be told from one."""
+        """By uuid; the same code twice in a row looks like one."""
 
     def see(self, xids: Mapping[str, int], wall_time: Nanoseconds) -> None:
         """Take in what the newest page says."""
@@ -127,7 +127,7 @@ _LOST: Final = Down(Missing.LOST, "dcgm-exporter no longer lists it")
 
 
 class DcgmEndpoint:
-    """One exporter's page: fetched in the background, judged and remembered by whoever asks."""
+    """One exporter's page: fetched in the background, judged on the caller's thread."""
 
     name = "dcgm"
 
@@ -216,26 +216,26 @@ class DcgmEndpoint:
             error=fetched.error,
             devices=devices,
             down=down,
-            told=_told(page, self._still),
+            readings=_readings(page, self._still),
             instances=page.instances,
             xids=dict(self._xids.logs),
             driver_version=page.driver_version,
         )
 
 
-def _told(page: ExporterPage, still: frozenset[str]) -> Mapping[str, ExporterDevice]:
-    told: dict[str, ExporterDevice] = {}
+def _readings(page: ExporterPage, still: frozenset[str]) -> Mapping[str, ExporterDevice]:
+    readings: dict[str, ExporterDevice] = {}
     for device, values in page.values.items():
         missing = page.missing.get(device, {})
         holdings = page.holdings.get(device, ())
         if device in still:
             stale = dict.fromkeys(values, Missing.STALE)
-            told[device] = ExporterDevice({}, {**missing, **stale}, frozenset(), holdings)
+            readings[device] = ExporterDevice({}, {**missing, **stale}, frozenset(), holdings)
             continue
         profiled = frozenset(
             signal
             for signal, name in page.fields[device].items()
             if name in DCGM_FIELDS and DCGM_FIELDS[name].is_profiling
         )
-        told[device] = ExporterDevice(values, missing, profiled, holdings)
-    return told
+        readings[device] = ExporterDevice(values, missing, profiled, holdings)
+    return readings

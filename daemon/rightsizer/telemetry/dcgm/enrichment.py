@@ -74,7 +74,7 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
     """Our uuid by the exporter's name of a device, for those that both know.
 
     A MIG instance goes by its own uuid, or by its GPU and GPU instance id. Where compute instances
-    share a GPU instance, what is told of it is told of none of them.
+    share a GPU instance, its values belong to none of them.
     """
     uuids: set[str] = set()
     slots: dict[str, str] = {}
@@ -88,7 +88,7 @@ def matches(ours: Iterable[Device], view: ExporterView) -> Mapping[str, str]:
             slots[address] = device.uuid
     known = {device.uuid: device for device in view.devices}
     found: dict[str, str] = {}
-    for key in view.told:
+    for key in view.readings:
         if key in uuids:
             found[key] = key
         elif key in view.instances:
@@ -134,22 +134,22 @@ def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
     knows are added, with a reading at the snapshot's own time while their values hold.
     """
     view = endpoint.view()
-    told = {
-        uuid: view.told[key]
+    exported = {
+        uuid: view.readings[key]
         for key, uuid in matches(snapshot.devices, view).items()
-        if key in view.told
+        if key in view.readings
     }
     readings = dict(snapshot.readings)
-    for uuid in readings.keys() & told.keys():
-        known = told[uuid]
+    for uuid in readings.keys() & exported.keys():
+        known = exported[uuid]
         readings[uuid] = merge_readings(
             readings[uuid], known.values, profiled=known.profiled, missing=known.missing
         )
     added = unmatched_devices(snapshot.devices, view)
     for device in added:
         uuid = device.uuid
-        if uuid in view.told and uuid not in view.down:
-            known = told[uuid] = view.told[uuid]
+        if uuid in view.readings and uuid not in view.down:
+            known = exported[uuid] = view.readings[uuid]
             origins = dict.fromkeys(known.values, DCGM)
             readings[uuid] = Reading(
                 uuid, snapshot.time, known.values, known.missing, origins=origins
@@ -163,7 +163,7 @@ def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
         devices=(*snapshot.devices, *_numbered(snapshot.devices, added)),
         readings=readings,
         down={**snapshot.down, **down},
-        holdings=_with_holdings(snapshot, readings, told),
+        holdings=_with_holdings(snapshot, readings, exported),
         collectors={**snapshot.collectors, endpoint.name: view.outcome},
         driver={**driver, **snapshot.driver},
         xids={**xids, **snapshot.xids},
@@ -172,11 +172,11 @@ def enrich(snapshot: Snapshot, endpoint: DcgmEndpoint) -> Snapshot:
 
 
 def _with_holdings(
-    snapshot: Snapshot, readings: Mapping[str, Reading], told: Mapping[str, ExporterDevice]
+    snapshot: Snapshot, readings: Mapping[str, Reading], exported: Mapping[str, ExporterDevice]
 ) -> Mapping[str, tuple[Holding, ...]]:
     """Ours, and the exporter's where no holder is known: what the kubelet has allocated."""
     holdings = dict(snapshot.holdings)
-    for uuid, known in told.items():
+    for uuid, known in exported.items():
         if not known.holdings or holdings.get(uuid):
             continue
         reading = readings.get(uuid)
@@ -197,19 +197,19 @@ def _numbered(ours: Iterable[Device], added: Iterable[Device]) -> tuple[Device, 
 
 
 class DcgmSecondarySource:
-    """A dcgm-exporter beside NVML; logs a fault of it once."""
+    """A dcgm-exporter next to NVML; logs a fault of it once."""
 
     def __init__(self, endpoint: DcgmEndpoint) -> None:
         self._endpoint = endpoint
-        self._told: str | None = None
+        self._logged: str | None = None
         self._log = structlog.get_logger(component="dcgm")
 
     def enrich(self, snapshot: Snapshot) -> Snapshot:
         """The snapshot with what the exporter knows."""
         error = self._endpoint.view().error
-        if error != self._told and error is not None:
+        if error != self._logged and error is not None:
             self._log.warning("dcgm_unread", reason=error)
-        self._told = error
+        self._logged = error
         return enrich(snapshot, self._endpoint)
 
     def close(self) -> None:

@@ -82,7 +82,7 @@ class DcgmSeries:
         return field is not None and field.is_profiling
 
     def read(self, value: float) -> float | Missing:
-        """The reading in its base unit, or why it cannot be believed."""
+        """The reading in its base unit, or why it is not plausible."""
         signal = self.signal or self.part_of
         if signal is None:
             return Missing.NOT_READ

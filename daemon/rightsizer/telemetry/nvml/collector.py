@@ -1,4 +1,4 @@
-"""NVML collectors: base class, values told by fields and functions, rates of counters."""
+"""NVML collectors: base class, values of fields and functions, rates of counters."""
 
 from collections.abc import Callable
 from typing import Any, Final, Self
@@ -55,7 +55,7 @@ def put_rate(
 
 @dataclass(frozen=True, slots=True)
 class NvmlValue:
-    """A signal told by a numbered field or, where a driver lacks that, by functions."""
+    """A signal that a numbered field holds or, where a driver lacks that, by functions."""
 
     signal: Signal
     calls: tuple[tuple[Any, ...], ...] = ()

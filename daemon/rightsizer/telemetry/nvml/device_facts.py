@@ -126,20 +126,20 @@ class DeviceFactsReader:
     sysfs: Path
     nvlinks: NvlinkWiringReader
     uuids: dict[str, str] = field(default_factory=dict)
-    """By PCI address, as the driver once told them; a GPU keeps its identity where it tells
+    """By PCI address, as the driver once gave them; a GPU keeps its identity where it gives
     nothing now, over openings of NVML too."""
 
     identified: set[int] = field(default_factory=set)
 
     def uuid(self, handle: Any, pci_bus_id: str | None, index: int) -> str:
-        """The GPU's uuid; one that never told it goes by its index."""
-        told = self.ask("nvmlDeviceGetUUID", handle)
-        if told:
+        """The GPU's uuid; one that never gave it goes by its index."""
+        uuid = self.ask("nvmlDeviceGetUUID", handle)
+        if uuid:
             self.identified.add(index)
         if pci_bus_id is None:
-            return told or f"index:{index}"
-        if told:
-            self.uuids[pci_bus_id] = told
+            return uuid or f"index:{index}"
+        if uuid:
+            self.uuids[pci_bus_id] = uuid
         return self.uuids.get(pci_bus_id, f"index:{index}")
 
     def ask(self, name: str, handle: Any, *arguments: Any) -> Any:
@@ -263,7 +263,7 @@ def _watts(milliwatts: int | None) -> float | None:
 
 
 def _possible(signal: Signal, value: float | None) -> float | None:
-    """A fact that is told as a signal is, where a device can have it."""
+    """A fact in the range of its signal, where a device can have it."""
     if not value or is_blank(value) or not is_possible(signal, value):
         return None
     return value

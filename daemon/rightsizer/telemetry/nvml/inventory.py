@@ -187,7 +187,7 @@ class NvmlInventoryReader:
         }
 
     def _look(self, index: int, *, is_alone: bool) -> Gpu | NvmlFailure:
-        """A GPU, or why it cannot be told now which one it is.
+        """A GPU, or why it cannot be identified now.
 
         A known GPU under another name would be one more, and the known one lost.
         """

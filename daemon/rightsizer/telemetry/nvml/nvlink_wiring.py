@@ -26,7 +26,7 @@ class NvlinkWiring:
     """Numbers of those that lead somewhere, whether they are up or not."""
     up: tuple[int, ...] = ()
     bytes_per_second: float | None = None
-    """One direction over those that are up; `None` where no speed is told."""
+    """One direction over those that are up; `None` where no speed is known."""
 
 
 UNKNOWN_WIRING: Final = NvlinkWiring(None)
@@ -72,16 +72,16 @@ class NvlinkWiringReader:
         return wiring
 
     def _count(self, uuid: str, handle: Any) -> int | None:
-        """How many links the board has; asked until the driver has told."""
+        """How many links the board has; asked until the driver answers."""
         if uuid not in self._counts:
             key = pynvml.NVML_FI_DEV_NVLINK_LINK_COUNT
             answers = self._library.ask_fields(handle, (key,))
-            told = answers if isinstance(answers, NvmlFailure) else answers[key]
-            if isinstance(told, NvmlFailure):
-                told = self._probe(handle) if told.is_unsupported else None
-            if told is None or is_blank(told) or told < 0:
+            count = answers if isinstance(answers, NvmlFailure) else answers[key]
+            if isinstance(count, NvmlFailure):
+                count = self._probe(handle) if count.is_unsupported else None
+            if count is None or is_blank(count) or count < 0:
                 return None
-            self._counts[uuid] = min(int(told), _MOST_LINKS)
+            self._counts[uuid] = min(int(count), _MOST_LINKS)
         return self._counts[uuid]
 
     def _probe(self, handle: Any) -> int | None:
@@ -94,20 +94,20 @@ class NvlinkWiringReader:
         return _MOST_LINKS
 
     def _states(self, handle: Any, count: int) -> tuple[Mapping[int, int], Mapping[int, float]]:
-        """States, and speeds in bytes per second, by link, of those that are told."""
+        """States, and speeds in bytes per second, by link, of those that are known."""
         links = range(count)
         keys = [(field, link) for link in links for field in (_STATE, _SPEED)]
         answers = self._library.ask_fields(handle, keys)
-        told = {} if isinstance(answers, NvmlFailure) else answers
+        known = {} if isinstance(answers, NvmlFailure) else answers
         states: dict[int, int] = {}
         speeds: dict[int, float] = {}
         for link in links:
-            state = told.get((_STATE, link))
+            state = known.get((_STATE, link))
             if not isinstance(state, int) or is_blank(state):
                 state = self._library.ask("nvmlDeviceGetNvLinkState", handle, link)
             if isinstance(state, int) and not is_blank(state):
                 states[link] = state
-            speed = told.get((_SPEED, link))
+            speed = known.get((_SPEED, link))
             if isinstance(speed, int) and speed > 0 and not is_blank(speed):
                 speeds[link] = speed * _BYTES_PER_MEGABYTE
         return states, speeds
@@ -116,7 +116,7 @@ class NvlinkWiringReader:
 def _total(
     links: Iterable[int], speeds: Mapping[int, float], most_of_link: float | None
 ) -> float | None:
-    """What some links carry together; `None` where nobody tells of one of them."""
+    """What some links carry together; `None` where one of them is unknown."""
     total = 0.0
     for link in links:
         known = [speed for speed in (speeds.get(link), most_of_link) if speed]

@@ -45,7 +45,7 @@ class XidBatch:
     is_partial: bool
     """Whether a GPU that has such events could not be registered this time."""
     failure: NvmlFailure | None
-    """Why nothing more is heard, beside that nothing happens."""
+    """Why nothing more is heard, other than that nothing happens."""
     duration_seconds: float
 
 
@@ -136,8 +136,8 @@ class XidEventSet:
         code = int(event.eventData)
         gpu = self._registered.get(_address(event.device))
         if gpu is None:
-            told = self.library.ask("nvmlDeviceGetUUID", event.device)
-            return XidEvent(None if isinstance(told, NvmlFailure) else str(told), code)
+            uuid = self.library.ask("nvmlDeviceGetUUID", event.device)
+            return XidEvent(None if isinstance(uuid, NvmlFailure) else str(uuid), code)
         whole = gpu.whole.device.uuid
         hit = tuple(_instances(gpu, event.gpuInstanceId, event.computeInstanceId))
         return XidEvent(hit[0], code, parent_uuid=whole) if len(hit) == 1 else XidEvent(whole, code)

@@ -38,7 +38,7 @@ _MILLISECOND: Final = 1_000_000
 _LONGEST_GAP: Final = 500 * _MILLISECOND
 """A driver that takes longer for one device is no longer polling, it hangs."""
 _SHORTEST_POLL: Final = 50 * _MILLISECOND
-"""Rows that all lie closer than this are one poll: nobody polls so often."""
+"""Rows that all lie closer than this are one poll: none is so frequent."""
 _MOST_DEVICES: Final = 64
 _SEPARATION: Final = 2.0
 """Gaps between polls are at least so many times those within."""

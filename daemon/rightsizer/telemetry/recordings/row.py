@@ -26,7 +26,7 @@ class RecordingRow(NamedTuple):
     stream: str = ""
     """What is read together at one cadence; of one file, and for some formats a part of it."""
     rank: int = 0
-    """Of two streams that give the same signal at the same time, the higher rank is believed."""
+    """Of two streams that give the same signal at the same time, the higher rank is taken."""
     holdings: tuple[Holding, ...] | None = None
     """Who holds the device; `None` where the file does not say."""
     processes: tuple[Process, ...] | None = None
@@ -128,7 +128,7 @@ def build_devices(
 
     Args:
         facts: What the recording says, by uuid.
-        catalogue: Where a name leads to a board, and the board to what nobody recorded.
+        catalogue: Where a name leads to a board, and the board to what is not recorded.
         board: The board of devices whose name is not recorded or unknown, as the operator says.
 
     Raises:

@@ -134,17 +134,17 @@ class _DeviceState:
         return Reading(device, newest.time, values, reasons, processes)
 
     def _hold(self, device: str, rows: Sequence[RecordingRow]) -> None:
-        told = [row.holdings for row in rows if row.holdings is not None]
-        if not told:
+        recorded = [row.holdings for row in rows if row.holdings is not None]
+        if not recorded:
             return
-        held = told[0] if len(told) == 1 else _shared(told)
+        held = recorded[0] if len(recorded) == 1 else _shared(recorded)
         if self.holdings.get(device, ()) != held:
             self.holdings = {**self.holdings, device: held}
 
 
-def _shared(told: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
+def _shared(recorded: Sequence[tuple[Holding, ...]]) -> tuple[Holding, ...]:
     """Equal parts for all holders that several lines name, unless one line names them all."""
-    holders = {holding.workload: holding for holdings in told for holding in holdings}
+    holders = {holding.workload: holding for holdings in recorded for holding in holdings}
     if len(holders) == 1:
         return tuple(holders.values())
     return tuple(Holding(workload, 1 / len(holders)) for workload in holders)
@@ -190,7 +190,7 @@ def open_recording(
 
     Args:
         paths: Files or pipes, plain or gzip, of any known format each.
-        catalogue: Where a device's name leads to what nobody recorded.
+        catalogue: Where a device's name leads to what is not recorded.
         board: The board of devices whose name the recording does not tell.
         columns: A column map for CSV files that are in no known format.
         settings: How long values hold, and how far the readings of a poll lie apart.

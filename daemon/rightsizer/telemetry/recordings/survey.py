@@ -149,7 +149,7 @@ class RowFile:
         self._sorted: SortedRows | None = None
 
     def rows(self) -> Iterator[RecordingRow]:
-        """All rows; each call starts anew."""
+        """All rows; each call starts again."""
         if self._sorted is not None:
             return iter(self._sorted)
         self.notes = RecordingNotes(self.text.name)

@@ -107,7 +107,7 @@ _DAY: Final = 86_400 * NANOSECONDS_PER_SECOND
 
 
 class AssumedTimes:
-    """One second a poll, which is what dcgmi and nvidia-smi wait unless they are told."""
+    """One second a poll, which is the default of dcgmi and nvidia-smi."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
         self._notes = notes
@@ -129,7 +129,7 @@ class AssumedTimes:
 
 
 class DayTimes:
-    """Days for times of day: the next one where the clock starts anew."""
+    """Days for times of day: the next one where the clock starts again."""
 
     def __init__(self, notes: RecordingNotes, remedy: str) -> None:
         self._notes = notes

@@ -95,7 +95,7 @@ def _samples(lines: list[str]) -> Iterator[tuple[str, Mapping[str, str], float]]
     try:
         for family in text_string_to_metric_families("\n".join(lines)):
             for sample in family.samples:
-                # Not a number, infinite and negative are no counts, whoever wrote them.
+                # Not a number, infinite and negative are no counts.
                 if 0 <= sample.value <= sys.float_info.max:
                     yield canonical(sample.name), sample.labels, float(sample.value)
     except (ValueError, IndexError, KeyError, TypeError) as error:
@@ -130,9 +130,9 @@ def values_of(
         value = _measured(measure, page, former, elapsed_seconds)
         if value is None:
             continue
-        believed = plausible(measure.signal, value)
-        if not isinstance(believed, Missing):
-            values[measure.signal] = believed
+        checked = plausible(measure.signal, value)
+        if not isinstance(checked, Missing):
+            values[measure.signal] = checked
     return values
 
 
@@ -186,7 +186,7 @@ def _occupancy(
 
 
 def _growth(now: Mapping[Labels, float], before: Mapping[Labels, float]) -> float:
-    """What counters have gained, each of which may have begun anew, since there is a former."""
+    """What counters have gained, each of which may have restarted."""
     return sum(
         value if value < before[labels] else value - before[labels]
         for labels, value in now.items()

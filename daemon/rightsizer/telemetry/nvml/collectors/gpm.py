@@ -126,7 +126,7 @@ class _Sampler:
             metric.metricId = _METRICS[signal]
 
     def _why_not(self) -> NvmlFailure | None:
-        """Why the device gives no samples; asked until the driver has told."""
+        """Why the device gives no samples; asked until the driver answers."""
         if self._is_supported or self._refused is not None:
             return self._refused
         support = self._handle.library.ask(

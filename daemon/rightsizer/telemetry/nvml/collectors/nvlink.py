@@ -150,7 +150,7 @@ class _Links:
 
     @property
     def errors(self) -> float | None:
-        """All errors of all links; one that is down counts with what it last told."""
+        """All errors of all links; one that is down counts as it last did."""
         return sum(self._errors.values()) if self._errors else None
 
     def _state(self, number: int, answers: Mapping[FieldKey, Any]) -> Any:

@@ -26,7 +26,7 @@ def _read_counters(handle: DeviceHandle, builder: ReadingBuilder) -> None:
 
 
 def _read_throughput(handle: DeviceHandle, builder: ReadingBuilder) -> None:
-    """Ask where nothing else told: each direction blocks the driver for 20 ms."""
+    """Ask where no other collector has it: each direction blocks the driver for 20 ms."""
     for signal, direction in _DIRECTIONS.items():
         if signal not in builder.values:
             builder.put(signal, handle.ask("nvmlDeviceGetPcieThroughput", direction), _KIBIBYTE)
