@@ -124,7 +124,7 @@ class ClassificationSettings:
 
 @dataclass(frozen=True, slots=True)
 class SignalSettings:
-    """When profiling counters are not trusted."""
+    """When profiling counters are not believed."""
 
     suspect_busy_ratio: float = setting(
         0.5,

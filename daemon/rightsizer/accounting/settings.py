@@ -40,7 +40,7 @@ class DecaySettings:
 
 @dataclass(frozen=True, slots=True)
 class EnergySettings:
-    """When the driver's counter of energy is not trusted."""
+    """When the driver's counter of energy is not believed."""
 
     plausible_limit_ratio: float = setting(
         2.0,
@@ -74,7 +74,7 @@ class ImbalanceSettings:
 
 @dataclass(frozen=True, slots=True)
 class PcieLinkSettings:
-    """How long a link is watched before its generation is judged."""
+    """How long a link is watched before its generation is believed."""
 
     window_seconds: float = setting(
         60.0,

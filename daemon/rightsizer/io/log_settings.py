@@ -18,7 +18,7 @@ class LogFormat(StrEnum):
 
 
 class LogLevel(StrEnum):
-    """How much is logged."""
+    """How much is told."""
 
     DEBUG = "debug"
     INFO = "info"
