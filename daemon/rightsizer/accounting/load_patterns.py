@@ -6,7 +6,6 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import combinations
 from operator import mul
-from statistics import NormalDist, median
 from typing import Final, NamedTuple
 
 from rightsizer.accounting.settings import ShapeSettings, TrendSettings
@@ -250,6 +249,9 @@ def trend_of(
     if len(days) < settings.minimum_days:
         return None
     slopes = sorted((b - a) / (y - x) for (x, a), (y, b) in combinations(days, 2))
+    # Agents whose GPUs were seen for a few days alone never load it.
+    from statistics import median  # noqa: PLC0415
+
     slope = median(slopes)
     half = _half_width([value for _, value in days], settings.level_ratio)
     low = max(0, math.floor((len(slopes) - half) / 2) - 1)
@@ -290,4 +292,6 @@ def _half_width(values: Sequence[float], level: float) -> float:
     pairs = count * (count - 1) * (2 * count + 5) - sum(
         tie * (tie - 1) * (2 * tie + 5) for tie in ties
     )
+    from statistics import NormalDist  # noqa: PLC0415 - as said above.
+
     return NormalDist().inv_cdf((1 + level) / 2) * math.sqrt(pairs / 18)

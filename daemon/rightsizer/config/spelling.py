@@ -2,7 +2,6 @@
 
 import re
 from collections.abc import Mapping, Sequence
-from decimal import Decimal
 from enum import StrEnum
 from typing import Any, Final
 
@@ -48,12 +47,17 @@ def parse_size(value: Any) -> int | float:
         unit = None
     if match is None or unit is not Unit.BYTES:
         raise ValueError(f"{show(value)} is not a size; write it like '512MiB' or in bytes")
+    # Most configurations have no size in them, and load nothing for it.
+    from decimal import Decimal  # noqa: PLC0415
+
     size = Decimal(match[1]) * Decimal(factor)
     return int(size) if size == size.to_integral_value() else float(size)
 
 
 def spell_seconds(duration_seconds: float) -> str:
     """A duration that reads back as exactly these seconds."""
+    from decimal import Decimal  # noqa: PLC0415 - documents alone are written.
+
     exact = Decimal(repr(duration_seconds))
     rest = exact * 1000
     parts = ""

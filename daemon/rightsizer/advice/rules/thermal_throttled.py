@@ -1,7 +1,6 @@
 """GPUs that heat, or the hardware's own protection, slows down."""
 
 from collections.abc import Mapping, Sequence
-from statistics import median
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, board_statuses
@@ -130,7 +129,12 @@ def _neighbors_celsius(case: Case, hot: set[str]) -> float | None:
         for uuid, reading in readings.items()
         if uuid not in hot and (value := reading.get(Signal.TEMPERATURE_CELSIUS)) is not None
     ]
-    return median(others) if others else None
+    if not others:
+        return None
+    # Few GPUs are ever too hot.
+    from statistics import median  # noqa: PLC0415
+
+    return median(others)
 
 
 def _where(
