@@ -66,7 +66,7 @@ def site_of(report: Report | None) -> Router:
 
 def fleet_routes() -> list[Route]:
     """What a fleet's service answers and an agent does not."""
-    whole = FleetApi(lambda: None, lambda: None, lambda: 3600.0, lambda: NOW).routes
+    whole = FleetApi(lambda: None, lambda: None, 3600.0, lambda: NOW).routes
     known = {route.path for route in ROUTES}
     return [route for route in whole if route.path not in known]
 

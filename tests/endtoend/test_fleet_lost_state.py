@@ -110,7 +110,7 @@ def decided(folder: Path) -> Iterator[tuple[Path, Grafana, Inbox, tuple[str, str
         with serving(config) as service:
             service.look()
             ids = decide(service)
-            service.desk.deliver()
+            service.advice_service.deliver()
             store = Prometheus(url)
             for state in ("claimed", "snoozed"):
                 store.wait_for(f'rightsizer_advice_info{{state="{state}"}}')
@@ -174,7 +174,7 @@ def test_a_lost_ledger_is_remembered_by_the_store(tmp_path: Path) -> None:
         config = configured_to_tell(tmp_path, url, port, grafana, inbox)
         with serving(config) as service:
             service.look()
-            service.desk.deliver()
+            service.advice_service.deliver()
             before = {each.id: seconds(each.opened) for each in service.advice}
             assert {each.finding.devices[0] for each in service.advice} == WASTED
             eventually(lambda: len(Prometheus(url).query(OPENED)) == len(before))

@@ -29,7 +29,7 @@ class Desk:
         self.now: Nanoseconds = END
         freshness = FreshnessSettings()
         routes = FleetApi(
-            lambda: self.answer, lambda: self.trouble, lambda: HOURLY, lambda: self.now
+            lambda: self.answer, lambda: self.trouble, HOURLY, lambda: self.now
         ).routes
         self._site = Router(
             latest=lambda: None,

@@ -27,7 +27,7 @@ _NAMES: Final = (
     *spellings(DCGM_FIELDS["DCGM_FI_DEV_GPU_UTIL"]),
 )
 _JUST_NOW: Final = (900, 3600)
-"""Seconds: how far clocks are apart where nobody looks after them."""
+"""Seconds: how far unsynchronized clocks are apart."""
 
 
 def why_nothing(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> str:
@@ -61,7 +61,7 @@ def _age_seconds(store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) ->
 
 
 def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource, ...]:
-    """Those that tell of devices, the best first."""
+    """Sources of devices, the best first."""
     accounting, fleet = settings.accounting, settings.fleet
     return (
         AgentSource(
@@ -76,7 +76,7 @@ def sources_of(settings: FleetConfig, catalogue: Catalogue) -> tuple[FleetSource
 
 
 ProgressCallback = Callable[[str, int, int], None]
-"""Is told of a stage how many of its parts are done, and of how many."""
+"""Receives a stage, how many of its parts are done, and of how many."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -85,7 +85,7 @@ class FleetContext:
 
     now: Nanoseconds
     reports: tuple[SourceReport, ...]
-    estate: FleetInventory
+    inventory: FleetInventory
     plan: FetchPlan
     store: PrometheusStore
     sources: CompositeSource
@@ -94,7 +94,7 @@ class FleetContext:
 def fleet_context(
     settings: FleetConfig,
     catalogue: Catalogue,
-    shelf: DayCache,
+    cache: DayCache,
     now: Nanoseconds,
     progress: ProgressCallback,
 ) -> FleetContext:
@@ -103,9 +103,9 @@ def fleet_context(
     Args:
         settings: Everything that an operator may set.
         catalogue: Of GPUs.
-        shelf: Knows which days are kept.
+        cache: Knows which days are kept.
         now: Wall time.
-        progress: Is told how far it has come.
+        progress: Receives how far it has come.
 
     Raises:
         StoreError: the store does not answer, or has no device.
@@ -119,32 +119,28 @@ def fleet_context(
     if not any(report.devices for report in reports):
         reason = why_nothing(store, now, lookback)
         raise StoreError(f"the store at {fleet.store.url} {reason}")
-    estate = _with_hosts(sources.estate(store, reports, now, lookback))
+    inventory = sources.estate(store, reports, now, lookback)
+    # So that the name of a device has its host.
+    devices = {
+        uuid: replace(each, device=replace(each.device, host=each.node))
+        for uuid, each in inventory.devices.items()
+    }
+    inventory = replace(inventory, devices=devices)
     planned = [
         PlannedSource(
-            report,
-            tuple(each for each in estate.devices.values() if each.source == report.source),
+            report, tuple(each for each in devices.values() if each.source == report.source)
         )
         for _, report in sources.readers(reports).values()
     ]
-    plan = plan_of(planned, shelf.done, now, fleet)
+    plan = plan_of(planned, cache.done, now, fleet)
     progress("probing", 1, 1)
-    return FleetContext(now, reports, estate, plan, store, sources)
+    return FleetContext(now, reports, inventory, plan, store, sources)
 
 
 def store_of(settings: FleetSettings, workers: int = 1) -> PrometheusStore:
-    """A process's own; those of all processes together ask as much at once as is allowed."""
+    """The store of one of some worker processes, which share the allowed concurrency."""
     concurrency = max(1, settings.store.concurrency // workers)
     try:
         return PrometheusStore(replace(settings.store, concurrency=concurrency), settings.matchers)
     except ValueError as error:
         raise ConfigurationError(str(error)) from None
-
-
-def _with_hosts(estate: FleetInventory) -> FleetInventory:
-    """So that whatever names a device says where it stands."""
-    devices = {
-        uuid: replace(each, device=replace(each.device, host=each.node))
-        for uuid, each in estate.devices.items()
-    }
-    return replace(estate, devices=devices)

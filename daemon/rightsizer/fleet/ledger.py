@@ -2,6 +2,7 @@
 
 import argparse
 import os
+from contextlib import closing
 from pathlib import Path
 from typing import Final
 
@@ -21,7 +22,7 @@ _CALLED: Final = Called("the fleet's ledger", "fleet.path", "look or service")
 
 
 def opened_ledger(path: Path, *, read_only: bool = False) -> Storage:
-    """What is kept of advice, and of what is still to be told.
+    """The storage of advice and of pending notifications.
 
     Raises:
         HistoryError: it is held by another process, of a newer program, or out of reach.
@@ -50,14 +51,13 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
     for_seconds: float | None,
     now: Nanoseconds,
 ) -> Advice:
-    """Change advice in a ledger that nobody holds; the next look tells of it.
+    """Change advice in a ledger that no process holds; the next look notifies of it.
 
     Raises:
         UsageError: there is no such open advice.
         HistoryError: there is no ledger, a look or a service holds it, or it cannot be written.
     """
-    storage = opened_ledger(_path(settings))
-    try:
+    with closing(opened_ledger(_path(settings))) as storage:
         ledger = storage.ledger(settings.recommender.ledger)
         found = _found(ledger, advice_id)
         if (reason := closed_advice_message(found)) is not None:
@@ -65,23 +65,18 @@ def act_on_ledger(  # noqa: PLR0913 - who, what, why, when and for how long.
         event = ledger.act(advice_id, state, actor, now, why=why, for_seconds=for_seconds)
         storage.save_ledger(ledger, [*storage.pending_events, event])
         return _found(ledger, advice_id)
-    finally:
-        storage.close()
 
 
 def explain_from_ledger(settings: FleetConfig, advice_id: str) -> Form:
-    """The reasoning behind advice that is kept, without asking the store.
+    """The reasoning behind saved advice, without asking the store.
 
     Raises:
         UsageError: there is no such advice.
         HistoryError: there is no ledger, or it cannot be read.
     """
-    storage = opened_ledger(_path(settings), read_only=True)
-    try:
+    with closing(opened_ledger(_path(settings), read_only=True)) as storage:
         ledger = storage.ledger(settings.recommender.ledger)
         return explain_advice(_found(ledger, advice_id), rule_trees(settings))
-    finally:
-        storage.close()
 
 
 def _path(settings: FleetConfig) -> Path:

@@ -1,13 +1,16 @@
-"""A single run of the fleet: ledger, rules, answer; and what a lost ledger can be told."""
+"""A single run of the fleet: ledger, rules, answer; and the recovery of a lost ledger."""
 
-import time
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import closing
 from dataclasses import replace
+from functools import partial
+from itertools import chain
 from typing import Final
 
 from rightsizer.advice.ledger import Ledger
 from rightsizer.advice.restoration import Restoration, restored
-from rightsizer.advice.service import AdviceService, EventSink
+from rightsizer.advice.service import AdviceService, EventSink, RecommenderResult
+from rightsizer.advice.storage import Storage
 from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP
 from rightsizer.fleet.context import store_of
 from rightsizer.fleet.encoder import FleetAnswer
@@ -22,17 +25,17 @@ from rightsizer.model.advice import OPEN_STATES, AdviceEvent, AdviceState, Regio
 from rightsizer.model.errors import UsageError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.notify.grafana.client import GrafanaClient
-from rightsizer.notify.grafana.settings import read_token
+from rightsizer.notify.grafana.settings import GrafanaSettings, read_token
 from rightsizer.notify.service import NotificationService
 from rightsizer.report.explanation import explain_advice, explain_finding
 from rightsizer.report.json_encoder import Form
 from rightsizer.web.advice_api import unknown_advice_message
 
 _FLEET: Final = "rightsizer_fleet_coverage_ratio"
-"""What only `rightsizer fleet --serve` exports, after each look that succeeded."""
+"""What only `rightsizer fleet --serve` exports, after each run that succeeded."""
 _MOMENT: Final[Nanoseconds] = 15 * NANOSECONDS_PER_SECOND
 _NARROWED: Final = (DAY, FINE_STEP, _MOMENT)
-"""Each answer tells the next question its span: 14, 288 and 20 steps of one series."""
+"""Each answer narrows the span of the next query: 14, 288 and 20 steps of one series."""
 _SCRAPED: Final = "max(present_over_time({fleet}[{seconds}s]))"
 _OPENED: Final = (
     "min by (id) (last_over_time(rightsizer_advice_opened_timestamp_seconds[{seconds}s]) "
@@ -115,201 +118,185 @@ def _to_the_microsecond(seconds: float) -> Nanoseconds:
 _SPAN: Final[Nanoseconds] = nanoseconds(365 * 86400.0)
 """Decisions that last for longer are rare."""
 _MOST_REGIONS: Final = 2000
-"""As many pieces of advice as a ledger keeps; some 3 MB of an answer."""
+"""As many as a ledger keeps; some 3 MB of an answer."""
+_AGENTS: Final = "rightsizer"
+
+Warn = Callable[[str, str], None]
+Sleep = Callable[[float], object]
 
 
-class LedgerRecovery:
-    """Asks when it is told to: after a look, while the ledger is empty."""
+def restoration(judge: FleetJudge, settings: FleetConfig, warn: Warn, sleep: Sleep) -> Restoration:
+    """What the store and Grafana know of a lost ledger, after a run of the judge.
 
-    def __init__(
-        self,
-        judge: FleetJudge,
-        settings: FleetConfig,
-        tell: Callable[[str], object],
-        sleep: Callable[[float], object] = time.sleep,
-    ) -> None:
-        """Nobody is asked yet.
+    Args:
+        judge: Has run, and knows the store.
+        settings: Where Grafana is, and how long decisions last.
+        warn: Receives why Grafana could not answer, which has no other effect.
+        sleep: Waits between tries; where it returns true there are no more.
 
-        Args:
-            judge: Has looked at the estate, and knows the store.
-            settings: Where Grafana is, and how long decisions last.
-            tell: Is told why Grafana could not say, which costs nothing else.
-            sleep: Waits between tries; where it returns true there are no more.
-        """
-        self._judge, self._settings = judge, settings
-        self._tell, self._sleep = tell, sleep
+    Raises:
+        StoreError: the store does not answer.
+    """
+    now, fleet = judge.answer.time, settings.fleet
+    scraped = {}
+    for each in judge.answer.node_advice:
+        if each.opened_seconds:
+            opened = nanoseconds(each.opened_seconds)
+            scraped[each.id] = Scraped(each.id, opened, AdviceState.ACTIVE, seen=opened)
+    with closing(store_of(fleet)) as store:
+        scraped |= scraped_last(store, now, nanoseconds(fleet.lookback_seconds))
+    regions = _regions(settings.grafana, now, partial(warn, "ledger_lost"), sleep)
+    ledger = settings.recommender.ledger
+    return restored(scraped.values(), regions, judge.devices, now, ledger)
 
-    def restoration(self) -> Restoration:
-        """What the store and Grafana know together.
 
-        Raises:
-            StoreError: the store does not answer.
-        """
-        now = self._judge.answer.time
-        return restored(
-            self._scraped(now),
-            self._regions(now),
-            self._judge.devices,
-            now,
-            self._settings.recommender.ledger,
+def _regions(
+    grafana: GrafanaSettings, now: Nanoseconds, warn: Callable[[str], object], sleep: Sleep
+) -> list[Region]:
+    if not grafana.url:
+        return []
+    http = HttpClient(grafana.url, grafana.http, token=lambda: read_token(grafana), sleep=sleep)
+    api = GrafanaClient(http)
+    found = api.regions(now - _SPAN, now, _MOST_REGIONS)
+    api.hang_up()
+    if isinstance(found, Failure):
+        warn(
+            "The fleet's ledger is empty, and Grafana could not say what was claimed, snoozed "
+            f"or dismissed before: {found.message}"
         )
-
-    def _scraped(self, now: Nanoseconds) -> Iterable[Scraped]:
-        """What the fleet itself exported, and what the nodes' own agents do."""
-        found = {}
-        for each in self._judge.answer.node_advice:
-            if each.opened_seconds:
-                opened = nanoseconds(each.opened_seconds)
-                found[each.id] = Scraped(each.id, opened, AdviceState.ACTIVE, seen=opened)
-        fleet = self._settings.fleet
-        store = store_of(fleet)
-        try:
-            found |= scraped_last(store, now, nanoseconds(fleet.lookback_seconds))
-        finally:
-            store.close()
-        return found.values()
-
-    def _regions(self, now: Nanoseconds) -> list[Region]:
-        grafana = self._settings.grafana
-        if not grafana.url:
-            return []
-        http = HttpClient(
-            grafana.url, grafana.http, token=lambda: read_token(grafana), sleep=self._sleep
+        return []
+    if len(found) >= _MOST_REGIONS:
+        warn(
+            "The fleet's ledger is empty, and of what Grafana knows of advice only the latest "
+            f"{_MOST_REGIONS} annotations were read; older decisions may be missing."
         )
-        api = GrafanaClient(http)
-        found = api.regions(now - _SPAN, now, _MOST_REGIONS)
-        api.hang_up()
-        if isinstance(found, Failure):
-            self._tell(
-                "The fleet's ledger is empty, and Grafana could not say what was claimed, snoozed "
-                f"or dismissed before: {found.message}"
-            )
-            return []
-        if len(found) >= _MOST_REGIONS:
-            self._tell(
-                "The fleet's ledger is empty, and of what Grafana knows of advice only the latest "
-                f"{_MOST_REGIONS} annotations were read; older decisions may be missing."
-            )
-        return found
+    return found
 
 
 class DeduplicatingSink:
-    """A sink that is not told of advice which a node's own agent exports, and tells of itself."""
+    """Passes on the fleet's own advice, without what a node's own agent exports."""
 
     def __init__(self, sink: EventSink, judge: FleetJudge) -> None:
-        self._sink, self._judge = sink, judge
+        self._judge, self._sink = judge, sink
+        self.deliver = sink.deliver
 
     def offer(self, events: Sequence[AdviceEvent]) -> None:
         """Pass on what is the fleet's own."""
-        told = self._judge.told_by_nodes
-        own = [event for event in events if event.advice.finding.id not in told]
-        if own:
+        node_ids = self._judge.node_advice_ids
+        if own := [event for event in events if event.advice.finding.id not in node_ids]:
             self._sink.offer(own)
 
-    def deliver(self) -> object:
-        """Let it send what waits."""
-        return self._sink.deliver()
 
+def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as arguments.
+    judge: FleetJudge,
+    settings: FleetConfig,
+    storage: Storage,
+    clock: Clock,
+    warn: Warn,
+    sleep: Sleep,
+) -> tuple[AdviceService, NotificationService]:
+    """The ledger's service over a judge, and what it notifies.
 
-_AGENTS: Final = "rightsizer"
+    Args:
+        judge: Runs the rules.
+        settings: Everything that an operator may set.
+        storage: Of the ledger and of pending notifications.
+        clock: Of decisions.
+        warn: Receives the name of an event, and a message.
+        sleep: Waits between tries; where it returns true there are no more.
+    """
+    notifications = NotificationService(
+        settings,
+        storage.database,
+        lambda: service.advice,
+        clock=clock,
+        warn=warn,
+        sleep=sleep,
+    )
+    service = AdviceService(
+        judge,
+        storage.ledger(settings.recommender.ledger),
+        storage,
+        (DeduplicatingSink(notifications, judge),),
+        clock,
+        restore=partial(restoration, judge, settings, warn, sleep),
+    )
+    return service, notifications
 
 
 def run_once(
     judge: FleetJudge, settings: FleetConfig, clock: Clock, *, keeps: bool = False
 ) -> FleetAnswer:
-    """Look, and give the ledger as it is after that.
+    """Run, and give the ledger as it is after that.
 
     Args:
-        judge: Looks at the estate.
+        judge: Runs the rules.
         settings: Everything that an operator may set.
-        clock: The look's.
-        keeps: Save the ledger and tell Grafana and webhooks; otherwise nothing is changed.
+        clock: The run's.
+        keeps: Save the ledger and notify Grafana and webhooks; otherwise nothing is changed.
 
     Raises:
         StoreError: the store does not answer, or not wholly.
         HistoryError: the ledger is held by a service, or cannot be written.
     """
-    if keeps:
-        return _kept(judge, settings, clock)
-    ledger = _ledger(judge, settings)
-    found = judge.run(ledger.open_now())
-    troubles: list[str] = []
-    if not ledger.records:
-        ledger.remember(_restorer(judge, settings, troubles).restoration())
-    ledger.update(found.judgements, found.time, found.measured)
-    notes = (*judge.answer.notes, *troubles)
-    return replace(judge.answer, advice=ledger.advice(), notes=notes)
+    if not keeps:
+        ledger, _, troubles = _unsaved(judge, settings)
+        notes = (*judge.answer.notes, *troubles)
+        return replace(judge.answer, advice=ledger.advice(), notes=notes)
+    troubles = []
+    with closing(opened_ledger(judge.ledger_path)) as storage:
+        service, _ = advice_service(
+            judge, settings, storage, clock, lambda _, message: troubles.append(message), _at_once
+        )
+        service.recommend()
+        service.deliver()
+        notes = (*judge.answer.notes, *loss_of(storage), *troubles)
+        return replace(judge.answer, advice=service.advice, notes=notes)
 
 
 def explain_once(judge: FleetJudge, settings: FleetConfig, asked: str) -> Form:
-    """The reasoning behind a piece of advice, or behind a verdict that is none.
+    """The reasoning behind a recommendation, or behind a verdict that is none.
 
     Raises:
         UsageError: there is no verdict of that id.
         StoreError: the store does not answer, or not wholly.
     """
-    ledger = _ledger(judge, settings)
-    found = judge.run(ledger.open_now())
-    if not ledger.records:
-        ledger.remember(_restorer(judge, settings, []).restoration())
-    ledger.update(found.judgements, found.time, found.measured)
+    ledger, found, _ = _unsaved(judge, settings)
     trees = rule_trees(settings)
-    for advice in ledger.advice():
-        if advice.id == asked:
-            return _askable(explain_advice(advice, trees), judge.answer)
-    for judgement in found.judgements:
-        if judgement.finding.id == asked:
-            form = explain_finding(judgement.finding, found.time, trees)
-            return _askable(form, judge.answer)
-    raise UsageError(
-        unknown_advice_message(ledger.advice(), asked) or f"there is no verdict '{asked}'"
+    forms = chain(
+        (explain_advice(each, trees) for each in ledger.advice() if each.id == asked),
+        (
+            explain_finding(each.finding, found.time, trees)
+            for each in found.judgements
+            if each.finding.id == asked
+        ),
     )
-
-
-def _askable(form: Form, answer: FleetAnswer) -> Form:
-    """Without the queries where no agent exports what they ask for."""
-    has_agents = any(each.devices for each in answer.sources if each.source == _AGENTS)
+    form = next(forms, None)
+    if form is None:
+        reason = unknown_advice_message(ledger.advice(), asked)
+        raise UsageError(reason or f"there is no verdict '{asked}'")
+    has_agents = any(each.devices for each in judge.answer.sources if each.source == _AGENTS)
+    # Queries are of what agents export.
     return form if has_agents else form | {"queries": []}
 
 
-def _ledger(judge: FleetJudge, settings: FleetConfig) -> Ledger:
-    """As it was kept last, to look at."""
-    if not judge.ledger_path.is_file():
-        return Ledger((), settings.recommender.ledger)
-    storage = opened_ledger(judge.ledger_path, read_only=True)
-    try:
-        return storage.ledger(settings.recommender.ledger)
-    finally:
-        storage.close()
-
-
-def _restorer(judge: FleetJudge, settings: FleetConfig, troubles: list[str]) -> LedgerRecovery:
-    return LedgerRecovery(judge, settings, troubles.append, _at_once)
+def _unsaved(
+    judge: FleetJudge, settings: FleetConfig
+) -> tuple[Ledger, RecommenderResult, list[str]]:
+    """The ledger as a run would leave it, the run's verdicts, and what was in the way."""
+    ledger, troubles = Ledger((), settings.recommender.ledger), list[str]()
+    if judge.ledger_path.is_file():
+        with closing(opened_ledger(judge.ledger_path, read_only=True)) as storage:
+            ledger = storage.ledger(settings.recommender.ledger)
+    found = judge.run(ledger.open_now())
+    if not ledger.records:
+        ledger.remember(
+            restoration(judge, settings, lambda _, message: troubles.append(message), _at_once)
+        )
+    ledger.update(found.judgements, found.time, found.measured)
+    return ledger, found, troubles
 
 
 def _at_once(_: float) -> bool:
-    """Nobody waits here for a peer that is away: the next look tries again."""
+    """Do not wait for a peer that is away: the next run tries again."""
     return True
-
-
-def _kept(judge: FleetJudge, settings: FleetConfig, clock: Clock) -> FleetAnswer:
-    storage, troubles = opened_ledger(judge.ledger_path), list[str]()
-    try:
-        ledger = storage.ledger(settings.recommender.ledger)
-        sinks = NotificationService(
-            settings,
-            storage.database,
-            lambda: desk.advice,
-            clock=clock,
-            warn=lambda _, message: troubles.append(message),
-            sleep=_at_once,
-        )
-        told = (DeduplicatingSink(sinks, judge),)
-        restorer = _restorer(judge, settings, troubles)
-        desk = AdviceService(judge, ledger, storage, told, clock, restore=restorer.restoration)
-        desk.recommend()
-        desk.deliver()
-        notes = (*judge.answer.notes, *loss_of(storage), *troubles)
-        return replace(judge.answer, advice=desk.advice, notes=notes)
-    finally:
-        storage.close()
