@@ -21,7 +21,7 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator
 from rightsizer.report.facts import (
@@ -33,7 +33,6 @@ from rightsizer.report.facts import (
     Slice,
     WorkloadFacts,
 )
-from rightsizer.report.model import JOULES_PER_KILOWATT_HOUR
 
 _HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
 _USUAL_SPAN: Final = 7 * 24 * _HOUR

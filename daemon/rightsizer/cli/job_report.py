@@ -24,11 +24,10 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.frozen import asdict, dataclass
 from rightsizer.model.state import Cause, Resource
-from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR, Nanoseconds, format_duration, seconds
 from rightsizer.model.window import Window
 from rightsizer.report.json_encoder import advice_form
 from rightsizer.report.labels import CAUSE_LABELS
-from rightsizer.report.model import JOULES_PER_KILOWATT_HOUR
 
 _ROWS_SINCE: Final[Nanoseconds] = 3600 * 10**9
 """An old window is a whole hour, which may have begun before the job did."""

@@ -16,6 +16,7 @@ from rightsizer.fleet.model import (
     NodeAdvice,
     WaitingWork,
 )
+from rightsizer.fleet.pools.hourly import known_values
 from rightsizer.fleet.pools.placement import PoolOffer, WaitingOutcome
 from rightsizer.fleet.source import SourceReport, StoreUse
 from rightsizer.model.advice import Advice
@@ -23,14 +24,11 @@ from rightsizer.model.finding import Case, Finding, FindingKind
 from rightsizer.model.frozen import asdict, dataclass, field
 from rightsizer.model.metric_family import series_key
 from rightsizer.model.state import Cause
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import HOUR_SECONDS, JOULES_PER_KILOWATT_HOUR, Nanoseconds, seconds
 from rightsizer.model.window import Window
-from rightsizer.report.json_encoder import advice_form, finding_form
+from rightsizer.report.json_encoder import advice_form, attributes, finding_form
+from rightsizer.sizing.cost import HourlyCost
 from rightsizer.sizing.estimate import EstimateInterval
-
-_HOUR_SECONDS: Final = 3600.0
-_JOULES_PER_KILOWATT_HOUR: Final = 3.6e6
-_NOTHING: Final = EstimateInterval(0.0, 0.0, 0.0)
 
 
 @dataclass(frozen=True, slots=True)
@@ -44,87 +42,67 @@ class TeamUse:
     used_gpu_hours: float
     wasted_gpu_hours: float
     kilowatt_hours: float | None
-    """At the GPUs; `None` where those of some workload were not measured."""
+    """At the GPUs; `None` where that of some workload was not measured."""
     dollars: EstimateInterval | None
-    """Of the hours held; `None` where nobody states the price of a board."""
+    """Of the hours held; `None` where a board has no price."""
     wasted_dollars: EstimateInterval | None
     price_source: str
     price_date: str
 
 
-@dataclass(frozen=True, slots=True)
-class _TeamPart:
-    """One device of one workload."""
-
-    held_hours: float
-    used_hours: float
-    wasted_hours: float
-    joules: float | None
-    dollars_per_hour: EstimateInterval | None
-    price_source: str
-    price_date: str
-
-
 def team_uses(views: Iterable[FleetWorkload], market: Market) -> tuple[TeamUse, ...]:
-    """A row a team, whoever held most first."""
-    parts: dict[str, list[_TeamPart]] = defaultdict(list)
-    counts: dict[str, int] = defaultdict(int)
+    """A row a team, the largest holder first."""
+    by_team: dict[str, list[Case]] = defaultdict(list)
     for view in sorted(views, key=lambda view: view.case.key):
-        counts[view.team] += 1
-        parts[view.team].extend(_parts(view.case, market))
-    rows = (_row(team, counts[team], parts[team]) for team in counts)
+        by_team[view.team].append(view.case)
+    rows = (_team_use(team, cases, market) for team, cases in by_team.items())
     return tuple(sorted(rows, key=lambda row: (-row.held_gpu_hours, row.team)))
 
 
-def _parts(case: Case, market: Market) -> Iterator[_TeamPart]:
-    for device, window in zip(case.devices, case.windows, strict=True):
-        cost = market.cost(market.board(device.board))
-        part = device.capacity_ratio
-        yield _TeamPart(
-            held_hours=part * window.known_seconds / _HOUR_SECONDS,
-            used_hours=part * window.used_seconds / _HOUR_SECONDS,
-            wasted_hours=part * _wasted_seconds(window) / _HOUR_SECONDS,
-            joules=window.energy_joules if window.energy_joules > 0.0 else None,
-            dollars_per_hour=cost.dollars_per_hour if cost else None,
-            price_source=cost.source if cost else "",
-            price_date=cost.date if cost else "",
-        )
-
-
-def _wasted_seconds(window: Window) -> float:
-    """All but the headroom: room that a GPU at work has left wastes nobody's time."""
-    return sum(lost for cause, lost in window.waste_seconds.items() if cause is not Cause.HEADROOM)
-
-
-def _row(team: str, workloads: int, parts: list[_TeamPart]) -> TeamUse:
-    known = [each for each in parts if each.held_hours > 0.0]
-    joules = [each.joules for each in known]
-    measured = [each for each in joules if each is not None]
-    is_measured = bool(measured) and len(measured) == len(joules)
+def _team_use(team: str, cases: Sequence[Case], market: Market) -> TeamUse:
+    windows: list[Window] = []
+    costs: list[HourlyCost | None] = []
+    held, used, wasted = list[float](), list[float](), list[float]()
+    for case in cases:
+        for device, window in zip(case.devices, case.windows, strict=True):
+            if window.known_seconds <= 0.0:
+                continue
+            hours = device.capacity_ratio / HOUR_SECONDS
+            windows.append(window)
+            costs.append(market.cost(market.board(device.board)))
+            held.append(window.known_seconds * hours)
+            used.append(window.used_seconds * hours)
+            # All but the headroom: what a GPU at work has left is not wasted.
+            lost = (each for cause, each in window.waste_seconds.items() if cause != Cause.HEADROOM)
+            wasted.append(sum(lost) * hours)
+    is_measured = bool(windows) and all(window.energy_joules > 0.0 for window in windows)
+    joules = sum(window.energy_joules for window in windows)
     return TeamUse(
         team=team,
-        workloads=workloads,
-        held_gpu_hours=sum(each.held_hours for each in known),
-        used_gpu_hours=sum(each.used_hours for each in known),
-        wasted_gpu_hours=sum(each.wasted_hours for each in known),
-        kilowatt_hours=sum(measured) / _JOULES_PER_KILOWATT_HOUR if is_measured else None,
-        dollars=_dollars((each, each.held_hours) for each in known),
-        wasted_dollars=_dollars((each, each.wasted_hours) for each in known),
-        price_source=_joined(each.price_source for each in known),
-        price_date=_joined(each.price_date for each in known),
+        workloads=len(cases),
+        held_gpu_hours=sum(held),
+        used_gpu_hours=sum(used),
+        wasted_gpu_hours=sum(wasted),
+        kilowatt_hours=joules / JOULES_PER_KILOWATT_HOUR if is_measured else None,
+        dollars=_dollars(costs, held),
+        wasted_dollars=_dollars(costs, wasted),
+        price_source="; ".join(
+            dict.fromkeys(each.source for each in costs if each and each.source)
+        ),
+        price_date="; ".join(dict.fromkeys(each.date for each in costs if each and each.date)),
     )
 
 
-def _dollars(hours: Iterable[tuple[_TeamPart, float]]) -> EstimateInterval | None:
-    total = _NOTHING
-    for part, time in hours:
-        if part.dollars_per_hour is None:
+def _dollars(costs: Sequence[HourlyCost | None], hours: Sequence[float]) -> EstimateInterval | None:
+    value = low = high = 0.0
+    for cost, time in zip(costs, hours, strict=True):
+        if cost is None:
             return None
-        hour = part.dollars_per_hour.scaled(time)
-        total = EstimateInterval(
-            total.value + hour.value, total.low + hour.low, total.high + hour.high
-        )
-    return total
+        hourly = cost.dollars_per_hour
+        value += hourly.value * time
+        low += hourly.low * time
+        high += hourly.high * time
+    return EstimateInterval(value, low, high)
 
 
 def _joined(words: Iterable[str]) -> str:
@@ -138,26 +116,21 @@ def gpus_of(pool: FleetPool) -> float:
 
 def mean_of(hours: HourlySeries) -> float | None:
     """Over the hours that are known, `None` where none is."""
-    known = [value for value in hours.values if value is not None]
+    known = known_values(hours)
     return sum(known) / len(known) if known else None
-
-
-def peak_of(hours: HourlySeries) -> float | None:
-    """The highest of the hours that are known, `None` where none is."""
-    return max((value for value in hours.values if value is not None), default=None)
 
 
 def waiting_by_pool(waiting: Iterable[WaitingWork]) -> dict[str, float]:
     """GPUs that work waits for, by the pool that it waits for."""
-    found: dict[str, float] = {}
+    found: dict[str, float] = defaultdict(float)
     for each in waiting:
-        found[each.pool] = found.get(each.pool, 0.0) + each.gpus
-    return found
+        found[each.pool] += each.gpus
+    return dict(found)
 
 
 @dataclass(frozen=True, slots=True)
 class FleetAnswer:
-    """One look at an estate."""
+    """One look at a fleet."""
 
     time: Nanoseconds
     """Wall time that is looked back from."""
@@ -169,7 +142,7 @@ class FleetAnswer:
     tallies: Mapping[VerdictKind, int] = field(default_factory=dict)
     """How many verdicts there were of each kind."""
     node_advice: tuple[NodeAdvice, ...] = ()
-    """What the nodes' own agents advise beside; the fleet neither repeats nor annotates it."""
+    """What the nodes' own agents advise; the fleet neither repeats nor annotates it."""
     waiting: tuple[WaitingWork, ...] = ()
     served: tuple[WaitingOutcome, ...] = ()
     """What each of those could get, the longest waiting first."""
@@ -257,26 +230,16 @@ def encode_source(report: SourceReport) -> dict[str, Any]:
         "is_found": bool(report.metrics or report.devices or report.oldest is not None),
         "devices": report.devices,
         "oldest": None if report.oldest is None else seconds(report.oldest),
-        "resolution_seconds": report.resolution_seconds,
-        "tier": report.tier,
-        "can": list(report.can),
-        "cannot": list(report.cannot),
-        "warnings": list(report.warnings),
+        **attributes(report, "resolution_seconds tier"),
+        **{name: list(getattr(report, name)) for name in ("can", "cannot", "warnings")},
     }
 
 
 def _served(served: WaitingOutcome) -> dict[str, Any]:
-    waiting = served.waiting
     return {
-        "key": waiting.key,
-        "pool": waiting.pool,
-        "namespace": waiting.namespace,
-        "gpus": waiting.gpus,
-        "waiting_seconds": waiting.since_seconds,
-        "memory_bytes": served.memory_bytes,
-        "now_gpus": served.now_gpus,
-        "after_gpus": served.after_gpus,
-        "left_gpus": served.left_gpus,
+        **attributes(served.waiting, "key pool namespace gpus"),
+        "waiting_seconds": served.waiting.since_seconds,
+        **attributes(served, "memory_bytes now_gpus after_gpus left_gpus"),
         "why_left": served.why_left or None,
         "offers": [_offer(each) for each in served.offers],
     }
@@ -284,9 +247,7 @@ def _served(served: WaitingOutcome) -> dict[str, Any]:
 
 def _offer(offer: PoolOffer) -> dict[str, Any]:
     return {
-        "pool": offer.pool,
-        "gpus": offer.gpus,
-        "is_now": offer.is_now,
+        **attributes(offer, "pool gpus is_now"),
         "nodes": dict(offer.nodes),
         "steps": [
             {
@@ -308,7 +269,7 @@ def _pool(pool: FleetPool, waiting_gpus: float | None) -> dict[str, Any]:
         "gpus": gpus_of(pool),
         "nodes": len(pool.size_by_node),
         "held_mean": mean_of(pool.held),
-        "held_peak": peak_of(pool.held_peak),
+        "held_peak": max(known_values(pool.held_peak), default=None),
         "active_mean": mean_of(pool.active),
         "free_now": sum(pool.free_by_node.values()),
         "waiting_gpus": waiting_gpus,
@@ -322,7 +283,7 @@ USED: Final = {
     "received_bytes": "rightsizer_fleet_query_bytes_total",
     "store_seconds": "rightsizer_fleet_query_seconds_total",
 }
-"""What a look tells of its use of the store, and the counter that it adds to."""
+"""What a look reports of its use of the store, and the counter that it adds to."""
 
 
 def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
@@ -340,10 +301,8 @@ def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
     for name, value in Counter(each.finding for each in answer.node_advice).items():
         found[series_key("rightsizer_fleet_node_advice", finding=_plain(name))] = float(value)
     pools = sorted(answer.view.pools, key=lambda pool: (-gpus_of(pool), pool.name))[:limit]
-    found.update(_pools(pools, waiting_by_pool(answer.waiting)))
-    if answer.served:
-        found.update(_servable(pools, answer.served))
-    hours = answer.lookback_seconds / _HOUR_SECONDS
+    found.update(_pool_gauges(pools, waiting_by_pool(answer.waiting), answer.served))
+    hours = answer.lookback_seconds / HOUR_SECONDS
     for team in answer.teams[:limit]:
         key = series_key("rightsizer_fleet_team_wasted_gpus", team=_plain(team.team))
         found[key] = team.wasted_gpu_hours / hours
@@ -371,20 +330,12 @@ def _plain(name: str) -> str:
     return name.replace('"', "'")
 
 
-def _servable(
-    pools: Iterable[FleetPool], served: Iterable[WaitingOutcome]
+def _pool_gauges(
+    pools: Iterable[FleetPool], waiting: Mapping[str, float], served: Sequence[WaitingOutcome]
 ) -> Iterator[tuple[str, float]]:
-    given: dict[tuple[str, bool], float] = {}
+    given: dict[tuple[str, bool], float] = defaultdict(float)
     for offer in (offer for each in served for offer in each.offers):
-        at = offer.pool, offer.is_now
-        given[at] = given.get(at, 0.0) + offer.gpus
-    for pool in pools:
-        for is_now, name in ((True, "servable_gpus"), (False, "servable_after_gpus")):
-            key = series_key(f"rightsizer_fleet_pool_{name}", pool=_plain(pool.name))
-            yield key, given.get((pool.name, is_now), 0.0)
-
-
-def _pools(pools: Iterable[FleetPool], waiting: dict[str, float]) -> Iterator[tuple[str, float]]:
+        given[offer.pool, offer.is_now] += offer.gpus
     for pool in pools:
         figures = {
             "gpus": gpus_of(pool),
@@ -393,9 +344,10 @@ def _pools(pools: Iterable[FleetPool], waiting: dict[str, float]) -> Iterator[tu
             "free_gpus": sum(pool.free_by_node.values()),
             "waiting_gpus": waiting.get(pool.name),
         }
+        if served:
+            figures["servable_gpus"] = given.get((pool.name, True), 0.0)
+            figures["servable_after_gpus"] = given.get((pool.name, False), 0.0)
         for name, value in figures.items():
             if value is not None:
-                yield (
-                    series_key(f"rightsizer_fleet_pool_{name}", pool=_plain(pool.name)),
-                    float(value),
-                )
+                key = series_key(f"rightsizer_fleet_pool_{name}", pool=_plain(pool.name))
+                yield key, float(value)

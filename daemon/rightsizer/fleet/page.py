@@ -1,22 +1,20 @@
-"""An estate as one HTML document: pools, who wastes what, and what to do about it.
+"""A fleet as one HTML document: pools, waste by team, and what to do about it.
 
-It takes the form that `rightsizer fleet --json` prints, which docs/fleet.md tells. Its lists are
-cut, so that an estate of any size is a page that a browser shows at once; JSON has all.
+It takes the form that `rightsizer fleet --json` prints (docs/fleet.md). Its lists are cut, so that
+a browser shows the page of a fleet of any size at once; JSON has all.
 """
 
 import datetime as dt
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import islice
+from collections.abc import Callable, Iterable, Mapping, Sequence
 from typing import Any, Final
 
+from rightsizer.fleet.text import by_savings
 from rightsizer.model.advice import OPEN_STATES
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.units import format_duration
+from rightsizer.model.units import HOURS_PER_MONTH, format_duration
 from rightsizer.report.figures import dollars, moment_text, number, span_text
-from rightsizer.report.labels import confidence_label, readable_name
+from rightsizer.report.labels import confidence_label, first_names, readable_name
 from rightsizer.report.template import rendered
 
-_HOURS_PER_MONTH: Final = 730.0
 _MOST_NAMED: Final = 8
 _MOST_POOLS: Final = 100
 _MOST_ADVICE: Final = 60
@@ -27,51 +25,7 @@ _LONGEST_STEP: Final = 1500
 """Characters of a step to take: a list of a thousand nodes is for JSON."""
 
 
-@dataclass(frozen=True, slots=True)
-class FleetAdviceRow:
-    """One piece of open advice."""
-
-    id: str
-    form: Mapping[str, Any]
-    who: str
-    saves: str
-    money: str
-    sure: str
-    steps: tuple[tuple[str, str], ...]
-    """Title and text."""
-
-
-@dataclass(frozen=True, slots=True)
-class PoolRow:
-    """A row of the table of pools."""
-
-    form: Mapping[str, Any]
-    held: str
-    peak: str
-    active: str
-    waiting: str
-    held_width: float
-    """Of 100."""
-    active_width: float
-
-
-@dataclass(frozen=True, slots=True)
-class WaitingRow:
-    """A piece of waiting work."""
-
-    form: Mapping[str, Any]
-    since: str
-    now: str
-    after: str
-    steps: str
-
-
-@dataclass(frozen=True, slots=True)
-class FleetPagePart:
-    """The first of a list, and how many there are beside."""
-
-    rows: Sequence[Any]
-    more: int
+_Form = Mapping[str, Any]
 
 
 def fleet_document(form: Mapping[str, Any]) -> str:
@@ -80,7 +34,9 @@ def fleet_document(form: Mapping[str, Any]) -> str:
     Args:
         form: What `rightsizer fleet --json` prints.
     """
-    opened = sorted((each for each in form["advice"] if each["state"] in OPEN_STATES), key=_rank)
+    opened = sorted(
+        (each for each in form["advice"] if each["state"] in OPEN_STATES), key=by_savings
+    )
     pools = sorted(form["pools"], key=lambda pool: (-pool["gpus"], pool["name"]))
     return rendered(
         "fleet.html",
@@ -89,17 +45,13 @@ def fleet_document(form: Mapping[str, Any]) -> str:
         until=moment_text(form["time"], dt.UTC),
         lookback=format_duration(form["lookback_seconds"]),
         open=len(opened),
-        pools=_part(map(_pool, pools), len(pools), _MOST_POOLS),
-        advice=_part(map(_advice, opened), len(opened), _MOST_ADVICE),
+        pools=_part(pools, _MOST_POOLS, _pool),
+        advice=_part(opened, _MOST_ADVICE, _advice),
         node_advice=_part(
-            ((each, _named(each["devices"])) for each in form["node_advice"]),
-            len(form["node_advice"]),
-            _MOST_NODE_ADVICE,
+            form["node_advice"], _MOST_NODE_ADVICE, lambda each: (each, _named(each["devices"]))
         ),
-        waiting=_part(
-            map(_waiting, form["waiting_work"]), len(form["waiting_work"]), _MOST_WAITING
-        ),
-        teams=_part(form["teams"], len(form["teams"]), _MOST_TEAMS),
+        waiting=_part(form["waiting_work"], _MOST_WAITING, _waiting),
+        teams=_part(form["teams"], _MOST_TEAMS, lambda team: team),
         sources=[each for each in form["sources"] if each["is_found"]],
         absent=", ".join(each["source"] for each in form["sources"] if not each["is_found"]),
         saved=_sum(opened, "gpus"),
@@ -109,36 +61,32 @@ def fleet_document(form: Mapping[str, Any]) -> str:
     )
 
 
-def _part(rows: Iterable[Any], total: int, most: int) -> FleetPagePart:
-    return FleetPagePart(list(islice(rows, most)), max(0, total - most))
+def _part(rows: Sequence[_Form], most: int, row: Callable[[_Form], Any]) -> dict[str, Any]:
+    """The first of a list, and how many more there are."""
+    return {"rows": list(map(row, rows[:most])), "more": max(0, len(rows) - most)}
 
 
-def _advice(form: Mapping[str, Any]) -> FleetAdviceRow:
+def _advice(form: _Form) -> dict[str, Any]:
     savings = form["savings"]
-    gpus = (savings["gpus_low"], savings["gpus_high"])
-    return FleetAdviceRow(
-        id=form["id"],
-        form=form,
-        who=form["key"] or _named(form["devices"]),
-        saves="" if None in gpus else _saves(span_text(*gpus)),
-        money=""
-        if savings["dollars_per_hour_low"] is None
-        else dollars(
-            _monthly(savings["dollars_per_hour_low"]), _monthly(savings["dollars_per_hour_high"])
-        )
-        + " a month",
-        sure=f"{form['confidence']:.2f} ({confidence_label(form['confidence'])})",
-        steps=tuple((each["title"], _cut(each["text"])) for each in form["instructions"]),
-    )
-
-
-def _saves(gpus: str) -> str:
-    return f"saves {gpus} GPU{'' if gpus == '1' else 's'}"
+    low, high = savings["gpus_low"], savings["gpus_high"]
+    hourly = [savings[f"dollars_per_hour_{end}"] for end in ("low", "high")]
+    monthly = [None if each is None else each * HOURS_PER_MONTH for each in hourly]
+    gpus = span_text(low, high)
+    return {
+        "id": form["id"],
+        "form": form,
+        "who": form["key"] or _named(form["devices"]),
+        "saves": ""
+        if low is None or high is None
+        else f"saves {gpus} GPU{'' if gpus == '1' else 's'}",
+        "money": "" if hourly[0] is None else f"{dollars(*monthly)} a month",
+        "sure": f"{form['confidence']:.2f} ({confidence_label(form['confidence'])})",
+        "steps": [(each["title"], _cut(each["text"])) for each in form["instructions"]],
+    }
 
 
 def _named(devices: Sequence[str]) -> str:
-    more = len(devices) - _MOST_NAMED
-    return ", ".join(devices[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return first_names(devices, _MOST_NAMED)
 
 
 def _cut(text: str) -> str:
@@ -148,38 +96,29 @@ def _cut(text: str) -> str:
     return f"{whole}\n# and so on: rightsizer fleet --json has all of it"
 
 
-def _rank(form: Mapping[str, Any]) -> tuple[float, float, str]:
-    savings = form["savings"]
-    return (
-        -(savings["dollars_per_hour_low"] or 0.0),
-        -(savings["gpus_low"] or 0.0),
-        form["id"],
-    )
-
-
-def _pool(form: Mapping[str, Any]) -> PoolRow:
+def _pool(form: _Form) -> dict[str, Any]:
     gpus = form["gpus"] or 1.0
-    return PoolRow(
-        form=form,
-        held=_number(form["held_mean"]),
-        peak=_number(form["held_peak"]),
-        active=_number(form["active_mean"]),
-        waiting=_number(form["waiting_gpus"]),
-        held_width=100.0 * min(1.0, (form["held_mean"] or 0.0) / gpus),
-        active_width=100.0 * min(1.0, (form["active_mean"] or 0.0) / gpus),
-    )
+    return {
+        "form": form,
+        "held": _number(form["held_mean"]),
+        "peak": _number(form["held_peak"]),
+        "active": _number(form["active_mean"]),
+        "waiting": _number(form["waiting_gpus"]),
+        "held_width": 100.0 * min(1.0, (form["held_mean"] or 0.0) / gpus),
+        "active_width": 100.0 * min(1.0, (form["active_mean"] or 0.0) / gpus),
+    }
 
 
-def _waiting(form: Mapping[str, Any]) -> WaitingRow:
+def _waiting(form: _Form) -> dict[str, Any]:
     since = form["waiting_seconds"]
     steps = dict.fromkeys(_step(step) for offer in form["offers"] for step in offer["steps"])
-    return WaitingRow(
-        form=form,
-        since="-" if since is None else format_duration(since),
-        now=_pools_of(form["offers"], is_now=True),
-        after=_pools_of(form["offers"], is_now=False),
-        steps=_cut("; ".join(steps)),
-    )
+    return {
+        "form": form,
+        "since": "-" if since is None else format_duration(since),
+        "now": _pools_of(form["offers"], is_now=True),
+        "after": _pools_of(form["offers"], is_now=False),
+        "steps": _cut("; ".join(steps)),
+    }
 
 
 def _pools_of(offers: Iterable[Mapping[str, Any]], *, is_now: bool) -> str:
@@ -196,7 +135,7 @@ def _step(step: Mapping[str, Any]) -> str:
 
 
 def _sum(advice: Sequence[Mapping[str, Any]], key: str) -> float | None:
-    """The lower ends of what can be had together: of pieces on the same GPUs what saves most."""
+    """The lower bounds that add up: of advice on the same GPUs what saves most."""
     found = {each["id"]: each["savings"][f"{key}_low"] for each in advice}
     known = sorted(
         (each for each in advice if found[each["id"]] is not None),
@@ -210,10 +149,6 @@ def _sum(advice: Sequence[Mapping[str, Any]], key: str) -> float | None:
             total += found[each["id"]]
         taken |= about
     return total if known else None
-
-
-def _monthly(hourly: float | None) -> float | None:
-    return None if hourly is None else hourly * _HOURS_PER_MONTH
 
 
 def _number(value: float | None) -> str:

@@ -9,19 +9,14 @@ from itertools import groupby
 from typing import Any, Final
 
 from rightsizer.console.text import aligned, counted, wrapped
+from rightsizer.fleet.pools.placement import gpus_text
 from rightsizer.model.advice import OPEN_STATES
 from rightsizer.model.finding import FindingKind, Severity
-from rightsizer.model.units import format_duration
-from rightsizer.report.labels import readable_name
+from rightsizer.model.units import MIB, format_duration
+from rightsizer.report.labels import first_names, readable_name
 
 
-def sources_text(sources: Sequence[Mapping[str, Any]], now_seconds: float) -> list[str]:
-    """In lines of at most 100 columns; those that are not there in one of them.
-
-    Args:
-        sources: As JSON has them.
-        now_seconds: Wall time.
-    """
+def _sources(sources: Sequence[Mapping[str, Any]], now_seconds: float) -> list[str]:
     lines = ["Sources:"]
     for source in sources:
         if source["is_found"]:
@@ -40,7 +35,6 @@ def _source(source: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
 
 
 def _facts(source: Mapping[str, Any], now_seconds: float) -> Iterator[str]:
-    """What is counted of a source that tells of devices; others have none of it."""
     if source["devices"]:
         yield counted(source["devices"], "device")
     if source["oldest"] is not None:
@@ -57,12 +51,7 @@ _MOST_WAITING_ROWS: Final = 10
 _MOST_NAMED: Final = 4
 
 
-def waiting_text(waiting: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """A paragraph for each of the first pieces; nothing where nothing waits.
-
-    Args:
-        waiting: `waiting_work` of what `rightsizer fleet --json` prints.
-    """
+def _waiting(waiting: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     if not waiting:
         return
     yield "Waiting work, the longest waiting first:"
@@ -71,7 +60,7 @@ def waiting_text(waiting: Sequence[Mapping[str, Any]]) -> Iterator[str]:
         for offer in each["offers"]:
             yield from wrapped(_offer(offer, each["pool"]), 4)
         if each["left_gpus"] > 0:
-            left = _gpus(each["left_gpus"])
+            left = gpus_text(each["left_gpus"])
             yield from wrapped(f"nothing that is known could give {left}: {each['why_left']}", 4)
     if len(waiting) > _MOST_WAITING_ROWS:
         yield f"  and {counted(len(waiting) - _MOST_WAITING_ROWS, 'piece')} more; --json has all"
@@ -82,13 +71,13 @@ def _waiting_title(served: Mapping[str, Any]) -> str:
     since = served["waiting_seconds"]
     where = f" of {served['pool']}" if served["pool"] else ""
     long = "" if since is None else f" for {format_duration(since)}"
-    return f"{served['key']} waits{long} for {_gpus(served['gpus'])}{where}."
+    return f"{served['key']} waits{long} for {gpus_text(served['gpus'])}{where}."
 
 
 def _offer(offer: Mapping[str, Any], own: str) -> str:
-    what = _gpus(offer["gpus"])
+    what = gpus_text(offer["gpus"])
     pool = f"{offer['pool']}, " if offer["pool"] != own else ""
-    where = f"on {pool}{_names(list(offer['nodes']))}"
+    where = f"on {pool}{first_names(list(offer['nodes']), _MOST_NAMED)}"
     if offer["is_now"]:
         return f"now: {what} {where}"
     steps = "; ".join(_step(each) for each in offer["steps"])
@@ -96,20 +85,11 @@ def _offer(offer: Mapping[str, Any], own: str) -> str:
 
 
 def _step(step: Mapping[str, Any]) -> str:
-    who = _names(step["workloads"])
+    who = first_names(step["workloads"], _MOST_NAMED)
     advice = f" ({step['advice']})" if step["advice"] else ""
     to = f" to {step['target']}" if step["target"] else ""
     action = readable_name(step["action"])
-    return f"{action} {who}{to}{advice}, which frees {_gpus(sum(step['frees'].values()))}"
-
-
-def _gpus(count: float) -> str:
-    return f"{count:,.4g} GPU{'' if count == 1 else 's'}"
-
-
-def _names(names: Sequence[str]) -> str:
-    more = len(names) - _MOST_NAMED
-    return ", ".join(names[:_MOST_NAMED]) + (f" and {more} more" if more > 0 else "")
+    return f"{action} {who}{to}{advice}, which frees {gpus_text(sum(step['frees'].values()))}"
 
 
 _KINDS: Final = tuple(FindingKind)
@@ -118,12 +98,8 @@ _MOST_PIECES: Final = 20
 _MOST_IDS: Final = 3
 
 
-def advice_text(advice: Sequence[Mapping[str, Any]]) -> Iterator[str]:
-    """Open advice by what was found, in lines of at most 100 columns; what is severest first.
-
-    Args:
-        advice: As JSON has it.
-    """
+def _advice(advice: Sequence[Mapping[str, Any]]) -> Iterator[str]:
+    """Open advice by what was found, the severest first."""
     still_open = sorted((each for each in advice if each["state"] in OPEN_STATES), key=_place)
     for kind, group in groupby(still_open, key=lambda each: str(each["finding"])):
         pieces = list(group)
@@ -137,15 +113,10 @@ def advice_text(advice: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     yield f"{is_or_are} open."
 
 
-def node_advice_text(
+def _node_advice(
     pieces: Sequence[Mapping[str, Any]], advice: Sequence[Mapping[str, Any]]
 ) -> Iterator[str]:
-    """What the nodes' own agents advise, a line for each reason.
-
-    Args:
-        pieces: Theirs, as JSON has them.
-        advice: The estate's, which may say the same.
-    """
+    """What the nodes' own agents advise, a line for each reason; the fleet may say the same."""
     if not pieces:
         return
     known = {each["id"] for each in advice if each["state"] in OPEN_STATES}
@@ -155,22 +126,21 @@ def node_advice_text(
     yield f"The nodes' own agents have {counted(len(pieces), 'piece')} of advice open{told}:"
     ordered = sorted(pieces, key=lambda each: (each["reason"], each["action"], each["id"]))
     for (reason, action), group in groupby(ordered, key=lambda e: (e["reason"], e["action"])):
-        ids = list(dict.fromkeys(each["id"] for each in group))
-        more = f" and {len(ids) - _MOST_IDS} more" if len(ids) > _MOST_IDS else ""
-        named = f"{', '.join(ids[:_MOST_IDS])}{more}"
-        yield from wrapped(f"{reason}, {_spoken(action)}: {named}", 2)
+        named = first_names(list(dict.fromkeys(each["id"] for each in group)), _MOST_IDS)
+        yield from wrapped(f"{reason}, {_action(action)}: {named}", 2)
 
 
 def _place(advice: Mapping[str, Any]) -> tuple[int, int, float, float, str]:
     """By kind; in a kind the severest first, then what saves most."""
+    kind, severity = _KINDS.index(advice["finding"]), _SEVERITIES.index(advice["severity"])
+    return (kind, -severity, *by_savings(advice))
+
+
+def by_savings(advice: Mapping[str, Any]) -> tuple[float, float, str]:
+    """Sorts what saves most first."""
     savings = advice["savings"]
-    return (
-        _KINDS.index(advice["finding"]),
-        -_SEVERITIES.index(advice["severity"]),
-        -(savings["dollars_per_hour_low"] or 0.0),
-        -(savings["gpus_low"] or 0.0),
-        advice["id"],
-    )
+    dollars, gpus = savings["dollars_per_hour_low"] or 0.0, savings["gpus_low"] or 0.0
+    return -dollars, -gpus, advice["id"]
 
 
 def _piece(advice: Mapping[str, Any]) -> Iterator[str]:
@@ -179,7 +149,7 @@ def _piece(advice: Mapping[str, Any]) -> Iterator[str]:
     yield from wrapped(f"{advice['id']}  {advice['severity']}, {advice['state']}{by}{about}", 2)
     yield from wrapped(advice["summary"], 4, 0)
     rest = f"confidence {advice['confidence']:.2f}, risk {advice['risk']}"
-    yield from wrapped(f"{_spoken(advice['action'])}; {rest}{_savings(advice['savings'])}", 4, 0)
+    yield from wrapped(f"{_action(advice['action'])}; {rest}{_savings(advice['savings'])}", 4, 0)
 
 
 def _savings(savings: Mapping[str, Any]) -> str:
@@ -194,13 +164,12 @@ def _range(low: float, high: float) -> str:
     return f"{low:,.2f}" if low == high else f"{low:,.2f} to {high:,.2f}"
 
 
-def _spoken(action: str) -> str:
+def _action(action: str) -> str:
     return "no action" if action == "none" else readable_name(str(action))
 
 
 _MOST_ROWS: Final = 20
 _WIDEST_NAME: Final = 26
-_MIB: Final = 2.0**20
 
 
 def fleet_text(form: Mapping[str, Any]) -> str:
@@ -213,13 +182,13 @@ def fleet_text(form: Mapping[str, Any]) -> str:
         *wrapped(_title(form)),
         *(line for note in form["notes"] for line in wrapped(f"! {note}", 2)),
         "",
-        *sources_text(form["sources"], form["time"]),
+        *_sources(form["sources"], form["time"]),
         "",
         *_pools(form["pools"]),
-        *waiting_text(form["waiting_work"]),
+        *_waiting(form["waiting_work"]),
         *_teams(form["teams"]),
-        *advice_text(form["advice"]),
-        *node_advice_text(form["node_advice"], form["advice"]),
+        *_advice(form["advice"]),
+        *_node_advice(form["node_advice"], form["advice"]),
         *_silent(form["verdicts"]),
         "",
         *wrapped(_use(form["use"]), 0, 0),
@@ -243,15 +212,10 @@ def _pools(pools: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     header = ("pool", "board", "nodes", "GPUs", "held", "most held", "active", "free", "waited for")
     rows = [
         (
-            _short(pool["name"]),
-            pool["board"] or "mixed",
-            str(pool["nodes"]),
+            *(_short(pool["name"]), pool["board"] or "mixed", str(pool["nodes"])),
             f"{pool['gpus']:g}",
-            _figure(pool["held_mean"]),
-            _figure(pool["held_peak"]),
-            _figure(pool["active_mean"]),
-            str(pool["free_now"]),
-            _figure(pool["waiting_gpus"]),
+            *(_figure(pool[key]) for key in ("held_mean", "held_peak", "active_mean")),
+            *(str(pool["free_now"]), _figure(pool["waiting_gpus"])),
         )
         for pool in pools
     ]
@@ -262,14 +226,10 @@ def _teams(teams: Sequence[Mapping[str, Any]]) -> Iterator[str]:
     header = ("team", "workloads", "GPU-hours", "used", "wasted", "kWh", "dollars", "wasted $")
     rows = [
         (
-            _short(team["team"] or "(nobody)"),
-            str(team["workloads"]),
-            _figure(team["held_gpu_hours"]),
-            _figure(team["used_gpu_hours"]),
-            _figure(team["wasted_gpu_hours"]),
+            *(_short(team["team"] or "(nobody)"), str(team["workloads"])),
+            *(_figure(team[f"{key}_gpu_hours"]) for key in ("held", "used", "wasted")),
             _figure(team["kilowatt_hours"]),
-            _middle(team["dollars"]),
-            _middle(team["wasted_dollars"]),
+            *(_middle(team["dollars"]), _middle(team["wasted_dollars"])),
         )
         for team in teams
     ]
@@ -288,7 +248,7 @@ def _table(
 
 
 def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
-    """Where nobody would say anything: an answer that is none must not look like a good one."""
+    """Rules that only abstained: a missing answer must not look like a good one."""
     rules: dict[str, list[str]] = {}
     for rule, counts in verdicts.items():
         if counts["abstained"] and not counts["complaints"] and not counts["well"]:
@@ -304,7 +264,7 @@ def _silent(verdicts: Mapping[str, Mapping[str, Any]]) -> Iterator[str]:
 def _use(use: Mapping[str, float]) -> str:
     return (
         f"The store was asked {counted(int(use['queries']), 'query', 'queries')}, which brought "
-        f"{use['samples']:,.0f} samples in {use['received_bytes'] / _MIB:.1f} MiB and took it "
+        f"{use['samples']:,.0f} samples in {use['received_bytes'] / MIB:.1f} MiB and took it "
         f"{use['store_seconds']:.1f} s."
     )
 
@@ -349,5 +309,5 @@ def plan_text(form: Mapping[str, Any]) -> str:
         f"That is about {queries} in {shards}, which bring about {form['samples']:,} samples. "
         "Nothing was asked but the probe."
     )
-    sources = sources_text(form["sources"], form["time"])
+    sources = _sources(form["sources"], form["time"])
     return "\n".join([*sources, "", *wrapped(days, 0, 0), *wrapped(costs, 0, 0)])

@@ -13,6 +13,8 @@ Nanoseconds: TypeAlias = int
 NANOSECONDS_PER_SECOND: Final = 1_000_000_000
 HOUR_SECONDS: Final = 3600.0
 DAY_SECONDS: Final = 86400.0
+HOURS_PER_MONTH: Final = 730.0
+JOULES_PER_KILOWATT_HOUR: Final = 3.6e6
 MIB: Final = 2**20
 GIB: Final = 2**30
 

@@ -6,7 +6,7 @@ from typing import Final
 from rightsizer.model.advice import Advice
 from rightsizer.model.finding import Option, Reason, Severity
 from rightsizer.model.finding import Savings as Saved
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import HOURS_PER_MONTH, Nanoseconds, seconds
 from rightsizer.report.facts import PriceRate, ReportFacts
 from rightsizer.report.labels import confidence_label, reason_label
 from rightsizer.report.model import AdviceRow, InstructionRow, OutcomeRow, SavingsSummary
@@ -21,7 +21,6 @@ HARDWARE: Final = frozenset(
         Reason.NVLINK_ABSENT,
     }
 )
-_HOURS_PER_MONTH: Final = 730.0
 _SEVERITIES: Final = tuple(Severity)
 
 
@@ -181,7 +180,7 @@ def _labels(facts: ReportFacts) -> dict[str, str]:
 
 
 def _monthly(hourly: float | None) -> float | None:
-    return None if hourly is None else hourly * _HOURS_PER_MONTH
+    return None if hourly is None else hourly * HOURS_PER_MONTH
 
 
 def _sum(values: Iterable[float | None]) -> float | None:

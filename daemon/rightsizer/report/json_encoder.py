@@ -119,6 +119,11 @@ Form: TypeAlias = dict[str, Any]
 """What `json.dumps` takes as it is."""
 
 
+def attributes(source: object, names: str) -> Form:
+    """Some attributes of an object, by their names."""
+    return {name: getattr(source, name) for name in names.split()}
+
+
 def finding_form(finding: Finding) -> Form:
     """A rule's verdict with the keys that replay, advise, the API and webhooks share."""
     return {

@@ -1,7 +1,7 @@
 """Labels of states, causes, conditions, resources, actions, shares and times for people."""
 
 import re
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from datetime import UTC, datetime
 from enum import StrEnum
 from typing import Final
@@ -144,6 +144,12 @@ def reason_label(reason: str) -> str:
 def readable_name(name: str) -> str:
     """`power_cap` as `power cap`."""
     return name.replace("_", " ")
+
+
+def first_names(names: Sequence[str], most: int) -> str:
+    """The first of some names, and how many more there are."""
+    more = len(names) - most
+    return ", ".join(names[:most]) + (f" and {more} more" if more > 0 else "")
 
 
 STATE_ORDER: Final = (

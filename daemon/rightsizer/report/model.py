@@ -4,12 +4,10 @@ Amounts of GPU time, energy, money.
 """
 
 from collections.abc import Iterable, Mapping
-from typing import Final
 
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR
 from rightsizer.report.facts import PriceRate, ReportDeviceFacts
-
-JOULES_PER_KILOWATT_HOUR: Final = 3.6e6
 
 
 @dataclass(frozen=True, slots=True)

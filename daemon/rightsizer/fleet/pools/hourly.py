@@ -17,10 +17,9 @@ from rightsizer.model.block import BLOCK_SPAN, Series
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.pattern import Shape, Trend
 from rightsizer.model.settings import setting
-from rightsizer.model.units import NANOSECONDS_PER_SECOND
+from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND
 
 HOUR: Final = 3600 * NANOSECONDS_PER_SECOND
-_HOUR_SECONDS: Final = 3600.0
 
 
 def known_values(hours: HourlySeries) -> list[float]:
@@ -48,7 +47,7 @@ def series_of(hours: HourlySeries) -> Series:
     places = [at for at, value in enumerate(hours.values) if value is not None]
     values = known_values(hours)
     return Series(
-        [first + at * each for at in places], [_HOUR_SECONDS] * len(places), values, values
+        [first + at * each for at in places], [HOUR_SECONDS] * len(places), values, values
     )
 
 

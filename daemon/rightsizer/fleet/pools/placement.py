@@ -12,19 +12,21 @@ from rightsizer.fleet.pools.pool import kind_of, part_of, workloads_in
 from rightsizer.fleet.pools.pool_room import PoolRoom, ReclaimStep
 from rightsizer.fleet.pools.reclaim import reclaims_of
 from rightsizer.model.frozen import dataclass
+from rightsizer.model.units import GIB
 from rightsizer.model.workload import WorkloadKind
+from rightsizer.report.labels import first_names
 
 _SLURM_QUEUE: Final = "slurm"
-"""The key of a queue whose partitions nobody tells."""
+"""The key of a queue whose partitions are unknown."""
 
 
 class PoolObstacle(StrEnum):
     """Why a pool cannot serve a piece of waiting work, whatever is free of it."""
 
     SCHEDULER = "scheduler"
-    """Another one hands its GPUs out."""
+    """Another one allocates its GPUs."""
     MEMORY = "memory"
-    """Its GPUs have too little, or nobody knows how much."""
+    """Its GPUs have too little, or an unknown amount."""
     NODE = "node"
     """No node of it has as many GPUs as one part takes."""
 
@@ -33,10 +35,10 @@ class PoolChoice:
     """What waiting work needs of a pool, by what is known of its like."""
 
     def __init__(self, view: FleetView) -> None:
-        """Of an estate.
+        """Of a fleet.
 
         Args:
-            view: Its pools, and who holds them.
+            view: Its pools and their holders.
         """
         self._pools = {pool.name: pool for pool in view.pools}
         self._memory = {pool.name: _memory_of(pool) for pool in view.pools}
@@ -92,7 +94,7 @@ def _memory_of(pool: FleetPool) -> float | None:
 
 
 def _kind_of(waiting: WaitingWork, kinds: Mapping[str, WorkloadKind | None]) -> WorkloadKind | None:
-    """Whose queue it is in; a scheduler hands out its own nodes alone."""
+    """Whose queue it is in; a scheduler allocates its own nodes alone."""
     if waiting.namespace:
         return WorkloadKind.KUBERNETES
     if waiting.key in {waiting.pool, _SLURM_QUEUE}:
@@ -101,7 +103,6 @@ def _kind_of(waiting: WaitingWork, kinds: Mapping[str, WorkloadKind | None]) -> 
 
 
 _MOST_NAMED: Final = 3
-_GIBIBYTE: Final = 2**30
 
 
 def why_left(
@@ -110,10 +111,10 @@ def why_left(
     obstacles: Mapping[str, PoolObstacle],
     memory_bytes: float | None,
 ) -> str:
-    """What is said of the part that nothing could give: the pools that were tried, then the rest.
+    """Why the rest could not be placed: the pools that were tried, then the others.
 
     Args:
-        waiting: Whom it is about.
+        waiting: Of which something could not be placed.
         tried: Pools that might have served it, its own first.
         obstacles: The other pools, by name, and what is in the way of each.
         memory_bytes: That a GPU must have for it, as far as anything tells.
@@ -125,12 +126,10 @@ def why_left(
 def _of_tried(waiting: WaitingWork, tried: Sequence[FleetPool]) -> Iterator[str]:
     if not tried:
         return
-    named = ", ".join(pool.name for pool in tried[:_MOST_NAMED])
-    more = len(tried) - _MOST_NAMED
-    beside = f" and {more} more" if more > 0 else ""
-    # Where nobody tells how large its parts are, a part is what a node of its own pool has.
-    part = _gpus(part_of(waiting, tried[0]))
-    yield f"no node of {named}{beside} has {part} left, free or after any advice or move"
+    named = first_names([pool.name for pool in tried], _MOST_NAMED)
+    # Where the size of its parts is unknown, a part is what a node of its own pool has.
+    part = gpus_text(part_of(waiting, tried[0]))
+    yield f"no node of {named} has {part} left, free or after any advice or move"
 
 
 def _of_others(
@@ -139,9 +138,9 @@ def _of_others(
     counts = Counter(obstacles.values())
     if count := counts[PoolObstacle.NODE]:
         each = waiting.gpus if waiting.gpus_each is None else waiting.gpus_each
-        yield f"{_pools(count, 'has', 'have')} no node of {_gpus(each)}"
+        yield f"{_pools(count, 'has', 'have')} no node of {gpus_text(each)}"
     if count := counts[PoolObstacle.MEMORY]:
-        least = (memory_bytes or 0.0) / _GIBIBYTE
+        least = (memory_bytes or 0.0) / GIB
         yield f"{_pools(count, 'has', 'have')} not the {least:,.0f} GiB a GPU that it needs"
     if count := counts[PoolObstacle.SCHEDULER]:
         yield f"{_pools(count, 'is', 'are')} another scheduler's"
@@ -151,7 +150,8 @@ def _pools(count: int, one: str, many: str) -> str:
     return f"1 pool {one}" if count == 1 else f"{count} pools {many}"
 
 
-def _gpus(count: float) -> str:
+def gpus_text(count: float) -> str:
+    """`2 GPUs`, `0.5 GPUs`."""
     return f"{count:,.4g} GPU{'' if count == 1 else 's'}"
 
 
@@ -224,7 +224,7 @@ def place_waiting(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Wai
 
 
 def _turn(waiting: WaitingWork) -> tuple[float, str, str]:
-    """Longest first; who does not tell comes last."""
+    """Longest first; unknown comes last."""
     known = waiting.since_seconds
     return (float("inf") if known is None else -known, waiting.key, waiting.pool)
 

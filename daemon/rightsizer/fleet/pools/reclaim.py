@@ -11,7 +11,7 @@ from rightsizer.fleet.model import FleetDevice, FleetView, FleetWorkload
 from rightsizer.model.finding import Action, Instruction, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.state import State
-from rightsizer.model.units import seconds
+from rightsizer.model.units import HOUR_SECONDS, seconds
 from rightsizer.model.workload import WorkloadClass, WorkloadKind
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import scheduler_of
@@ -161,7 +161,6 @@ _DISRUPTION: Final = {
 }
 """A notebook is opened again, a replica is started again, a job may lose what it has done, and what
 stands by is there to be idle."""
-_HOUR_SECONDS: Final = 3600.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -291,4 +290,4 @@ def _freed(
 
 def _idle_hours(view: FleetWorkload) -> float:
     idle = sum(window.states.get(State.IDLE_HELD, 0) for window in view.case.windows)
-    return seconds(idle) / _HOUR_SECONDS
+    return seconds(idle) / HOUR_SECONDS
