@@ -134,6 +134,15 @@ def process_memory(
     )
 
 
+def resident_bytes(procfs: str, pid: int) -> int | None:
+    """Memory that a process has; `None` where it is gone."""
+    fields = (read_file(f"{procfs}/{pid}/statm") or "").split()
+    try:
+        return int(fields[_RESIDENT]) * _PAGE_BYTES
+    except (IndexError, ValueError):
+        return None
+
+
 def _total(lines: Iterable[tuple[str, int]]) -> ByNode:
     total: ByNode = Counter()
     for line, unit in lines:
@@ -265,12 +274,8 @@ class NumaLocalityReader:
         return self._left >= 0
 
     def _measured(self, pid: int) -> ByNode | None:
-        fields = (read_file(f"{self._procfs}/{pid}/statm") or "").split()
-        try:
-            resident_bytes = int(fields[_RESIDENT]) * _PAGE_BYTES
-        except (IndexError, ValueError):
-            return None
-        if resident_bytes > self._settings.numa_maps_resident_maximum_bytes:
+        resident = resident_bytes(self._procfs, pid)
+        if resident is None or resident > self._settings.numa_maps_resident_maximum_bytes:
             return None
         patience = nanoseconds(self._settings.numa_maps_deadline_seconds)
         return process_memory(self._procfs, pid, self._clock, patience)
