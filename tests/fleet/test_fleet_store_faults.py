@@ -312,24 +312,3 @@ def test_unusable_settings_are_refused_at_once(settings: StoreSettings, matchers
     """Before anything is asked."""
     with pytest.raises(ValueError, match="write"):
         PrometheusStore(settings, matchers)
-
-
-@pytest.mark.parametrize(
-    ("body", "wanted"),
-    [
-        (b'{"status":"success","data":{"version":"2.53.0","revision":"x"}}', "Prometheus 2.53.0"),
-        (b'{"status":"success","data":{"version":"0.35.1","revision":"x"}}', "Thanos 0.35.1"),
-        (
-            b'{"status":"success","data":{"application":"Grafana Mimir","version":"2.12.0"}}',
-            "Grafana Mimir 2.12.0",
-        ),
-        (b'{"status":"success","data":{"version":"2.24.0"}}', "VictoriaMetrics"),
-        (b'{"status":"success","data":{}}', "VictoriaMetrics"),
-        (b"[]", "a store that does not tell its name"),
-        (b"<html>", "a store that does not tell its name"),
-    ],
-)
-def test_a_store_is_known_by_its_build(body: bytes, wanted: str) -> None:
-    """As far as it tells; what it does not tell is no fault."""
-    with faulty_store(Reply(body=body)) as faulty:
-        assert str(store(faulty).identity()) == wanted

@@ -1,6 +1,5 @@
 """PrometheusStore: complete range and instant queries within the store's limits."""
 
-import json
 import random
 import threading
 import time
@@ -15,7 +14,6 @@ from rightsizer.fleet.prometheus.selector import Matchers
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import SampledSeries, StoreUse
 from rightsizer.model.errors import StoreError, StoreLimitError
-from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 POINTS_MAXIMUM: Final = 11_000
@@ -25,7 +23,7 @@ _GROWS_AFTER: Final = 8
 
 
 class QuerySpan:
-    """What was allowed of late, by the step; for many threads."""
+    """Points of a query that the store allowed lately, by the step; for many threads."""
 
     def __init__(self) -> None:
         self._allowed: dict[Nanoseconds, int] = {}
@@ -33,13 +31,13 @@ class QuerySpan:
         self._lock = threading.Lock()
 
     def points(self, step: Nanoseconds) -> int:
-        """How many steps to ask for."""
+        """How many steps to query."""
         return self._allowed.get(step, POINTS_MAXIMUM)
 
     def succeed(self, step: Nanoseconds, points: int, *, was_refused: bool) -> None:
-        """So much was given, after more had been refused or not.
+        """Count an answer, after more points had been refused or not.
 
-        What was allowed after a refusal is asked for from then on; after some successes in a row
+        What was allowed after a refusal is queried from then on; after some successes in a row
         more is tried again, as another query may be lighter.
         """
         with self._lock:
@@ -64,9 +62,7 @@ def joined(answers: Sequence[Sequence[SampledSeries]]) -> Sequence[SampledSeries
 
 
 def _one(parts: Sequence[SampledSeries]) -> SampledSeries:
-    values = array("d")
-    for part in parts:
-        values.extend(part.values)
+    values = array("d", chain.from_iterable(part.values for part in parts))
     return SampledSeries(parts[0].labels, _times([part.times for part in parts]), values)
 
 
@@ -86,33 +82,6 @@ def _times(parts: Sequence[Sequence[Nanoseconds]]) -> Sequence[Nanoseconds]:
     return whole
 
 
-@dataclass(frozen=True, slots=True)
-class StoreIdentity:
-    """A store's product and version; empty where it does not tell."""
-
-    product: str = ""
-    version: str = ""
-
-    def __str__(self) -> str:
-        return f"{self.product} {self.version}".strip() or "a store that does not tell its name"
-
-
-def identified(endpoint: Endpoint) -> StoreIdentity:
-    """What a store says of itself; not to tell is no fault, and whether it is up others find."""
-    try:
-        raw = endpoint.ask("/api/v1/status/buildinfo", ())
-        data = {} if isinstance(raw, StoreLimit) else json.loads(raw)["data"]
-        version = str(data.get("version", ""))
-    except (StoreError, ValueError, LookupError, AttributeError, TypeError):
-        return StoreIdentity()
-    if "application" in data:
-        return StoreIdentity(str(data["application"]), version)
-    if data.keys() <= {"version"}:
-        # VictoriaMetrics gives a version of Prometheus for Grafana's sake, or nothing at all.
-        return StoreIdentity("VictoriaMetrics")
-    return StoreIdentity("Thanos" if version.startswith("0.") else "Prometheus", version)
-
-
 _WHOLE: Final = (
     # Thanos: replicas once, and nothing rather than a part.
     ("dedup", "true"),
@@ -129,7 +98,7 @@ class PrometheusStore:
     """A `Store` over HTTP; for many threads.
 
     Args:
-        settings: Where it is, who asks, and how patiently.
+        settings: Its address, credentials and limits.
         matchers: Label matchers that every selector of every query gets, as `cluster="paris"`.
         sleep: Waits between tries; where it returns true, there are no more.
         clock: Monotonic seconds, to measure how long a store takes.
@@ -159,21 +128,17 @@ class PrometheusStore:
 
     @property
     def use(self) -> StoreUse:
-        """What it was asked for so far."""
+        """Requests and samples so far."""
         return self._endpoint.meter.use
 
     @property
     def warnings(self) -> tuple[str, ...]:
-        """What it said of queries whose answers were whole, each once."""
+        """Its warnings about queries whose answers were whole, each once."""
         with self._lock:
             return tuple(sorted(self._warnings))
 
-    def identity(self) -> StoreIdentity:
-        """Which store it is, as far as it tells."""
-        return identified(self._endpoint)
-
     def close(self) -> None:
-        """Let go of idle connections."""
+        """Close idle connections."""
         self._endpoint.close()
 
     def range(
@@ -228,7 +193,7 @@ class PrometheusStore:
             return raw
         with self._lock:
             self._slow = 0
-        # Whose samples are no numbers has none.
+        # Series whose samples are no numbers have none.
         return [each for each in self._whole(raw, step).series if each.values]
 
     def _whole(self, raw: bytes, step: Nanoseconds) -> ParsedResponse:

@@ -1,16 +1,18 @@
 """HTTP endpoint of a store: requests, retries, limits and errors."""
 
+import base64
 import json
 import random
 import re
 import threading
 import time
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from enum import StrEnum
+from pathlib import Path
 from typing import Final
 from urllib.parse import urlsplit
 
-from rightsizer.fleet.prometheus import credentials
 from rightsizer.fleet.prometheus.response_parser import plain
 from rightsizer.fleet.settings import StoreSettings
 from rightsizer.fleet.source import StoreUse, StoreUseCounter
@@ -22,7 +24,7 @@ from rightsizer.model.frozen import dataclass
 
 
 class LimitKind(StrEnum):
-    """What is to be done about it."""
+    """What to do about it."""
 
     SPAN = "span"
     """Less time in one query may be allowed."""
@@ -43,44 +45,36 @@ class StoreLimit:
     """In its own words, without the query that some put before them."""
 
 
-_TEXTS: Final = (
+_TEXTS: Final = {
     # VictoriaMetrics: 16 KiB as it is delivered. Mimir has the same for the expression.
-    (r"too long query; got \d+ bytes", LimitKind.TEXT),
-    (r"maxQueryLen", LimitKind.TEXT),
-    (r"err-mimir-max-query-expression-size-bytes", LimitKind.TEXT),
+    r"too long query; got \d+ bytes": LimitKind.TEXT,
+    r"maxQueryLen|err-mimir-max-query-expression-size-bytes": LimitKind.TEXT,
     # Busy before slow: Prometheus calls both "timed out".
-    (r"query timed out in query queue", LimitKind.BUSY),
-    (r"maxQueueDuration|cannot handle more than \d+ concurrent", LimitKind.BUSY),
-    (r"too many outstanding requests|err-mimir-tenant-max-request-rate", LimitKind.BUSY),
+    r"query timed out in query queue": LimitKind.BUSY,
+    r"maxQueueDuration|cannot handle more than \d+ concurrent": LimitKind.BUSY,
+    r"too many outstanding requests|err-mimir-tenant-max-request-rate": LimitKind.BUSY,
     # Mimir: a part of it is overloaded, or away for as long as a rollout takes.
-    (r"err-mimir-query-limited|too busy to process queries", LimitKind.BUSY),
-    (r"too many unhealthy instances in the ring", LimitKind.BUSY),
-    (r"err-mimir-store-consistency-check-failed", LimitKind.BUSY),
-    (r"maxQueryDuration|timeout exceeded", LimitKind.TIME),
-    (r"query timed out|query was canceled|context deadline exceeded", LimitKind.TIME),
+    r"err-mimir-query-limited|too busy to process queries": LimitKind.BUSY,
+    r"too many unhealthy instances in the ring": LimitKind.BUSY,
+    r"err-mimir-store-consistency-check-failed": LimitKind.BUSY,
+    r"maxQueryDuration|timeout exceeded": LimitKind.TIME,
+    r"query timed out|query was canceled|context deadline exceeded": LimitKind.TIME,
     # Prometheus.
-    (r"query processing would load too many samples into memory", LimitKind.SPAN),
-    (r"exceeded maximum resolution of [\d,]+ points per timeseries", LimitKind.SPAN),
+    r"query processing would load too many samples into memory": LimitKind.SPAN,
+    r"exceeded maximum resolution of [\d,]+ points per timeseries": LimitKind.SPAN,
     # Remote read, and the store gateways of Thanos and older Cortex.
-    (r"exceeded (sample|series|chunks?|bytes) limit", LimitKind.SPAN),
-    (r"limit \d+ (violated|exceeded)", LimitKind.SPAN),
-    (r"code = ResourceExhausted|received message larger than max", LimitKind.SPAN),
-    (r"allocate chunk bytes: pool exhausted", LimitKind.SPAN),
+    r"exceeded (sample|series|chunks?|bytes) limit|limit \d+ (violated|exceeded)": LimitKind.SPAN,
+    r"code = ResourceExhausted|received message larger than max": LimitKind.SPAN,
+    r"allocate chunk bytes: pool exhausted": LimitKind.SPAN,
     # Mimir and Cortex.
-    (r"the query exceeded the (maximum|aggregated)", LimitKind.SPAN),
-    (r"the query hit the (max|aggregated)", LimitKind.SPAN),
-    (r"the (total )?query time range exceeds the limit", LimitKind.SPAN),
-    (r"err-mimir-max-", LimitKind.SPAN),
+    r"the query (exceeded|hit) the (max|aggregated)": LimitKind.SPAN,
+    r"the (total )?query time range exceeds the limit|err-mimir-max-": LimitKind.SPAN,
     # VictoriaMetrics.
-    (r"cannot (select|process|fetch) more than", LimitKind.SPAN),
-    (r"the number of matching (unique )?time ?series exceeds", LimitKind.SPAN),
-    (r"-search\.max\w+", LimitKind.SPAN),
-    (r"too many points for the given step", LimitKind.SPAN),
-    (r"not enough memory for processing", LimitKind.SPAN),
-)
-
-_PATTERNS: Final = tuple((re.compile(text, re.IGNORECASE), kind) for text, kind in _TEXTS)
-
+    r"cannot (select|process|fetch) more than": LimitKind.SPAN,
+    r"the number of matching (unique )?time ?series exceeds|-search\.max\w+": LimitKind.SPAN,
+    r"too many points for the given step|not enough memory for processing": LimitKind.SPAN,
+}
+_PATTERNS: Final = tuple((re.compile(text, re.IGNORECASE), kind) for text, kind in _TEXTS.items())
 _SHOWN: Final = 240
 
 _STATUSES: Final = {
@@ -91,20 +85,20 @@ _STATUSES: Final = {
     503: LimitKind.BUSY,
     504: LimitKind.TIME,
 }
-"""Where the text tells nothing: what a proxy in between says."""
+"""Where the text is unknown: what a proxy in between says."""
 
 
 def recognized(status: int | None, text: str) -> StoreLimit | None:
-    """The limit that a refusal tells of, `None` where it is about something else."""
+    """The limit that a refusal is about, `None` where it is about something else."""
     for pattern, kind in _PATTERNS:
         if found := pattern.search(text):
             return StoreLimit(kind, text[found.start() :][:_SHOWN])
-    by_status = _STATUSES.get(status) if status is not None else None
+    by_status = _STATUSES.get(status or 0)
     return None if by_status is None else StoreLimit(by_status, text[:_SHOWN])
 
 
 _PATIENCE: Final = 1.25
-"""A store is told to give up a little earlier than its client does, so that it says why."""
+"""A store gives up a little earlier than its client does, so that it says why."""
 _NOT_ALLOWED: Final = 405
 _EXPLAINED: Final = frozenset({400, 422, 500, 503})
 """Statuses with which stores say in JSON what is wrong."""
@@ -130,7 +124,7 @@ class Endpoint:
     """The API below `/api/v1` of one store; for many threads.
 
     Args:
-        settings: Where it is, who asks, and how patiently.
+        settings: Its address, credentials and limits.
         sleep: Waits between tries; where it returns true, there are no more.
         clock: Monotonic seconds, to measure how long a store takes.
         jitter: A random number from 0 to 1.
@@ -147,8 +141,7 @@ class Endpoint:
         clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
-        credentials.check(settings)
-        _check_address(settings.url)
+        _check(settings)
         self._settings = settings
         self._sleep = sleep
         self._clock = clock
@@ -165,22 +158,25 @@ class Endpoint:
                 response_maximum_bytes=settings.response_maximum_bytes,
                 ca_file=settings.ca_file,
             ),
-            token=lambda: credentials.token(settings),
-            headers=lambda: credentials.authorization(settings),
+            token=lambda: _secret(settings, "token_file") or None,
+            headers=lambda: _authorization(settings),
             open_headers={"Accept-Encoding": "gzip", **tenant},
-            certificate=credentials.certificate(settings),
+            # The key may be in the same file.
+            certificate=(settings.certificate_file, settings.key_file or settings.certificate_file)
+            if settings.certificate_file
+            else None,
             connections=settings.concurrency,
             parse=bytes,
         )
 
     @property
     def name(self) -> str:
-        """How messages call it."""
+        """Its name in messages."""
         return f"the store at {self._http.base_url}"
 
     def quoted(self, text: str) -> str:
-        """What the store said, as a part of a message: on one line, and without secrets."""
-        return plain(credentials.untold(self._settings, text))
+        """The store's text as a part of a message: on one line, and without secrets."""
+        return plain(_redacted(self._settings, text))
 
     def ask(self, path: str, parameters: Sequence[tuple[str, str]]) -> bytes | StoreLimit:
         """The body of an answer, or what was too much for the store.
@@ -198,13 +194,14 @@ class Endpoint:
             limit = self._limit(result)
             if limit is not None and limit.kind is not LimitKind.BUSY:
                 return limit
-            is_last = attempt >= self._settings.tries or not self._may_repeat(result, limit)
+            may_repeat = limit or result.kind in (FailureKind.AWAY, FailureKind.INTERRUPTED)
+            is_last = attempt >= self._settings.tries or not may_repeat
             if is_last or self._sleep(self._pause_seconds(attempt, result)):
-                raise StoreError(self._told(result))
+                raise StoreError(self._message(result))
             self.meter.add(StoreUse(retries=1))
 
     def close(self) -> None:
-        """Let go of idle connections."""
+        """Close idle connections."""
         self._http.close()
 
     def _request(self, path: str, parameters: Sequence[tuple[str, str]]) -> Response | Failure:
@@ -235,17 +232,13 @@ class Endpoint:
             return None
         return recognized(failure.status, _said(failure))
 
-    @staticmethod
-    def _may_repeat(failure: Failure, limit: StoreLimit | None) -> bool:
-        return limit is not None or failure.kind in (FailureKind.AWAY, FailureKind.INTERRUPTED)
-
     def _pause_seconds(self, attempt: int, failure: Failure) -> float:
         whole: float = self._settings.backoff_seconds * 2 ** (attempt - 1)
         pause = whole * (0.5 + self._jitter() / 2)
         asked = failure.retry_after_seconds or 0.0
         return max(pause, min(asked, self._settings.retry_after_maximum_seconds))
 
-    def _told(self, failure: Failure) -> str:
+    def _message(self, failure: Failure) -> str:
         peer = urlsplit(self._http.base_url).netloc
         said = f"{self.name} {self.quoted(failure.message.removeprefix(peer + ' '))}"
         if failure.answer and failure.status in _EXPLAINED:
@@ -256,14 +249,66 @@ class Endpoint:
         return f"{said}; {remedy}" if remedy else said
 
 
-def _check_address(url: str) -> None:
+def _check(settings: StoreSettings) -> None:
+    """See that there is an address and one way to authenticate.
+
+    Raises:
+        ValueError: the address cannot be used, there are two ways, or one that lacks a part.
+    """
+    if settings.token_file and settings.username:
+        raise ValueError(
+            "fleet.store.token_file and fleet.store.username are both set, and only one can be "
+            "sent; write one of them"
+        )
+    if settings.key_file and not settings.certificate_file:
+        raise ValueError(
+            "fleet.store.key_file is set without a certificate; write fleet.store.certificate_file"
+        )
     try:
-        checked_url(url)
+        checked_url(settings.url)
     except ValueError as error:
-        hint = ""
-        if "password" in str(error):
-            hint = " of fleet.store.token_file, or fleet.store.username and password_file"
+        hint = " of fleet.store.token_file, or fleet.store.username and password_file"
+        hint = hint if "password" in str(error) else ""
         raise ValueError(f"fleet.store.url: {error}{hint}") from None
+
+
+def _secret(settings: StoreSettings, key: str) -> str:
+    """The text of the file that a setting names; kubelets and Vault agents replace such files.
+
+    Raises:
+        OSError: the file cannot be read.
+        ValueError: it is empty.
+    """
+    path = getattr(settings, key)
+    if not path:
+        return ""
+    text = Path(path).read_text(encoding="utf-8").strip()
+    if not text:
+        raise ValueError(f"'{path}' of fleet.store.{key} is empty")
+    return text
+
+
+def _authorization(settings: StoreSettings) -> Mapping[str, str]:
+    """The header of basic authentication, where there is a user."""
+    if not settings.username:
+        return {}
+    pair = f"{settings.username}:{_secret(settings, 'password_file')}".encode()
+    return {"Authorization": f"Basic {base64.b64encode(pair).decode()}"}
+
+
+def _redacted(settings: StoreSettings, text: str) -> str:
+    """A text without secrets, where a store or a proxy repeats them."""
+    found: set[str] = set()
+    for key in ("token_file", "password_file"):
+        with suppress(OSError, ValueError):
+            found.add(_secret(settings, key))
+    with suppress(OSError, ValueError):
+        found |= {each.removeprefix("Basic ") for each in _authorization(settings).values()}
+    for secret in sorted(found - {""}, key=len, reverse=True):
+        text = text.replace(secret, "***")
+    # Tenants are often short words or numbers: they are taken out where they stand alone.
+    tenant = re.escape(settings.tenant)
+    return re.sub(rf"(?<![\w.:/-]){tenant}(?![\w.:/-])", "***", text) if tenant else text
 
 
 def _said(failure: Failure) -> str:

@@ -42,7 +42,7 @@ _HARMLESS: Final = ("PromQL info", "PromQL warning", "No StoreAPIs matched for t
 
 @dataclass(frozen=True, slots=True)
 class ParsedResponse:
-    """The series of an answer, and what the store had to say of it."""
+    """The series of an answer, and the store's warnings."""
 
     series: Sequence[SampledSeries]
     warnings: tuple[str, ...] = ()
@@ -56,7 +56,7 @@ def parse_response(raw: bytes, step: Nanoseconds = 0) -> ParsedResponse:
 
     Args:
         raw: A JSON text.
-        step: Of the samples, where they were asked for at equal steps.
+        step: Of the samples, where they are at equal steps.
 
     Raises:
         ValueError: it is no such answer; the message completes "the store answered with".
@@ -115,11 +115,6 @@ class _SampleReader:
     """Reads the samples of one series after the other; most have the times of the last."""
 
     def __init__(self, step: Nanoseconds) -> None:
-        """Nothing is known of times yet.
-
-        Args:
-            step: Between samples, where they were asked for at equal steps.
-        """
         self._step = step
         self._times: dict[tuple[bytes, bytes, int], Sequence[Nanoseconds]] = {}
 

@@ -32,14 +32,10 @@ def selector(metric: str, labels: Mapping[str, str | Iterable[str]] | None = Non
         labels: By name, a value or several. Several that are none match nothing at all.
     """
     matchers = [
-        f"{name}={quoted(wanted)}" if isinstance(wanted, str) else _alternatives(name, wanted)
+        f"{name}={quoted(wanted)}" if isinstance(wanted, str) else _matcher(name, tuple(wanted))
         for name, wanted in (labels or {}).items()
     ]
     return metric + ("{" + ",".join(matchers) + "}" if matchers else "")
-
-
-def _alternatives(name: str, wanted: Iterable[str]) -> str:
-    return _matcher(name, tuple(wanted))
 
 
 @lru_cache(maxsize=_KEPT)
@@ -47,9 +43,9 @@ def _matcher(name: str, values: tuple[str, ...]) -> str:
     if not values:
         # An empty expression would match whatever lacks the label.
         return f'{name}=~".^"'
-    return (
-        f"{name}={quoted(values[0])}" if len(values) == 1 else f"{name}=~{quoted(any_of(values))}"
-    )
+    if len(values) == 1:
+        return f"{name}={quoted(values[0])}"
+    return f"{name}=~{quoted(any_of(values))}"
 
 
 _STRING: Final = r'"(?:[^"\\\n]|\\.)*"|\'(?:[^\'\\\n]|\\.)*\'|`[^`]*`'
@@ -72,12 +68,6 @@ _AGGREGATIONS: Final = frozenset(
         *("bottomk", "topk", "quantile", "limitk", "limit_ratio"),
     }
 )
-
-
-@dataclass(frozen=True, slots=True)
-class _Token:
-    kind: str
-    text: str
 
 
 @dataclass(frozen=True, slots=True)
@@ -114,27 +104,23 @@ class Matchers:
         return "".join(self._merged(promql)) if self.text else promql
 
     def _merged(self, promql: str) -> Iterator[str]:
-        tokens = [_Token(str(each.lastgroup), each.group()) for each in _TOKEN.finditer(promql)]
+        tokens = [(each.lastgroup, each.group()) for each in _TOKEN.finditer(promql)]
         is_label_list = is_in_braces = False
-        for index, token in enumerate(tokens):
-            following = _following(tokens, index)
-            yield token.text
-            if token.text == "}":
+        for index, (kind, text) in enumerate(tokens):
+            rest = (token.lower() for kind, token in tokens[index + 1 :] if kind != "space")
+            following = next(rest, "")
+            yield text
+            if text == "}":
                 is_in_braces = False
-            elif token.text == "{":
+            elif text == "{":
                 is_in_braces = True
                 yield self.text if following == "}" else f"{self.text},"
-            elif token.text == ")":
+            elif text == ")":
                 is_label_list = False
-            elif token.kind == "word" and not is_in_braces and not is_label_list:
-                is_label_list = token.text.lower() in _LABEL_LISTS and following == "("
-                if _is_bare_metric(token.text, following):
+            elif kind == "word" and not is_in_braces and not is_label_list:
+                is_label_list = text.lower() in _LABEL_LISTS and following == "("
+                if _is_bare_metric(text, following):
                     yield f"{{{self.text}}}"
-
-
-def _following(tokens: list[_Token], index: int) -> str:
-    """The next token that is more than space, in lower case; empty at the end."""
-    return next((each.text.lower() for each in tokens[index + 1 :] if each.kind != "space"), "")
 
 
 def _is_bare_metric(word: str, following: str) -> bool:
