@@ -132,7 +132,7 @@ def test_short_jobs_do_not_take_the_time_between_them() -> None:
     """No stretch is anybody's whole: nobody's samples are still of a time of their own."""
     counts = [series([9.0, 11.0]), series([11.0, 9.0], pod="one-0", namespace="a")]
     found = presences(counts, YESTERDAY, HolderNames(), 15.0)[gpu(0)]
-    assert not found.is_told_twice
+    assert not found.has_own_series
     assert [run.share_ratio for run in held_runs(found, WORKLOADS, YESTERDAY)] == [0.55, 0.45]
 
 
@@ -140,7 +140,7 @@ def test_a_device_with_a_series_of_its_own_is_held_whole() -> None:
     """While its pods' series are of the same time."""
     counts = [series([20.0]), series([20.0], pod="one-0", namespace="a")]
     found = presences(counts, YESTERDAY, HolderNames(), 15.0)[gpu(0)]
-    assert found.is_told_twice
+    assert found.has_own_series
     assert [run.share_ratio for run in held_runs(found, WORKLOADS, YESTERDAY)] == [1.0]
 
 

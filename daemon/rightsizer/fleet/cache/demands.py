@@ -82,10 +82,7 @@ class Demands:
 
     def add(self, other: Demands) -> None:
         """Add those of other intervals."""
-        for mine, others in (
-            (self.exported, other.exported),
-            (self.estimated, other.estimated),
-        ):
+        for mine, others in ((self.exported, other.exported), (self.estimated, other.estimated)):
             for resource, histogram in others.items():
                 mine.setdefault(resource, Histogram()).merge(histogram)
         self.compute_at_least.merge(other.compute_at_least)

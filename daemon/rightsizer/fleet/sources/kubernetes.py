@@ -273,11 +273,9 @@ class KubernetesState:
 
     name: Final = "kube-state-metrics"
 
-    def __init__(
-        self, settings: FleetSettings | None = None, owners: PodOwners | None = None
-    ) -> None:
+    def __init__(self, settings: FleetSettings | None = None) -> None:
         self._settings = settings or FleetSettings()
-        self._owners = owners or PodOwners()
+        self._owners = PodOwners()
 
     def probe(self, store: MetricStore, now: Nanoseconds) -> SourceReport:
         """Which of its metrics are there, and what follows."""

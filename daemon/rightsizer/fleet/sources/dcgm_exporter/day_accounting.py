@@ -57,26 +57,20 @@ class DayAccounting:
         self._draws: dict[str, PowerLevels] = {}
 
     def post(
-        self,
-        devices: Sequence[Device],
-        read: Mapping[str, DeviceDay],
-        known: Mapping[str, Sequence[float]],
-        held: Mapping[str, Sequence[DeviceHolding]],
+        self, devices: Sequence[Device], days: Mapping[str, DeviceDay]
     ) -> Iterator[tuple[str, AccountedStep]]:
         """Every known interval of every device, in the order of time.
 
         Args:
             devices: Those of a shard, each of which was read.
-            read: What was read of each.
-            known: Seconds of each interval that were watched.
-            held: Who held each, which tells the ranks of a job.
+            days: What was read of each; holdings are the ranks of a job.
         """
         grid = self.grid
-        rows = {device.uuid: _Readings.of(read[device.uuid], grid) for device in devices}
+        rows = {device.uuid: _Readings.of(days[device.uuid], grid) for device in devices}
         for uuid, row in rows.items():
             self._entries.restore_power(uuid, row.power())
         by_uuid = {device.uuid: device for device in devices}
-        holders = {uuid: _by_place(runs, grid) for uuid, runs in held.items()}
+        holders = {uuid: _by_place(days[uuid].holdings, grid) for uuid in by_uuid}
         snapshot = partial(Snapshot, interval=grid.step, devices=tuple(devices))
         # Where accounting begins, nothing but the counter of energy is known before.
         zero = {Signal.ENERGY_JOULES: 0.0}
@@ -87,7 +81,7 @@ class DayAccounting:
             readings = {
                 uuid: row.at(place, uuid, end)
                 for uuid, row in rows.items()
-                if known[uuid][place] > 0.0
+                if days[uuid].known_seconds[place] > 0.0
             }
             holdings = {uuid: found[place] for uuid, found in holders.items() if found[place]}
             for entry in self._entries.post(

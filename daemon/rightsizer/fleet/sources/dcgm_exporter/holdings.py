@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Collection, Iterable, Mapping
+from collections.abc import Iterable, Mapping
 from typing import Final, NamedTuple, Self
 
 from rightsizer.fleet.cache.day_frame import Grid
@@ -12,7 +12,7 @@ from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.probe import device_of
 from rightsizer.fleet.sources.kubernetes import LookbackSpan, Pod, PodOwners, workload_of
-from rightsizer.fleet.sources.series import placed
+from rightsizer.fleet.sources.series import placed, runs_of
 from rightsizer.fleet.sources.slurm import workload_of_job
 from rightsizer.model.dcgm_exporter import holder_of
 from rightsizer.model.frozen import dataclass, field
@@ -34,20 +34,20 @@ class DeviceHolder(NamedTuple):
 
 @dataclass(frozen=True, slots=True)
 class HolderNames:
-    """How an estate's series name who holds a device."""
+    """How a fleet's series name the holder of a device."""
 
     exported_jobs: frozenset[str] = frozenset()
     """Scrapes that write their target's `pod`, the exporter's; the holder's is `exported_pod`."""
 
     @classmethod
     def seen_in(cls, series: Iterable[Mapping[str, str]]) -> Self:
-        """By the labels of an estate's series, `job` among them."""
+        """By the labels of a fleet's series, `job` among them."""
         return cls(
             frozenset(labels.get("job", "") for labels in series if labels.get("exported_pod"))
         )
 
     def holder(self, labels: Mapping[str, str]) -> DeviceHolder | None:
-        """Who held the device; `None` for nobody."""
+        """The holder of the device, `None` without one."""
         if labels.get("job", "") in self.exported_jobs:
             labels = {name: value for name, value in labels.items() if name not in _OWN}
         found = holder_of(labels)
@@ -73,72 +73,64 @@ def workloads_of(
 
 
 _WHOLE = 0.9
-"""Of the expected samples of a stretch, from which on it is known wholly: scrapes drift."""
+"""Of the expected samples of an interval, from which on all of it is known: scrapes drift."""
 _SLOWEST = 8.0
-"""How many times the estate's usual interval a scrape may take: 15 s, and two minutes."""
-_HUNDREDTHS = 100
+"""How many times the fleet's usual interval a scrape may take: 15 s, and two minutes."""
 _ROUNDING = 1e-6
 _TWICE = 1.5
-"""Of the samples of a stretch, from which on nobody's and a holder's are of the same time."""
+"""Of the samples of an interval, from which on those without and with a holder overlap."""
 
 
 @dataclass(slots=True)
 class ExporterPresence:
-    """Of one device, how many samples there were in each stretch, by holder."""
+    """Of one device, how many samples there were in each interval, by holder."""
 
     counts: dict[DeviceHolder | None, array[float]] = field(default_factory=dict)
-    """`None` for the time in which nobody held it."""
+    """`None` for the time without a holder; 0 for no samples."""
     usual_samples: float = 0.0
-    """Of a stretch, at the estate's usual interval."""
+    """Of an interval, at the fleet's usual interval of scrapes."""
 
     @property
     def fullest(self) -> float:
-        """The most samples of one holder in a stretch, or of nobody."""
-        return max(
-            (count for column in self.counts.values() for count in column if count > 0.0),
-            default=0.0,
-        )
+        """The most samples of one holder, or of none, in an interval."""
+        return max((max(column) for column in self.counts.values()), default=0.0)
 
     @property
-    def is_told_twice(self) -> bool:
-        """Whether the device has a series of its own while others hold it.
+    def has_own_series(self) -> bool:
+        """Whether the device has a series of its own while workloads hold it.
 
         dcgm-exporter writes it since 4.6.0-4.8.3 with `--kubernetes-virtual-gpus`, for the fields
         whose value it divides among the pods (dcgm-exporter#594).
 
-        A device that short jobs held for a part of every stretch has no full one to tell how many
+        A device that short jobs held for a part of every interval has no full one to show how many
         samples are all of them, so that the usual number counts too.
         """
-        nobody = self.counts.get(None)
-        if nobody is None:
+        unheld = self.counts.get(None)
+        if unheld is None:
             return False
         held = [column for holder, column in self.counts.items() if holder is not None]
         fullest = self.fullest
         most = _TWICE * max(fullest, self.usual_samples)
-        # Gaps are `nan`, which is above nothing.
         return any(
             own > most - fullest and any(column[at] > most - own for column in held)
-            for at, own in enumerate(nobody)
+            for at, own in enumerate(unheld)
         )
 
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> array[float]:
-        """How much of each stretch was watched.
+        """How much of each interval was watched.
 
-        Exporters of one estate may be scraped at different intervals, so that the fullest
-        stretch of a device tells how many samples are all of them.
+        Exporters of one fleet may be scraped at different intervals, so that the fullest
+        interval of a device shows how many samples are all of them.
 
         Args:
-            grid: The stretches.
-            resolution_seconds: Usual time between two samples in the estate.
+            grid: The intervals.
+            resolution_seconds: Usual time between two samples in the fleet.
         """
         length = seconds(grid.step)
         expected = max(self.fullest, length / (_SLOWEST * resolution_seconds))
-        known = array("d", bytes(8 * grid.count))
-        together = max if self.is_told_twice else sum
-        for at, columns in enumerate(zip(*self.counts.values(), strict=True)):
-            part = together(map(_number, columns)) / expected
-            known[at] = length if part >= _WHOLE else part * length
-        return known
+        together = max if self.has_own_series else sum
+        parts = (together(each) / expected for each in zip(*self.counts.values(), strict=True))
+        return array("d", (length if part >= _WHOLE else part * length for part in parts))
 
 
 def presences(
@@ -155,34 +147,29 @@ def presences(
         if entity is None:
             continue
         counts = found.setdefault(entity.device, ExporterPresence(usual_samples=usual)).counts
-        holder, column = names.holder(series.labels), placed(series, grid)
+        holder, column = names.holder(series.labels), placed(series, grid, 0.0)
         former = counts.get(holder)
-        if former is not None:
-            pairs = zip(column, former, strict=True)
-            column = array("d", (max(_number(a), _number(b)) for a, b in pairs))
-        counts[holder] = column
+        counts[holder] = column if former is None else array("d", map(max, column, former))
     return found
 
 
 def held_runs(
     presence: ExporterPresence, workloads: Mapping[DeviceHolder, Workload], grid: Grid
 ) -> tuple[DeviceHolding, ...]:
-    """Each workload's part of the device, as runs of stretches with the same share.
+    """Each workload's part of the device, as runs of intervals with the same share.
 
-    Pods of one workload that follow each other are one workload. Of holders that share a
-    stretch, each has the part of its samples, for an exporter says nothing of what each takes.
+    Pods of one workload that follow each other are one workload. Of holders that share
+    an interval, each has the part of its samples, for an exporter says nothing of what each takes.
     """
     shares: dict[str, array[float]] = {}
     known: dict[str, Workload] = {}
-    is_told_twice = presence.is_told_twice
+    has_own_series = presence.has_own_series
     for at, columns in enumerate(zip(*presence.counts.values(), strict=True)):
-        counts = dict(zip(presence.counts, map(_number, columns), strict=True))
-        if is_told_twice:
-            nobodys = counts.pop(None)
-            counts[None] = max(0.0, nobodys - max(counts.values()))
+        counts = dict(zip(presence.counts, columns, strict=True))
+        if has_own_series:
+            unheld = counts.pop(None)
+            counts[None] = max(0.0, unheld - max(counts.values()))
         total = sum(counts.values())
-        if total <= 0.0:
-            continue
         for holder, count in counts.items():
             workload = None if holder is None else workloads.get(holder)
             if workload is None or not count:
@@ -190,20 +177,9 @@ def held_runs(
             known[workload.key] = workload  # The latest pod stands for it.
             column = shares.setdefault(workload.key, array("d", bytes(8 * grid.count)))
             column[at] += count / total
-    return tuple(run for key in sorted(shares) for run in _runs(known[key], shares[key]))
-
-
-def _runs(workload: Workload, shares: Collection[float]) -> Iterable[DeviceHolding]:
-    first, share = 0, 0.0
-    for at, each in enumerate((*shares, 0.0)):
-        # Rounded down, so that the parts of a stretch are never more than all of it.
-        now = math.floor(each * _HUNDREDTHS + _ROUNDING) / _HUNDREDTHS
-        if now == share:
-            continue
-        if share > 0.0:
-            yield DeviceHolding(workload, first, at - 1, share)
-        first, share = at, now
-
-
-def _number(value: float) -> float:
-    return 0.0 if math.isnan(value) else value
+    return tuple(
+        DeviceHolding(known[key], *run)
+        for key in sorted(shares)
+        # Rounded down, so that the parts of an interval are never more than all of it.
+        for run in runs_of(math.floor(each * 100 + _ROUNDING) / 100 for each in shares[key])
+    )

@@ -5,10 +5,11 @@ from __future__ import annotations
 import math
 from array import array
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterable, Sequence
+from collections.abc import Collection, Iterable, Sequence
 from typing import Final, TypeAlias
 
 from rightsizer.fleet.cache.day_frame import Grid
+from rightsizer.fleet.model import DeviceHolding
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.probe import (
     DEVICE_LABELS,
@@ -38,7 +39,20 @@ _DEVICE: Final = ", ".join(DEVICE_LABELS)
 _SCRAPED: Final = ", ".join((*DEVICE_LABELS, *SCRAPER_LABELS))
 _HELD: Final = ", ".join((*DEVICE_LABELS, *HOLDER_LABELS))
 # A scrape may write the exporter's own pod where the holder's would be.
-_NOBODY: Final = f'exported_pod="",pod_name="",pod=~"|.*{EXPORTER}.*"'
+_NO_HOLDER: Final = f'exported_pod="",pod_name="",pod=~"|.*{EXPORTER}.*"'
+
+MEAN: Final = (
+    f"max by ({_DEVICE}) (sum by ({_SCRAPED}) (sum_over_time({{0}}))"
+    f" / sum by ({_SCRAPED}) (count_over_time({{0}})))"
+)
+"""Of a gauge, over the samples of each interval."""
+_OWN_MEAN: Final = f"max by ({_DEVICE}) (avg_over_time({{0}}))"
+PEAK: Final = f"max by ({_DEVICE}) (max_over_time({{0}}))"
+LOWEST: Final = f"min by ({_DEVICE}) (min_over_time({{0}}))"
+GAINED: Final = f"max by ({_DEVICE}) (sum by ({_SCRAPED}) (increase({{0}})))"
+"""By a counter, in each interval."""
+COUNTED: Final = f"max by ({_HELD}) (count_over_time({{0}}))"
+"""Samples of each interval, by holder."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,43 +71,26 @@ class DayQueries:
     divided: frozenset[str] = frozenset()
     """Metrics of which each holder's series has its own part."""
 
-    def mean(self, metrics: Iterable[str]) -> list[SampledSeries]:
-        """Of a gauge, over the samples of each stretch.
+    def read(self, form: str, metrics: Iterable[str]) -> list[SampledSeries]:
+        """A form of each metric, by interval.
 
-        Where holders' series have parts of the value and the device's own has all of it, that
-        is beside it, and larger.
+        Where holders' series have parts of a mean and the device's own has all of it, that is
+        beside it, and larger.
         """
-        asked = tuple(metrics)
-        divided = [metric for metric in asked if metric in self.divided]
-        return self._each(
-            asked,
-            f"max by ({_DEVICE}) (sum by ({_SCRAPED}) (sum_over_time({{0}}))"
-            f" / sum by ({_SCRAPED}) (count_over_time({{0}})))",
-        ) + self._each(divided, f"max by ({_DEVICE}) (avg_over_time({{0}}))", _NOBODY)
+        wanted = tuple(metrics)
+        found = self._each(form, wanted)
+        if form == MEAN:
+            found += self._each(_OWN_MEAN, (name for name in wanted if name in self.divided))
+        return found
 
-    def peak(self, metrics: Iterable[str]) -> list[SampledSeries]:
-        """The largest sample of each stretch."""
-        return self._each(metrics, f"max by ({_DEVICE}) (max_over_time({{0}}))")
-
-    def lowest(self, metrics: Iterable[str]) -> list[SampledSeries]:
-        """The smallest sample of each stretch."""
-        return self._each(metrics, f"min by ({_DEVICE}) (min_over_time({{0}}))")
-
-    def gained(self, metrics: Iterable[str]) -> list[SampledSeries]:
-        """What a counter gained in each stretch."""
-        return self._each(metrics, f"max by ({_DEVICE}) (sum by ({_SCRAPED}) (increase({{0}})))")
-
-    def counted(self, metrics: Iterable[str]) -> list[SampledSeries]:
-        """How many samples there are of each stretch, by holder."""
-        return self._each(metrics, f"max by ({_HELD}) (count_over_time({{0}}))")
-
-    def _each(self, metrics: Iterable[str], form: str, *matchers: str) -> list[SampledSeries]:
+    def _each(self, form: str, metrics: Iterable[str]) -> list[SampledSeries]:
         grid = self.grid
         found: list[SampledSeries] = []
         span = f"[{grid.step // NANOSECONDS_PER_SECOND}s]"
+        own = (_NO_HOLDER,) if form == _OWN_MEAN else ()
         for metric in metrics:
             for label in self.uuid_labels:
-                chosen = selector(metric, one_of(label, self.uuids), *matchers) + span
+                chosen = selector(metric, one_of(label, self.uuids), *own) + span
                 query = form.format(chosen)
                 found += self.store.range(query, grid.start + grid.step, grid.end, grid.step)
         return found
@@ -178,7 +175,6 @@ VIOLATIONS: Final = (
     (POWER_VIOLATION, Condition.POWER_THROTTLED, ClockEvent.SW_POWER_CAP),
     (THERMAL_VIOLATION, Condition.THERMAL_THROTTLED, ClockEvent.SW_THERMAL_SLOWDOWN),
 )
-_Ask: TypeAlias = Callable[[Iterable[str]], Sequence[SampledSeries]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -213,23 +209,26 @@ class DeviceDay:
     """By stretch."""
     reasons: ThrottleReasons | None = None
     violations: dict[Condition, array[float]] = field(default_factory=dict)
-    """For how much of a stretch a limit held the clocks down."""
+    """For how much of an interval a limit held the clocks down."""
+    known_seconds: Sequence[float] = ()
+    """How much of each interval was watched."""
+    holdings: tuple[DeviceHolding, ...] = ()
 
 
 def read_devices(queries: DayQueries, metrics: Collection[str]) -> dict[str, DeviceDay]:
     """All that a day's queries give, by device."""
     found: defaultdict[str, DeviceDay] = defaultdict(DeviceDay)
-    for signal, columns in _signals(queries, queries.mean, MEASURED, metrics).items():
+    for signal, columns in _signals(queries, MEAN, MEASURED, metrics).items():
         for device, column in columns.items():
             found[device].means[signal] = column
-    for signal, columns in _signals(queries, queries.peak, PEAKED, metrics).items():
+    for signal, columns in _signals(queries, PEAK, PEAKED, metrics).items():
         for device, column in columns.items():
             found[device].peaks[signal] = column
-    for device, column in _columns(queries, queries.gained, ENERGY, metrics).items():
+    for device, column in _columns(queries, GAINED, ENERGY, metrics).items():
         found[device].energy_joules = column
     length = seconds(queries.grid.step)
     for each, condition, _ in VIOLATIONS:
-        for device, column in _columns(queries, queries.gained, each, metrics).items():
+        for device, column in _columns(queries, GAINED, each, metrics).items():
             found[device].violations[condition] = array("d", (gain / length for gain in column))
     for device, reasons in _reasons(queries, metrics).items():
         found[device].reasons = reasons
@@ -237,13 +236,13 @@ def read_devices(queries: DayQueries, metrics: Collection[str]) -> dict[str, Dev
 
 
 def _signals(
-    queries: DayQueries, ask: _Ask, fields: Iterable[DcgmField], metrics: Collection[str]
+    queries: DayQueries, form: str, fields: Iterable[DcgmField], metrics: Collection[str]
 ) -> dict[Signal, SignalColumns]:
     """Of several fields for one signal, the highest rank wins."""
     found: dict[Signal, SignalColumns] = {}
     for each in sorted(fields, key=lambda known: known.rank):
         if each.signal is not None:
-            columns = _columns(queries, ask, each, metrics)
+            columns = _columns(queries, form, each, metrics)
             found[each.signal] = joined(columns, found.get(each.signal, {}))
     return found
 
@@ -252,8 +251,7 @@ def _reasons(queries: DayQueries, metrics: Collection[str]) -> dict[str, Throttl
     for each in REASONS:
         if any(name in metrics for name in spellings(each)):
             mean, most, least = (
-                _columns(queries, ask, each, metrics)
-                for ask in (queries.mean, queries.peak, queries.lowest)
+                _columns(queries, form, each, metrics) for form in (MEAN, PEAK, LOWEST)
             )
             there = mean.keys() & most.keys() & least.keys()
             return {
@@ -264,10 +262,10 @@ def _reasons(queries: DayQueries, metrics: Collection[str]) -> dict[str, Throttl
 
 
 def _columns(
-    queries: DayQueries, ask: _Ask, each: DcgmField, metrics: Collection[str]
+    queries: DayQueries, form: str, each: DcgmField, metrics: Collection[str]
 ) -> SignalColumns:
     names = tuple(name for name in spellings(each) if name in metrics)
     if not names or each.signal is None:
         return {}
-    columns = by_device(ask(names), queries.grid, is_of_card=each.is_of_card)
+    columns = by_device(queries.read(form, names), queries.grid, is_of_card=each.is_of_card)
     return plausible_columns(columns, each, each.signal)

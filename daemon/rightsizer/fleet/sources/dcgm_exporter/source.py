@@ -11,14 +11,8 @@ from typing import Final
 from rightsizer.accounting.settings import EntrySettings
 from rightsizer.accounting.window_builder import entry_measures
 from rightsizer.catalogue.catalogue import Catalogue, built_in
-from rightsizer.fleet.cache.day_frame import (
-    DAY,
-    FINE_STEP,
-    ColumnKind,
-    DayFrame,
-    Grid,
-)
-from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice, FleetInventory
+from rightsizer.fleet.cache.day_frame import DAY, FINE_STEP, ColumnKind, DayFrame, Grid
+from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.dcgm_exporter.day_accounting import AccountedStep, DayAccounting
@@ -39,6 +33,7 @@ from rightsizer.fleet.sources.dcgm_exporter.probe import (
     probe,
 )
 from rightsizer.fleet.sources.dcgm_exporter.readings import (
+    COUNTED,
     DayQueries,
     DeviceDay,
     read_devices,
@@ -54,7 +49,7 @@ from rightsizer.model.frozen import replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition, Resource, State
 from rightsizer.model.units import Nanoseconds, seconds
-from rightsizer.model.workload import Allocator
+from rightsizer.model.workload import Allocator, Workload
 
 _STATES: Final = tuple(state for state in State if state is not State.UNKNOWN)
 _SECONDS, _JOULES = "seconds", "joules"
@@ -164,34 +159,25 @@ _TENSOR_SIGNALS: Final = frozenset({Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Sign
 
 
 def accounted_days(
-    accounts: DayAccounting,
-    devices: Sequence[Device],
-    read: Mapping[str, DeviceDay],
-    known: Mapping[str, Sequence[float]],
-    held: Mapping[str, Sequence[DeviceHolding]],
+    accounts: DayAccounting, devices: Sequence[Device], days: Mapping[str, DeviceDay]
 ) -> dict[str, DayFrame]:
     """The frame of each device, accounted for as an agent would.
 
     Args:
         accounts: Of the day.
         devices: Those that were read.
-        read: What was read of each.
-        known: Seconds of each interval that were watched.
-        held: Who held each.
+        days: What was read of each.
     """
     grid = accounts.grid
-    builders = {
+    builders = {}
+    for device in devices:
+        day = days[device.uuid]
         # Unequal work of a job's ranks is judged over ten minutes.
-        uuid: DayFrameBuilder(
-            grid,
-            known[uuid],
-            _visible(device, read[uuid], has_ranks=grid.step == FINE_STEP and bool(held.get(uuid))),
-        )
-        for device in devices
-        if (uuid := device.uuid)
-    }
-    for uuid, step in accounts.post(devices, read, known, held):
-        throttled = _throttled(read[uuid], step.place)
+        has_ranks = grid.step == FINE_STEP and bool(day.holdings)
+        visible = _visible(device, day, has_ranks=has_ranks)
+        builders[device.uuid] = DayFrameBuilder(grid, day.known_seconds, visible)
+    for uuid, step in accounts.post(devices, days):
+        throttled = _throttled(days[uuid], step.place)
         builders[uuid].add(step, accounts.peaks(step), throttled)
     return {uuid: builder.frame() for uuid, builder in builders.items()}
 
@@ -262,17 +248,15 @@ _USUAL_RESOLUTION_SECONDS: Final = 30.0
 
 
 class DcgmExporterSource:
-    """Reads dcgm-exporters of all versions; judges each stretch as an agent would.
+    """Reads dcgm-exporters of all versions; judges each interval as an agent would.
 
-    A stretch is judged by its mean, as one state. It is idle only where nothing ran in all of
+    An interval is judged by its mean, as one state. It is idle only where nothing ran in all of
     it, so that idle time is never put too high, and alternation within it is not seen.
 
     Args:
         settings: Series of one query, and the label of the cluster.
         books: The agents' thresholds.
         catalogue: What boards can do; the packaged one without.
-        owners: Owners of pods, shared with other sources.
-        serving: Engines' queues.
     """
 
     name: Final = NAME
@@ -283,14 +267,12 @@ class DcgmExporterSource:
         *,
         books: EntrySettings | None = None,
         catalogue: Catalogue | None = None,
-        owners: PodOwners | None = None,
-        serving: ServingMetrics | None = None,
     ) -> None:
         self._settings = settings or FleetSettings()
         self._books = books
         self._catalogue = catalogue or built_in()
-        self._owners = owners or PodOwners()
-        self._serving = serving or ServingMetrics()
+        self._owners = PodOwners()
+        self._serving = ServingMetrics()
         self._labels: tuple[tuple[str, ...], HolderNames] | None = None
 
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
@@ -322,35 +304,36 @@ class DcgmExporterSource:
         uuid_labels, holder_labels = self._labels_of(store, names, grid.end)
         queries = DayQueries(store, grid, whole_uuids(chosen), uuid_labels)
         resolution = report.resolution_seconds or _USUAL_RESOLUTION_SECONDS
-        present = presences(queries.counted(names), grid, holder_labels, resolution)
-        if any(one.is_told_twice for one in present.values()):
+        present = presences(queries.read(COUNTED, names), grid, holder_labels, resolution)
+        if any(one.has_own_series for one in present.values()):
             queries = replace(queries, divided=DIVIDED_NAMES)
         read = read_devices(queries, report.metrics)
-        held = self._held(store, grid, present, read)
+        workloads = self._workloads(store, grid, present, read)
         watched = [device for device in chosen if device.uuid in present and device.uuid in read]
-        known = {
-            device.uuid: present[device.uuid].known_seconds(grid, resolution) for device in watched
-        }
-        tracks = accounted_days(DayAccounting(grid, self._books), watched, read, known, held)
-        return FleetDay(tracks, {uuid: held[uuid] for uuid in tracks if held.get(uuid)})
+        for device in watched:
+            day, presence = read[device.uuid], present[device.uuid]
+            day.known_seconds = presence.known_seconds(grid, resolution)
+            day.holdings = held_runs(presence, workloads, grid)
+        tracks = accounted_days(DayAccounting(grid, self._books), watched, read)
+        return FleetDay(tracks, {uuid: held for uuid in tracks if (held := read[uuid].holdings)})
 
-    def _held(
+    def _workloads(
         self,
         store: MetricStore,
         grid: Grid,
         present: Mapping[str, ExporterPresence],
         read: Mapping[str, DeviceDay],
-    ) -> dict[str, tuple[DeviceHolding, ...]]:
-        """Who held each device; what their engines tell is given to the devices on the way."""
+    ) -> dict[DeviceHolder, Workload]:
+        """The workloads of holders; their engines' signals are added to the devices."""
         holders = {each for one in present.values() for each in one.counts if each is not None}
-        told = self._serving.signals(store, pods_of(holders), grid)
-        add_serving_signals(read, present, told)
+        signals = self._serving.signals(store, pods_of(holders), grid)
+        add_serving_signals(read, present, signals)
         found = workloads_of(store, self._owners, holders, LookbackSpan(grid.end, DAY))
         for holder, workload in found.items():
-            if Pod(holder.namespace, holder.pod) in told:
+            if Pod(holder.namespace, holder.pod) in signals:
                 # Engines take their memory at the start, so that full says nothing.
                 found[holder] = replace(workload, allocator=Allocator.PREALLOCATING)
-        return {uuid: held_runs(one, found, grid) for uuid, one in present.items()}
+        return found
 
     def _labels_of(
         self, store: MetricStore, names: Sequence[str], at: Nanoseconds
