@@ -35,13 +35,14 @@ def by_the_hour(frame: DayFrame) -> DayFrame:
     values = array("f")
     for column, found in frame.columns.items():
         values.extend(
-            _hour(kind_of(column), found[place : place + each], known[place : place + each])
+            hourly(kind_of(column), found[place : place + each], known[place : place + each])
             for place in range(0, frame.grid.count, each)
         )
     return DayFrame(grid, frame.layout, values, frame.demands)
 
 
-def _hour(kind: ColumnKind, part: array[float], known: list[float]) -> float:
+def hourly(kind: ColumnKind, part: array[float], known: Sequence[float]) -> float:
+    """The value of an hour from those of its intervals and their known time."""
     pairs = [(value, time) for value, time in zip(part, known, strict=True) if not isnan(value)]
     if not pairs:
         return nan

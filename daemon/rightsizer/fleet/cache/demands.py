@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from functools import lru_cache
+from functools import cache, lru_cache
 from itertools import accumulate, chain, compress
 from math import isnan
 from operator import mul, sub, truediv
@@ -108,27 +108,24 @@ class Demands:
 
 
 class DayDemands:
-    """What was used of each resource over any stretches of a frame; each is worked out once."""
+    """What was used of each resource over any intervals of a frame.
+
+    Args:
+        frame: A day, or several.
+        known: Its known seconds by interval.
+        settings: How a distribution is estimated.
+    """
 
     def __init__(self, frame: DayFrame, known: Sequence[float], settings: DemandSettings) -> None:
-        """Nothing is worked out yet.
-
-        Args:
-            frame: A day, or several.
-            known: Its known seconds by stretch.
-            settings: How a distribution is made up.
-        """
         self._frame, self._known, self._settings = frame, known, settings
         self._total = sum(known)
-        self._points: dict[Measure, _Points] = {}
-        self._counted: dict[Sequence[str], _Times] = {}
+        self._points = cache(self._points_of)
+        self._times = cache(self._times_without)
 
     def over(self, first: int, last: int) -> Demands:
-        """Those of some stretches; of a distribution that is exported they have their part.
+        """Those from an interval to another, `last` not included.
 
-        Args:
-            first: The first stretch.
-            last: The first one that is not among them.
+        Of a distribution that is exported they have their part.
         """
         found = Demands()
         part = sum(self._known[first:last]) / self._total if self._total > 0 else 0.0
@@ -136,14 +133,9 @@ class DayDemands:
             found.exported[resource] = histogram if part >= 1.0 else histogram.scaled(part)
         for resource, measure in _MEASURES.items():
             if resource not in self._frame.demands:
-                found.estimated[resource] = self._estimated(measure, first, last)
-        found.compute_at_least = self._estimated(Measure.COMPUTE_AT_LEAST, first, last)
+                found.estimated[resource] = self._points(measure).over(first, last)
+        found.compute_at_least = self._points(Measure.COMPUTE_AT_LEAST).over(first, last)
         return found
-
-    def _estimated(self, measure: Measure, first: int, last: int) -> Histogram:
-        if measure not in self._points:
-            self._points[measure] = self._points_of(measure)
-        return self._points[measure].over(first, last)
 
     def _points_of(self, measure: Measure) -> _Points:
         """Each stretch's mean and its peak, each for a part of the time that counts."""
@@ -161,16 +153,14 @@ class DayDemands:
         counted = _Times(*(list(compress(each, counts)) for each in times))
         return _points(means, peaks, known, counted, [0, *accumulate(counts)])
 
-    def _times(self, states: Sequence[str]) -> _Times:
-        """Known seconds of each stretch, without those of some states."""
-        if states not in self._counted:
-            found = list(self._known)
-            for column in filter(None, map(self._frame.column, states)):
-                found = list(map(sub, found, column))
-            share = self._settings.peak_share_ratio
-            high, low = [time * share for time in found], [time * (1.0 - share) for time in found]
-            self._counted[states] = _Times(found, high, low)
-        return self._counted[states]
+    def _times_without(self, states: Sequence[str]) -> _Times:
+        """Known seconds of each interval, without those of some states."""
+        found = list(self._known)
+        for column in filter(None, map(self._frame.column, states)):
+            found = list(map(sub, found, column))
+        share = self._settings.peak_share_ratio
+        high, low = [time * share for time in found], [time * (1.0 - share) for time in found]
+        return _Times(found, high, low)
 
 
 def _is_known(values: Sequence[float]) -> bool:

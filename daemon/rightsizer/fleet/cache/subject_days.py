@@ -5,10 +5,10 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from enum import StrEnum
-from functools import cached_property, lru_cache
+from functools import cache, cached_property, lru_cache, partial
 from math import isnan
 from operator import add
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rightsizer.fleet.cache.blocks import BlockColumns, CachedBlocks
 from rightsizer.fleet.cache.day_frame import (
@@ -88,24 +88,16 @@ _MORE_THAN_ALL: Final = 1.0 + 1e-3
 """What is kept is rounded; beyond that it cannot be true."""
 
 
-class _DaysSpan(NamedTuple):
-    """Stretches of one day."""
-
-    first: int
-    last: int
-    """The first that is not in it."""
-
-
 class SummedDay:
-    """A frame with what is asked of it again and again."""
+    """A frame with sums over its intervals, each computed once."""
 
     def __init__(self, frame: DayFrame, settings: DemandSettings) -> None:
         self.known = frame.known_seconds()
         """Of each stretch, all its devices together."""
         self.frame = _bounded(frame, self.known)
-        self._used = DayDemands(self.frame, self.known, settings)
-        self._sums: dict[_DaysSpan, list[float]] = {}
-        self._demands: dict[_DaysSpan, Demands] = {}
+        self.sums_over = cache(partial(_sums, self.frame))
+        """Of what adds up, from an interval to another, the last not included."""
+        self.demands_over = cache(DayDemands(self.frame, self.known, settings).over)
 
     @cached_property
     def heard(self) -> list[float]:
@@ -132,30 +124,9 @@ class SummedDay:
             for each, number in zip(self.known, devices, strict=True)
         ]
 
-    def sums_of(self, span: _DaysSpan) -> list[float]:
-        """Of what adds up, over some stretches."""
-        if span not in self._sums:
-            self._sums[span] = _sums(self.frame, span.first, span.last)
-        return self._sums[span]
 
-    def demands_in(self, span: _DaysSpan) -> Demands:
-        """What was used of each resource over some stretches."""
-        if span not in self._demands:
-            self._demands[span] = self._used.over(span.first, span.last)
-        return self._demands[span]
-
-    def span(self, start: Nanoseconds, end: Nanoseconds) -> _DaysSpan | None:
-        """The stretches that begin in a span of time; `None` for none."""
-        grid = self.frame.grid
-        first = max(0, -(-(start - grid.start) // grid.step))
-        last = min(grid.count, -(-(end - grid.start) // grid.step))
-        return _DaysSpan(first, last) if first < last else None
-
-    def first_known(self, span: _DaysSpan) -> Nanoseconds | None:
-        """When the first of some intervals begins of which anything is known."""
-        known = (place for place in range(span.first, span.last) if self.known[place] > 0)
-        place = next(known, None)
-        return None if place is None else self.frame.grid.start + place * self.frame.grid.step
+_Part = tuple[SummedDay, int, int]
+"""A day, the first interval, and the one after the last."""
 
 
 class SubjectDays:
@@ -210,26 +181,32 @@ class SubjectDays:
 
     def known_in(self, start: Nanoseconds, end: Nanoseconds) -> float:
         """Seconds that are known of a span of time."""
-        return sum(sum(day.known[span.first : span.last]) for day, span in self._in(start, end))
+        return sum(sum(day.known[first:last]) for day, first, last in self._in(start, end))
 
     def window(self, subject: str, start: Nanoseconds, end: Nanoseconds) -> Window:
-        """What is known of a span of time: all stretches that begin in it.
+        """What is known of a span of time: all intervals that begin in it.
 
-        It begins with the first stretch of which anything is known; all of it that has no state
-        is unknown, days that are not kept included. A workload's time is that of the devices
+        It begins with the first interval of which anything is known; all of it that has no state
+        is unknown, days that are not cached included. A workload's time is that of the devices
         that it had.
         """
         parts = list(self._in(start, end))
-        began = next((at for day, span in parts if (at := day.first_known(span)) is not None), None)
+        known = (
+            day.frame.grid.start + place * day.frame.grid.step
+            for day, first, last in parts
+            for place in range(first, last)
+            if day.known[place] > 0
+        )
+        began = next(known, None)
         if began is None:
-            states = {State.UNKNOWN: end - start} if end > start else {}
-            return Window(subject, start, max(start, end), states=states)
+            nothing = {State.UNKNOWN: end - start} if end > start else {}
+            return Window(subject, start, max(start, end), states=nothing)
         sums: dict[FrameLayout, list[float]] = {}
         demands = Demands()
-        for day, span in parts:
-            layout, more = day.frame.layout, day.sums_of(span)
+        for day, first, last in parts:
+            layout, more = day.frame.layout, day.sums_over(first, last)
             sums[layout] = list(map(add, sums[layout], more)) if layout in sums else more
-            demands.add(day.demands_in(span))
+            demands.add(day.demands_over(first, last))
         found = _amounts(sums)
         time = self._device_time(parts) if subject.startswith(_WORKLOAD) else end - began
         states = _states(found[ColumnKind.STATE], time)
@@ -252,18 +229,18 @@ class SubjectDays:
             blocks=self.blocks(start, end),
         )
 
-    def _in(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[tuple[SummedDay, _DaysSpan]]:
+    def _in(self, start: Nanoseconds, end: Nanoseconds) -> Iterator[_Part]:
         for day in self.days:
             grid = day.frame.grid
-            if grid.start < end and start < grid.end:
-                span = day.span(start, end)
-                if span is not None:
-                    yield day, span
+            first = max(0, -(-(start - grid.start) // grid.step))
+            last = min(grid.count, -(-(end - grid.start) // grid.step))
+            if first < last:
+                yield day, first, last
 
     @staticmethod
-    def _device_time(parts: Iterable[tuple[SummedDay, _DaysSpan]]) -> Nanoseconds:
+    def _device_time(parts: Iterable[_Part]) -> Nanoseconds:
         total = 0
-        for day, (first, last) in parts:
+        for day, first, last in parts:
             devices = day.frame.column(DEVICES)
             count = last - first if devices is None else sum(devices[first:last])
             total += round(count * day.frame.grid.step)

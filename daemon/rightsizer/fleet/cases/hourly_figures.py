@@ -6,11 +6,12 @@ import math
 from array import array
 from collections.abc import Iterable, Iterator, Sequence
 from copy import copy
-from operator import add, mul, sub
+from operator import add, sub
 from typing import Final, NamedTuple, TypeVar, overload
 
+from rightsizer.fleet.cache.combination import hourly
 from rightsizer.fleet.cache.day_cache import HoldingRow
-from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, ColumnKind, Grid, floats, kind_of
+from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, Grid, floats, kind_of
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
 from rightsizer.fleet.model import FleetDevice, HourlySeries
 from rightsizer.model.frozen import dataclass, field
@@ -88,25 +89,8 @@ def _by_the_hour(day: SummedDay, column: str) -> array[float] | None:
     if found is None or day.frame.grid.step == COARSE_STEP:
         return found
     each = COARSE_STEP // day.frame.grid.step
-    one = _peak if kind_of(column) is ColumnKind.PEAK else _mean
-    places = range(0, len(found), each)
-    return array("f", [one(found[at : at + each], day.known[at : at + each]) for at in places])
-
-
-def _peak(values: array[float], _known: Sequence[float]) -> float:
-    if not math.isnan(sum(values)):
-        return max(values)
-    return max((value for value in values if not math.isnan(value)), default=math.nan)
-
-
-def _mean(values: array[float], known: Sequence[float]) -> float:
-    total = sum(known)
-    weighted = sum(map(mul, values, known))
-    if not math.isnan(weighted):
-        return weighted / total if total > 0 else sum(values) / len(values)
-    pairs = [pair for pair in zip(values, known, strict=True) if not math.isnan(pair[0])]
-    total = sum(time for _, time in pairs)
-    return sum(value * time for value, time in pairs) / total if total > 0 else math.nan
+    hours = (slice(at, at + each) for at in range(0, len(found), each))
+    return array("f", [hourly(kind_of(column), found[at], day.known[at]) for at in hours])
 
 
 _Days = tuple[int, int]
