@@ -1,9 +1,10 @@
 """Repository of windows and devices in SQLite, rolled up by age."""
 
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import suppress
 from itertools import islice
 from sqlite3 import Connection
-from typing import Final, Self
+from typing import Final
 
 from rightsizer.accounting.device_account import DeviceRecord, decode_device, encode_device
 from rightsizer.accounting.window_builder import WindowBuilder
@@ -124,6 +125,10 @@ _ROWS_FORGOTTEN: Final = 64
 """At once: a page of the file becomes free with the last row on it."""
 _VACUUM: Final = "PRAGMA incremental_vacuum(1000)"
 _VACUUMS: Final = 64
+_PAGE_OF_WINDOWS: Final = """
+SELECT start, id, uuid, data FROM window WHERE (start, id) > (?, ?) AND (? IS NULL OR start < ?)
+  ORDER BY start, id LIMIT ?
+"""
 _SAVE_DEVICE: Final = """
 INSERT INTO device VALUES (?, ?, ?)
   ON CONFLICT (uuid) DO UPDATE SET facts = excluded.facts, seen = max(seen, excluded.seen)
@@ -150,8 +155,10 @@ class PackedWindow:
     data: bytes
 
     @classmethod
-    def of(cls, window: Window) -> Self:
+    def of(cls, window: "Window | PackedWindow") -> "PackedWindow":
         """A window, packed."""
+        if isinstance(window, PackedWindow):
+            return window
         return cls(window.uuid, window.start, window.end, encode_window(window))
 
 
@@ -182,17 +189,7 @@ class HistoryRepository:
 
     def save(
         self,
-        windows: Iterable[Window],
-        devices: Iterable[DeviceRecord] = (),
-        *,
-        running: Iterable[Window] = (),
-    ) -> None:
-        """Write windows as `save_packed` does."""
-        self.save_packed(map(PackedWindow.of, windows), devices, running=running)
-
-    def save_packed(
-        self,
-        windows: Iterable[PackedWindow],
+        windows: Iterable[Window | PackedWindow],
         devices: Iterable[DeviceRecord] = (),
         *,
         running: Iterable[Window] = (),
@@ -211,7 +208,7 @@ class HistoryRepository:
         before = dict(self._growing) if self._breaks == breaks else {}
         growing: dict[str, int] = {}
         with self._database.transaction() as connection:
-            for window in windows:
+            for window in map(PackedWindow.of, windows):
                 _put(connection, window, before.pop(window.uuid, None))
                 latest[window.uuid] = max(latest.get(window.uuid, 0), window.end)
             for window in map(PackedWindow.of, running):
@@ -236,7 +233,7 @@ class HistoryRepository:
         """
         place = (since, 0)
         # Page by page: a reader that is slow, or stops early, holds no lock meanwhile.
-        while rows := self._page(place, until):
+        while rows := self._database.rows(_PAGE_OF_WINDOWS, (*place, until, until, _PAGE)):
             for *_, uuid, data in rows:
                 window = parse_window_row(uuid, data)
                 if window is not None:
@@ -245,38 +242,26 @@ class HistoryRepository:
 
     def extent(self) -> tuple[Nanoseconds, Nanoseconds] | None:
         """When the first window begins and the last one ends; `None` where there are none."""
-        with self._database.transaction() as connection:
-            found = connection.execute("SELECT min(start), max(finish) FROM window").fetchone()
-        first, last = found
+        ((first, last),) = self._database.rows("SELECT min(start), max(finish) FROM window")
         return None if first is None else (first, last)
 
     def devices(self) -> tuple[DeviceRecord, ...]:
         """The devices that were seen, by index; a row that cannot be understood is passed over."""
-        with self._database.transaction() as connection:
-            rows = connection.execute("SELECT facts FROM device").fetchall()
         found = []
-        for (text,) in rows:
-            try:
+        for (text,) in self._database.rows("SELECT facts FROM device"):
+            with suppress(ValueError):
                 found.append(decode_device(text))
-            except ValueError:
-                continue
         return tuple(sorted(found, key=lambda known: (known.device.index, known.device.uuid)))
 
     def tenures(self) -> tuple[HolderPeriod, ...]:
         """Who held which device when, oldest first for each device."""
-        with self._database.transaction() as connection:
-            rows = connection.execute(
-                "SELECT uuid, since, workload, seen FROM holding ORDER BY uuid, since, workload"
-            ).fetchall()
-        return tuple(HolderPeriod(*row) for row in rows)
+        query = "SELECT uuid, since, workload, seen FROM holding ORDER BY uuid, since, workload"
+        return tuple(HolderPeriod(*row) for row in self._database.rows(query))
 
     def roll_up(self, before: Nanoseconds) -> int:
         """Merge windows of hours that ended before a time; how many rows went away."""
         before -= before % _HOUR
-        with self._database.transaction() as connection:
-            uuids = connection.execute(
-                "SELECT DISTINCT uuid FROM window WHERE NOT is_hourly"
-            ).fetchall()
+        uuids = self._database.rows("SELECT DISTINCT uuid FROM window WHERE NOT is_hourly")
         return sum(roll_up_device(self._database, uuid, before) for (uuid,) in uuids)
 
     def prune(self, before: Nanoseconds) -> int:
@@ -320,16 +305,6 @@ class HistoryRepository:
             tenures = [astuple(tenure) for tenure in source.tenures()]
             connection.executemany(_SAVE_HOLDING, tenures)
             self.forgotten += self._make_room(connection)
-
-    def _page(
-        self, after: tuple[int, int], until: Nanoseconds | None
-    ) -> list[tuple[int, int, str, bytes]]:
-        with self._database.transaction() as connection:
-            return connection.execute(
-                "SELECT start, id, uuid, data FROM window WHERE (start, id) > (?, ?) "
-                "AND (? IS NULL OR start < ?) ORDER BY start, id LIMIT ?",
-                (*after, until, until, _PAGE),
-            ).fetchall()
 
     def _make_room(self, connection: Connection) -> int:
         """Forget the oldest windows until the rest is small enough; how many."""

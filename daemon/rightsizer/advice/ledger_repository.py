@@ -98,20 +98,20 @@ class LedgerRepository:
 
     def load(self) -> list[AdviceRecord]:
         """The records that were saved; a row that cannot be understood is passed over."""
-        rows = self._rows("SELECT id, record FROM advice ORDER BY id")
+        rows = self._database.rows("SELECT id, record FROM advice ORDER BY id")
         found = {advice_id: _read_row(text, _record) for advice_id, text in rows}
         self._foreign = frozenset(each for each, record in found.items() if record is None)
         return [record for record in found.values() if record is not None]
 
     def load_tallies(self) -> list[OutcomeCounts]:
         """How advice fared so far."""
-        rows = self._rows("SELECT name, tally FROM advice_tally ORDER BY name")
+        rows = self._database.rows("SELECT name, tally FROM advice_tally ORDER BY name")
         found = (_read_row(text, lambda form: convert(form, OutcomeCounts)) for _, text in rows)
         return [tally for tally in found if tally is not None]
 
     def load_pending(self) -> list[AdviceEvent]:
         """Events that were saved and may not have been delivered, oldest first."""
-        rows = self._rows("SELECT number, event FROM advice_event ORDER BY number")
+        rows = self._database.rows("SELECT number, event FROM advice_event ORDER BY number")
         found = (
             _read_row(text, lambda form: convert(_with_finding(form), AdviceEvent))
             for _, text in rows
@@ -122,10 +122,6 @@ class LedgerRepository:
         """Delete the events, which every sink has."""
         with self._database.transaction() as connection:
             connection.execute("DELETE FROM advice_event")
-
-    def _rows(self, query: str) -> list[tuple[Any, str]]:
-        with self._database.transaction() as connection:
-            return connection.execute(query).fetchall()
 
 
 def _text(value: Any) -> str:

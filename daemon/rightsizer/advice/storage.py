@@ -48,8 +48,7 @@ class ProfileRepository:
         Raises:
             HistoryError: it could not be read.
         """
-        with self._database.transaction() as connection:
-            return dict(connection.execute("SELECT id, form FROM profile ORDER BY id").fetchall())
+        return dict(self._database.rows("SELECT id, form FROM profile ORDER BY id"))
 
 
 ANNOTATION_OUTBOX_SCHEMA: Final = """
@@ -209,7 +208,7 @@ class Storage:
             return False
         self._pending = [*self._pending, *map(PackedWindow.of, closed)][-_PENDING_WINDOWS:]
         running, devices = tuple(running), tuple(devices)
-        self._despite_a_break(lambda: history.save_packed(self._pending, devices, running=running))
+        self._despite_a_break(lambda: history.save(self._pending, devices, running=running))
         self._pending = []
         if self._told_breaks != self.breaks:
             # What was opened must not be opened again after a restart.

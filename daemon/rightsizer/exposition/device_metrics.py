@@ -1,7 +1,7 @@
 """The metrics of one device: identity, health, accounts, readings, provisioning."""
 
-from collections.abc import Sequence
-from typing import Final
+from collections.abc import Mapping, Sequence
+from typing import Any, Final
 
 from rightsizer.exposition.families import Families
 from rightsizer.model.driver_codes import ClockEvent
@@ -147,19 +147,17 @@ def _add_nvlinks(families: Families, uuid: str, links: Sequence[Nvlink]) -> None
 
 
 def _add_totals(families: Families, uuid: str, totals: Totals) -> None:
-    for state, text in _STATES:
-        value = totals.state_seconds.get(state, 0.0)
-        families.add("rightsizer_state_seconds_total", value, uuid, text)
-    for condition, text in _CONDITIONS:
-        value = totals.condition_seconds.get(condition, 0.0)
-        families.add("rightsizer_condition_seconds_total", value, uuid, text)
+    for name, keys, values in (
+        ("rightsizer_state_seconds_total", _STATES, totals.state_seconds),
+        ("rightsizer_condition_seconds_total", _CONDITIONS, totals.condition_seconds),
+        ("rightsizer_waste_seconds_total", _CAUSES, totals.waste_seconds),
+        ("rightsizer_waste_joules_total", _CAUSES, totals.waste_joules),
+    ):
+        found: Mapping[Any, float] = values
+        for key, text in keys:
+            families.add(name, found.get(key, 0.0), uuid, text)
     families.add("rightsizer_used_seconds_total", totals.used_seconds, uuid)
     families.add("rightsizer_used_joules_total", totals.used_joules, uuid)
-    for cause, text in _CAUSES:
-        value = totals.waste_seconds.get(cause, 0.0)
-        families.add("rightsizer_waste_seconds_total", value, uuid, text)
-        value = totals.waste_joules.get(cause, 0.0)
-        families.add("rightsizer_waste_joules_total", value, uuid, text)
     for signal, name in _DISTRIBUTIONS:
         if signal in totals.distributions:
             histogram, integral = totals.distributions[signal], totals.signal_seconds[signal]

@@ -6,7 +6,7 @@ import threading
 import time
 from collections.abc import Iterator, Sequence
 from pathlib import Path
-from typing import Final, Self
+from typing import Any, Final, Self
 
 from rightsizer.io.files import HISTORY, Called, Ownership
 from rightsizer.model.errors import HistoryError
@@ -121,6 +121,15 @@ class Database:
                 raise HistoryError(f"{self._name}: {self._verdict(error)}") from None
             finally:
                 self._measure()
+
+    def rows(self, query: str, parameters: Sequence[Any] = ()) -> list[Any]:
+        """All rows of a query.
+
+        Raises:
+            HistoryError: they cannot be read.
+        """
+        with self.transaction() as connection:
+            return connection.execute(query, parameters).fetchall()
 
     def close(self) -> None:
         """Fold the log into the file and let others write.

@@ -61,14 +61,6 @@ _HEADER_NAME: Final = re.compile(r"[!#$%&'*+.^_`|~0-9A-Za-z-]+")
 _OWN_HEADERS: Final = frozenset({"Accept", "User-Agent", "Content-Type"})
 
 
-def _no_token() -> None:
-    return None
-
-
-def _no_headers() -> Mapping[str, str]:
-    return {}
-
-
 class HttpClient:
     """Talks to one peer, JSON by default.
 
@@ -100,8 +92,8 @@ class HttpClient:
         settings: HttpSettings | None = None,
         *,
         accept: str = _JSON,
-        token: Callable[[], str | None] = _no_token,
-        headers: Callable[[], Mapping[str, str]] = _no_headers,
+        token: Callable[[], str | None] = lambda: None,
+        headers: Callable[[], Mapping[str, str]] = dict,
         open_headers: Mapping[str, str] | None = None,
         parse: Callable[[bytes], Any] | None = None,
         certificate: tuple[str, str] | None = None,
@@ -113,17 +105,11 @@ class HttpClient:
     ) -> None:
         self.base_url = checked_url(base_url).rstrip("/")
         self._settings = settings or HttpSettings()
-        self._accept = accept
-        self._token = token
-        self._further_headers = headers
-        self._open_headers = dict(open_headers or {})
-        self._parse = parse
-        self._certificate = certificate
-        self._connections = connections
+        self._accept, self._token, self._parse = accept, token, parse
+        self._further_headers, self._open_headers = headers, dict(open_headers or {})
+        self._certificate, self._connections = certificate, connections
         self._has_secret_paths = has_secret_paths
-        self._sleep = sleep
-        self._jitter = jitter
-        self._wall_seconds = wall_seconds
+        self._sleep, self._jitter, self._wall_seconds = sleep, jitter, wall_seconds
         self._pool: urllib3.PoolManager | None = None
         self._pool_lock = threading.Lock()
 

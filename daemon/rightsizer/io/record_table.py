@@ -45,9 +45,7 @@ class RecordTable(Generic[_Record]):
             HistoryError: they cannot be read.
         """
         query = f"SELECT data FROM {self._table} ORDER BY {self._time}, id"  # noqa: S608 - our own names.
-        with self._database.transaction() as connection:
-            rows = connection.execute(query).fetchall()
-        found = (self._record(text) for (text,) in rows)
+        found = (self._record(text) for (text,) in self._database.rows(query))
         return [record for record in found if record is not None]
 
     def put(self, record: _Record) -> None:

@@ -49,8 +49,7 @@ class Outbox(Generic[_Body]):
             f"SELECT number, {table.body} FROM {table.name} "  # noqa: S608 - names of our own.
             f"WHERE {table.destination} = ? ORDER BY number"
         )
-        with self._database.transaction() as connection:
-            rows = connection.execute(query, (destination,)).fetchall()
+        rows = self._database.rows(query, (destination,))
         found = ((number, table.decode(text)) for number, text in rows)
         return [OutboxEntry(number, body) for number, body in found if body is not None]
 
@@ -73,8 +72,7 @@ class Outbox(Generic[_Body]):
         """Drop what waits for other destinations."""
         table, kept = self._table, frozenset(destinations)
         query = f"SELECT DISTINCT {table.destination} FROM {table.name}"  # noqa: S608
-        with self._database.transaction() as connection:
-            gone = [(name,) for (name,) in connection.execute(query) if name not in kept]
+        gone = [(name,) for (name,) in self._database.rows(query) if name not in kept]
         self._run(f"DELETE FROM {table.name} WHERE {table.destination} = ?", gone)  # noqa: S608
 
     def _run(self, statement: str, rows: Sequence[tuple[object, ...]]) -> None:

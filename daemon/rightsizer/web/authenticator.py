@@ -88,8 +88,8 @@ class Passwords:
     ) -> None:
         self._settings, self._clock, self._pause = settings, clock, pause
         self._secret = secrets.token_bytes()
-        self._right = _PasswordCache(settings.remembered_maximum)
-        self._wrong = _PasswordCache(settings.remembered_maximum)
+        self._right: dict[bytes, None] = {}
+        self._wrong: dict[bytes, None] = {}
         self._turns = FairQueue(
             settings.waiting_maximum, settings.waiting_per_client, settings.wait_seconds
         )
@@ -118,13 +118,19 @@ class Passwords:
     ) -> PasswordVerdict:
         started = self._clock()
         if _matches(password, hashed) and is_known:
-            self._right.add(key)
+            self._remember(key, self._right)
             return PasswordVerdict.RIGHT
-        self._wrong.add(key)
+        self._remember(key, self._wrong)
         seconds = self._clock() - started
         rest = seconds / self._settings.share_ratio - seconds
         self._pause(min(rest, self._settings.pause_maximum_seconds))
         return PasswordVerdict.WRONG
+
+    def _remember(self, key: bytes, cache: dict[bytes, None]) -> None:
+        """Keep one more, and forget the oldest beyond the limit; only with the turn."""
+        cache[key] = None
+        if len(cache) > self._settings.remembered_maximum:
+            del cache[next(iter(cache))]
 
     def _key(self, *parts: bytes) -> bytes:
         """What stands for a password in memory: nothing that it can be made out from."""
@@ -132,23 +138,6 @@ class Passwords:
         for part in parts:
             digest.update(len(part).to_bytes(8) + part)
         return digest.digest()
-
-
-class _PasswordCache:
-    """The newest of what was added."""
-
-    def __init__(self, maximum: int) -> None:
-        self._maximum = maximum
-        self._kept: OrderedDict[bytes, None] = OrderedDict()
-
-    def __contains__(self, key: bytes) -> bool:
-        return key in self._kept
-
-    def add(self, key: bytes) -> None:
-        """Keep one more; only for the holder of the turn."""
-        self._kept[key] = None
-        if len(self._kept) > self._maximum:
-            self._kept.popitem(last=False)
 
 
 def _matches(password: bytes, hashed: bytes) -> bool:

@@ -3,8 +3,8 @@
 from __future__ import annotations
 
 import base64
+import functools
 import hashlib
-import threading
 from pathlib import Path
 from typing import TYPE_CHECKING, Final
 
@@ -25,7 +25,7 @@ from rightsizer.web.view.advice import risk_label
 from rightsizer.web.view.node import node_view
 
 if TYPE_CHECKING:
-    from jinja2 import Environment, Template
+    from jinja2 import Template
 
 
 _TEMPLATES: Final = Path(__file__).with_name("templates")
@@ -64,8 +64,6 @@ class WebPage:
         """
         self._fit, self._freshness, self._past = fit, freshness, past
         self._refresh_seconds, self._poll_seconds = refresh_seconds, poll_seconds
-        self._lock = threading.Lock()
-        self._template: Template | None = None
 
     def render(
         self, report: Report | None, now: Nanoseconds, look: PageQuery | None = None
@@ -75,7 +73,7 @@ class WebPage:
         past = self._past(look.span) if self._past is not None and report is not None else None
         view = node_view(report, now, self._freshness, self._fit, look.span, past, chosen=look.gpu)
         interval_seconds = report.agent.interval_seconds if report is not None else 1.0
-        document = self._loaded().render(
+        document = _template().render(
             node=view,
             script=_SCRIPT,
             revision=revision_of(report, now, self._freshness),
@@ -86,12 +84,6 @@ class WebPage:
             query=_query(look),
         )
         return document.encode()
-
-    def _loaded(self) -> Template:
-        with self._lock:
-            if self._template is None:
-                self._template = _environment().get_template("page.html")
-            return self._template
 
 
 def content_security_policy() -> str:
@@ -112,7 +104,8 @@ def _query(look: PageQuery) -> str:
     return "&".join(parts)
 
 
-def _environment() -> Environment:
+@functools.cache
+def _template() -> Template:
     # 10 MB of template engine, which an agent without readers never needs.
     import jinja2  # noqa: PLC0415
 
@@ -134,4 +127,4 @@ def _environment() -> Environment:
         "states": STATE_ORDER,
         "state_labels": PAGE_STATE_LABELS,
     }
-    return environment
+    return environment.get_template("page.html")

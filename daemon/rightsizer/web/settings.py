@@ -192,16 +192,13 @@ class WebTree:
 
     def __post_init__(self) -> None:
         """Refuse addresses and paths that cannot be used."""
-        for address in self.listen_addresses:
-            try:
+        try:
+            key = "listen_addresses"
+            for address in self.listen_addresses:
                 parse_address(address)
-            except UsageError as error:
-                raise ValueError(f"listen_addresses: {error}") from None
-        for key, path in (
-            ("telemetry_path", self.telemetry_path),
-            ("route_prefix", self.route_prefix or "/"),
-        ):
-            try:
-                checked_path(path)
-            except UsageError as error:
-                raise ValueError(f"{key}: {error}") from None
+            key = "telemetry_path"
+            checked_path(self.telemetry_path)
+            key = "route_prefix"
+            checked_path(self.route_prefix or "/")
+        except UsageError as error:
+            raise ValueError(f"{key}: {error}") from None

@@ -4,7 +4,7 @@ import contextlib
 import os
 import socket
 import ssl
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping
 from contextlib import contextmanager
 from pathlib import Path
 from typing import Any, Final
@@ -224,11 +224,6 @@ def identity_of(connection: ssl.SSLSocket) -> str | None:
     return f"certificate:{next(_names(certificate), ','.join(parts))}"
 
 
-def is_allowed(connection: ssl.SSLSocket, allowed: Sequence[str]) -> bool:
-    """Whether one of the certificate's names is allowed; all are where none is named."""
-    return not allowed or not set(allowed).isdisjoint(alternative_names(connection))
-
-
 def _names(certificate: Any) -> Iterator[str]:
     for kind, value in certificate.get("subjectAltName", ()):
         if kind in _KINDS:
@@ -294,7 +289,8 @@ def complete_handshake(connection: ssl.SSLSocket, timeout_seconds: float) -> Non
     context = connection.context
     if isinstance(context, ServerContext):
         allowed = context.policy.client_allowed_sans
-        if not is_allowed(connection, allowed):
-            names = ",".join(alternative_names(connection))
+        found = alternative_names(connection)
+        if allowed and set(allowed).isdisjoint(found):
+            names = ",".join(found)
             _log.warning("client_certificate_refused", names=names, allowed=",".join(allowed))
             raise ConnectionAbortedError

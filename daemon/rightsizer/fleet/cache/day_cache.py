@@ -154,7 +154,7 @@ class DayCache:
         span = list(days)
         if not span:
             return {}
-        rows = self._rows(
+        rows = self.database.rows(
             "SELECT day, uuid, until FROM done WHERE source = ? AND day BETWEEN ? AND ?",
             (source, min(span), max(span)),
         )
@@ -166,7 +166,7 @@ class DayCache:
         A row that cannot be read is left out: that time counts as unknown.
         """
         found: dict[str, list[CachedFrame]] = {}
-        for uuid, day, source, step, days, data in self._rows(
+        for uuid, day, source, step, days, data in self.database.rows(
             _FRAMES, (first, last, json.dumps(list(uuids)))
         ):
             of_device = found.setdefault(uuid, [])
@@ -181,7 +181,7 @@ class DayCache:
         query, values = _HELD, list[Any]((first, last))
         if uuids is not None:
             query, values = query + _OF_DEVICES, [*values, json.dumps(list(uuids))]
-        rows = self._rows(query + _HELD_ORDER, values)
+        rows = self.database.rows(query + _HELD_ORDER, values)
         return [
             HoldingRow(uuid, source, Grid(day, step, days), *rest)
             for uuid, source, day, step, days, *rest in rows
@@ -189,7 +189,7 @@ class DayCache:
 
     def workloads(self) -> dict[str, Workload]:
         """All workloads that ever held a device, by key, as they were seen last."""
-        rows = self._rows("SELECT key, facts FROM workload", ())
+        rows = self.database.rows("SELECT key, facts FROM workload", ())
         return {key: codec.decode(text, Workload) for key, text in rows}
 
     def forget(self, before: int) -> int:
@@ -217,10 +217,6 @@ class DayCache:
 
     def __exit__(self, *_: object) -> None:
         self.close()
-
-    def _rows(self, query: str, values: Sequence[Any]) -> list[Any]:
-        with self.database.transaction() as connection:
-            return connection.execute(query, values).fetchall()
 
 
 def _write(connection: Connection, day: PackedDay) -> None:

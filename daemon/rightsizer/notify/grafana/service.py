@@ -36,11 +36,8 @@ class AnnotationOutbox(Outbox[AnnotationBody]):
 
     def annotation_id(self, advice_id: str) -> int | None:
         """The region of a piece of advice."""
-        with self._database.transaction() as connection:
-            row = connection.execute(
-                "SELECT annotation_id FROM grafana_regions WHERE advice_id = ?", (advice_id,)
-            ).fetchone()
-        return None if row is None else int(row[0])
+        query = "SELECT annotation_id FROM grafana_regions WHERE advice_id = ?"
+        return next((int(id_) for (id_,) in self._database.rows(query, (advice_id,))), None)
 
 
 def _understood(text: str) -> AnnotationBody | None:

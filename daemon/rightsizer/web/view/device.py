@@ -241,7 +241,7 @@ def device_view(
         workloads=tuple(holding.workload.key for holding in report.holdings),
         state_key=shown_state,
         state_name=display_name(shown_state),
-        conditions=_conditions(report) if is_fresh else (),
+        conditions=tuple(map(display_name, sorted(report.conditions))) if is_fresh else (),
         tier=report.tier,
         missing=_missing(report),
         down=_down(report),
@@ -262,10 +262,6 @@ def _waste(past: DeviceSpan, report: DeviceReport) -> WasteView:
     """Of the span; since the agent started where nothing of the span is known."""
     of_span = waste_view([(past, 1.0)])
     return of_span if of_span.parts else waste_view([(report.totals, 1.0)])
-
-
-def _conditions(report: DeviceReport) -> tuple[str, ...]:
-    return tuple(display_name(condition) for condition in sorted(report.conditions))
 
 
 def _down(report: DeviceReport) -> str:
