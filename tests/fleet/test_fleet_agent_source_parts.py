@@ -19,10 +19,15 @@ from rightsizer.fleet.source import SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.day import held
 from rightsizer.fleet.sources.agent.devices import workload_by_key, workload_of
-from rightsizer.fleet.sources.agent.measure_columns import DeviceAnswers, measure_columns
+from rightsizer.fleet.sources.agent.measure_columns import measure_columns
 from rightsizer.fleet.sources.agent.metrics import AgentMetric
 from rightsizer.fleet.sources.agent.source import node_advice
-from rightsizer.fleet.sources.agent.time_columns import demands_of, presence_of, state_columns
+from rightsizer.fleet.sources.agent.time_columns import (
+    DeviceAnswers,
+    demands_of,
+    presence_of,
+    time_columns,
+)
 from rightsizer.fleet.sources.series import placed
 from rightsizer.io.yaml import load_yaml
 from rightsizer.model.block import Measure
@@ -81,7 +86,7 @@ def test_states_always_sum_to_the_stretch(data: st.DataObject) -> None:
         for state in (State.UNKNOWN, State.PRODUCTIVE, State.IDLE_HELD)
     }
     presence = presence_of(states, GRID)
-    columns = state_columns(states, presence, GRID)
+    columns = time_columns(DeviceAnswers(states=states), presence, GRID)
     for place in range(24):
         total = sum(column[place] for column in columns.values())
         if any(values[place] for values in states.values()):

@@ -14,22 +14,16 @@ from rightsizer.fleet.model import DeviceHolding, FleetDay, FleetDevice
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.agent import metrics as figures
 from rightsizer.fleet.sources.agent.devices import workload_by_key, workload_query, workloads_of
-from rightsizer.fleet.sources.agent.measure_columns import (
-    DeviceAnswers,
-    measure_columns,
-    needs_power,
-)
+from rightsizer.fleet.sources.agent.measure_columns import measure_columns, needs_power
 from rightsizer.fleet.sources.agent.metrics import FIGURE, AgentMetric, Labels, MetricForm, grouped
 from rightsizer.fleet.sources.agent.time_columns import (
+    DeviceAnswers,
     TimePresence,
     buckets_of,
     demands_of,
-    energy_columns,
-    limits_query,
     presence_of,
     pressure_columns,
-    seconds_columns,
-    state_columns,
+    time_columns,
 )
 from rightsizer.fleet.sources.series import by_label, placed, runs_of
 from rightsizer.model.block import Measure
@@ -177,9 +171,7 @@ class DayReader:
 
     def _frame(self, uuid: str, presence: TimePresence, answers: DeviceAnswers) -> DayFrame:
         grid, known = self._grid, presence.known_seconds
-        columns = state_columns(answers.states, presence, grid)
-        columns |= seconds_columns(answers.conditions, answers.waste, presence)
-        columns |= energy_columns(answers.idle_joules, answers.totals, presence)
+        columns = time_columns(answers, presence, grid)
         columns |= measure_columns(answers, presence, self._devices[uuid], self._usage)
         columns |= pressure_columns(answers.limits, known, grid)
         peaks = {
@@ -199,7 +191,7 @@ class DayReader:
 
     def _limits(self, labels: Labels) -> dict[str, dict[str, list[SampledSeries]]]:
         found: dict[str, dict[str, list[SampledSeries]]] = {}
-        for series in self._daily(limits_query(self._names, labels, self._grid.step)):
+        for series in self._daily(grouped(figures.LIMITS, self._names, labels, self._grid.step)):
             kinds = found.setdefault(series.labels.get("uuid", ""), {})
             kinds.setdefault(series.labels.get(FIGURE, ""), []).append(series)
         return found

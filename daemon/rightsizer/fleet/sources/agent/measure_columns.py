@@ -8,17 +8,15 @@ from __future__ import annotations
 
 import math
 from array import array
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from operator import gt, lt, sub
 from typing import Final, TypeAlias
 
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.fleet.cache.day_frame import ColumnKind
-from rightsizer.fleet.source import SampledSeries
-from rightsizer.fleet.sources.agent.time_columns import Buckets, TimePresence
+from rightsizer.fleet.sources.agent.time_columns import Columns, DeviceAnswers, TimePresence
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import Tier
 from rightsizer.model.topology import link_bytes_per_second
 
@@ -31,24 +29,6 @@ _PLAIN: Final = (
 _NOTHING: Final = 0.0
 
 Values: TypeAlias = "Sequence[float]"
-Columns: TypeAlias = "Mapping[str, array[float]]"
-
-
-@dataclass(frozen=True, slots=True)
-class DeviceAnswers:
-    """What a store says of one device's day, by the values of labels or names of figures."""
-
-    states: Columns = field(default_factory=dict)
-    conditions: Columns = field(default_factory=dict)
-    waste: Columns = field(default_factory=dict)
-    idle_joules: Columns = field(default_factory=dict)
-    totals: Columns = field(default_factory=dict)
-    means: Columns = field(default_factory=dict)
-    peaks: Columns = field(default_factory=dict)
-    links: Columns = field(default_factory=dict)
-    power: Columns = field(default_factory=dict)
-    buckets: Buckets = field(default_factory=dict)
-    limits: Mapping[str, Sequence[SampledSeries]] = field(default_factory=dict)
 
 
 def needs_power(means: Columns) -> bool:

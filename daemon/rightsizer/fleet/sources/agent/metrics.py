@@ -206,4 +206,15 @@ LINKS: Final = tuple(
 )
 
 BUCKETS: Final = (_buckets("sm_work", "sm_work"), _buckets("dram", "dram_active"))
+LIMITS: Final = tuple(
+    AgentMetric(
+        kind,
+        (MetricForm(f"rightsizer_{name}_ratio", "last_over_time"),),
+        ("resource",),
+        0.0001,
+        {"window": "24h"},
+    )
+    for kind, name in (("saturated", "saturated"), ("pressed", "underprovisioned"))
+)
+"""The shares of a day, of which the latest counts; named by the kind of the column."""
 POWER_BUCKETS: Final = (_buckets("busy", "gpu_busy"), _buckets("power", "power"))

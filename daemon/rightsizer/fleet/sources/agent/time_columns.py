@@ -7,27 +7,43 @@ from array import array
 from bisect import bisect_right
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from collections.abc import Set as AbstractSet
-from itertools import accumulate, chain
+from itertools import accumulate
 from math import ceil
-from operator import add
-from typing import Final
+from operator import add, mul
+from typing import Final, TypeAlias
 
 from rightsizer.fleet.cache.day_frame import DAY, ColumnKind, Grid
 from rightsizer.fleet.source import SampledSeries
-from rightsizer.fleet.sources.agent.metrics import FIGURE, Labels, MetricForm
+from rightsizer.fleet.sources.agent.metrics import FIGURE
 from rightsizer.fleet.sources.series import placed, word_of
 from rightsizer.model.block import Measure
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.histogram import BINS, Histogram
 from rightsizer.model.state import Cause, Condition, Resource, State
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds, seconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, nanoseconds, seconds
 
-_TOTALS: Final = {
-    "seconds": ColumnKind.USED.column("seconds"),
-    "energy": ColumnKind.ENERGY.column("joules"),
-}
 _UNKNOWN: Final = ColumnKind.STATE.column(State.UNKNOWN)
+
+Columns: TypeAlias = "Mapping[str, array[float]]"
+Buckets = Mapping[str, Mapping[float, float]]
+"""By figure, the seconds up to each edge."""
+
+
+@dataclass(frozen=True, slots=True)
+class DeviceAnswers:
+    """What a store says of one device's day, by the values of labels or names of figures."""
+
+    states: Columns = field(default_factory=dict)
+    conditions: Columns = field(default_factory=dict)
+    waste: Columns = field(default_factory=dict)
+    idle_joules: Columns = field(default_factory=dict)
+    totals: Columns = field(default_factory=dict)
+    means: Columns = field(default_factory=dict)
+    peaks: Columns = field(default_factory=dict)
+    links: Columns = field(default_factory=dict)
+    power: Columns = field(default_factory=dict)
+    buckets: Buckets = field(default_factory=dict)
+    limits: Mapping[str, Sequence[SampledSeries]] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)
@@ -51,7 +67,9 @@ class TimePresence:
 
     def timed(self, values: array[float]) -> array[float]:
         """The same of seconds, which are shortened as the states are."""
-        return self.masked(values if self.factors is None else _product(values, self.factors))
+        if self.factors is not None:
+            values = array("d", map(mul, values, self.factors))
+        return self.masked(values)
 
 
 def presence_of(states: Mapping[str, array[float]], grid: Grid) -> TimePresence:
@@ -72,81 +90,37 @@ def presence_of(states: Mapping[str, array[float]], grid: Grid) -> TimePresence:
     unknown = states.get(State.UNKNOWN.value)
     known = totals if unknown is None else [a - b for a, b in zip(totals, unknown, strict=True)]
     if factors is not None:
-        known = [part * factor for part, factor in zip(known, factors, strict=True)]
+        known = list(map(mul, known, factors))
     is_whole = min(totals) > 0
     if not is_whole:
         known = [part if total > 0 else math.nan for part, total in zip(known, totals, strict=True)]
     return TimePresence(array("d", known), factors, is_whole)
 
 
-def state_columns(
-    states: Mapping[str, array[float]], presence: TimePresence, grid: Grid
+def time_columns(
+    answers: DeviceAnswers, presence: TimePresence, grid: Grid
 ) -> dict[str, array[float]]:
-    """Seconds by state; `unknown` is what the known ones leave of each stretch."""
-    step = seconds(grid.step)
-    known = _columns(ColumnKind.STATE, State, states)
-    found = {column: presence.timed(values) for column, values in known if column != _UNKNOWN}
-    left = map(step.__sub__, presence.known_seconds)
+    """Seconds by state, condition and cause of waste, joules by cause, and both in all.
+
+    The state `unknown` is what the known ones leave of each interval.
+    """
+    found: dict[str, array[float]] = {}
+    for kind, members, columns in (
+        (ColumnKind.STATE, State, answers.states),
+        (ColumnKind.CONDITION, Condition, answers.conditions),
+        (ColumnKind.WASTE, Cause, answers.waste),
+        (ColumnKind.WASTE_JOULES, Cause, answers.idle_joules),
+    ):
+        known = {*members}  # An agent of a later version may export others.
+        place = presence.masked if kind is ColumnKind.WASTE_JOULES else presence.timed
+        found |= {kind.column(name): place(columns[name]) for name in columns if name in known}
+    if "seconds" in answers.totals:
+        found[ColumnKind.USED.column("seconds")] = presence.timed(answers.totals["seconds"])
+    if "energy" in answers.totals:
+        found[ColumnKind.ENERGY.column("joules")] = presence.masked(answers.totals["energy"])
+    left = map(seconds(grid.step).__sub__, presence.known_seconds)
     found[_UNKNOWN] = array("f", [0.0 if part < 0 else part for part in left])
     return found
-
-
-def seconds_columns(
-    conditions: Mapping[str, array[float]],
-    causes: Mapping[str, array[float]],
-    presence: TimePresence,
-) -> dict[str, array[float]]:
-    """Seconds by condition, and seconds' worth by cause of waste."""
-    known = chain(
-        _columns(ColumnKind.CONDITION, Condition, conditions),
-        _columns(ColumnKind.WASTE, Cause, causes),
-    )
-    return {column: presence.timed(values) for column, values in known}
-
-
-def energy_columns(
-    joules: Mapping[str, array[float]], totals: Mapping[str, array[float]], presence: TimePresence
-) -> dict[str, array[float]]:
-    """Joules by cause of waste, what was drawn in all, and the time's worth that was used."""
-    known = _columns(ColumnKind.WASTE_JOULES, Cause, joules)
-    found = {column: presence.masked(values) for column, values in known}
-    for name, column in _TOTALS.items():
-        if name in totals:
-            place = presence.timed if name == "seconds" else presence.masked
-            found[column] = place(totals[name])
-    return found
-
-
-def _columns(
-    kind: ColumnKind, members: Iterable[str], columns: Mapping[str, array[float]]
-) -> Iterable[tuple[str, array[float]]]:
-    """Those whose names are known: an agent of a later version may export others."""
-    known = set(members)
-    return ((kind.column(name), values) for name, values in columns.items() if name in known)
-
-
-def _product(values: array[float], factors: array[float]) -> array[float]:
-    return array("d", [value * factor for value, factor in zip(values, factors, strict=True)])
-
-
-LIMITS: Final = {
-    ColumnKind.SATURATED: "rightsizer_saturated_ratio",
-    ColumnKind.PRESSED: "rightsizer_underprovisioned_ratio",
-}
-_DAY: Final = {"window": "24h"}
-
-
-def limits_query(names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> str | None:
-    """The latest shares of a day within a span; `None` where there are none."""
-    parts = []
-    for kind, name in LIMITS.items():
-        if name in names:
-            latest = MetricForm(name, "last_over_time").promql({**labels, **_DAY}, span)
-            share = f"max by (uuid, resource) ({latest})"
-            parts.append(
-                f'label_replace(round({share}, 0.0001), "{FIGURE}", "{kind.value}", "", "")'
-            )
-    return " or ".join(parts) or None
 
 
 def pressure_columns(
@@ -179,9 +153,6 @@ _ALL: Final = BINS - 1
 _ROUNDING: Final = 1e-9
 _EDGES: Final = (0, 2, 5, 10, 25, 50, 65, 80, 90, 95, 100)
 """Those of the exported buckets, in percent."""
-
-Buckets = Mapping[str, Mapping[float, float]]
-"""By figure, the seconds up to each edge."""
 
 
 def buckets_of(answer: Iterable[SampledSeries]) -> dict[str, dict[str, dict[float, float]]]:
@@ -221,11 +192,9 @@ def demands_of(
         shape = shapes.get(Measure.MEMORY_BANDWIDTH, {})
         found[Resource.MEMORY_BANDWIDTH] = _shaped(traffic, shape)
     if Measure.MEMORY in shapes:
+        memory = shapes[Measure.MEMORY].items()
         found[Resource.MEMORY] = Histogram(
-            {
-                percent: float(nanoseconds(length))
-                for percent, length in shapes[Measure.MEMORY].items()
-            }
+            {at: float(nanoseconds(length)) for at, length in memory}
         )
     return {resource: histogram for resource, histogram in found.items() if histogram.total > 0}
 
