@@ -92,7 +92,7 @@ def _told(url: str, off_seconds: float) -> Told:
     store, source = PrometheusStore(StoreSettings(url=url)), AgentSource(built_in())
     try:
         report = source.probe(store, LAST, LOOKBACK)
-        estate = source.estate(store, report, LAST, LOOKBACK)
+        estate = source.inventory(store, report, LAST, LOOKBACK)
         devices = tuple(estate.devices.values())
         days = {
             step: source.day(store, report, devices, Grid(NUMBER, step))

@@ -88,7 +88,7 @@ def test_duplicates_do_not_count_twice_in_a_day() -> None:
             past += f'rightsizer_state_seconds_total{{{labels},state="productive"}} {at} {time}\n'
     with asked(past) as (store, source):
         report = source.probe(store, NOW, DAY)
-        devices = tuple(source.estate(store, report, NOW, DAY).devices.values())
+        devices = tuple(source.inventory(store, report, NOW, DAY).devices.values())
         day = source.day(store, report, devices, Grid(EPOCH // DAY, FINE_STEP))
     states = day.tracks["GPU-0"].columns
     assert states["state:productive"][5] == pytest.approx(300, abs=1)
@@ -143,7 +143,7 @@ def test_advice_of_two_nodes_on_one_workload_stays_apart() -> None:
         past += series("rightsizer_advice_confidence_ratio", labels, confidence)
         past += series("rightsizer_advice_savings_gpus", labels, 1)
     with asked(past) as (store, source):
-        estate = source.estate(store, SourceReport("rightsizer"), NOW, DAY)
+        estate = source.inventory(store, SourceReport("rightsizer"), NOW, DAY)
     assert estate.advice == tuple(
         NodeAdvice(
             id="a1",
@@ -169,7 +169,7 @@ def test_what_the_fleet_itself_exports_is_not_a_nodes_advice() -> None:
         past += series("rightsizer_build_info", f'{labels},source="{source_name}"', 1)
         past += series("rightsizer_advice_info", f"{labels},{advice}", 1)
     with asked(past) as (store, source):
-        estate = source.estate(store, SourceReport("rightsizer"), NOW, DAY)
+        estate = source.inventory(store, SourceReport("rightsizer"), NOW, DAY)
     assert [each.id for each in estate.advice] == ["nvml"]
 
 
@@ -178,7 +178,7 @@ def test_labels_of_the_scrape_name_node_pool_and_cluster() -> None:
     past = device(0, node="worker-7", pool="train", cluster="paris") + device(1)
     with asked(past) as (store, source):
         assert source.fleet == FleetSettings()
-        devices = source.estate(store, SourceReport("rightsizer"), NOW, DAY).devices
+        devices = source.inventory(store, SourceReport("rightsizer"), NOW, DAY).devices
     named, plain = devices["GPU-0"], devices["GPU-1"]
     assert (named.node, named.pool, named.cluster) == ("worker-7", "train", "paris")
     assert (plain.node, plain.pool, plain.cluster) == ("n1", "H100-SXM5-80GB", "")

@@ -31,7 +31,7 @@ class Agents:
         """Two devices."""
         return SourceReport(self.name, devices=2)
 
-    def estate(
+    def inventory(
         self, _store: MetricStore, _report: SourceReport, _now: Nanoseconds, _lookback: Nanoseconds
     ) -> FleetInventory:
         """Both of them."""
@@ -64,7 +64,7 @@ def test_each_device_has_one_source() -> None:
     composite = CompositeSource([Agents(), DcgmExporterSource()])
     with stored(past()) as store:
         reports = composite.probe(store, NOW, DAY)
-        devices = composite.estate(store, reports, NOW, DAY).devices
+        devices = composite.inventory(store, reports, NOW, DAY).devices
     assert {uuid: each.source for uuid, each in devices.items()} == {
         gpu(0): "rightsizer",
         "MIG-1": "rightsizer",
@@ -79,6 +79,6 @@ def test_only_the_wanted_sources_are_asked() -> None:
     composite = CompositeSource([Agents(), DcgmExporterSource()], settings)
     with stored(past()) as store:
         reports = composite.probe(store, NOW, DAY)
-        devices = composite.estate(store, reports, NOW, DAY).devices
+        devices = composite.inventory(store, reports, NOW, DAY).devices
     assert [report.source for report in reports] == ["dcgm-exporter"]
     assert set(devices) == {gpu(0), f"{gpu(1)}/gi3", gpu(2)}

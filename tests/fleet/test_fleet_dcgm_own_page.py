@@ -52,7 +52,7 @@ def looked(
     with stored(past) as store:
         source = DcgmExporterSource()
         report = source.probe(store, NOW, DAY)
-        estate = source.estate(store, report, NOW, DAY)
+        estate = source.inventory(store, report, NOW, DAY)
         yield report, estate, source.day(store, report, list(estate.devices.values()), YESTERDAY)
 
 

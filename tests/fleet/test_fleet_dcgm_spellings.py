@@ -76,7 +76,7 @@ def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetD
     """What the source makes of it."""
     source, lookback = DcgmExporterSource(), Nanoseconds(DAY)
     report = source.probe(store, NOW, lookback)
-    estate = source.estate(store, report, NOW, lookback)
+    estate = source.inventory(store, report, NOW, lookback)
     return report, estate, source.day(store, report, list(estate.devices.values()), YESTERDAY)
 
 

@@ -91,7 +91,7 @@ def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetD
     """What the source makes of it by five minutes."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
-    estate = source.estate(store, report, NOW, DAY)
+    estate = source.inventory(store, report, NOW, DAY)
     return report, estate, source.day(store, report, list(estate.devices.values()), YESTERDAY)
 
 

@@ -114,7 +114,7 @@ def enriched(store: PrometheusStore) -> FleetInventory:
     """The estate with all that Kubernetes knows."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
-    return KubernetesState().enrich(store, source.estate(store, report, NOW, DAY), NOW)
+    return KubernetesState().enrich(store, source.inventory(store, report, NOW, DAY), NOW)
 
 
 @pytest.mark.parametrize("pod", OWNED)

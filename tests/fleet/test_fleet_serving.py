@@ -66,7 +66,7 @@ def day(store: PrometheusStore) -> FleetDay:
     """What the source makes of it."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
-    devices = list(source.estate(store, report, NOW, DAY).devices.values())
+    devices = list(source.inventory(store, report, NOW, DAY).devices.values())
     return source.day(store, report, devices, YESTERDAY)
 
 

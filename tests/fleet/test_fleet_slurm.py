@@ -48,7 +48,7 @@ def enriched(store: PrometheusStore) -> FleetInventory:
     """The estate with all that Slurm knows."""
     source = DcgmExporterSource()
     report = source.probe(store, NOW, DAY)
-    return SlurmState().enrich(store, source.estate(store, report, NOW, DAY), NOW, DAY)
+    return SlurmState().enrich(store, source.inventory(store, report, NOW, DAY), NOW, DAY)
 
 
 def test_jobs_have_names_and_teams(enriched: FleetInventory) -> None:

@@ -108,7 +108,7 @@ def told(*by: Callable[[EstatePast], None]) -> Iterator[PrometheusStore]:
 def waiting(store: PrometheusStore) -> tuple[WaitingWork, ...]:
     """What waits now."""
     source = DcgmExporterSource()
-    estate = source.estate(store, source.probe(store, NOW, DAY), NOW, DAY)
+    estate = source.inventory(store, source.probe(store, NOW, DAY), NOW, DAY)
     return SlurmState().enrich(store, estate, NOW, DAY).waiting
 
 

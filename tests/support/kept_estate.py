@@ -159,7 +159,7 @@ class MadeUp:
         del store
         return SourceReport(self.name, oldest=now - lookback, tier=Tier.PROFILING)
 
-    def estate(
+    def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
         """Nobody asks it here."""

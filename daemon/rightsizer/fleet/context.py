@@ -119,7 +119,7 @@ def fleet_context(
     if not any(report.devices for report in reports):
         reason = why_nothing(store, now, lookback)
         raise StoreError(f"the store at {fleet.store.url} {reason}")
-    inventory = sources.estate(store, reports, now, lookback)
+    inventory = sources.inventory(store, reports, now, lookback)
     # So that the name of a device has its host.
     devices = {
         uuid: replace(each, device=replace(each.device, host=each.node))

@@ -138,7 +138,7 @@ class FleetSource(Protocol):
     def probe(self, store: MetricStore, now: Nanoseconds, lookback: Nanoseconds) -> SourceReport:
         """What there is, how far back and at which resolution; raises `StoreError` alone."""
 
-    def estate(
+    def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
         """The devices that had samples within the lookback, and their holders."""

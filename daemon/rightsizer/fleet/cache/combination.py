@@ -242,7 +242,7 @@ def _inside(part: DevicePart, values: array[float]) -> array[float]:
 
 
 def _cut(frame: DayFrame, first: int, last: int) -> DayFrame:
-    """A frame of which nothing is known outside of some stretches."""
+    """A frame of which nothing is known outside of some intervals."""
     if first == 0 and last == frame.grid.count - 1:
         return frame
     before = array("f", [nan]) * first

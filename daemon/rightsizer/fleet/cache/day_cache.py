@@ -82,12 +82,12 @@ class HoldingRow(NamedTuple):
 
     @property
     def start(self) -> Nanoseconds:
-        """Wall time at which the first stretch begins."""
+        """Wall time at which the first interval begins."""
         return self.grid.start + self.first * self.grid.step
 
     @property
     def end(self) -> Nanoseconds:
-        """Wall time at which the last stretch ends."""
+        """Wall time at which the last interval ends."""
         return self.grid.start + (self.last + 1) * self.grid.step
 
 

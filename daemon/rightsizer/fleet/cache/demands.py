@@ -31,18 +31,18 @@ _IDLE: Final = tuple(f"state:{state}" for state in sorted(IDLE_STATES))
 
 
 class _Points(NamedTuple):
-    """By stretch that counts, its peak and what is left of its mean."""
+    """By interval that counts, its peak and what is left of its mean."""
 
     highs: Sequence[int]
     """Bins."""
     lows: Sequence[int]
     times: _Times
     ends: Sequence[int] | None
-    """By stretch, how many that count come before it, and in the end how many there are; `None`
+    """By interval, how many that count come before it, and in the end how many there are; `None`
     where all count."""
 
     def over(self, first: int, last: int) -> Histogram:
-        """Those of some stretches."""
+        """Those of some intervals."""
         if not self.highs:
             return Histogram()
         inside = slice(first, last)
@@ -59,7 +59,7 @@ class _Points(NamedTuple):
 
 
 class _Times(NamedTuple):
-    """Seconds of stretches that count for a resource, and how they are divided."""
+    """Seconds of intervals that count for a resource, and how they are divided."""
 
     counted: Sequence[float]
     high: Sequence[float]
@@ -138,7 +138,7 @@ class DayDemands:
         return found
 
     def _points_of(self, measure: Measure) -> _Points:
-        """Each stretch's mean and its peak, each for a part of the time that counts."""
+        """Each interval's mean and its peak, each for a part of the time that counts."""
         means: Sequence[float] | None = self._frame.column(f"mean:{measure}")
         if means is None:
             return _NO_POINTS

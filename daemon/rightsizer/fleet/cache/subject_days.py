@@ -93,15 +93,15 @@ class SummedDay:
 
     def __init__(self, frame: DayFrame, settings: DemandSettings) -> None:
         self.known = frame.known_seconds()
-        """Of each stretch, all its devices together."""
+        """Of each interval, all its devices together."""
         self.frame = _bounded(frame, self.known)
         self.sums_over = cache(partial(_sums, self.frame))
         """Of what adds up, from an interval to another, the last not included."""
         self.demands_over = cache(DayDemands(self.frame, self.known, settings).over)
 
     @cached_property
-    def heard(self) -> list[float]:
-        """Seconds of each stretch in which it was there, its state known or not."""
+    def present_seconds(self) -> list[float]:
+        """Seconds of each interval in which it was there, its state known or not."""
         unknown = self.frame.column(_UNKNOWN)
         if unknown is None or not any(unknown):
             return self.known
@@ -112,7 +112,7 @@ class SummedDay:
 
     @cached_property
     def known_parts(self) -> list[float]:
-        """Of each stretch, 0 to 1."""
+        """Of each interval, 0 to 1."""
         step = self.frame.grid.step / _SECOND
         devices = self.frame.column(DEVICES)
         if devices is None:
@@ -147,7 +147,7 @@ class SubjectDays:
         return max(coarse, default=0)
 
     def over(self, span: Nanoseconds | None, now: Nanoseconds) -> tuple[Nanoseconds, Nanoseconds]:
-        """A span of time that ends now, as whole stretches that are over; `None` for all.
+        """A span of time that ends now, as whole intervals that are over; `None` for all.
 
         Where the newest day is by the hour, ten minutes are answered by the last whole hour: what
         held over all of it held at its end, and nothing is known of the hour that runs.
@@ -159,14 +159,14 @@ class SubjectDays:
         return (0 if span is None else end - -(-span // step) * step), end
 
     @cached_property
-    def last_heard(self) -> Nanoseconds | None:
-        """When the last stretch ends in which it was there."""
+    def last_present(self) -> Nanoseconds | None:
+        """When the last interval ends in which it was there."""
         return next(
             (
                 day.frame.grid.start + (place + 1) * day.frame.grid.step
                 for day in reversed(self.days)
                 for place in range(day.frame.grid.count - 1, -1, -1)
-                if day.heard[place] > 0
+                if day.present_seconds[place] > 0
             ),
             None,
         )
@@ -261,9 +261,9 @@ def _sums(frame: DayFrame, first: int, last: int) -> list[float]:
 
 
 def _bounded(frame: DayFrame, known: list[float]) -> DayFrame:
-    """A frame no stretch of which is longer than it can be: `increase` extrapolates.
+    """A frame no interval of which is longer than it can be: `increase` extrapolates.
 
-    What is known of its stretches is cut with it.
+    What is known of its intervals is cut with it.
     """
     step = frame.grid.step / _SECOND
     devices = frame.column(DEVICES)

@@ -273,13 +273,13 @@ class FleetCases:
         return self._rows.get(uuid, ())
 
     def is_present(self, uuid: str) -> bool:
-        """Whether a device is still there: it had samples lately, as far as hours tell."""
+        """Whether a device is still there: it had samples lately, to the hour."""
         days = self.days(uuid)
-        if days.last_heard is None:
+        if days.last_present is None:
             return False
         step = days.days[-1].frame.grid.step
         longest = nanoseconds(self.settings.absent_seconds) + (step if step > FINE_STEP else 0)
-        return self.now - days.last_heard <= longest
+        return self.now - days.last_present <= longest
 
     def _case(self, subject: _Subject, span: Nanoseconds | None) -> CachedCase:
         start, end = subject.past.days.over(span, self.now)

@@ -109,7 +109,7 @@ class PoolNode(NamedTuple):
 
 @dataclass(slots=True)
 class GpuCounts:
-    """GPUs by stretch of a day, or of some days."""
+    """GPUs by interval of a day, or of some days."""
 
     grid: Grid
     present: array[float]
@@ -175,7 +175,7 @@ class NodeSums:
     """By node and time."""
 
     found: dict[PoolNode, dict[_Days, GpuCounts]] = field(default_factory=dict)
-    """What is told of the same days stands together."""
+    """Counts of the same days are together."""
 
     def add_device(
         self, device: FleetDevice, days: SubjectDays, rows: Iterable[HoldingRow]
@@ -211,7 +211,7 @@ class NodeSums:
 
 
 def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCounts:
-    """Held is who a scheduler gave it to, and who is on it without being told of."""
+    """Held is what a scheduler gave away, and what is in use without its knowledge."""
     frame, step = day.frame, day.frame.grid.step / NANOSECONDS_PER_SECOND
     empty, idle = (_known(frame.column(state), frame.grid) for state in (_EMPTY, _HELD_IDLE))
     shares = _shares(rows, frame.grid)
@@ -224,7 +224,9 @@ def _counts(day: SummedDay, ratio: float, rows: Sequence[HoldingRow]) -> GpuCoun
     whole = array("f", [ratio]) * frame.grid.count
     return GpuCounts(
         frame.grid,
-        present=whole if min(day.heard) > 0 else floats(ratio * (time > 0) for time in day.heard),
+        present=whole
+        if min(day.present_seconds) > 0
+        else floats(ratio * (time > 0) for time in day.present_seconds),
         held=whole if min(shares) >= 1.0 else floats(map(ratio.__mul__, shares)),
         active=floats([each * ratio / step if each > 0 else 0.0 for each in seconds]),
     )

@@ -36,7 +36,7 @@ from rightsizer.model.units import Nanoseconds, seconds
 
 @dataclass(slots=True)
 class BatchContribution:
-    """Parts of an estate's views, which add up."""
+    """Parts of a fleet's views, which add up."""
 
     sums: NodeSums = field(default_factory=NodeSums)
     workloads: dict[Nanoseconds, list[FleetWorkload]] = field(default_factory=dict)
@@ -44,7 +44,7 @@ class BatchContribution:
     present: list[FleetDevice] = field(default_factory=list)
     """Devices that are there now."""
     free: set[str] = field(default_factory=set)
-    """Uuids of those that nobody holds now."""
+    """Uuids of those without a holder now."""
     known_seconds: dict[Nanoseconds, float] = field(default_factory=dict)
     """By span, of all devices."""
 
@@ -141,7 +141,7 @@ def view_of(
     now: Nanoseconds,
     waiting: Sequence[WaitingWork] = (),
 ) -> FleetView:
-    """The estate over the last span of time.
+    """The fleet over the last span of time.
 
     Args:
         parts: Of all batches.

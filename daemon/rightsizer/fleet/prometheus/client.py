@@ -17,7 +17,7 @@ from rightsizer.model.errors import StoreError, StoreLimitError
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 
 POINTS_MAXIMUM: Final = 11_000
-"""Prometheus gives no more to a series, and cannot be told to."""
+"""Prometheus gives no more to a series, whatever its configuration."""
 _GROWS_AFTER: Final = 8
 """Successes in a row, so that a query in nine is refused where the limit stays."""
 
@@ -151,7 +151,7 @@ class PrometheusStore:
         begin, left = start, (end - start) // step + 1
         while left > 0:
             points = min(span, left)
-            answer = self._stretch(query, begin, points, step)
+            answer = self._points(query, begin, points, step)
             if isinstance(answer, StoreLimit):
                 if points == 1:
                     raise self._too_much(answer, query)
@@ -171,7 +171,7 @@ class PrometheusStore:
             raise self._too_much(answer, query)
         return answer
 
-    def _stretch(
+    def _points(
         self, query: str, begin: Nanoseconds, points: int, step: Nanoseconds
     ) -> Sequence[SampledSeries] | StoreLimit:
         times = (

@@ -193,7 +193,7 @@ def _labels(metric: Any) -> Mapping[str, str]:
 
 
 def _encodable(labels: Mapping[str, str]) -> Mapping[str, str]:
-    """The labels where JSON has told halves of characters, which no file and no query takes."""
+    """The labels of JSON with halves of characters, which no file and no query takes."""
     return {
         name.encode(errors="replace").decode(): text.encode(errors="replace").decode()
         for name, text in labels.items()
@@ -225,7 +225,7 @@ def _loaded(raw: bytes) -> Mapping[str, Any]:
 def _results(envelope: Mapping[str, Any]) -> list[Any]:
     data = envelope.get("data")
     if not isinstance(data, dict):
-        raise ValueError("JSON without data; is the path right?")  # noqa: TRY004 - told as a value.
+        raise ValueError("JSON without data; is the path right?")  # noqa: TRY004 - a fault of the text.
     kind, result = data.get("resultType"), data.get("result")
     if kind == "scalar":
         return [{"metric": {}, "value": result}]

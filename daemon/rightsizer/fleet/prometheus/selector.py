@@ -10,7 +10,7 @@ from rightsizer.model.frozen import dataclass
 _SPECIAL = re.compile(r"[\\.+*?()|\[\]{}^$]")
 """What RE2 takes for more than itself."""
 _KEPT: Final = 8
-"""The same devices are asked about again and again."""
+"""The same devices are in many queries."""
 
 
 def quoted(value: str) -> str:
@@ -28,7 +28,7 @@ def selector(metric: str, labels: Mapping[str, str | Iterable[str]] | None = Non
     """A selector of a metric whose labels have these values, or one of several each.
 
     Args:
-        metric: Its name; empty for any, where a label tells which.
+        metric: Its name; empty for any, where a label selects.
         labels: By name, a value or several. Several that are none match nothing at all.
     """
     matchers = [

@@ -35,7 +35,7 @@ class CompositeSource:
         reports = [each.probe(store, now, lookback) for each in self._sources]
         return (*reports, *(each.probe(store, now) for each in self._others))
 
-    def estate(
+    def inventory(
         self,
         store: MetricStore,
         reports: Sequence[SourceReport],
@@ -46,7 +46,7 @@ class CompositeSource:
         found = FleetInventory()
         for source, report in self.readers(reports).values():
             if report.devices:
-                found = _merged(found, source.name, source.estate(store, report, now, lookback))
+                found = _merged(found, source.name, source.inventory(store, report, now, lookback))
         there = {report.source for report in reports if report.metrics}
         if self._kubernetes.name in there:
             found = self._kubernetes.enrich(store, found, now)

@@ -291,17 +291,19 @@ class KubernetesState:
         )
 
     def enrich(
-        self, store: MetricStore, estate: FleetInventory, now: Nanoseconds
+        self, store: MetricStore, inventory: FleetInventory, now: Nanoseconds
     ) -> FleetInventory:
-        """The estate with pools of nodes, teams, and what waits."""
+        """The fleet with pools of nodes, teams, and what waits."""
         pools = self._pools(store, now)
         devices = {
             uuid: _placed(device, pools.get(device.node, pools.get(_host(device.node))))
-            for uuid, device in estate.devices.items()
+            for uuid, device in inventory.devices.items()
         }
-        teams = {**self._teams(store, estate.workloads.values(), now), **estate.teams}
+        teams = {**self._teams(store, inventory.workloads.values(), now), **inventory.teams}
         waiting = waiting_pods(store, self._owners, self._selectors, now)
-        return replace(estate, devices=devices, teams=teams, waiting=(*estate.waiting, *waiting))
+        return replace(
+            inventory, devices=devices, teams=teams, waiting=(*inventory.waiting, *waiting)
+        )
 
     @property
     def _selectors(self) -> tuple[str, ...]:
@@ -323,11 +325,11 @@ class KubernetesState:
                 yield _NO_LABELS.format(objects=objects, labels=", ".join(labels))
 
     def _pools(self, store: MetricStore, now: Nanoseconds) -> Mapping[str, str]:
-        """By the name of each node, with its domain and without; empty where no label tells."""
+        """By the name of each node, with its domain and without; empty where no label has it."""
         labels = self._settings.pool_labels
         by = ", ".join((*NODE_LABELS, *labels))
         found = store.instant(f"group by ({by}) (kube_node_labels)", now)
-        # Where two tell of a node, the one with a label comes last, and so it is what stays.
+        # Of two series of a node, the one with a label comes last, and so it is what stays.
         named = sorted(
             (first_label(each.labels, NODE_LABELS), first_label(each.labels, labels))
             for each in found

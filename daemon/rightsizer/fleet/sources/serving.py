@@ -86,7 +86,7 @@ ServingSignals: TypeAlias = "Mapping[Signal, array[float]]"
 _POD_LABELS: Final = ("exported_pod", "pod", "kubernetes_pod_name", "pod_name")
 _NAMESPACE_LABELS: Final = ("exported_namespace", "namespace", "kubernetes_namespace")
 _PART_LABELS: Final = ("model_name", "model", "name", "version", "engine", "dp_rank")
-"""Those that tell apart what an engine counts apart; scrapers' labels are not among them."""
+"""Those that distinguish what an engine counts apart; scrapers' labels are not among them."""
 _AT_ONCE: Final = 200
 _LABELS: Final = ", ".join((*_POD_LABELS, *_NAMESPACE_LABELS))
 

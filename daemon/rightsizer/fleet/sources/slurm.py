@@ -25,7 +25,7 @@ class _SlurmQueue(NamedTuple):
     pending: str
     label: str
     blocked: tuple[str, ...] = ()
-    """Of the pending ones; exporters that tell it in several ways tell of the same jobs."""
+    """Of the pending ones; exporters that write it in several ways mean the same jobs."""
 
 
 _BY_REASON: Final = f'slurm_queue_pending{{partition!="",reason=~"{_BLOCKED}"}}'
@@ -186,12 +186,12 @@ class SlurmState:
         return SourceReport(self.name, metrics=metrics, can=tuple(can), cannot=tuple(cannot))
 
     def enrich(
-        self, store: MetricStore, estate: FleetInventory, now: Nanoseconds, lookback: Nanoseconds
+        self, store: MetricStore, inventory: FleetInventory, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
-        """The estate with names and accounts of jobs, and what waits."""
+        """The fleet with names and accounts of jobs, and what waits."""
         jobs = self._jobs(store, now, lookback)
-        workloads, teams = dict(estate.workloads), dict(estate.teams)
-        for key, workload in estate.workloads.items():
+        workloads, teams = dict(inventory.workloads), dict(inventory.teams)
+        for key, workload in inventory.workloads.items():
             job = jobs.get(key)
             if job is None:
                 continue
@@ -206,15 +206,15 @@ class SlurmState:
             uuid: replace(device, pool=partitions[device.node], scheduler=WorkloadKind.SLURM)
             if device.node in partitions
             else device
-            for uuid, device in estate.devices.items()
+            for uuid, device in inventory.devices.items()
         }
         pools = {each.node: each.pool for each in devices.values()}
         return replace(
-            estate,
+            inventory,
             devices=devices,
             workloads=workloads,
             teams=teams,
-            waiting=(*estate.waiting, *waiting_jobs(store, nodes, pools, now)),
+            waiting=(*inventory.waiting, *waiting_jobs(store, nodes, pools, now)),
         )
 
     def _nodes(self, store: MetricStore, now: Nanoseconds) -> Mapping[str, frozenset[str]]:

@@ -45,7 +45,7 @@ _FORMS: Final = (
     ),
 )
 """Parts of a device, and how often there was anything to say of it: who held it for half of a
-stretch has half of his part there."""
+interval has half of his part there."""
 
 
 def shares_query(names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> str | None:

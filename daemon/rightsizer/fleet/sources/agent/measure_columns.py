@@ -1,7 +1,7 @@
-"""What a device did in each stretch, as the accounts' own measures, from means and peaks.
+"""What a device did in each interval, as the accounts' own measures, from means and peaks.
 
 `accounting.usage` says what each measure is of a single reading; here it is bounded by what the
-means and peaks of a stretch can say.
+means and peaks of an interval can say.
 """
 
 from __future__ import annotations
@@ -32,7 +32,7 @@ Values: TypeAlias = "Sequence[float]"
 
 
 def needs_power(means: Columns) -> bool:
-    """Whether some stretch is known without profiling, so that its power has to tell."""
+    """Whether some interval is known without profiling, so that its power is needed."""
     busy, work = means.get("busy"), means.get("sm_work")
     if busy is None:
         return False

@@ -17,7 +17,7 @@ Labels = Mapping[str, str | tuple[str, ...]]
 """By name, a value or several that a selector asks for."""
 
 FIGURE: Final = "figure"
-"""The label that tells the figures of one query apart."""
+"""The label that distinguishes the figures of one query."""
 _SIDE: Final = "side"
 
 _NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
@@ -25,7 +25,7 @@ _NANOSECONDS_PER_MILLISECOND: Final = 1_000_000
 
 @dataclass(frozen=True, slots=True)
 class MetricForm:
-    """A name, and the function that makes a stretch's value of its samples."""
+    """A name, and the function that makes an interval's value of its samples."""
 
     name: str
     function: str
@@ -67,7 +67,7 @@ class AgentMetric:
     name: str
     forms: tuple[MetricForm, ...]
     labels: tuple[str, ...] = ()
-    """What tells its series apart beside the device."""
+    """What distinguishes its series beside the device."""
     rounding: float = 0.001
     """Digits beyond it only make the answer long."""
     only: Mapping[str, str] = field(default_factory=dict, hash=False)
@@ -90,7 +90,7 @@ class AgentMetric:
 def grouped(
     figures: Iterable[AgentMetric], names: AbstractSet[str], labels: Labels, span: Nanoseconds
 ) -> str | None:
-    """One query for several figures, told apart by the label `figure`; `None` without any."""
+    """One query for several figures, distinguished by the label `figure`; `None` without any."""
     parts = [
         f'label_replace({query}, "{FIGURE}", "{figure.name}", "", "")'
         for figure in figures

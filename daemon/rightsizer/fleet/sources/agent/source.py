@@ -107,7 +107,7 @@ class AgentSource:
         """What there is, how far back and at which resolution."""
         return AgentProbe(store, now, lookback, self.settings).report()
 
-    def estate(
+    def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
         """What is there now, and devices that were when one of the days before ended."""

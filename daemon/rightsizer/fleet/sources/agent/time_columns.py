@@ -48,17 +48,17 @@ class DeviceAnswers:
 
 @dataclass(frozen=True, slots=True)
 class TimePresence:
-    """In which stretches an agent told of the device, and how much of them it knew."""
+    """In which intervals an agent exported the device, and how much of them it knew."""
 
     known_seconds: array[float]
-    """By stretch, `nan` where nobody told of it."""
+    """By interval, `nan` where nothing was exported."""
     factors: array[float] | None
-    """What shortens times that came out longer than the stretch; `None` where none did."""
+    """What shortens times that came out longer than the interval; `None` where none did."""
     is_whole: bool
     """Whether it was there in all of them."""
 
     def masked(self, values: Sequence[float]) -> array[float]:
-        """A column without the stretches in which the device was not there."""
+        """A column without the intervals in which the device was not there."""
         if self.is_whole:
             # By way of a list, as one array is slowly made of another.
             return array("f", values.tolist() if isinstance(values, array) else values)
@@ -73,10 +73,10 @@ class TimePresence:
 
 
 def presence_of(states: Mapping[str, array[float]], grid: Grid) -> TimePresence:
-    """What the seconds by state say: stretches of which they tell nothing are not there.
+    """What the seconds by state say: intervals without any are not there.
 
     A range that does not begin with a scrape is extended by up to an interval, so that states may
-    come out longer than the stretch by a hair.
+    come out longer than the interval by a hair.
     """
     step = seconds(grid.step)
     first, *others = states.values()
@@ -126,7 +126,7 @@ def time_columns(
 def pressure_columns(
     limits: Mapping[str, Iterable[SampledSeries]], known: array[float], grid: Grid
 ) -> dict[str, array[float]]:
-    """Seconds by resource, each stretch with its part: when in the day it was is not exported."""
+    """Seconds by resource, each interval with its part: when in the day it was is not exported."""
     each = grid.count // grid.days
     days = [known[day * each : (day + 1) * each] for day in range(grid.days)]
     are_even = [part.count(part[0]) == each for part in days]
@@ -174,12 +174,12 @@ def demands_of(
 ) -> dict[Resource, Histogram]:
     """The days' distributions by resource, idle time included.
 
-    Buckets are wide: within one, time is spread as those stretches whose peaks lie in it.
+    Buckets are wide: within one, time is spread as those intervals whose peaks lie in it.
 
     Args:
         buckets: By figure.
-        peaks: Of each stretch. Those of memory, which hardly moves, are its distribution.
-        known: Seconds of each stretch whose state is known.
+        peaks: Of each interval. Those of memory, which hardly moves, are its distribution.
+        known: Seconds of each interval whose state is known.
         working_power_ratio: Power at which a busy device counts as fully used.
     """
     shapes = {measure: _peaks(values, known) for measure, values in peaks.items()}
@@ -200,17 +200,17 @@ def demands_of(
 
 
 def _peaks(values: array[float], known: array[float]) -> dict[int, float]:
-    """Known seconds by the percent of their stretch's peak."""
+    """Known seconds by the percent of their interval's peak."""
     length = known[0] if known else 0.0
     if known.count(length) == len(known):
-        # Most stretches are known as a whole, and answers are rounded: few numbers tell of all.
+        # Most intervals are known as a whole, and answers are rounded: few numbers stand for all.
         times = [(share, number * length) for share, number in Counter(values).items()]
     else:
         times = list(zip(values, known, strict=True))
     found: dict[int, float] = {}
     for share, time in times:
         if share >= 0 and time > 0:
-            # As `bin_of`, which would be called for every stretch of an estate.
+            # As `bin_of`, which would be called for every interval of a fleet.
             percent = _ALL if share >= 1.0 else ceil(share * _ALL - _ROUNDING)
             found[percent] = found.get(percent, 0.0) + time
     return found

@@ -173,7 +173,7 @@ def _masks(read: DeviceDay, grid: Grid) -> list[int] | None:
 
 
 def _energy(read: DeviceDay, grid: Grid) -> list[float]:
-    """A counter of energy since the day began; empty where nothing tells of it."""
+    """A counter of energy since the day began; empty where it is not exported."""
     watts = read.means.get(Signal.POWER_WATTS)
     gained = read.energy_joules
     if gained is None:

@@ -81,7 +81,7 @@ def presence_names(metrics: Iterable[str]) -> tuple[str, ...]:
 
 
 def tier_of_metrics(metrics: Iterable[str]) -> Tier:
-    """What the metrics of an estate allow to be claimed at best."""
+    """What the metrics of a fleet allow to be claimed at best."""
     found = {FORMER_DCGM_NAMES.get(name, name).removesuffix("_total") for name in metrics}
     if found & _PROFILING:
         return Tier.PROFILING
@@ -92,9 +92,9 @@ def tier_of_metrics(metrics: Iterable[str]) -> Tier:
 
 UUID_LABELS: Final = ("UUID", "uuid")
 DEVICE_LABELS: Final = (*UUID_LABELS, "GPU_I_ID", "dra_mig_device_uuid")
-"""Those that tell one device from another."""
+"""Those that distinguish devices."""
 SCRAPER_LABELS: Final = ("instance", "job", "prometheus", "prometheus_replica", "replica")
-"""Those that tell one scrape of a device from another."""
+"""Those that distinguish scrapes of a device."""
 HOLDER_LABELS: Final = (
     *("pod", "namespace", "container"),
     *("exported_pod", "exported_namespace", "exported_container"),
@@ -113,7 +113,7 @@ EXPORTER: Final = "dcgm-exporter"
 
 
 def device_of(labels: Mapping[str, str]) -> Entity | None:
-    """The device that a series is about; `None` where it has no name of its own in an estate."""
+    """The device that a series is about; `None` where it has no name of its own in a fleet."""
     if why_no_gpu(labels) is not None or not (labels.get("UUID") or labels.get("uuid")):
         return None
     return entity_of(labels)
@@ -264,7 +264,7 @@ def _warnings(
     if nameless:
         yield (
             f"Left out for want of a UUID: {nameless:.0f} series; a node's index names no GPU "
-            "of an estate."
+            "of a fleet."
         )
     for name in (name for name in spellings(XID) if name in metrics):
         for found in store.instant(f'count_values("xid", max by ({_DEVICE}) ({name}))', now):

@@ -115,9 +115,9 @@ def by_device(
     """The columns of an answer; of several series of one device, the largest value.
 
     Args:
-        answer: Series with the labels that tell devices apart.
-        grid: The stretches.
-        is_of_card: Whether it tells of the whole GPU even where a MIG instance's labels are on it.
+        answer: Series with the labels of devices.
+        grid: The intervals.
+        is_of_card: Whether it is about the whole GPU even where a MIG instance's labels are on it.
     """
     found: SignalColumns = {}
     for series in answer:
@@ -179,19 +179,19 @@ VIOLATIONS: Final = (
 
 @dataclass(frozen=True, slots=True)
 class ThrottleReasons:
-    """Why the clocks were low, by stretch: masks of `ClockEvent`."""
+    """Why the clocks were low, by interval: masks of `ClockEvent`."""
 
     mean: array[float]
     most: array[float]
     least: array[float]
 
-    def at(self, stretch: int) -> tuple[int, float]:
-        """The mask that held at some time of a stretch, and for how much of it.
+    def at(self, interval: int) -> tuple[int, float]:
+        """The mask that held at some time of an interval, and for how much of it.
 
-        Of a mask that changes between two values, which it does in practice, the mean tells
+        Of a mask that changes between two values, which it does in practice, the mean gives
         the share of each exactly.
         """
-        most, least, mean = self.most[stretch], self.least[stretch], self.mean[stretch]
+        most, least, mean = self.most[interval], self.least[interval], self.mean[interval]
         if math.isnan(most) or math.isnan(mean):
             return 0, 0.0
         if math.isnan(least) or most <= least:
@@ -206,7 +206,7 @@ class DeviceDay:
     means: dict[Signal, array[float]] = field(default_factory=dict)
     peaks: dict[Signal, array[float]] = field(default_factory=dict)
     energy_joules: array[float] | None = None
-    """By stretch."""
+    """By interval."""
     reasons: ThrottleReasons | None = None
     violations: dict[Condition, array[float]] = field(default_factory=dict)
     """For how much of an interval a limit held the clocks down."""

@@ -244,7 +244,7 @@ def _together(signal: Signal, one: array[float], other: array[float]) -> array[f
 
 
 _USUAL_RESOLUTION_SECONDS: Final = 30.0
-"""Between two collections of a dcgm-exporter, unless it is told otherwise."""
+"""Between two collections of a dcgm-exporter, by default."""
 
 
 class DcgmExporterSource:
@@ -279,7 +279,7 @@ class DcgmExporterSource:
         """What there is, how far back and at which resolution."""
         return probe(store, now, lookback)
 
-    def estate(
+    def inventory(
         self, store: MetricStore, report: SourceReport, now: Nanoseconds, lookback: Nanoseconds
     ) -> FleetInventory:
         """The devices that had samples within the lookback, and who holds them now."""
