@@ -13,7 +13,7 @@ from rightsizer.model.frozen import asdict, dataclass, fields, is_dataclass
 from rightsizer.model.settings import bounds_of
 from rightsizer.model.units import Nanoseconds, Unit, seconds
 from rightsizer.report.explanation_query import pool_queries_of, queries_of
-from rightsizer.report.json_encoder import Form, advice_form, finding_form
+from rightsizer.report.json_encoder import Form, advice_form, finding_form, lifecycle_form
 
 _WRITTEN_WITH_UNIT: Final = (Unit.SECONDS, Unit.BYTES)
 
@@ -62,7 +62,7 @@ def explain_advice(advice: Advice, rules: object) -> Form:
     if not advice.is_open:
         # Nobody knows any more when its last complaint was made, so at which time to ask.
         form["queries"] = []
-    return {"advice": advice_form(advice), **form, "lifecycle": _lifecycle(advice)}
+    return {"advice": advice_form(advice), **form, "lifecycle": lifecycle_form(advice)}
 
 
 def explain_finding(finding: Finding, judged: Nanoseconds, rules: object) -> Form:
@@ -149,20 +149,6 @@ def _window(finding: Finding, judged: Nanoseconds) -> Form:
     }
 
 
-def _lifecycle(advice: Advice) -> Form:
-    return {
-        "state": advice.state,
-        "opened": seconds(advice.opened),
-        "updated": seconds(advice.updated),
-        "expires": _time(advice.expires),
-        "closed": _time(advice.closed),
-        "actor": advice.actor,
-        "why": advice.why,
-        "verified": _time(advice.verified),
-        "realized_gpu_hours": advice.realized_gpu_hours,
-    }
-
-
 def _interval(low: float | None, middle: float, high: float | None) -> str:
     if low is None or high is None:
         return f"{middle:.2f}"
@@ -171,7 +157,3 @@ def _interval(low: float | None, middle: float, high: float | None) -> str:
 
 def _range(low: float, high: float | None) -> str:
     return f"{low:.2f}" if high is None or high <= low else f"{low:.2f} to {high:.2f}"
-
-
-def _time(time: Nanoseconds | None) -> float | None:
-    return None if time is None else seconds(time)

@@ -4,16 +4,10 @@ import csv
 import json
 from collections.abc import Callable, Mapping
 from importlib import import_module
-from typing import IO, Any, Final, Protocol, TypeAlias
+from typing import IO, Any, Final, Protocol
 
 from rightsizer.model.errors import UsageError
-from rightsizer.report.export_columns import (
-    COLUMNS,
-    ExportColumn,
-    ExportColumnKind,
-    ExportRow,
-    ExportValue,
-)
+from rightsizer.report.export_columns import COLUMNS, ExportColumnKind, ExportRow, ExportValue
 
 
 class CsvExportEncoder:
@@ -28,7 +22,7 @@ class CsvExportEncoder:
         self._writer.writerow(_cell(column.value(row)) for column in COLUMNS)
 
     def close(self) -> None:
-        """Nothing waits: a table of lines is finished with its last one."""
+        """Nothing to do: the last line ends the table."""
 
 
 class _Encoded:
@@ -84,7 +78,13 @@ class ParquetExportEncoder:
                 "--format parquet: pyarrow is not installed; install gpu-rightsizer[parquet], or "
                 "take csv or json"
             ) from None
-        self._schema = self._arrow.schema([(column.name, self._type(column)) for column in COLUMNS])
+        types = {
+            ExportColumnKind.TEXTS: self._arrow.list_(self._arrow.string()),
+            ExportColumnKind.TEXT: self._arrow.string(),
+            ExportColumnKind.INTEGER: self._arrow.int64(),
+            ExportColumnKind.NUMBER: self._arrow.float64(),
+        }
+        self._schema = self._arrow.schema([(each.name, types[each.kind]) for each in COLUMNS])
         self._writer = parquet.ParquetWriter(stream, self._schema)
         self._rows: list[dict[str, ExportValue]] = []
 
@@ -105,15 +105,6 @@ class ParquetExportEncoder:
             self._writer.write_table(table)
             self._rows = []
 
-    def _type(self, column: ExportColumn) -> Any:
-        if column.kind is ExportColumnKind.TEXTS:
-            return self._arrow.list_(self._arrow.string())
-        if column.kind is ExportColumnKind.INTEGER:
-            return self._arrow.int64()
-        return (
-            self._arrow.string() if column.kind is ExportColumnKind.TEXT else self._arrow.float64()
-        )
-
 
 class ExportEncoder(Protocol):
     """A table in the making."""
@@ -125,9 +116,7 @@ class ExportEncoder(Protocol):
         """Finish the table; what it is written to stays open."""
 
 
-RowFormat: TypeAlias = Callable[[IO[bytes]], ExportEncoder]
-
-EXPORT_FORMATS: Final[Mapping[str, RowFormat]] = {
+EXPORT_FORMATS: Final[Mapping[str, Callable[[IO[bytes]], ExportEncoder]]] = {
     "csv": CsvExportEncoder,
     "json": JsonExportEncoder,
     "parquet": ParquetExportEncoder,
