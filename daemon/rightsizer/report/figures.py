@@ -6,7 +6,7 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.model.state import Resource
-from rightsizer.report.labels import RESOURCE_LABELS
+from rightsizer.report.labels import RESOURCE_LABELS, percent_text
 from rightsizer.report.model import DeviceRow, ReportModel, ReportSpan, UsageAmount
 
 NOTHING: Final = "not known"
@@ -16,14 +16,8 @@ _THOUSAND: Final = 1000.0
 
 
 def percent(share: float | None) -> str:
-    """A share in whole percent; a little is never shown as nothing, nor nearly all as all."""
-    if share is None:
-        return NOTHING
-    if 0 < share < 0.005:  # noqa: PLR2004 - what would round to 0.
-        return "<1 %"
-    if 0.995 <= share < 1:  # noqa: PLR2004 - what would round to 100.
-        return ">99 %"
-    return f"{100 * share:.0f} %"
+    """A share in whole percent."""
+    return NOTHING if share is None else percent_text(share)
 
 
 def number(value: float) -> str:
