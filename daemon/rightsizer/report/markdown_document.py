@@ -5,7 +5,6 @@ import re
 from collections.abc import Iterable, Iterator, Sequence
 from typing import Final
 
-from rightsizer.model.advice import OPEN_STATES, AdviceState
 from rightsizer.model.finding import Action
 from rightsizer.model.state import Cause, Condition
 from rightsizer.report.figures import (
@@ -22,7 +21,14 @@ from rightsizer.report.figures import (
     percent,
     span_line,
 )
-from rightsizer.report.html_document import main_cause, resources_of
+from rightsizer.report.html_document import (
+    ENDED,
+    KNOWN_GROUPS,
+    MOST_ROWS,
+    group_percents,
+    main_cause,
+    resources_of,
+)
 from rightsizer.report.labels import (
     ACTION_LABELS,
     CAUSE_LABELS,
@@ -32,11 +38,10 @@ from rightsizer.report.labels import (
     GROUPS,
     RESOURCE_LABELS,
     STATE_LABELS,
-    StateGroup,
     readable_name,
     reason_label,
 )
-from rightsizer.report.model import AdviceRow, DeviceRow, ReportDay, ReportModel
+from rightsizer.report.model import AdviceRow, ReportModel
 from rightsizer.report.summary import saved_text, summary_of
 
 _SPECIAL: Final = re.compile(r"([\\`*\[|~]|<(?=[A-Za-z/!?])|&(?=#?\w+;)|(?<!\w)_|_(?!\w))")
@@ -76,9 +81,6 @@ def table(header: Sequence[str], rows: Iterable[Sequence[str]], sides: str) -> s
     return "\n".join(f"| {' | '.join(line)} |" for line in (first, rule, *rest))
 
 
-_MOST_ROWS: Final = 50
-
-
 def markdown_document(model: ReportModel, timezone: dt.tzinfo) -> str:
     """All of it."""
     parts: list[str] = [
@@ -99,17 +101,17 @@ def markdown_document(model: ReportModel, timezone: dt.tzinfo) -> str:
 
 
 def _did(model: ReportModel) -> Iterator[str]:
-    known = model.summary.known_hours
+    summary = model.summary
     yield "## What the GPUs did"
     yield table(
         ("what", "GPU-hours", "of the known", "meaning"),
         [
             (
                 GROUP_NAMES[group],
-                number(model.summary.groups[group]),
-                "-"
-                if group is StateGroup.NO_DATA
-                else percent(model.summary.groups[group] / known),
+                number(summary.groups[group]),
+                percent(summary.groups[group] / summary.known_hours)
+                if group in KNOWN_GROUPS
+                else "-",
                 GROUP_MEANINGS[group],
             )
             for group in GROUPS
@@ -117,46 +119,34 @@ def _did(model: ReportModel) -> Iterator[str]:
         "lrrl",
     )
     yield "### GPU by GPU"
-    names = [GROUP_NAMES[group] for group in GROUPS if group is not StateGroup.NO_DATA]
     yield table(
-        ("GPU", "held by", *names, "known"),
-        [_device(row) for row in model.devices],
-        "ll" + "r" * (len(names) + 1),
+        ("GPU", "held by", *(GROUP_NAMES[group] for group in KNOWN_GROUPS), "known"),
+        [
+            (
+                *(row.label, ", ".join(row.workloads) or "no known owner"),
+                *group_percents(row),
+                percent(row.coverage_ratio),
+            )
+            for row in model.devices
+        ],
+        "ll" + "r" * (len(KNOWN_GROUPS) + 1),
     )
     yield "### Day by day, GPU-hours"
     yield table(
         ("day", *(GROUP_NAMES[group] for group in GROUPS)),
-        [_day(day) for day in model.days],
+        [(day.date, *(number(day.groups[group]) for group in GROUPS)) for day in model.days],
         "l" + "r" * len(GROUPS),
     )
 
 
-def _device(row: DeviceRow) -> Sequence[str]:
-    known = sum(row.groups.values()) - row.groups[StateGroup.NO_DATA]
-    shares = [
-        percent(row.groups[group] / known) if known else "-"
-        for group in GROUPS
-        if group is not StateGroup.NO_DATA
-    ]
-    holders = ", ".join(row.workloads) or "no known owner"
-    return (row.label, holders, *shares, percent(row.coverage_ratio))
-
-
-def _day(day: ReportDay) -> Sequence[str]:
-    return (day.date, *(number(day.groups[group]) for group in GROUPS))
-
-
 def _wasted(model: ReportModel) -> Iterator[str]:
     yield "## What went unused, and where"
-    columns = ("GPU-hours", "energy", "money")
     yield table(
-        ("cause", "of the known", *columns),
+        ("cause", "of the known", "GPU-hours", "energy", "money"),
         [
             (
-                CAUSE_LABELS[Cause(row.cause)],
-                percent(row.share_ratio),
-                number(row.wasted.gpu_hours),
-                kilowatt_hours(row.wasted.kilowatt_hours),
+                *(CAUSE_LABELS[Cause(row.cause)], percent(row.share_ratio)),
+                *(number(row.wasted.gpu_hours), kilowatt_hours(row.wasted.kilowatt_hours)),
                 money(row.wasted),
             )
             for row in model.causes
@@ -167,14 +157,10 @@ def _wasted(model: ReportModel) -> Iterator[str]:
         ("workload", "on", "held", "unused", "mostly", "money unused"),
         [
             (
-                row.workload,
-                ", ".join(row.devices),
-                hours(row.held.gpu_hours),
-                hours(row.wasted.gpu_hours),
-                main_cause(row.waste_hours),
-                money(row.wasted),
+                *(row.workload, ", ".join(row.devices), hours(row.held.gpu_hours)),
+                *(hours(row.wasted.gpu_hours), main_cause(row.waste_hours), money(row.wasted)),
             )
-            for row in model.workloads[:_MOST_ROWS]
+            for row in model.workloads[:MOST_ROWS]
         ],
         "llrrlr",
     )
@@ -182,11 +168,8 @@ def _wasted(model: ReportModel) -> Iterator[str]:
         ("GPU", "used", "unused", "mostly", "energy", "money unused"),
         [
             (
-                row.label,
-                hours(row.used_hours),
-                hours(row.wasted.gpu_hours),
-                main_cause(row.waste_hours),
-                kilowatt_hours(row.total.kilowatt_hours),
+                *(row.label, hours(row.used_hours), hours(row.wasted.gpu_hours)),
+                *(main_cause(row.waste_hours), kilowatt_hours(row.total.kilowatt_hours)),
                 money(row.wasted),
             )
             for row in model.devices
@@ -246,38 +229,31 @@ def _returned(model: ReportModel, timezone: dt.tzinfo) -> Iterator[str]:
             [
                 (
                     moment_text(row.verified or row.closed, timezone),
-                    ACTION_LABELS[Action(row.action)],
-                    row.workload or "",
+                    *(ACTION_LABELS[Action(row.action)], row.workload or ""),
                     f"{row.state} by {row.actor}" if row.actor else row.state,
                     "not measured"
                     if row.realized_gpu_hours is None
                     else hours(row.realized_gpu_hours),
                     row.why,
                 )
-                for row in model.outcomes[:_MOST_ROWS]
+                for row in model.outcomes[:MOST_ROWS]
             ],
             "llllrl",
         )
     if model.rules:
         yield "Every rule since the ledger began; expired: nobody acted and it went away."
-        yield _rules(model)
-
-
-def _rules(model: ReportModel) -> str:
-    ended = [state for state in AdviceState if state not in OPEN_STATES]
-    return table(
-        ("rule", "for", *ended, "saved"),
-        [
-            (
-                readable_name(row.rule),
-                reason_label(row.reason),
-                *(str(row.outcomes.get(state, 0)) for state in ended),
-                hours(row.realized_gpu_hours),
-            )
-            for row in model.rules
-        ],
-        "ll" + "r" * (len(ended) + 1),
-    )
+        yield table(
+            ("rule", "for", *ENDED, "saved"),
+            [
+                (
+                    *(readable_name(row.rule), reason_label(row.reason)),
+                    *(str(row.outcomes.get(state, 0)) for state in ENDED),
+                    hours(row.realized_gpu_hours),
+                )
+                for row in model.rules
+            ],
+            "ll" + "r" * (len(ENDED) + 1),
+        )
 
 
 def _health(model: ReportModel, timezone: dt.tzinfo) -> Iterator[str]:
@@ -300,10 +276,8 @@ def _health(model: ReportModel, timezone: dt.tzinfo) -> Iterator[str]:
             ("GPU", "condition", "for", "of its known time"),
             [
                 (
-                    row.device,
-                    CONDITION_LABELS[Condition(row.condition)],
-                    hours(row.hours),
-                    percent(row.share_ratio),
+                    *(row.device, CONDITION_LABELS[Condition(row.condition)]),
+                    *(hours(row.hours), percent(row.share_ratio)),
                 )
                 for row in health.conditions
             ],
@@ -321,20 +295,16 @@ def _words(model: ReportModel) -> Iterator[str]:
         "ll",
     )
     yield from method(model)
-    yield _prices(model)
+    yield table(
+        ("GPU", "devices", "an hour", "terms", "as of", "source"),
+        [
+            (
+                *(row.model, str(row.devices)),
+                dollars(row.dollars_per_hour_low, row.dollars_per_hour_high),
+                *(readable_name(row.billing), row.date, row.source or "nobody states a price"),
+            )
+            for row in model.prices
+        ],
+        "lrrlll",
+    )
     yield f"Made by Rightsizer {model.version}. It only advises."
-
-
-def _prices(model: ReportModel) -> str:
-    rows: Iterable[Sequence[str]] = [
-        (
-            row.model,
-            str(row.devices),
-            dollars(row.dollars_per_hour_low, row.dollars_per_hour_high),
-            readable_name(row.billing),
-            row.date,
-            row.source or "nobody states a price",
-        )
-        for row in model.prices
-    ]
-    return table(("GPU", "devices", "an hour", "terms", "as of", "source"), rows, "lrrlll")
