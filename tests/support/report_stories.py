@@ -78,7 +78,7 @@ def story_facts(**facts: Any) -> ReportFacts:
             RuleFacts("host_bound", "HostBound", {"succeeded": 2, "failed": 1}, 30.5, 4.0),
             RuleFacts("idle", "IdleHeld", {"expired": 4, "dismissed": 1}, 0.0, 0.0),
         ),
-        "gaps": (Gap(EPOCH + 2 * DAY + 20 * HOUR, EPOCH + SPAN),),
+        "gaps": (Gap((EPOCH + 2 * DAY + 20 * HOUR) / 1e9, (EPOCH + SPAN) / 1e9),),
         "version": "1.2.3",
     }
     return ReportFacts(**usual | facts)

@@ -21,7 +21,12 @@ from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError, UsageError
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.state import State
-from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR, NANOSECONDS_PER_SECOND, Nanoseconds
+from rightsizer.model.units import (
+    JOULES_PER_KILOWATT_HOUR,
+    NANOSECONDS_PER_SECOND,
+    Nanoseconds,
+    seconds,
+)
 from rightsizer.model.window import Window
 from rightsizer.model.workload import Allocator
 from rightsizer.report.facts import (
@@ -143,10 +148,10 @@ def _read(history: HistoryRepository, since: Nanoseconds, until: Nanoseconds) ->
             window.states
         )
         if window.start - reached >= _LEAST_GAP:
-            sums.gaps.append(Gap(reached, window.start))
+            sums.gaps.append(Gap(seconds(reached), seconds(window.start)))
         reached = max(reached, window.end)
     if until - reached >= _LEAST_GAP:
-        sums.gaps.append(Gap(reached, until))
+        sums.gaps.append(Gap(seconds(reached), seconds(until)))
     return sums
 
 

@@ -4,12 +4,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from typing import Final
 
 from rightsizer.model.advice import Advice
-from rightsizer.model.finding import Option, Reason, Severity
-from rightsizer.model.finding import Savings as Saved
+from rightsizer.model.finding import Reason, Savings, Severity
+from rightsizer.model.frozen import asdict, fields
 from rightsizer.model.units import HOURS_PER_MONTH, Nanoseconds, seconds
 from rightsizer.report.facts import PriceRate, ReportFacts
 from rightsizer.report.labels import confidence_label, reason_label
-from rightsizer.report.model import AdviceRow, InstructionRow, OutcomeRow, SavingsSummary
+from rightsizer.report.model import AdviceRow, OutcomeRow, SavingsSummary
 from rightsizer.report.usage_rows import label_of
 
 HARDWARE: Final = frozenset(
@@ -26,7 +26,7 @@ _SEVERITIES: Final = tuple(Severity)
 
 def advice_rows(facts: ReportFacts) -> tuple[AdviceRow, ...]:
     """Advice that is open at the end of the span, by what it saves, most first."""
-    labels = _labels(facts)
+    labels = {each.device.uuid: label_of(each) for each in facts.devices}
     rows = [_row(each, labels) for each in facts.advice if _was_open(each, facts.until)]
     return tuple(sorted(rows, key=_rank))
 
@@ -47,15 +47,13 @@ def total_savings(rows: Sequence[AdviceRow]) -> SavingsSummary:
             counted.append(row.savings)
         if row.exclusive_group is not None:
             taken.add(row.exclusive_group)
+    amounts = {
+        each.name: sum_known(getattr(savings, each.name) for savings in counted)
+        for each in fields(SavingsSummary)
+        if each.name.endswith(("_low", "_high"))
+    }
     return SavingsSummary(
-        gpus_low=_sum(each.gpus_low for each in counted),
-        gpus_high=_sum(each.gpus_high for each in counted),
-        dollars_per_month_low=_sum(each.dollars_per_month_low for each in counted),
-        dollars_per_month_high=_sum(each.dollars_per_month_high for each in counted),
-        gpu_hours_per_month_low=_sum(each.gpu_hours_per_month_low for each in counted),
-        gpu_hours_per_month_high=_sum(each.gpu_hours_per_month_high for each in counted),
-        kilowatt_hours_per_month_low=_sum(each.kilowatt_hours_per_month_low for each in counted),
-        kilowatt_hours_per_month_high=_sum(each.kilowatt_hours_per_month_high for each in counted),
+        **amounts,
         price_source=_joined(each.price_source for each in counted),
         price_date=_joined(each.price_date for each in counted),
         reason="" if any(each.gpus_low is not None for each in counted) else "no figure",
@@ -73,21 +71,13 @@ def hardware_ids(facts: ReportFacts) -> tuple[str, ...]:
     )
 
 
-def _savings(saved: Saved) -> SavingsSummary:
+def _savings(saved: Savings) -> SavingsSummary:
     """A finding's savings by the month."""
-    return SavingsSummary(
-        gpus_low=saved.gpus_low,
-        gpus_high=saved.gpus_high,
-        dollars_per_month_low=_monthly(saved.dollars_per_hour_low),
-        dollars_per_month_high=_monthly(saved.dollars_per_hour_high),
-        gpu_hours_per_month_low=saved.gpu_hours_per_month_low,
-        gpu_hours_per_month_high=saved.gpu_hours_per_month_high,
-        kilowatt_hours_per_month_low=saved.kilowatt_hours_per_month_low,
-        kilowatt_hours_per_month_high=saved.kilowatt_hours_per_month_high,
-        price_source=saved.price_source,
-        price_date=saved.price_date,
-        reason=saved.reason,
-    )
+    form = asdict(saved)
+    for end in ("low", "high"):
+        hourly = form.pop(f"dollars_per_hour_{end}")
+        form[f"dollars_per_month_{end}"] = None if hourly is None else hourly * HOURS_PER_MONTH
+    return SavingsSummary(**form)
 
 
 def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
@@ -109,10 +99,11 @@ def _row(advice: Advice, labels: Mapping[str, str]) -> AdviceRow:
         state=advice.state,
         opened=seconds(advice.opened),
         savings=_savings(finding.savings),
-        options=tuple(_option(each) for each in finding.options),
-        instructions=tuple(
-            InstructionRow(each.title, each.text, each.language) for each in finding.instructions
+        options=tuple(
+            f"{each.description} (risk: {reason_label(each.risk).lower()})"
+            for each in finding.options
         ),
+        instructions=finding.instructions,
         exclusive_group=finding.exclusive_group,
     )
 
@@ -152,10 +143,6 @@ def _dollars(
     )
 
 
-def _option(option: Option) -> str:
-    return f"{option.description} (risk: {reason_label(option.risk).lower()})"
-
-
 def _rank(row: AdviceRow) -> tuple[float, float, int, str]:
     low, high = row.savings.dollars_per_month_low, row.savings.dollars_per_month_high
     dollars = 0.0 if low is None else (low + (low if high is None else high)) / 2
@@ -175,15 +162,8 @@ def _ended_within(advice: Advice, facts: ReportFacts) -> bool:
     return is_over and any(facts.since <= time <= facts.until for time in times)
 
 
-def _labels(facts: ReportFacts) -> dict[str, str]:
-    return {each.device.uuid: label_of(each) for each in facts.devices}
-
-
-def _monthly(hourly: float | None) -> float | None:
-    return None if hourly is None else hourly * HOURS_PER_MONTH
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
+def sum_known(values: Iterable[float | None]) -> float | None:
+    """The sum of what is known, `None` where nothing is."""
     known = [value for value in values if value is not None]
     return sum(known) if known else None
 

@@ -1,13 +1,21 @@
 """Builder of the report from its facts: sums, ranks, shares, days; pure."""
 
 import datetime as dt
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby
+from typing import Any, Final
 
+from rightsizer.model.frozen import asdict
 from rightsizer.model.state import Cause, Condition, State
 from rightsizer.model.units import HOUR_SECONDS, NANOSECONDS_PER_SECOND, Nanoseconds, seconds
-from rightsizer.report.advice_rows import advice_rows, hardware_ids, outcome_rows, total_savings
+from rightsizer.report.advice_rows import (
+    advice_rows,
+    hardware_ids,
+    outcome_rows,
+    sum_known,
+    total_savings,
+)
 from rightsizer.report.facts import ReportDeviceFacts, ReportFacts
 from rightsizer.report.labels import GROUPS
 from rightsizer.report.model import (
@@ -15,53 +23,45 @@ from rightsizer.report.model import (
     CauseRow,
     ConditionRow,
     DeviceRow,
-    GapRow,
     OutcomeRow,
     PriceRow,
     ReportDay,
     ReportHealth,
     ReportModel,
     ReportSpan,
-    RuleRow,
     Summary,
     UsageAmount,
     energy_of,
     priced,
     summed,
 )
-from rightsizer.report.usage_rows import HOUR, device_row, grouped, label_of, workload_rows
+from rightsizer.report.usage_rows import (
+    HOUR,
+    device_row,
+    grouped,
+    hours_by_state,
+    label_of,
+    workload_rows,
+)
 
 
 def days_of(facts: ReportFacts) -> tuple[ReportDay, ...]:
     """Every day that the span touches; what begins on a day counts for it."""
-    sums: dict[dt.date, Counter[State]] = {}
+    sums: dict[dt.date, Counter[State]] = defaultdict(Counter)
     for device in facts.devices:
-        part = device.device.capacity_ratio
         for each in device.slices:
-            counts = sums.setdefault(_date(each.start, facts.timezone), Counter())
+            counts = sums[_date(each.start, facts.timezone)]
             for state, time in each.states.items():
-                counts[state] += round(time * part)
-    return tuple(
-        _day(facts, date, start, end, sums.get(date, Counter()))
-        for date, start, end in _calendar(facts)
+                counts[state] += round(time * device.device.capacity_ratio)
+    gpus = sum(
+        each.device.capacity_ratio for each in facts.devices if not each.device.has_mig_instances
     )
-
-
-def _day(
-    facts: ReportFacts,
-    date: dt.date,
-    start: Nanoseconds,
-    end: Nanoseconds,
-    counts: Counter[State],
-) -> ReportDay:
-    expected = sum(
-        (end - start) * each.device.capacity_ratio / HOUR
-        for each in facts.devices
-        if not each.device.has_mig_instances
-    )
-    states: dict[str, float] = {state: counts[state] / HOUR for state in State if counts.get(state)}
-    unrecorded = max(0.0, expected - sum(states.values()))
-    return ReportDay(date.isoformat(), grouped(states, unrecorded), states)
+    found = []
+    for date, start, end in _calendar(facts):
+        states = hours_by_state(sums[date])
+        unrecorded = max(0.0, (end - start) * gpus / HOUR - sum(states.values()))
+        found.append(ReportDay(date.isoformat(), grouped(states, unrecorded), states))
+    return tuple(found)
 
 
 def _calendar(facts: ReportFacts) -> Iterator[tuple[dt.date, Nanoseconds, Nanoseconds]]:
@@ -79,7 +79,14 @@ def _date(time: Nanoseconds, timezone: dt.tzinfo) -> dt.date:
     return dt.datetime.fromtimestamp(seconds(time), timezone).date()
 
 
-_MOST_GAPS = 10
+_MOST_GAPS: Final = 10
+_NO_RATE: Final[dict[str, Any]] = {
+    "dollars_per_hour_low": None,
+    "dollars_per_hour_high": None,
+    "billing": "",
+    "source": "",
+    "date": "",
+}
 
 
 def report_model(facts: ReportFacts) -> ReportModel:
@@ -87,9 +94,18 @@ def report_model(facts: ReportFacts) -> ReportModel:
     devices = tuple(device_row(each, facts) for each in facts.devices)
     advice, outcomes, days = advice_rows(facts), outcome_rows(facts), days_of(facts)
     summary = _summary(facts, devices, advice, outcomes)
+    total = summary.total.gpu_hours
     return ReportModel(
         version=facts.version,
-        span=_span(facts, summary, len(days)),
+        span=ReportSpan(
+            start=seconds(facts.since),
+            end=seconds(facts.until),
+            timezone=facts.timezone_name,
+            days=len(days),
+            history_start=seconds(facts.history_start),
+            history_end=seconds(facts.history_end),
+            coverage_ratio=summary.known_hours / total if total else 0.0,
+        ),
         summary=summary,
         days=days,
         devices=devices,
@@ -98,31 +114,9 @@ def report_model(facts: ReportFacts) -> ReportModel:
         advice=advice,
         advice_is_judged_now=facts.is_judged_now,
         outcomes=outcomes,
-        rules=tuple(
-            RuleRow(
-                each.rule,
-                each.reason,
-                dict(each.outcomes),
-                each.realized_gpu_hours,
-                each.realized_kilowatt_hours,
-            )
-            for each in facts.rules
-        ),
+        rules=facts.rules,
         health=_health(facts, devices),
         prices=tuple(_prices(facts.devices)),
-    )
-
-
-def _span(facts: ReportFacts, summary: Summary, days: int) -> ReportSpan:
-    total = summary.total.gpu_hours
-    return ReportSpan(
-        start=seconds(facts.since),
-        end=seconds(facts.until),
-        timezone=facts.timezone_name,
-        days=days,
-        history_start=seconds(facts.history_start),
-        history_end=seconds(facts.history_end),
-        coverage_ratio=summary.known_hours / total if total else 0.0,
     )
 
 
@@ -149,9 +143,9 @@ def _summary(
         unattributed_hours=max(0.0, known - used.gpu_hours - wasted.gpu_hours),
         open_advice=len(advice),
         savings=total_savings(advice),
-        realized_gpu_hours=_sum(row.realized_gpu_hours for row in outcomes),
-        realized_dollars_low=_sum(row.realized_dollars_low for row in outcomes),
-        realized_dollars_high=_sum(row.realized_dollars_high for row in outcomes),
+        realized_gpu_hours=sum_known(row.realized_gpu_hours for row in outcomes),
+        realized_dollars_low=sum_known(row.realized_dollars_low for row in outcomes),
+        realized_dollars_high=sum_known(row.realized_dollars_high for row in outcomes),
     )
 
 
@@ -184,7 +178,7 @@ def _health(facts: ReportFacts, devices: Sequence[DeviceRow]) -> ReportHealth:
         unknown_hours=sum(row.states.get(State.UNKNOWN, 0.0) for row in devices),
         unrecorded_hours=sum(row.unrecorded_hours for row in devices),
         conditions=tuple(_conditions(facts.devices)),
-        gaps=tuple(GapRow(seconds(gap.start), seconds(gap.end)) for gap in gaps[:_MOST_GAPS]),
+        gaps=tuple(gaps[:_MOST_GAPS]),
         further_gaps=max(0, len(gaps) - _MOST_GAPS),
         hardware=hardware_ids(facts),
     )
@@ -209,14 +203,5 @@ def _prices(devices: Sequence[ReportDeviceFacts]) -> Iterable[PriceRow]:
         yield PriceRow(
             model=board or name or "unknown",
             devices=len(found),
-            dollars_per_hour_low=None if rate is None else rate.dollars_per_hour_low,
-            dollars_per_hour_high=None if rate is None else rate.dollars_per_hour_high,
-            billing="" if rate is None else rate.billing,
-            source="" if rate is None else rate.source,
-            date="" if rate is None else rate.date,
+            **(_NO_RATE if rate is None else asdict(rate)),
         )
-
-
-def _sum(values: Iterable[float | None]) -> float | None:
-    known = [value for value in values if value is not None]
-    return sum(known) if known else None

@@ -13,7 +13,7 @@ from rightsizer.model.window import Provisioning, Window
 
 @dataclass(frozen=True, slots=True)
 class PriceRate:
-    """What an hour of a board costs, and who says so."""
+    """What an hour of a board costs, and by which source."""
 
     dollars_per_hour_low: float
     dollars_per_hour_high: float
@@ -40,9 +40,9 @@ class ReportDeviceFacts:
     slices: tuple[Slice, ...]
     """Oldest first."""
     workloads: tuple[str, ...] = ()
-    """Keys of those who held it within the span."""
+    """Keys of those that held it within the span."""
     rate: PriceRate | None = None
-    """`None` where nobody states a price."""
+    """`None` without a price."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,10 +68,10 @@ class RuleFacts:
 
 @dataclass(frozen=True, slots=True)
 class Gap:
-    """A time of which nothing was recorded of any device."""
+    """A time of which nothing was recorded of any device, in seconds since the epoch."""
 
-    start: Nanoseconds
-    end: Nanoseconds
+    start: float
+    end: float
 
 
 @dataclass(frozen=True, slots=True)

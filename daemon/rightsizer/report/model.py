@@ -5,9 +5,10 @@ Amounts of GPU time, energy, money.
 
 from collections.abc import Iterable, Mapping
 
+from rightsizer.model.finding import Instruction
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import JOULES_PER_KILOWATT_HOUR
-from rightsizer.report.facts import PriceRate, ReportDeviceFacts
+from rightsizer.report.facts import Gap, PriceRate, ReportDeviceFacts, RuleFacts
 
 
 @dataclass(frozen=True, slots=True)
@@ -193,15 +194,6 @@ class SavingsSummary:
 
 
 @dataclass(frozen=True, slots=True)
-class InstructionRow:
-    """How to do it."""
-
-    title: str
-    text: str
-    language: str
-
-
-@dataclass(frozen=True, slots=True)
 class AdviceRow:
     """Advice that is open at the end of the span."""
 
@@ -222,7 +214,7 @@ class AdviceRow:
     opened: float
     savings: SavingsSummary
     options: tuple[str, ...]
-    instructions: tuple[InstructionRow, ...]
+    instructions: tuple[Instruction, ...]
     exclusive_group: str | None
 
 
@@ -248,17 +240,6 @@ class OutcomeRow:
 
 
 @dataclass(frozen=True, slots=True)
-class RuleRow:
-    """How the advice of a rule fared since the ledger began."""
-
-    rule: str
-    reason: str
-    outcomes: Mapping[str, int]
-    realized_gpu_hours: float
-    realized_kilowatt_hours: float
-
-
-@dataclass(frozen=True, slots=True)
 class ConditionRow:
     """For how long a condition held on a device."""
 
@@ -271,14 +252,6 @@ class ConditionRow:
 
 
 @dataclass(frozen=True, slots=True)
-class GapRow:
-    """A time of which nothing was recorded of any device."""
-
-    start: float
-    end: float
-
-
-@dataclass(frozen=True, slots=True)
 class ReportHealth:
     """What was wrong with the hardware, and what is not known."""
 
@@ -287,7 +260,7 @@ class ReportHealth:
     unrecorded_hours: float
     """No agent ran, or the history has forgotten."""
     conditions: tuple[ConditionRow, ...]
-    gaps: tuple[GapRow, ...]
+    gaps: tuple[Gap, ...]
     """The longest first."""
     further_gaps: int
     hardware: tuple[str, ...]
@@ -321,7 +294,7 @@ class ReportModel:
     advice: tuple[AdviceRow, ...]
     advice_is_judged_now: bool
     outcomes: tuple[OutcomeRow, ...]
-    rules: tuple[RuleRow, ...]
+    rules: tuple[RuleFacts, ...]
     health: ReportHealth
     prices: tuple[PriceRow, ...]
 

@@ -2,7 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterable, Mapping, Sequence
-from dataclasses import replace
+from dataclasses import astuple, replace
 from typing import Final
 
 from rightsizer.model.state import Resource, State
@@ -91,14 +91,7 @@ def _fits(provisioning: Provisioning) -> Iterable[FitRow]:
     for resource in Resource:
         fit = provisioning.resources.get(resource)
         if fit is not None:
-            yield FitRow(
-                resource,
-                fit.demand,
-                fit.need,
-                fit.overprovisioned,
-                fit.saturated,
-                fit.underprovisioned,
-            )
+            yield FitRow(resource, *astuple(fit))
 
 
 def _strip(slices: Iterable[Slice], report: ReportFacts) -> StripRow:
