@@ -162,7 +162,7 @@ def test_a_strip_is_what_the_device_mostly_did() -> None:
 def test_the_longest_gaps_come_first() -> None:
     """Ten of them, and how many more there are."""
     gap = story_facts().gaps[0]
-    gaps = [replace(gap, start=gap.end - (place + 1) * HOUR) for place in range(12)]
+    gaps = [replace(gap, start=gap.end - (place + 1) * 3600.0) for place in range(12)]
     health = report_model(story_facts(gaps=tuple(gaps))).health
 
     assert health.gaps[0].end - health.gaps[0].start == 12 * 3600
