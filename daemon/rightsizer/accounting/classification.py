@@ -121,14 +121,6 @@ def possible_stall(evidence: StateEvidence, settings: ClassificationSettings) ->
     )
 
 
-def wait_cause(evidence: StateEvidence, settings: ClassificationSettings) -> dict[State, float]:
-    """How well storage and host explain that a device has gaps, or does nothing at all."""
-    return {
-        State.STORAGE_BOUND: _storage(evidence, settings),
-        State.HOST_BOUND: _host(evidence, settings),
-    }
-
-
 def _hidden_stall(evidence: StateEvidence, settings: ClassificationSettings) -> float:
     power = settings.stall_power_ratio
     needed = settings.stall_busy_ratio
@@ -171,10 +163,6 @@ def _memory_bandwidth(evidence: StateEvidence, settings: ClassificationSettings)
             _rest_margin(evidence.pipes, settings.pipe_ratio),
         ),
     )
-
-
-def _compute(evidence: StateEvidence, settings: ClassificationSettings) -> float:
-    return margin_above(evidence.pipes, settings.pipe_ratio)
 
 
 def _launch(evidence: StateEvidence, settings: ClassificationSettings) -> float:
@@ -223,12 +211,14 @@ SIGNATURES: Final[tuple[tuple[State, _Signature], ...]] = (
     (State.HIDDEN_STALL, _hidden_stall),
     (State.PCIE_BOUND, _pcie),
     (State.MEMORY_BANDWIDTH_BOUND, _memory_bandwidth),
-    (State.COMPUTE_BOUND, _compute),
+    (State.COMPUTE_BOUND, lambda of, to: margin_above(of.pipes, to.pipe_ratio)),
     (State.LAUNCH_BOUND, _launch),
     (State.STORAGE_BOUND, _storage),
     (State.HOST_BOUND, _host),
 )
 """The states of a device that does something, first match; `productive` is what is left."""
+_WAITS: Final = (State.STORAGE_BOUND, State.HOST_BOUND)
+"""What explains that a device has gaps, or does nothing at all."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -275,7 +265,8 @@ def _at_rest(
         return _UNKNOWN
     if not _is_held(evidence, settings):
         return StateMatch(State.IDLE_EMPTY, None, 1.0 - active)
-    second, score = _best(wait_cause(evidence, settings))
+    waits = {state: dict(SIGNATURES)[state](evidence, settings) for state in _WAITS}
+    second, score = _best(waits)
     cause = second if score >= settings.second_cause_score else None
     return StateMatch(State.IDLE_HELD, cause, 1.0 - active)
 

@@ -11,7 +11,7 @@ from rightsizer.model.window import Provisioning, ResourceProvisioning, Window
 from rightsizer.model.workload import Allocator
 
 _MEASURABLE_PRESSURE: Final = frozenset({Resource.MEMORY})
-"""Resources whose shortage shows without the application's word; of the others nothing is said
+"""Resources whose shortage shows without the application's report; of the others nothing is known
 until an application was short of them."""
 
 _PLACES: Final = 6
@@ -45,16 +45,19 @@ def provision(
         under.pop(Resource.MEMORY, None)
     is_under = any(share >= settings.underprovisioned_ratio for share in under.values())
     known = window.known
-    resources = {
-        resource: _resource(
-            found.get(resource),
-            under.get(resource),
-            window.saturated.get(resource, 0) / known if known else None,
-            settings.memory_margin_ratio if resource is Resource.MEMORY else settings.margin_ratio,
-        )
-        for resource in Resource
-        if resource in found or resource in under
-    }
+    resources: dict[Resource, ResourceProvisioning] = {}
+    for resource in Resource:
+        if resource in found or resource in under:
+            demand, is_memory = found.get(resource), resource is Resource.MEMORY
+            margin = settings.memory_margin_ratio if is_memory else settings.margin_ratio
+            need = None if demand is None else demand * (1 + margin)
+            resources[resource] = ResourceProvisioning(
+                demand=demand,
+                need=need,
+                overprovisioned=None if need is None else max(0.0, 1.0 - need),
+                saturated=window.saturated.get(resource, 0) / known if known else None,
+                underprovisioned=under.get(resource),
+            )
     needs = [fit.need for fit in resources.values() if fit.need is not None]
     is_complete = {Resource.COMPUTE, Resource.MEMORY} <= found.keys()
     over = max(0.0, 1.0 - max(needs)) if needs and is_complete else None
@@ -127,16 +130,3 @@ def _under(window: Window) -> dict[Resource, float]:
         resource for resource in _MEASURABLE_PRESSURE if resource in window.demands
     } | window.pressed.keys()
     return {resource: window.pressed.get(resource, 0) / known for resource in measured}
-
-
-def _resource(
-    demand: float | None, under: float | None, saturated: float | None, margin: float
-) -> ResourceProvisioning:
-    need = None if demand is None else demand * (1 + margin)
-    return ResourceProvisioning(
-        demand=demand,
-        need=need,
-        overprovisioned=None if need is None else max(0.0, 1.0 - need),
-        saturated=saturated,
-        underprovisioned=under,
-    )

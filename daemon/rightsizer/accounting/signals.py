@@ -1,7 +1,4 @@
-"""Signals of a reading as ratios of the device's own capacity.
-
-And the telemetry tier they reach.
-"""
+"""Signals of a reading as ratios of the device's own capacity, and their telemetry tier."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -92,12 +89,7 @@ def memory_work(signals: Mapping[Signal, float]) -> float | None:
 
 def highest(signals: Mapping[Signal, float], *names: Signal) -> float | None:
     """The largest of these signals, `None` where none is known."""
-    best: float | None = None
-    for name in names:
-        value = signals.get(name)
-        if value is not None and (best is None or value > best):
-            best = value
-    return best
+    return max((signals[name] for name in names if name in signals), default=None)
 
 
 def _ratio(value: float) -> float:
@@ -130,19 +122,12 @@ def _derive_links(signals: dict[Signal, float], device: Device) -> None:
     generation = signals.get(Signal.PCIE_LINK_GENERATION, device.pcie_generation_maximum)
     width = signals.get(Signal.PCIE_LINK_WIDTH, device.pcie_width_maximum)
     pcie = link_bytes_per_second(generation, width) if generation and width else None
+    nvlink = device.nvlink_bytes_per_second
     for signal, quantity, capacity in (
         (Signal.PCIE_RECEIVE, Signal.PCIE_RECEIVE_BYTES_PER_SECOND, pcie),
         (Signal.PCIE_TRANSMIT, Signal.PCIE_TRANSMIT_BYTES_PER_SECOND, pcie),
-        (
-            Signal.NVLINK_RECEIVE,
-            Signal.NVLINK_RECEIVE_BYTES_PER_SECOND,
-            device.nvlink_bytes_per_second,
-        ),
-        (
-            Signal.NVLINK_TRANSMIT,
-            Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND,
-            device.nvlink_bytes_per_second,
-        ),
+        (Signal.NVLINK_RECEIVE, Signal.NVLINK_RECEIVE_BYTES_PER_SECOND, nvlink),
+        (Signal.NVLINK_TRANSMIT, Signal.NVLINK_TRANSMIT_BYTES_PER_SECOND, nvlink),
     ):
         if capacity and quantity in signals:
             signals.setdefault(signal, _ratio(signals[quantity] / capacity))

@@ -54,21 +54,18 @@ def usage(signals: Mapping[Signal, float], device: Device, settings: UsageSettin
     }
     shares = {resource: share for resource, share in found.items() if share is not None}
     work = at_most if at_least is None else at_least
-    limits = (
-        (Resource.COMPUTE, work, settings.compute_saturated_ratio),
-        (Resource.MEMORY, shares.get(Resource.MEMORY), settings.memory_saturated_ratio),
-        (
-            Resource.MEMORY_BANDWIDTH,
-            shares.get(Resource.MEMORY_BANDWIDTH),
-            settings.bandwidth_saturated_ratio,
-        ),
-        (Resource.PCIE, shares.get(Resource.PCIE), settings.link_saturated_ratio),
-        (Resource.NVLINK, shares.get(Resource.NVLINK), settings.link_saturated_ratio),
-    )
+    limits = {
+        Resource.COMPUTE: settings.compute_saturated_ratio,
+        Resource.MEMORY: settings.memory_saturated_ratio,
+        Resource.MEMORY_BANDWIDTH: settings.bandwidth_saturated_ratio,
+        Resource.PCIE: settings.link_saturated_ratio,
+        Resource.NVLINK: settings.link_saturated_ratio,
+    }
+    at_work = shares if work is None else shares | {Resource.COMPUTE: work}
     return DeviceUsage(
         shares,
         at_least,
-        frozenset(resource for resource, share, at in limits if share is not None and share >= at),
+        frozenset(resource for resource, share in at_work.items() if share >= limits[resource]),
         _used(shares, work, device, settings),
     )
 

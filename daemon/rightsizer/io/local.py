@@ -26,6 +26,13 @@ _UNKNOWN: Final = "there is no "
 """How the agent begins to say that what a path names is not there, where the path is known."""
 
 
+_ERRORS: Final = {
+    http.client.BAD_REQUEST: UsageError,
+    http.client.CONFLICT: RefusedError,
+    http.client.GONE: EndedError,
+}
+
+
 class LocalClient:
     """Asks one agent, a connection a request; every fault is an error with its remedy."""
 
@@ -92,12 +99,8 @@ class LocalClient:
             except ValueError:
                 raise RightsizerError(f"the agent at {self._path} answers no JSON") from None
         said = raw.decode(errors="replace").strip() or http.client.responses.get(status, "")
-        if status == http.client.BAD_REQUEST:
-            raise UsageError(said)
-        if status == http.client.CONFLICT:
-            raise RefusedError(said)
-        if status == http.client.GONE:
-            raise EndedError(said)
+        if status in _ERRORS:
+            raise _ERRORS[status](said)
         if status == http.client.NOT_FOUND and said.startswith(_UNKNOWN):
             raise UsageError(said)
         if status == http.client.SERVICE_UNAVAILABLE:

@@ -1,12 +1,12 @@
 """View of a node's page: GPUs, workloads, advice."""
 
 from collections import Counter
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer import __version__
 from rightsizer.model.frozen import dataclass
-from rightsizer.model.report import DeviceReport, Report, WorkloadReport
+from rightsizer.model.report import Report, WorkloadReport
 from rightsizer.model.span import DeviceSpan, Span
 from rightsizer.model.state import ACTIVE_STATES, IDLE_STATES, State
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
@@ -264,19 +264,12 @@ class _NodePage:
                 self._look,
                 is_fresh=device.device.uuid in self._fresh,
             )
-            for device in _chosen_of(self._report.devices, self._chosen)
+            for device in self._report.devices
+            # The chosen device, and the MIG instances of it; all where none is chosen.
+            if not self._chosen
+            or device.device.uuid == self._chosen
+            or (device.device.mig is not None and device.device.mig.parent_uuid == self._chosen)
         )
-
-
-def _chosen_of(devices: Sequence[DeviceReport], chosen: str) -> Collection[DeviceReport]:
-    """The chosen device, and the MIG instances of it; all where none is chosen."""
-    return [
-        device
-        for device in devices
-        if not chosen
-        or device.device.uuid == chosen
-        or (device.device.mig is not None and device.device.mig.parent_uuid == chosen)
-    ]
 
 
 def _headline(counts: DeviceCounts, shares: Sequence[Share], span: Span) -> str:
