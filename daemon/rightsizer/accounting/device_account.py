@@ -193,7 +193,6 @@ class Tenancy:
     """One device's present holder."""
 
     def __init__(self, gap: Nanoseconds) -> None:
-        """Without a holder; one leaves after the device stood empty for `gap`."""
         self._gap = gap
         self._empty_since: Nanoseconds | None = None
         self.holder: Workload | None = None

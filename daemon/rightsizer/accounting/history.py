@@ -180,7 +180,6 @@ class HistoryRepository:
     """Windows in a database. A window is saved again while it grows, and found once."""
 
     def __init__(self, database: Database, maximum_bytes: int | None = None) -> None:
-        """Over a database with its tables; beyond a size the oldest windows are forgotten."""
         self._database, self._maximum = database, maximum_bytes
         self._growing: dict[str, int] = {}
         self._breaks = database.breaks

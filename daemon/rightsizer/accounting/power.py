@@ -136,13 +136,9 @@ class EnergyMeter:
         counter_joules: float | None,
         limit_watts: float | None,
     ) -> MeasuredEnergy | None:
-        """What was drawn since the last call; `None` where neither draw nor counter tell.
+        """What was drawn since the last call, by draw and counter at its end; `None` without both.
 
-        Args:
-            elapsed: How long the stretch is.
-            watts: The draw at its end.
-            counter_joules: The driver's counter at its end.
-            limit_watts: The power limit; without one every step of the counter counts.
+        Without a limit every step of the counter counts.
         """
         drawn = None if watts is None else watts * seconds(elapsed)
         before = self._counter_joules

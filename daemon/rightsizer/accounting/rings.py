@@ -62,7 +62,6 @@ class WindowRing:
     def __init__(
         self, uuid: str, grain: Nanoseconds, kept: Nanoseconds, summed: Nanoseconds = 0
     ) -> None:
-        """An empty ring of windows of one grain, and the span of the running sum, 0 for none."""
         self._uuid, self._kept, self._summed = uuid, kept, summed
         self.grain = grain
         self._most = 2 * kept // grain

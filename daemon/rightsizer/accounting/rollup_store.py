@@ -246,7 +246,6 @@ class RollupStore:
     """The windows of one device or workload, bounded whatever happens."""
 
     def __init__(self, uuid: str, day: Nanoseconds = 0, week: Nanoseconds = 0) -> None:
-        """Empty; `day` and `week` are the spans of running sums, 0 for none."""
         self.uuid = uuid
         self._fine = WindowRing(uuid, FINE_SPAN, _FINE_KEPT, day)
         self._hours = RollupLevel(uuid, HOUR, week)

@@ -46,7 +46,6 @@ class WindowBuilder(EntrySums):
     """A window that is still growing. Nanoseconds are whole, so that sums are exact."""
 
     def __init__(self, uuid: str, *, keeps_blocks: bool = True) -> None:
-        """Empty; blocks that are joined cannot be subtracted again."""
         super().__init__()
         self.uuid = uuid
         self._keeps_blocks = keeps_blocks

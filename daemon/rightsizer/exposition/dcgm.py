@@ -188,12 +188,7 @@ _OWN_SOURCE: Final = (
 
 
 def dcgm_refusal(settings: MetricsSettings, own_source: str) -> str | None:
-    """Why the page is not served and what to do, `None` where it is.
-
-    Args:
-        settings: Whether it is on.
-        own_source: The address of the dcgm-exporter that is read; empty for none.
-    """
+    """Why the page is not served and what to do, `None` where it is."""
     if not settings.dcgm:
         return _OFF
     return _OWN_SOURCE.format(url=own_source) if own_source else None

@@ -56,14 +56,7 @@ _STAND_INS: Final = {Signal.MEMORY_CONTROLLER_BUSY: Signal.DRAM_ACTIVE}
 
 
 def add_device(families: Families, report: DeviceReport, *, is_fresh: bool) -> None:
-    """Add all of a device's series.
-
-    Args:
-        families: Where they go.
-        report: The device as it stands.
-        is_fresh: Whether its last reading still tells the present; current readings and gauges
-            that were derived from them are left out otherwise.
-    """
+    """Add all of a device's series; without fresh readings none of the present."""
     _add_identity(families, report)
     _add_health(families, report)
     _add_xids(families, report)

@@ -97,16 +97,7 @@ class MetricsExposition:
         dcgm_source: str = "",
         hostname: str = "",
     ) -> None:
-        """An exposition on a registry of its own.
-
-        Args:
-            latest: Gives the report to render, `None` before the first.
-            settings: How much is exported.
-            freshness: When a reading is too old to be exported.
-            wall_time: The clock that the report's own times are of.
-            dcgm_source: The address of the dcgm-exporter that is read; empty for none.
-            hostname: The node's name; empty for that which dcgm-exporter would find.
-        """
+        """On a registry of its own; `dcgm_source` is the dcgm-exporter that is read, if any."""
         self._latest, self._wall_time = latest, wall_time
         self._freshness = freshness or FreshnessSettings()
         self._dcgm_source, self._hostname = dcgm_source, hostname or node_name()

@@ -135,13 +135,7 @@ class Families:
         return collector in self._collectors
 
     def add(self, name: str, value: float | None, *labels: str) -> None:
-        """Add a series; nothing where the value is missing.
-
-        Args:
-            name: A metric of the table.
-            value: Its value, `None` where it is not known.
-            labels: The values of the table's labels, in the table's order.
-        """
+        """Add a series with values of the table's labels, in their order; nothing for `None`."""
         samples = self._samples[name]
         if value is not None and samples is not None:
             samples.append((series_of(name, METRICS[name].labels, labels), value))

@@ -115,13 +115,9 @@ class GrpcCallError(Exception):
 
 
 def unary_call(path: Path, method: str, *, timeout_seconds: float, maximum_bytes: int) -> bytes:
-    """The answer to an empty request.
+    """The answer to an empty request of a method like `/v1.PodResourcesLister/List`.
 
-    Args:
-        path: Of the socket.
-        method: As in `/v1.PodResourcesLister/List`.
-        timeout_seconds: For all of it, from connecting to the last byte.
-        maximum_bytes: A longer answer is refused.
+    The timeout is for all of it; an answer beyond the maximum is refused.
 
     Raises:
         GrpcCallError: there is no answer, or it says no.

@@ -76,7 +76,6 @@ class Jobs:
     def __init__(
         self, jobs: Sequence[Job], clock: Clock, now: Callable[[], datetime] = _utc_now
     ) -> None:
-        """Jobs that do not run yet; `now` is the world's wall clock, `clock` may be faster."""
         self._now = now
         self._paces: dict[str, float] = {}
         self._jobs = {job.name: job for job in jobs}

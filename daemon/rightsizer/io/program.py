@@ -87,11 +87,7 @@ def run_program(
 ) -> Run:
     """Run a program, and end it with all that it has started and that stayed in its group.
 
-    Args:
-        words: The program and its arguments; no shell sees them.
-        folder: Where it runs.
-        limits: When it is ended.
-        note: Takes the number of its process, and of its group, once it runs.
+    No shell sees its words; `note` takes the number of its process and group once it runs.
     """
     known = environment()
     try:

@@ -223,15 +223,7 @@ class PollingThread(Generic[T]):
         hold_seconds: float,
         now: Callable[[], float] = time.monotonic,
     ) -> None:
-        """Fetches nothing before it is asked.
-
-        Args:
-            name: Of the thread.
-            fetch: Gives the value or raises; called on the thread alone.
-            interval_seconds: From the start of one fetch to the next.
-            hold_seconds: How long a value stands without a newer one.
-            now: The monotonic clock.
-        """
+        """Fetches nothing before it is asked; a value holds for a time without a newer one."""
         self._name = name
         self._interval_seconds = interval_seconds
         self._hold_seconds = hold_seconds
@@ -255,11 +247,7 @@ class PollingThread(Generic[T]):
         return self._name
 
     def latest(self, wait_seconds: float = 0.0) -> FetchResult[T]:
-        """What stands now; starts the next fetch when it is due.
-
-        Args:
-            wait_seconds: How long to wait for a fetch that is under way.
-        """
+        """What stands now; starts the next fetch when it is due, and may wait for one."""
         if self._is_waiting:
             self._take(0.0)
         now = self._now()

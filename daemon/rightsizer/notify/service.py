@@ -42,13 +42,8 @@ class NotificationService:
     ) -> None:
         """The deliveries of the first settings.
 
-        Args:
-            settings: Addresses, limits, credentials' places.
-            database: Keeps what could not be delivered.
-            advice: Gives all advice as the ledger has it.
-            clock: The agent's.
-            warn: Logs each trouble once: the name of the event, and the message.
-            sleep: Waits between tries; where it returns true there are no more.
+        `warn` takes the name of an event and a message, once for each trouble; where `sleep`
+        returns true there are no more tries.
         """
         self._database, self._advice = database, advice
         self._clock, self._warn, self._sleep = clock, warn, sleep

@@ -58,7 +58,6 @@ class AdviceApi:
     def __init__(
         self, advisor: AdviceSource, rules: object, note_claim: ClaimListener | None = None
     ) -> None:
-        """Over the advice and the rules' settings; listeners are called once a claim holds."""
         self._advisor, self._rules, self._note_claim = advisor, rules, note_claim
         self._log = structlog.get_logger(component="advice")
 

@@ -114,10 +114,7 @@ _REASONS: Final = tuple(map(str, Reason))
 def filter_advice(advice: Sequence[Advice], query: Mapping[str, Sequence[str]]) -> list[Advice]:
     """The advice that passes every filter; values of one filter are alternatives.
 
-    Args:
-        advice: All there is.
-        query: `state` (`open` for every open one), `reason`, and shell patterns for `workload`
-            and `gpu`, each as often as one likes.
+    `state` may be `open` for every open one; `workload` and `gpu` are shell patterns.
 
     Raises:
         UsageError: there is no such filter, or no such state or reason.
@@ -149,12 +146,8 @@ _FILTERS: Final[Mapping[str, Callable[[Advice, str], bool]]] = {
 def span_of_query(query: Mapping[str, Sequence[str]], known: Collection[str]) -> Span:
     """The span of a query, a day where it asks for none.
 
-    Args:
-        query: What was asked.
-        known: The names that it may have.
-
     Raises:
-        UsageError: it has another name, or asks for a span that there is not.
+        UsageError: it has a name that is not `known`, or asks for an unknown span.
     """
     for name in query:
         if name not in known:

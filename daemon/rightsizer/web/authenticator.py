@@ -229,7 +229,6 @@ class Authenticator:
         passwords: Passwords,
         limiter: RateLimiter | None = None,
     ) -> None:
-        """Over a configuration that may change, so that it is asked for at each request."""
         self._current, self._passwords = current, passwords
         self._limiter = limiter or RateLimiter()
 

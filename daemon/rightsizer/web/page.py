@@ -53,15 +53,7 @@ class WebPage:
         past: PastOf | None = None,
         poll_seconds: float = 5.0,
     ) -> None:
-        """A page that renews itself.
-
-        Args:
-            freshness: When a reading is no longer the present.
-            fit: From when on a fit gets which color.
-            refresh_seconds: How often it is reloaded where scripts do not run; 0 for never.
-            past: What the devices did over a span; what the report itself knows, unless given.
-            poll_seconds: How often its script asks for what is new, at most.
-        """
+        """A page that is reloaded and polled at intervals; 0 for never."""
         self._fit, self._freshness, self._past = fit, freshness, past
         self._refresh_seconds, self._poll_seconds = refresh_seconds, poll_seconds
 

@@ -118,17 +118,8 @@ class WebServer:
     ) -> None:
         """A server that does not listen yet.
 
-        Args:
-            addresses: Where to listen: `host:port`, `:port`, `[::1]:port`.
-            latest: Gives the report to show, `None` before the first.
-            exposition: Renders the metrics.
-            settings: How many clients it takes on, and how patiently.
-            freshness: When a sample is too old to count as ready.
-            wall_time: The clock that the report's own times are of.
-            local_socket: A path to listen at too; empty for none.
-            local_routes: What is answered beside the usual, or in its place.
-            access: How it is reached over TCP; by default read-only, without authentication.
-            past: What the devices did over a span; the last day alone unless given.
+        `local_routes` are answered beside the usual ones, or in their place; without `past` only
+        the last day is known.
 
         Raises:
             UsageError: an address is not one.

@@ -254,10 +254,7 @@ def wrap_connection(
 ) -> ssl.SSLSocket:
     """The connection as one that has yet to shake hands; nothing is sent or waited for.
 
-    Args:
-        connection: A connection that was accepted; it must not be used any more.
-        context: How to secure it.
-        replace: Takes the old and the new object before anything happens on it.
+    `replace` takes the old object, which is of no use any more, and the new one, first of all.
 
     Raises:
         OSError: the client has gone.

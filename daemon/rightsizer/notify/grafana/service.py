@@ -98,16 +98,7 @@ class GrafanaAnnotations(Delivery[AnnotationBody]):
         sleep: Callable[[float], object] = time.sleep,
         http: HttpClient | None = None,
     ) -> None:
-        """Nothing was sent yet.
-
-        Args:
-            settings: Address, token and limits.
-            outbox: Keeps what was not delivered yet.
-            clock: For the quota and the pause after failures.
-            warn: Logs each trouble once.
-            sleep: Waits between tries; see `HttpClient`.
-            http: A client in place of that of the settings.
-        """
+        """Nothing was sent yet; `http` stands in for the client of the settings."""
         super().__init__(
             "Grafana", outbox=outbox, maximum=settings.outbox_maximum, clock=clock, warn=warn
         )

@@ -18,15 +18,7 @@ def webhook_client(
     sleep: Callable[[float], object],
     headers: Callable[[], Mapping[str, str]] = dict,
 ) -> HttpClient:
-    """A client that keeps paths out of messages and takes any body for a success.
-
-    Args:
-        base: The address without its path.
-        http: Timeout and retries.
-        token_file: Holds the bearer token, read at each request; empty for none.
-        sleep: Waits between tries; where it returns true there are no more.
-        headers: Gives further headers at each request.
-    """
+    """A client that keeps paths out of messages and takes any body for a success."""
     return HttpClient(
         base,
         http,

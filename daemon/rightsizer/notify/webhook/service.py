@@ -53,18 +53,7 @@ class Webhook(Delivery[str]):
         warn: Callable[[str], None],
         sleep: Callable[[float], object],
     ) -> None:
-        """Nothing was sent yet.
-
-        Args:
-            name: The webhook in logs and metrics.
-            settings: Address, format and filters.
-            outbox: Keeps changes that were not delivered yet.
-            advice: Gives all advice, closed too.
-            node: The machine's name.
-            clock: For pauses on the steady clock, and the time of alerts on the wall clock.
-            warn: Logs each trouble once.
-            sleep: Waits between tries of one request; see `HttpClient`.
-        """
+        """Nothing was sent yet; `advice` gives all, closed too."""
         super().__init__(
             name,
             outbox=outbox,
@@ -213,17 +202,7 @@ def webhooks_of(  # noqa: PLR0913 - the outside world comes in as arguments.
     sleep: Callable[[float], object],
     node: str = "",
 ) -> tuple[Webhook, ...]:
-    """The webhooks of the settings; messages that wait for others are dropped.
-
-    Args:
-        settings: One for each.
-        outbox: Keeps what was not delivered.
-        advice: Gives all advice as the ledger has it, closed too.
-        clock: The agent's.
-        warn: Logs each trouble once.
-        sleep: Waits between tries; where it returns true there are no more.
-        node: The machine's name; empty for its host name.
-    """
+    """The webhooks of the settings; messages that wait for others are dropped."""
     outbox.keep_only(map(key_of, settings))
     count: Counter[str] = Counter()
     found = []
