@@ -86,9 +86,9 @@ def _of_node(name: str, scenario: str, most: float) -> Iterator[Figure]:
             lambda: report,  # noqa: B023
             MetricsSettings(dcgm=True),
             wall_time=lambda: now,  # noqa: B023
-        ).dcgm
+        )
         started = time.perf_counter()
-        dcgm.render()
+        dcgm.render_dcgm()
         times["dcgm"].append(1e3 * (time.perf_counter() - started))
     body = exposition.render().body
     series = sum(not line.startswith(b"#") for line in body.splitlines())

@@ -10,7 +10,7 @@ import pytest
 from dcgm_estate import NOW, YESTERDAY, EstatePast, stored
 from publish_reports import full_report
 from publish_stories import NOW as REPORTED
-from rightsizer.exposition.dcgm import DcgmExposition
+from rightsizer.exposition.exposition import MetricsExposition
 from rightsizer.exposition.settings import DcgmLabels, MetricsSettings
 from rightsizer.fleet.cache.day_frame import DAY, ColumnKind
 from rightsizer.fleet.model import FleetDay, FleetInventory
@@ -29,15 +29,14 @@ LINE: Final = re.compile(r"(\w+)\{(.*)\} (\S+)")
 def page(labels: DcgmLabels) -> str:
     """What a node of some GPUs exports."""
     report = full_report(GPUS)
-    exposition = DcgmExposition(
+    exposition = MetricsExposition(
         lambda: report,
-        settings=MetricsSettings(dcgm=True, dcgm_labels=labels),
-        freshness=FreshnessSettings(),
-        wall_time=lambda: REPORTED,
-        own_source="",
+        MetricsSettings(dcgm=True, dcgm_labels=labels),
+        FreshnessSettings(),
+        lambda: REPORTED,
         hostname="node-7",
     )
-    return exposition.render().body.decode()
+    return exposition.render_dcgm().body.decode()
 
 
 @pytest.fixture(scope="module", params=DcgmLabels)
