@@ -6,9 +6,10 @@ from typing import Final, NamedTuple
 
 from rightsizer.fleet.cache.day_frame import COARSE_STEP
 from rightsizer.fleet.model import FleetDevice, FleetInventory, WaitingWork
+from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.settings import FleetSettings
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.series import first_label, names_of, one_of, selector
+from rightsizer.fleet.sources.series import first_label, names_of
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.workload import PodOwner, Workload, WorkloadClass, WorkloadKind, owner_of_pod
@@ -75,8 +76,7 @@ def object_labels(
     for first in range(0, len(chosen), _AT_ONCE):
         some = chosen[first : first + _AT_ONCE]
         parts = [
-            f"last_over_time({selector(metric, one_of(label, some))}{span.range})"
-            for label in labels
+            f"last_over_time({selector(metric, {label: some})}{span.range})" for label in labels
         ]
         query = f"group by ({listed}) ({' or '.join(parts)})"
         found += [series.labels for series in store.instant(query, span.end)]

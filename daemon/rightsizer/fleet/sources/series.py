@@ -21,12 +21,6 @@ _NODE_LABELS: Final = ("node", "nodename", "Hostname", "hostname", "kubernetes_n
 _PORT: Final = re.compile(r":\d+$")
 
 
-def selector(name: str, *matchers: str) -> str:
-    """A vector selector of a name and matchers, those that are empty left out."""
-    inside = ", ".join(matcher for matcher in matchers if matcher)
-    return f"{name}{{{inside}}}"
-
-
 def one_of(label: str, values: Iterable[str]) -> str:
     """A matcher for any of some values of a label."""
     return f"{label}=~{quoted(any_of(values))}"

@@ -10,9 +10,10 @@ from itertools import accumulate
 from typing import Final, NamedTuple, TypeAlias
 
 from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid
+from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries, SourceReport
 from rightsizer.fleet.sources.kubernetes import Pod
-from rightsizer.fleet.sources.series import first_label, names_of, one_of, selector
+from rightsizer.fleet.sources.series import first_label, names_of
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 
@@ -153,8 +154,7 @@ def _query(measure: ServingMeasure, pods: Sequence[Pod], grid: Grid) -> str:
     names = [pod.name for pod in pods]
     span = f"[{grid.step // NANOSECONDS_PER_SECOND}s]"
     parts = " or ".join(
-        f"{measure.function}({selector(measure.metric, one_of(label, names), measure.matcher)}"
-        f"{span})"
+        f"{measure.function}({selector(measure.metric, {label: names}, measure.matcher)}{span})"
         for label in _POD_LABELS
     )
     once = f"max by ({_LABELS}, {', '.join(_PART_LABELS)}) ({parts})"

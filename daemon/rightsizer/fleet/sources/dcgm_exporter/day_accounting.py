@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from array import array
 from collections.abc import Iterator, Mapping, Sequence
 from functools import partial
 from itertools import accumulate
@@ -66,7 +65,11 @@ class DayAccounting:
             days: What was read of each; holdings are the ranks of a job.
         """
         grid = self.grid
-        rows = {device.uuid: _Readings.of(days[device.uuid], grid) for device in devices}
+        read = {device.uuid: days[device.uuid] for device in devices}
+        rows = {
+            uuid: _Readings(day, _masks(day, grid), _energy(day, grid))
+            for uuid, day in read.items()
+        }
         for uuid, row in rows.items():
             self._entries.restore_power(uuid, row.power())
         by_uuid = {device.uuid: device for device in devices}
@@ -117,16 +120,10 @@ class DayAccounting:
 class _Readings:
     """A device's day, ready to be read interval by interval."""
 
-    means: Mapping[Signal, array[float]]
-    peaks: Mapping[Signal, array[float]]
+    day: DeviceDay
     masks: Sequence[int] | None
     energy: Sequence[float]
     """As a counter since the day began."""
-
-    @classmethod
-    def of(cls, read: DeviceDay, grid: Grid) -> _Readings:
-        """The readings of a day."""
-        return cls(read.means, read.peaks, _masks(read, grid), _energy(read, grid))
 
     def at(self, place: int, uuid: str, time: Nanoseconds) -> Reading:
         """One interval as one reading."""
@@ -140,19 +137,19 @@ class _Readings:
     def most(self, place: int) -> Mapping[Signal, float]:
         """The largest of each signal, never below its mean."""
         found = self._known_means(place)
-        for signal, column in self.peaks.items():
+        for signal, column in self.day.peaks.items():
             if column[place] > found.get(signal, -math.inf):
                 found[signal] = column[place]
         return found
 
     def power(self) -> LearnedPower | None:
         """The range of the day's draws; they are known before the first interval is judged."""
-        columns = (each.get(Signal.POWER_WATTS, ()) for each in (self.means, self.peaks))
+        columns = (each.get(Signal.POWER_WATTS, ()) for each in (self.day.means, self.day.peaks))
         drawn = [watts for column in columns for watts in column if watts > 0.0]
         return LearnedPower(min(drawn), max(drawn)) if drawn else None
 
     def _known_means(self, place: int) -> dict[Signal, float]:
-        means = ((signal, column[place]) for signal, column in self.means.items())
+        means = ((signal, column[place]) for signal, column in self.day.means.items())
         return {signal: value for signal, value in means if not math.isnan(value)}
 
 

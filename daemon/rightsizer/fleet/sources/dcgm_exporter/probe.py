@@ -4,6 +4,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Final
 
 from rightsizer.fleet.cache.day_frame import FINE_STEP
+from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SourceReport
 from rightsizer.fleet.sources.series import (
     instance_of,
@@ -11,7 +12,6 @@ from rightsizer.fleet.sources.series import (
     number_of,
     one_of,
     seconds_by_day,
-    selector,
 )
 from rightsizer.model.dcgm_exporter import Entity, entity_of, why_no_gpu
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
@@ -199,7 +199,7 @@ def _few(store: MetricStore, name: str, now: Nanoseconds) -> str:
     for label in UUID_LABELS:
         uuids = sorted({each.labels[label] for each in found if each.labels.get(label)})
         if uuids:
-            return selector(name, one_of(label, uuids))
+            return selector(name, {label: uuids})
     return selector(name)
 
 

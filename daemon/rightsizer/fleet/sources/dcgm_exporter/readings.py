@@ -10,6 +10,7 @@ from typing import Final, TypeAlias
 
 from rightsizer.fleet.cache.day_frame import Grid
 from rightsizer.fleet.model import DeviceHolding
+from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SampledSeries
 from rightsizer.fleet.sources.dcgm_exporter.probe import (
     DEVICE_LABELS,
@@ -25,7 +26,7 @@ from rightsizer.fleet.sources.dcgm_exporter.probe import (
     device_of,
     spellings,
 )
-from rightsizer.fleet.sources.series import one_of, placed, selector
+from rightsizer.fleet.sources.series import placed
 from rightsizer.model.dcgm_fields import DcgmField
 from rightsizer.model.device import Device
 from rightsizer.model.driver_codes import ClockEvent
@@ -90,7 +91,7 @@ class DayQueries:
         own = (_NO_HOLDER,) if form == _OWN_MEAN else ()
         for metric in metrics:
             for label in self.uuid_labels:
-                chosen = selector(metric, one_of(label, self.uuids), *own) + span
+                chosen = selector(metric, {label: self.uuids}, *own) + span
                 query = form.format(chosen)
                 found += self.store.range(query, grid.start + grid.step, grid.end, grid.step)
         return found

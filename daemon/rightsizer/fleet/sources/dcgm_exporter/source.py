@@ -53,6 +53,8 @@ from rightsizer.model.workload import Allocator, Workload
 
 _STATES: Final = tuple(state for state in State if state is not State.UNKNOWN)
 _SECONDS, _JOULES = "seconds", "joules"
+_MEASURED: Final = {ColumnKind.MEAN, ColumnKind.PEAK, ColumnKind.ENERGY, ColumnKind.USED}
+"""Columns that are unknown, not 0, where there is no reading."""
 
 
 class DayFrameBuilder:
@@ -69,8 +71,7 @@ class DayFrameBuilder:
     ) -> None:
         self._grid, self._known_seconds, self._visible = grid, known_seconds, visible
         self._known = bytearray(grid.count)
-        self._sums: dict[str, array[float]] = {}
-        self._values: dict[str, array[float]] = {}
+        self._columns: dict[str, array[float]] = {}
         for state in _STATES:
             self._add(ColumnKind.STATE, state, 0, 0.0)
         for condition in visible:
@@ -109,45 +110,39 @@ class DayFrameBuilder:
             self._add(ColumnKind.PRESSED, resource, place, length)
         self._add_waste(entry, place, length)
         for measure, value in entry_measures(entry).items():
-            self._set(ColumnKind.MEAN, measure, place, value)
-            self._set(ColumnKind.PEAK, measure, place, max(value, peaks.get(measure, value)))
+            self._add(ColumnKind.MEAN, measure, place, value)
+            self._add(ColumnKind.PEAK, measure, place, max(value, peaks.get(measure, value)))
 
     def frame(self) -> DayFrame:
         """The day."""
         unknown = [place for place, known in enumerate(self._known) if not known]
-        for column in self._sums.values():
+        for column in self._columns.values():
             for place in unknown:
                 column[place] = math.nan
-        return DayFrame.of(self._grid, self._sums | self._values)
+        return DayFrame.of(self._grid, self._columns)
 
     def _add_waste(self, entry: Entry, place: int, length: float) -> None:
         part = length / seconds(self._grid.step)
         joules = None if entry.energy_joules is None else entry.energy_joules * part
         if joules is not None:
-            self._set(ColumnKind.ENERGY, _JOULES, place, joules)
+            self._add(ColumnKind.ENERGY, _JOULES, place, joules)
         if entry.used_ratio is None:
             return
-        self._set(ColumnKind.USED, _SECONDS, place, entry.used_ratio * length)
+        self._add(ColumnKind.USED, _SECONDS, place, entry.used_ratio * length)
         if joules is not None:
-            self._set(ColumnKind.USED, _JOULES, place, entry.used_ratio * joules)
+            self._add(ColumnKind.USED, _JOULES, place, entry.used_ratio * joules)
         for cause, ratio in entry.waste.items():
             self._add(ColumnKind.WASTE, cause, place, ratio * length)
             if joules is not None:
                 self._add(ColumnKind.WASTE_JOULES, cause, place, ratio * joules)
 
     def _add(self, kind: ColumnKind, name: str, place: int, value: float) -> None:
-        """In a column of seconds or joules, which is 0 in other known intervals."""
+        """In a column that is 0, or unknown, in other intervals that are known."""
         column = kind.column(name)
-        if column not in self._sums:
-            self._sums[column] = array("f", bytes(4 * self._grid.count))
-        self._sums[column][place] = value
-
-    def _set(self, kind: ColumnKind, name: str, place: int, value: float) -> None:
-        """In a column that is unknown in other intervals."""
-        column = kind.column(name)
-        if column not in self._values:
-            self._values[column] = array("f", [math.nan]) * self._grid.count
-        self._values[column][place] = value
+        if column not in self._columns:
+            blank = math.nan if kind in _MEASURED else 0.0
+            self._columns[column] = array("f", [blank]) * self._grid.count
+        self._columns[column][place] = value
 
 
 _THROTTLES: Final = (
