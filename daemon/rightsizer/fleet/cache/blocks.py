@@ -127,11 +127,7 @@ def _half(values: Sequence[float], unit: float | None) -> bytes:
 
 
 class BlockColumns:
-    """All blocks of a subject; a measure of them is made once, however many spans ask for it.
-
-    Args:
-        days: Frames, oldest first, with the part of each interval that is known, 0 to 1.
-    """
+    """All blocks of frames with the known part of each interval; a measure is computed once."""
 
     def __init__(self, days: Sequence[_Day]) -> None:
         self.days = days

@@ -83,14 +83,10 @@ class SummedFrame(DayFrame):
         devices: array[float],
         demands: Mapping[Resource, Histogram],
     ) -> None:
-        """Sums of devices.
+        """Sum the pieces of devices.
 
-        Args:
-            grid: Of all of them.
-            layout: The columns, the number of devices apart.
-            pieces: Of each device.
-            devices: How many there were, by interval; where there is none, no measure is known.
-            demands: Their distributions together.
+        `layout` lacks the number of devices, which `devices` has by interval; where there is
+        none, no measure is known.
         """
         layout = FrameLayout.of((*layout.columns, DEVICES))
         values: tuple[object, ...] = (

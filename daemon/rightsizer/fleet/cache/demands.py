@@ -88,12 +88,9 @@ class Demands:
         self.compute_at_least.merge(other.compute_at_least)
 
     def by_resource(self, states: Mapping[State, Nanoseconds]) -> dict[Resource, Histogram]:
-        """The distributions over the active time, for memory over the held time.
+        """The distributions over the active time, for memory over the held time, by time by state.
 
         While a device idles it uses nothing, so idle time is what lies lowest.
-
-        Args:
-            states: Time by state.
         """
         known = sum(states.values()) - states.get(State.UNKNOWN, 0)
         found = dict(self.estimated)
@@ -108,13 +105,7 @@ class Demands:
 
 
 class DayDemands:
-    """What was used of each resource over any intervals of a frame.
-
-    Args:
-        frame: A day, or several.
-        known: Its known seconds by interval.
-        settings: How a distribution is estimated.
-    """
+    """What was used of each resource over any intervals of a frame, from its known seconds."""
 
     def __init__(self, frame: DayFrame, known: Sequence[float], settings: DemandSettings) -> None:
         self._frame, self._known, self._settings = frame, known, settings

@@ -24,12 +24,7 @@ _DEVICES: Final = 32
 
 
 def batches_of(request: BatchRequest, devices: int = _DEVICES) -> Iterator[BatchRequest]:
-    """The batches of a fleet, in a stable order.
-
-    Args:
-        request: Of the whole fleet.
-        devices: How many of them make a batch full.
-    """
+    """The batches of a fleet, in a stable order, each of so many devices or a few more."""
     keys: list[str] = []
     size = 0
     for group in _groups(request):
@@ -80,14 +75,9 @@ def _part(request: BatchRequest, keys: Sequence[str]) -> BatchRequest:
 
 
 class CaseMeasurement:
-    """A `Measured` of some workloads, and of others to compare them with.
+    """A `Measured` of some workloads, and of `peers` others to compare them with.
 
-    Args:
-        day_cache: Has the days.
-        request: Of the whole fleet.
-        keys: The workloads to measure; those that have gone are left out.
-        peers: How many others stand for the rest of the fleet.
-        settings: Thresholds.
+    `request` is of the whole fleet; workloads that have gone are left out.
     """
 
     def __init__(

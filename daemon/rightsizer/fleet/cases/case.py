@@ -65,11 +65,9 @@ def rows_by_day(rows: Iterable[HoldingRow]) -> Iterator[HoldingRow]:
 
 
 def merged_frames(cached: Iterable[CachedFrame], sources: Sequence[str]) -> list[DayFrame]:
-    """One frame for each time, oldest first; by the day where several sources have it.
+    """The days of a device, oldest first, one frame for each time.
 
-    Args:
-        cached: The days of a device, oldest first.
-        sources: The preferred ones first.
+    It is by the day where several sources have it, of which the preferred ones are first.
     """
     found = list(cached)
     if len({each.source for each in found}) > 1:
@@ -215,11 +213,8 @@ class _Subject:
 class FleetCases:
     """The cases of a batch.
 
-    Args:
-        request: The batch.
-        frames: By uuid, the days of the batch's devices, former ones included, oldest first.
-        rows: Who held these devices, by device, oldest first.
-        settings: Thresholds.
+    `frames` has the days of the batch's devices by uuid, former ones included, `rows` who held
+    them; both are in the order of time.
     """
 
     def __init__(

@@ -124,14 +124,7 @@ def evaluate_batches(
     workers: int = 1,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> BatchVerdicts:
-    """What the rules say of all workloads of an fleet, in the order of their keys.
-
-    Args:
-        judging: How.
-        request: Of the whole fleet.
-        workers: How many processes judge.
-        progress: Is called with the number of batches that are done, and of all.
-    """
+    """What the rules say of all workloads of a fleet, by the order of their keys."""
     batches = list(batches_of(request))
     pool: ProcessPool[BatchRequest, BatchVerdicts] = ProcessPool(
         judging.begin, min(workers, len(batches))
@@ -166,12 +159,8 @@ def evaluate_fleet(
 ) -> tuple[Judgement, ...]:
     """Every rule's verdicts on the fleet, over its long span and the short one at its end.
 
-    Args:
-        views: Gives the view of a span.
-        rules: Rules to evaluate.
-        open_now: Key and rule of the advice that is open.
-        failed: Is called with a rule that raises, which costs it its verdicts and nothing else;
-            where nothing is given, it raises.
+    `open_now` has key and rule of the advice that is open; `failed` is called with a rule that
+    raises, which costs it its verdicts and nothing else.
     """
     views = cache(views)
     found: list[Judgement] = []

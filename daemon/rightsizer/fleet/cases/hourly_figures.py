@@ -56,14 +56,9 @@ class HourlyFigures(Sequence[float | None]):
 def hours_of(
     days: SubjectDays, column: str, start: Nanoseconds, end: Nanoseconds, factor: float = 1.0
 ) -> HourlySeries:
-    """A measure by the hour: the largest of its peaks, the mean of its means.
+    """A measure by the hour, times a factor: the largest of its peaks, the mean of its means.
 
-    Args:
-        days: What is kept of a subject.
-        column: A column's text, as in `mean:busy`.
-        start: The first hour begins with it, or before.
-        end: The last hour ends with it, or before.
-        factor: By which it is multiplied.
+    `column` is a name as in `mean:busy`.
     """
     first, last = start // COARSE_STEP, end // COARSE_STEP
     values = array("f", [math.nan]) * max(0, last - first)

@@ -32,13 +32,9 @@ class Occupancy:
 def occupancy_of(
     uuids: Iterable[str], rows: Sequence[HoldingRow], now: Nanoseconds, gap: Nanoseconds
 ) -> Occupancy:
-    """Who has which devices, by who was seen with them last.
+    """Which workload has which of the present devices: the one that was seen with it last.
 
-    Args:
-        uuids: The devices that are there now.
-        rows: Who held devices, by device, in the order of time.
-        now: Wall time.
-        gap: How long before now a holder may have been seen last.
+    A holder was seen at most `gap` ago. Rows are by device, in the order of time.
     """
     latest: dict[str, HoldingRow] = {}
     ever: dict[str, list[HoldingRow]] = {}
@@ -64,13 +60,7 @@ def held_since(
     """When the holder took a device, or the last one left it; 0 where that is not known.
 
     A holder who was away for no longer than the gap never left, nor one that was not seen while
-    nothing was known of the device.
-
-    Args:
-        rows: Who held the device, oldest first.
-        holder: The key of who holds it now, `None` for no workload.
-        days: What is known of the device.
-        gap: How long a holder may be away.
+    nothing was known of the device. Rows are of the device, oldest first.
     """
     if holder is None:
         return max((row.end for row in rows), default=0)
@@ -101,13 +91,7 @@ def place_of(device: FleetDevice) -> Place:
 
 
 class NodeNeighbors:
-    """The workloads of each node and what they hold there, which is the same over any span.
-
-    Args:
-        residents: Cases of some nodes, over any span.
-        devices: By uuid.
-        rows: Who held a device, oldest first.
-    """
+    """The workloads of each node and what they hold there, which is the same over any span."""
 
     def __init__(
         self,

@@ -62,13 +62,7 @@ class BatchContribution:
 def contribution_of(
     cases: FleetCases, spans: Mapping[Nanoseconds, tuple[Case, ...]], teams: Mapping[str, str]
 ) -> BatchContribution:
-    """What a batch contributes.
-
-    Args:
-        cases: The batch.
-        spans: Its cases over each span that a view is made of.
-        teams: Who answers for a workload.
-    """
+    """What a batch contributes, by its cases over each span that a view is made of."""
     found = BatchContribution()
     for uuid, device in cases.devices.items():
         days = cases.days(uuid)
@@ -141,14 +135,7 @@ def view_of(
     now: Nanoseconds,
     waiting: Sequence[WaitingWork] = (),
 ) -> FleetView:
-    """The fleet over the last span of time.
-
-    Args:
-        parts: Of all batches.
-        span: One that they were made for.
-        now: Where it ends.
-        waiting: Work that waits for GPUs.
-    """
+    """The fleet over the last span of time, one that the parts of all batches were made for."""
     start = now - span
     by_pool: dict[str, list[FleetDevice]] = defaultdict(list)
     for device in sorted(parts.present, key=lambda each: each.device.uuid):

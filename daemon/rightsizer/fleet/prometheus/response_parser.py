@@ -52,11 +52,7 @@ class ParsedResponse:
 
 
 def parse_response(raw: bytes, step: Nanoseconds = 0) -> ParsedResponse:
-    """The answer in a body.
-
-    Args:
-        raw: A JSON text.
-        step: Of the samples, where they are at equal steps.
+    """The answer in a body, whose samples are at equal steps unless `step` is 0.
 
     Raises:
         ValueError: it is no such answer; the message completes "the store answered with".

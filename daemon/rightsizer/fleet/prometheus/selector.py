@@ -27,12 +27,9 @@ def any_of(values: Iterable[str]) -> str:
 def selector(
     metric: str, labels: Mapping[str, str | Iterable[str]] | None = None, *further: str
 ) -> str:
-    """A selector of a metric whose labels have these values, or one of several each.
+    """A selector of a metric, or of any, whose labels have these values, or one of several each.
 
-    Args:
-        metric: Its name; empty for any, where a label selects.
-        labels: By name, a value or several. Several that are none match nothing at all.
-        further: Matchers beside; those that are empty are left out.
+    Several values that are none match nothing at all. Further matchers that are empty are left out.
     """
     matchers = [
         f"{name}={quoted(wanted)}" if isinstance(wanted, str) else _matcher(name, tuple(wanted))

@@ -60,14 +60,10 @@ def object_labels(
     by: Sequence[str],
     span: LookbackSpan,
 ) -> list[Mapping[str, str]]:
-    """The labels of a metric's series, for objects of some names.
+    """The labels of a metric's series over a span, for objects of some names.
 
-    Args:
-        store: The store.
-        metric: Its name.
-        names: The labels that may hold the name, and the names.
-        by: The labels that are wanted beside those and the namespace.
-        span: When they were there.
+    `names` has the labels that may hold the name, and the names; `by` the labels that are wanted
+    beside those and the namespace.
     """
     labels, wanted = names
     chosen = sorted(wanted)
@@ -193,11 +189,7 @@ def waiting_pods(
 ) -> tuple[WaitingWork, ...]:
     """What waits now, by workload: pending pods that have no node yet.
 
-    Args:
-        store: The store.
-        owners: Owners of pods.
-        selectors: Labels of `kube_pod_nodeselectors` that name a pool, the first that is there.
-        now: Wall time.
+    `selectors` are labels of `kube_pod_nodeselectors` that name a pool, the preferred ones first.
     """
     gpus: dict[Pod, float] = {}
     for series in store.instant(f"{_REQUESTED} and on ({_POD}) ({_PENDING})", now):

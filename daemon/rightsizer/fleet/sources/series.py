@@ -111,13 +111,9 @@ _OUTLIERS: Final = 1
 def seconds_by_day(
     store: MetricStore, some_series: str, now: Nanoseconds, lookback: Nanoseconds
 ) -> Mapping[int, float]:
-    """Seconds between two samples, by UTC day; days without samples are left out.
+    """Seconds between two samples of a few series that are always there, by UTC day.
 
-    Args:
-        store: Whom to ask.
-        some_series: Selects a few that are always there.
-        now: Wall time.
-        lookback: How far back.
+    Days without samples are left out.
     """
     query = f"max(count_over_time({some_series}[{_LOOK_SECONDS}s]))"
     hours: dict[int, list[float]] = {}

@@ -67,11 +67,8 @@ def waiting_jobs(
 ) -> tuple[WaitingWork, ...]:
     """What waits now, by partition; what waits for CPUs alone is left out.
 
-    Args:
-        store: The store.
-        nodes: The nodes of each partition, as far as an exporter has them.
-        pools: The pool of each node that has GPUs.
-        now: Wall time.
+    `nodes` are those of each partition as far as an exporter has them, `pools` those of the nodes
+    with GPUs.
     """
     for queue in _QUEUES:
         pending = _jobs(store, queue.pending, queue.label, now)

@@ -61,12 +61,7 @@ def shares_query(names: AbstractSet[str], labels: Labels, span: Nanoseconds) -> 
 def held(
     shares: Mapping[str, array[float]], workloads: Mapping[str, Workload]
 ) -> tuple[DeviceHolding, ...]:
-    """The parts of one device by workload, intervals with the same part as one.
-
-    Args:
-        shares: By key, the mean part over each interval.
-        workloads: By key.
-    """
+    """The parts of one device by workload, equal ones of neighboring intervals as one."""
     columns = list(shares.values())
     totals = columns[0] if len(columns) == 1 else [*map(_total, zip(*columns, strict=True))]
     found = [
@@ -94,16 +89,9 @@ _ByDevice = Mapping[str, Mapping[str, Any]]
 
 
 class DayReader:
-    """Reads the days of a grid, of some devices.
+    """Reads the days of a grid, of some devices, from metrics and rules that the store has.
 
     What is exported of a whole day is read by the day.
-
-    Args:
-        store: The store.
-        names: Metrics and recording rules that it has of these days.
-        devices: Of which they are read.
-        grid: The days.
-        usage: What counts as all of a resource.
     """
 
     def __init__(

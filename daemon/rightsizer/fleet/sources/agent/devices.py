@@ -35,12 +35,8 @@ def devices_of(
 ) -> dict[str, FleetDevice]:
     """The devices by uuid.
 
-    Args:
-        infos: Labels of `rightsizer_device_info`, of each device the latest first.
-        shares: Of a whole GPU, by uuid.
-        figures: By field of `Device` and uuid.
-        catalogue: The boards.
-        settings: Labels that name pools and clusters.
+    `infos` has labels of `rightsizer_device_info`, of each device the latest first; `shares` are of
+    a whole GPU, and `figures` by field of `Device`, both by uuid.
     """
     latest: dict[str, Mapping[str, str]] = {}
     for labels in infos:

@@ -45,14 +45,7 @@ def needs_power(means: Columns) -> bool:
 def measure_columns(
     answers: DeviceAnswers, presence: TimePresence, device: Device, settings: UsageSettings
 ) -> dict[str, array[float]]:
-    """Means and peaks of the measures, and the seconds that each tier of telemetry was there.
-
-    Args:
-        answers: What the store says.
-        presence: In which intervals the device was there.
-        device: Whose capacities count.
-        settings: What counts as all of a resource.
-    """
+    """Means and peaks of the measures, and the seconds that each tier of telemetry was there."""
     power, substitute = answers.power, None
     used = _used(answers.totals.get("seconds"), presence.known_seconds)
     if _lacks_work(answers.means):
@@ -88,15 +81,10 @@ def _measures(  # noqa: PLR0913, PLR0917 - one for each bound.
     substitute: Values | None,
     used: Values | None,
 ) -> dict[Measure, Values]:
-    """The measures, from their means or from their peaks.
+    """The measures, from their means or from their peaks, which `part` says.
 
-    Args:
-        columns: The means, or the peaks.
-        answers: What else the store says.
-        part: `mean` or `peak`.
-        device: Whose capacities count.
-        substitute: Compute without profiling.
-        used: Share of the time that counts as used, an upper bound of the tensor pipe's.
+    `substitute` is compute without profiling; `used`, the share of the time that counts as used, is
+    an upper bound of the tensor pipe's.
     """
     found: dict[Measure, Values] = {
         measure: columns[name] for measure, name in _PLAIN if name in columns

@@ -174,13 +174,8 @@ def demands_of(
 ) -> dict[Resource, Histogram]:
     """The days' distributions by resource, idle time included.
 
-    Buckets are wide: within one, time is spread as those intervals whose peaks lie in it.
-
-    Args:
-        buckets: By figure.
-        peaks: Of each interval. Those of memory, which hardly moves, are its distribution.
-        known: Seconds of each interval whose state is known.
-        working_power_ratio: Power at which a busy device counts as fully used.
+    Buckets are wide: within one, time is spread as those intervals whose peaks lie in it. The peaks
+    of memory, which hardly moves, are its distribution. Known seconds are by interval.
     """
     shapes = {measure: _peaks(values, known) for measure, values in peaks.items()}
     found: dict[Resource, Histogram] = {}

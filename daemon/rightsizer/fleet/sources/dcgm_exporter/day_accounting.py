@@ -58,12 +58,7 @@ class DayAccounting:
     def post(
         self, devices: Sequence[Device], days: Mapping[str, DeviceDay]
     ) -> Iterator[tuple[str, AccountedStep]]:
-        """Every known interval of every device, in the order of time.
-
-        Args:
-            devices: Those of a shard, each of which was read.
-            days: What was read of each; holdings are the ranks of a job.
-        """
+        """Every known interval of every device, in the order of time."""
         grid = self.grid
         read = {device.uuid: days[device.uuid] for device in devices}
         rows = {

@@ -117,14 +117,10 @@ class ExporterPresence:
         )
 
     def known_seconds(self, grid: Grid, resolution_seconds: float) -> array[float]:
-        """How much of each interval was watched.
+        """How much of each interval was watched, by the fleet's usual time between two samples.
 
         Exporters of one fleet may be scraped at different intervals, so that the fullest
         interval of a device shows how many samples are all of them.
-
-        Args:
-            grid: The intervals.
-            resolution_seconds: Usual time between two samples in the fleet.
         """
         length = seconds(grid.step)
         expected = max(self.fullest, length / (_SLOWEST * resolution_seconds))

@@ -53,14 +53,8 @@ def devices_of(
     """The devices by uuid; GPUs that have instances are among them, and marked.
 
     Instances of a board that is not in the catalogue are left out: how large a part they are is
-    unknown.
-
-    Args:
-        seen: The labels of each series, the newest last.
-        figures: What is known beside the labels.
-        catalogue: The boards.
-        node_of_pod: The node of each exporter's pod, for those that call themselves by it.
-        cluster_label: Has the cluster's name.
+    unknown. `seen` has the labels of each series, the newest last, `node_of_pod` the node of each
+    exporter's pod, for those that call themselves by it.
     """
     labels_of: dict[str, tuple[Entity, Mapping[str, str]]] = {}
     for labels in seen:
@@ -122,15 +116,7 @@ def read_inventory(
     catalogue: Catalogue,
     settings: FleetSettings,
 ) -> tuple[dict[str, FleetDevice], set[DeviceHolder]]:
-    """Every device that was there, at a moment in six hours, and who holds devices now.
-
-    Args:
-        store: The store.
-        report: What a probe found.
-        span: How far back.
-        catalogue: The boards.
-        settings: The label of the cluster, and series of one query.
-    """
+    """Every device that was there, at a moment in six hours, and who holds devices now."""
     names, cluster_label = presence_names(report.metrics), settings.cluster_label
     parts = _parts(report.devices, settings.store.series_maximum)
     seen = [series for part in parts for series in _seen(store, names, part, span, cluster_label)]

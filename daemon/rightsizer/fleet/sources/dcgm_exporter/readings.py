@@ -115,10 +115,7 @@ def by_device(
 ) -> SignalColumns:
     """The columns of an answer; of several series of one device, the largest value.
 
-    Args:
-        answer: Series with the labels of devices.
-        grid: The intervals.
-        is_of_card: Whether it is about the whole GPU even where a MIG instance's labels are on it.
+    What `is_of_card` is about the whole GPU even where a MIG instance's labels are on it.
     """
     found: SignalColumns = {}
     for series in answer:

@@ -60,10 +60,7 @@ _MEASURED: Final = {ColumnKind.MEAN, ColumnKind.PEAK, ColumnKind.ENERGY, ColumnK
 class DayFrameBuilder:
     """The frame of one device, interval by interval.
 
-    Args:
-        grid: The intervals.
-        known_seconds: How much of each was watched.
-        visible: Conditions that the device's metrics can show; of others nothing is said.
+    Of conditions that are not `visible` in the device's metrics nothing is said.
     """
 
     def __init__(
@@ -85,12 +82,9 @@ class DayFrameBuilder:
         peaks: Mapping[Measure, float],
         throttled: Mapping[Condition, float],
     ) -> None:
-        """Count one interval.
+        """Count one interval, with the peaks of its measures.
 
-        Args:
-            step: What the accounts say of it.
-            peaks: Of each measure.
-            throttled: For how much of it a condition held that did not hold for all of it.
+        `throttled` says for how much of it a condition held that did not hold for all of it.
         """
         entry, place = step.entry, step.place
         if entry.state is State.UNKNOWN:
@@ -156,13 +150,7 @@ _TENSOR_SIGNALS: Final = frozenset({Signal.SM_ACTIVE, Signal.TENSOR_ACTIVE, Sign
 def accounted_days(
     accounts: DayAccounting, devices: Sequence[Device], days: Mapping[str, DeviceDay]
 ) -> dict[str, DayFrame]:
-    """The frame of each device, accounted for as an agent would.
-
-    Args:
-        accounts: Of the day.
-        devices: Those that were read.
-        days: What was read of each.
-    """
+    """The frame of each device from what was read of it, accounted for as an agent would."""
     grid = accounts.grid
     builders = {}
     for device in devices:
@@ -247,11 +235,6 @@ class DcgmExporterSource:
 
     An interval is judged by its mean, as one state. It is idle only where nothing ran in all of
     it, so that idle time is never put too high, and alternation within it is not seen.
-
-    Args:
-        settings: Series of one query, and the label of the cluster.
-        books: The agents' thresholds.
-        catalogue: What boards can do; the packaged one without.
     """
 
     name: Final = NAME
