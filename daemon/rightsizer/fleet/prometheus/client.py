@@ -101,7 +101,6 @@ class PrometheusStore:
         settings: Its address, credentials and limits.
         matchers: Label matchers that every selector of every query gets, as `cluster="paris"`.
         sleep: Waits between tries; where it returns true, there are no more.
-        clock: Monotonic seconds, to measure how long a store takes.
         jitter: A random number from 0 to 1.
 
     Raises:
@@ -114,13 +113,11 @@ class PrometheusStore:
         matchers: str = "",
         *,
         sleep: Callable[[float], object] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
         jitter: Callable[[], float] = random.random,
     ) -> None:
         self._settings = settings
         self._matchers = Matchers.parse(matchers)
-        self._clock = clock
-        self._endpoint = Endpoint(settings, sleep=sleep, clock=clock, jitter=jitter)
+        self._endpoint = Endpoint(settings, sleep, jitter)
         self._span = QuerySpan()
         self._warnings: set[str] = set()
         self._slow = 0
@@ -197,7 +194,7 @@ class PrometheusStore:
         return [each for each in self._whole(raw, step).series if each.values]
 
     def _whole(self, raw: bytes, step: Nanoseconds) -> ParsedResponse:
-        began = self._clock()
+        began = time.monotonic()
         try:
             answer = parse_response(raw, step)
         except ValueError as error:
@@ -210,7 +207,7 @@ class PrometheusStore:
                 "nothing is concluded from a part"
             )
         samples = sum(len(each.values) for each in answer.series)
-        spent = self._clock() - began
+        spent = time.monotonic() - began
         self._endpoint.meter.add(
             StoreUse(series=len(answer.series), samples=samples, parse_seconds=spent)
         )

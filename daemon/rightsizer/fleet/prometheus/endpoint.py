@@ -2,7 +2,6 @@
 
 import base64
 import json
-import random
 import re
 import threading
 import time
@@ -123,29 +122,15 @@ _REMEDIES: Final = {
 class Endpoint:
     """The API below `/api/v1` of one store; for many threads.
 
-    Args:
-        settings: Its address, credentials and limits.
-        sleep: Waits between tries; where it returns true, there are no more.
-        clock: Monotonic seconds, to measure how long a store takes.
-        jitter: A random number from 0 to 1.
-
     Raises:
         ValueError: the address or the credentials cannot be used.
     """
 
     def __init__(
-        self,
-        settings: StoreSettings,
-        *,
-        sleep: Callable[[float], object] = time.sleep,
-        clock: Callable[[], float] = time.monotonic,
-        jitter: Callable[[], float] = random.random,
+        self, settings: StoreSettings, sleep: Callable[[float], object], jitter: Callable[[], float]
     ) -> None:
         _check(settings)
-        self._settings = settings
-        self._sleep = sleep
-        self._clock = clock
-        self._jitter = jitter
+        self._settings, self._sleep, self._jitter = settings, sleep, jitter
         self._places = threading.BoundedSemaphore(settings.concurrency)
         self._method = "POST"
         self.meter = StoreUseCounter()
@@ -206,14 +191,14 @@ class Endpoint:
 
     def _request(self, path: str, parameters: Sequence[tuple[str, str]]) -> Response | Failure:
         with self._places:
-            began = self._clock()
+            began = time.monotonic()
             result = self._send(path, parameters)
             if isinstance(result, Failure) and result.status == _NOT_ALLOWED:
                 # A proxy that lets nothing but reading through.
                 self._method = "GET"
                 result = self._send(path, parameters)
             received = result.size_bytes if isinstance(result, Response) else len(result.answer)
-            spent = self._clock() - began
+            spent = time.monotonic() - began
         self.meter.add(StoreUse(queries=1, received_bytes=received, store_seconds=spent))
         return result
 

@@ -5,13 +5,12 @@ And their queries.
 
 from collections.abc import Iterable, Mapping
 from collections.abc import Set as AbstractSet
-from itertools import chain
 from typing import Final
 
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.state import Cause
-from rightsizer.model.units import Nanoseconds
+from rightsizer.model.units import MIB, Nanoseconds
 
 Labels = Mapping[str, str | tuple[str, ...]]
 """By name, a value or several that a selector asks for."""
@@ -103,23 +102,19 @@ def _counter(
     name: str,
     stem: str,
     *labels: str,
+    suffix: str = "_total",
     rounding: float = 0.001,
     only: Mapping[str, str] | None = None,
 ) -> AgentMetric:
     level = "_".join(("uuid", *labels))
-    forms = (
-        MetricForm(f"{level}:rightsizer_{stem}:increase5m", "sum_over_time"),
-        MetricForm(f"rightsizer_{stem}_total", "increase"),
-    )
-    return AgentMetric(name, forms, labels, rounding, only or {})
+    rule = MetricForm(f"{level}:rightsizer_{stem}:increase5m", "sum_over_time")
+    raw = MetricForm(f"rightsizer_{stem}{suffix}", "increase")
+    return AgentMetric(name, (rule, raw), labels, rounding, only or {})
 
 
 def _gauge(name: str, stem: str, function: str, rounding: float = 0.001) -> AgentMetric:
-    kind = {"avg_over_time": "avg5m", "max_over_time": "max5m"}[function]
-    forms = (
-        MetricForm(f"uuid:rightsizer_{stem}:{kind}", function),
-        MetricForm(f"rightsizer_{stem}", function),
-    )
+    rule = f"uuid:rightsizer_{stem}:{function.partition('_')[0]}5m"
+    forms = (MetricForm(rule, function), MetricForm(f"rightsizer_{stem}", function))
     return AgentMetric(name, forms, (), rounding)
 
 
@@ -136,15 +131,8 @@ def _peak(name: str, stem: str) -> AgentMetric:
 
 
 def _buckets(name: str, stem: str) -> AgentMetric:
-    bucket = f"{stem}_distribution_ratio_bucket"
-    forms = (
-        MetricForm(f"uuid_le:rightsizer_{bucket}:increase5m", "sum_over_time"),
-        MetricForm(f"rightsizer_{bucket}", "increase"),
-    )
-    return AgentMetric(name, forms, ("le",), 1.0)
+    return _counter(name, f"{stem}_distribution_ratio_bucket", "le", suffix="", rounding=1.0)
 
-
-_MEBIBYTE: Final = 2.0**20
 
 STATES: Final = _counter("states", "state_seconds", "state")
 CONDITIONS: Final = _counter("conditions", "condition_seconds", "condition")
@@ -160,30 +148,24 @@ TOTALS: Final = (
 )
 _CLOCK: Final = AgentMetric(
     "clock",
-    (
-        MetricForm(
-            "uuid:rightsizer_sm_work_ratio:avg5m",
-            "avg_over_time",
-            over="uuid:rightsizer_sm_active_ratio:avg5m",
-        ),
-        MetricForm("rightsizer_sm_work_ratio", "avg_over_time", over="rightsizer_sm_active_ratio"),
+    tuple(
+        MetricForm(form.format("work"), "avg_over_time", over=form.format("active"))
+        for form in ("uuid:rightsizer_sm_{}_ratio:avg5m", "rightsizer_sm_{}_ratio")
     ),
 )
 """Of its maximum, while the SMs work: that is the one the pipes ran at."""
+_RATIOS: Final = {
+    "busy": "gpu_busy", "sm_work": "sm_work", "tensor": "tensor_active", "dram": "dram_active"
+}  # fmt: skip
+_MEMORY: Final = ("memory_bytes", "memory_used_bytes")
 MEANS: Final = (
-    _mean("busy", "gpu_busy"),
-    _mean("sm_work", "sm_work"),
-    _mean("tensor", "tensor_active"),
-    _mean("dram", "dram_active"),
-    _gauge("memory_bytes", "memory_used_bytes", "avg_over_time", _MEBIBYTE),
+    *(_mean(name, stem) for name, stem in _RATIOS.items()),
+    _gauge(*_MEMORY, "avg_over_time", MIB),
     _CLOCK,
 )
 PEAKS: Final = (
-    _peak("busy", "gpu_busy"),
-    _peak("sm_work", "sm_work"),
-    _peak("tensor", "tensor_active"),
-    _peak("dram", "dram_active"),
-    _gauge("memory_bytes", "memory_used_bytes", "max_over_time", _MEBIBYTE),
+    *(_peak(name, stem) for name, stem in _RATIOS.items()),
+    _gauge(*_MEMORY, "max_over_time", MIB),
 )
 POWER: Final = (_mean("power", "power"), _peak("power_peak", "power"))
 """What weighs the busy share of a device without profiling."""
@@ -191,12 +173,12 @@ POWER: Final = (_mean("power", "power"), _peak("power_peak", "power"))
 
 def _link(name: str, link: str, function: str) -> AgentMetric:
     """Of the busier direction, or of the one that is known."""
-    ways = [
+    receive, transmit = (
         _gauge(name, f"{link}_{way}_bytes_per_second", function).forms
         for way in ("receive", "transmit")
-    ]
-    both = [replace(one, beside=other.name) for one, other in zip(*ways, strict=True)]
-    return AgentMetric(name, (*both, *chain(*ways)), (), 1e6)
+    )
+    both = [replace(a, beside=b.name) for a, b in zip(receive, transmit, strict=True)]
+    return AgentMetric(name, (*both, *receive, *transmit), (), 1e6)
 
 
 LINKS: Final = tuple(

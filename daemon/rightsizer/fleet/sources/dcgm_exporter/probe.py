@@ -6,13 +6,7 @@ from typing import Final
 from rightsizer.fleet.cache.day_frame import FINE_STEP
 from rightsizer.fleet.prometheus.selector import selector
 from rightsizer.fleet.source import MetricStore, SourceReport
-from rightsizer.fleet.sources.series import (
-    instance_of,
-    names_of,
-    number_of,
-    one_of,
-    seconds_by_day,
-)
+from rightsizer.fleet.sources.series import instance_of, names_of, number_of, one_of, seconds_by_day
 from rightsizer.model.dcgm_exporter import Entity, entity_of, why_no_gpu
 from rightsizer.model.dcgm_fields import DCGM_FIELDS, FORMER_DCGM_NAMES, DcgmField
 from rightsizer.model.driver_codes import CRITICAL_XIDS, XID_MEANINGS
