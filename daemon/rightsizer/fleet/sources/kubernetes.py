@@ -90,7 +90,7 @@ _NAMED_LIKE_ITS_PODS: Final = frozenset({"", "<none>", "Node", "StatefulSet"})
 _OWNER_LABELS: Final = ("owner_kind", "owner_name", "owner_is_controller")
 
 
-class _Maker(NamedTuple):
+class _Controller(NamedTuple):
     kind: str
     name: str
 
@@ -129,44 +129,46 @@ def _found(store: MetricStore, pods: Collection[Pod], span: LookbackSpan) -> dic
     series = object_labels(store, "kube_pod_owner", (POD_LABELS, names), _OWNER_LABELS, span)
     # The controller comes last, and so it is what stays.
     series.sort(key=lambda labels: labels.get("owner_is_controller", ""))
-    makers = {Pod.of(labels): _maker_in(labels) for labels in series}
-    above = _above(store, makers.values(), span)
-    return {pod: _named(pod, makers.get(pod), above) for pod in pods}
+    controllers = {Pod.of(labels): _controller_in(labels) for labels in series}
+    above = _above(store, controllers.values(), span)
+    return {pod: _named(pod, controllers.get(pod), above) for pod in pods}
 
 
 def _above(
-    store: MetricStore, makers: Iterable[_Maker], span: LookbackSpan
-) -> Mapping[tuple[str, _Maker], _Maker]:
+    store: MetricStore, controllers: Iterable[_Controller], span: LookbackSpan
+) -> Mapping[tuple[str, _Controller], _Controller]:
     """Who made the replica sets and the jobs, by namespace and what they are."""
-    made = set(makers)
-    found: dict[tuple[str, _Maker], _Maker] = {}
+    made = set(controllers)
+    found: dict[tuple[str, _Controller], _Controller] = {}
     for kind, metric, label in (
         ("ReplicaSet", "kube_replicaset_owner", "replicaset"),
         ("Job", "kube_job_owner", "job_name"),
     ):
-        names = {maker.name for maker in made if maker.kind == kind}
+        names = {controller.name for controller in made if controller.kind == kind}
         for labels in object_labels(store, metric, ((label,), names), _OWNER_LABELS, span):
-            key = namespace_in(labels), _Maker(kind, labels.get(label, ""))
-            found[key] = _maker_in(labels)
+            key = namespace_in(labels), _Controller(kind, labels.get(label, ""))
+            found[key] = _controller_in(labels)
     return found
 
 
-def _named(pod: Pod, maker: _Maker | None, above: Mapping[tuple[str, _Maker], _Maker]) -> PodOwner:
+def _named(
+    pod: Pod, controller: _Controller | None, above: Mapping[tuple[str, _Controller], _Controller]
+) -> PodOwner:
     guessed = owner_of_pod(pod.name)
-    if maker is None:
+    if controller is None:
         return guessed
-    if maker.kind in _NAMED_LIKE_ITS_PODS:
+    if controller.kind in _NAMED_LIKE_ITS_PODS:
         return PodOwner(pod.name, guessed.workload_class)
-    top = above.get((pod.namespace, maker))
+    top = above.get((pod.namespace, controller))
     if top is not None and top.kind not in _NAMED_LIKE_ITS_PODS:
-        maker = top
-    elif maker.kind == "ReplicaSet":
+        controller = top
+    elif controller.kind == "ReplicaSet":
         return guessed
-    return PodOwner(maker.name, _CLASSES.get(maker.kind, guessed.workload_class))
+    return PodOwner(controller.name, _CLASSES.get(controller.kind, guessed.workload_class))
 
 
-def _maker_in(labels: Mapping[str, str]) -> _Maker:
-    return _Maker(labels.get("owner_kind", ""), labels.get("owner_name", ""))
+def _controller_in(labels: Mapping[str, str]) -> _Controller:
+    return _Controller(labels.get("owner_kind", ""), labels.get("owner_name", ""))
 
 
 _POD: Final = ", ".join((*POD_LABELS, *NAMESPACE_LABELS))
@@ -200,11 +202,11 @@ def waiting_pods(
         return ()
     created = f"max by ({_POD}) (kube_pod_created) and on ({_POD}) ({_PENDING})"
     since = {Pod.of(series.labels): series.values[0] for series in store.instant(created, now)}
-    made_by = owners.of(store, gpus, LookbackSpan(now, COARSE_STEP))
+    owner_by_pod = owners.of(store, gpus, LookbackSpan(now, COARSE_STEP))
     pools = _selected(store, selectors, now)
     pods: dict[str, list[Pod]] = {}
     for pod in sorted(gpus):
-        pods.setdefault(workload_of(pod, made_by[pod]).key, []).append(pod)
+        pods.setdefault(workload_of(pod, owner_by_pod[pod]).key, []).append(pod)
     return tuple(
         WaitingWork(
             key=key,

@@ -64,9 +64,10 @@ def workloads_of(
     """The workload that each holder is a part of, under the key that its successors have."""
     named = set(holders)
     pods = {holder: Pod(holder.namespace, holder.pod) for holder in named if holder.pod}
-    made_by = owners.of(store, pods.values(), span)
+    owner_by_pod = owners.of(store, pods.values(), span)
     found = {
-        holder: workload_of(pod, made_by[pod], holder.container) for holder, pod in pods.items()
+        holder: workload_of(pod, owner_by_pod[pod], holder.container)
+        for holder, pod in pods.items()
     }
     jobs = {holder: workload_of_job(holder.job) for holder in named - found.keys()}
     return {**found, **jobs}
