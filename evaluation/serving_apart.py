@@ -43,7 +43,7 @@ def is_computed_in_full(row: Row) -> bool:
     """Whether matrix units could have computed all prompts at the rate that was measured."""
     server = server_of(row)
     seconds = (row.ttft_ms + row.requirement.load.output_tokens * row.tpot_ms) / 1e3
-    running = min(row.concurrency, server.capacity.requests)
+    running = min(row.concurrency, server.capacity)
     return running * server.prompt.compute <= seconds
 
 

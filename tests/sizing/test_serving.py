@@ -181,7 +181,7 @@ def test_more_than_the_memory_holds_wait_for_those_that_run(key: str, prompt: fl
     requirement = asked(LLAMA_70B, NumberFormat.FP8, input_tokens=prompt, output_tokens=1024.0)
     layout = Parallelism(tensor=2)
     full = Server.of(serving_memory(requirement, layout), BOARDS[key])
-    runs = full.capacity.requests
+    runs = full.capacity
     fitting, waiting = full.at(runs), full.at(10 * runs)
     answer_ms = 1024 * fitting.tpot_ms.value
 

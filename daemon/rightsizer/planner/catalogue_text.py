@@ -18,7 +18,9 @@ def _costs(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, 
     if price is None:
         yield "unknown", "", ""
         return
-    seen = f"{price.period} {notes.mark(_cloud_note(price))}".rstrip()
+    about = (price.dated, ", ".join(price.clouds), "; ".join(price.sources))
+    note = ": ".join(filter(None, about)) if price.on_demand or price.sources else ""
+    seen = f"{price.period} {notes.mark(note)}".rstrip()
     if price.on_demand is not None:
         offered = price.on_demand
         low, high = offered.low_dollars_per_hour, offered.high_dollars_per_hour
@@ -38,11 +40,6 @@ def _costs(key: str, prices: Prices, notes: SourceNotes) -> Iterator[tuple[str, 
     for purchase in price.purchases:
         date = f"{purchase.date or 'undated'} {notes.mark(purchase.source)}".rstrip()
         yield "to buy", f"${purchase.dollars:,.0f}", date
-
-
-def _cloud_note(price: Price) -> str:
-    parts = (price.dated, ", ".join(price.clouds), "; ".join(price.sources))
-    return ": ".join(filter(None, parts)) if price.on_demand or price.sources else ""
 
 
 def _hourly(dollars: float, low: float = 0.0, high: float = 0.0) -> str:
@@ -199,20 +196,18 @@ def _row(board: Board, price: Price | None) -> Sequence[str]:
         board.architecture,
         _marked(board, "memory_mib", f"{board.memory_bytes / GIB:.1f}"),
         _marked(board, "memory_bandwidth_gbs", short_number(bandwidth / 1e9)),
-        *(_peak(board, precision) for precision in _TABLE_PEAKS),
+        *(
+            _marked(board, f"dense_peak_tera.{precision}", short_number(peak / 1e12))
+            if (peak := board.peak_per_second.get(precision)) is not None
+            else NOTHING
+            for precision in _TABLE_PEAKS
+        ),
         _marked(board, "power_limit_watts", short_number(board.power_limit_watts)),
         _marked(board, "nvlink_total_gbs", short_number(link / 1e9)) if link else NOTHING,
         str(max((each.maximum_count for each in board.mig_profiles), default=NOTHING)),
         NOTHING if dollars is None else f"{dollars:.2f}",
         NOTHING if dollars is None or price is None else price.period,
     )
-
-
-def _peak(board: Board, precision: Precision) -> str:
-    peak = board.peak_per_second.get(precision)
-    if peak is None:
-        return NOTHING
-    return _marked(board, f"dense_peak_tera.{precision}", short_number(peak / 1e12))
 
 
 def _marked(board: Board, figure: str, text: str) -> str:

@@ -159,7 +159,11 @@ def _switch(today: GrowingKind, others: Sequence[GrowingKind], least: float) -> 
             return GpuSwitch(month, best.gpu, count, None)
         rest = today.dollars(month)
         saved = None if rest is None else rest - _span(best, month)
-        if rest and saved is not None and saved >= least * rest and _is_cheaper(best, today, month):
+        # In that very month already, so that the change is not too early.
+        mine = best.steps[month].candidate.dollars_per_hour
+        theirs = today.steps[month].candidate.dollars_per_hour
+        is_cheaper = mine is not None and theirs is not None and mine < theirs
+        if rest and saved is not None and saved >= least * rest and is_cheaper:
             return GpuSwitch(month, best.gpu, count, saved)
     return None
 
@@ -167,13 +171,6 @@ def _switch(today: GrowingKind, others: Sequence[GrowingKind], least: float) -> 
 def _lasts(kind: GrowingKind) -> float:
     """The first month that it does not hold."""
     return math.inf if kind.outgrown is None else kind.outgrown
-
-
-def _is_cheaper(one: GrowingKind, other: GrowingKind, month: int) -> bool:
-    """In that very month already, so that nobody changes over too early."""
-    mine = one.steps[month].candidate.dollars_per_hour
-    theirs = other.steps[month].candidate.dollars_per_hour
-    return mine is not None and theirs is not None and mine < theirs
 
 
 def _span(kind: GrowingKind, month: int = 0) -> float:

@@ -1,4 +1,4 @@
-"""A transformer from what somebody knows of it; the rest is taken as is usual for its size.
+"""A transformer from what is known of it; the rest is taken as is usual for its size.
 
 What is given stands. Layers are a 128th of the hidden width, and 12 times its square in each layer
 makes the parameters (GPT-3, Llama: 102 to 130). A head is 128 wide, heads come in eights, and there
@@ -61,6 +61,8 @@ def completed_shape(described: TransformerDescription) -> Transformer:
     _check_given(described)
     layers, hidden = _depth_and_width(described)
     heads, kv_heads, head_dim = _heads(described, hidden)
+    rotated = _ROTATED if described.rope_head_dim is None and described.kv_lora_rank else 0
+    keys = ("layers", "hidden", "heads", "vocab")
     whole = Transformer(
         layers=layers,
         hidden=hidden,
@@ -76,8 +78,8 @@ def completed_shape(described: TransformerDescription) -> Transformer:
         experts_per_token=described.experts_per_token or 1,
         sliding_window=described.sliding_window,
         kv_lora_rank=described.kv_lora_rank,
-        rope_head_dim=_rotated(described),
-        assumed=_assumed(described),
+        rope_head_dim=described.rope_head_dim or rotated,
+        assumed=frozenset(key for key in keys if getattr(described, key) is None),
     )
     check_model(whole)
     resolved = _resolved(whole, described)
@@ -102,18 +104,6 @@ def _check_given(described: TransformerDescription) -> None:
         raise RequirementError("\n".join(faults))
 
 
-def _rotated(described: TransformerDescription) -> int:
-    """What latent attention keeps beside what it compresses."""
-    if described.rope_head_dim is None and described.kv_lora_rank:
-        return _ROTATED
-    return described.rope_head_dim or 0
-
-
-def _assumed(described: TransformerDescription) -> frozenset[str]:
-    keys = ("layers", "hidden", "heads", "vocab")
-    return frozenset(key for key in keys if getattr(described, key) is None)
-
-
 def _depth_and_width(described: TransformerDescription) -> tuple[int, int]:
     if described.layers is not None and described.hidden is not None:
         return described.layers, described.hidden
@@ -129,14 +119,9 @@ def _depth_and_width(described: TransformerDescription) -> tuple[int, int]:
         width = (dense / (_LAYER_SQUARES * described.layers)) ** 0.5
     else:
         width = (dense * _ASPECT / _LAYER_SQUARES) ** (1 / 3)
-    hidden = _width(width, described)
+    step = described.heads or _WIDTH_STEP  # Rounded so that the heads given divide it.
+    hidden = max(1, round(width / step)) * step
     return described.layers or max(1, round(hidden / _ASPECT)), hidden
-
-
-def _width(width: float, described: TransformerDescription) -> int:
-    """Rounded so that the heads given divide it."""
-    step = described.heads or _WIDTH_STEP
-    return max(1, round(width / step)) * step
 
 
 def _heads(described: TransformerDescription, hidden: int) -> tuple[int, int | None, int | None]:
@@ -161,7 +146,8 @@ def _resolved(model: Transformer, described: TransformerDescription) -> Transfor
         return _with_ffn(replace(model, gated_ffn=True, tied_embeddings=ties[0]))
     gates = [_is_usually_gated(model), not _is_usually_gated(model)]
     forms = [replace(model, gated_ffn=gate, tied_embeddings=tie) for gate in gates for tie in ties]
-    return min(forms, key=_mismatch)
+    parameters = described.parameters
+    return min(forms, key=lambda form: abs(_shape_parameters(form) - parameters))
 
 
 def _is_usually_gated(model: Transformer) -> bool:
@@ -172,10 +158,6 @@ def _is_usually_gated(model: Transformer) -> bool:
 
 def _shape_parameters(model: Transformer) -> float:
     return count_parameters(replace(model, parameters=None, active_parameters=None)).total
-
-
-def _mismatch(model: Transformer) -> float:
-    return abs(_shape_parameters(model) - (model.parameters or 0.0))
 
 
 def _with_ffn(model: Transformer) -> Transformer:
@@ -200,7 +182,7 @@ def _check_size(model: Transformer) -> None:
 def shape_notes(model: Transformer) -> Iterator[str]:
     """A sentence, where the shape is that of a far smaller model.
 
-    It may be that of a mixture whose experts nobody gave, so that it is no error.
+    It may be that of a mixture whose experts are not given, so that it is no error.
     """
     if model.active_parameters or {"layers", "hidden"} & model.assumed:
         return

@@ -1,14 +1,12 @@
 """Activations on one GPU: transformers by the widths of their layers, images, recommenders."""
 
-import math
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import dataclass
 from rightsizer.sizing.models import (
     ConvolutionalNetwork,
     Diffusion,
-    LayerKind,
     RecommenderModel,
     Transformer,
     VisionTransformer,
@@ -40,53 +38,33 @@ class LayerBlock:
     """What the recurrence makes of these."""
 
 
-def _block_of(model: Transformer | VisionTransformer) -> LayerBlock:
-    """The widths of a model's layers."""
+def blocks_of(model: Transformer | VisionTransformer) -> tuple[LayerBlock, ...]:
+    """The widths of each kind of layers that a model has."""
     if isinstance(model, VisionTransformer):
-        hidden = float(model.hidden)
-        ffn = float(model.ffn or 4 * model.hidden)
-        return LayerBlock(
-            hidden, hidden, hidden, model.heads, ffn, is_gated=False, layers=model.layers
-        )
+        hidden, ffn = float(model.hidden), float(model.ffn or 4 * model.hidden)
+        heads, layers = model.heads, model.layers
+        return (LayerBlock(hidden, hidden, hidden, heads, ffn, is_gated=False, layers=layers),)
     width = head_dimension(model)
     value_width = model.value_head_dim or width
     keys = model.heads if model.kv_lora_rank else key_value_heads(model)
     experts = model.experts_per_token + model.shared_experts if model.experts > 1 else 1
     dense = (model.dense_ffn or ffn_width(model)) if model.dense_layers else 0
-    return LayerBlock(
-        hidden=float(model.hidden),
-        queries=float(model.heads * (width + model.rope_head_dim)),
-        keys=float(keys * max(value_width, width)),
-        heads=model.heads,
-        ffn=float(max(ffn_width(model) * experts, dense)),
-        is_gated=model.gated_ffn,
-        experts_per_token=experts,
-        vocab=model.vocab,
-        layers=model.layers,
-    )
-
-
-def blocks_of(model: Transformer | VisionTransformer) -> tuple[LayerBlock, ...]:
-    """The widths of each kind of layers that a model has."""
-    whole = _block_of(model)
-    if isinstance(model, VisionTransformer) or not model.layer_kinds:
-        return (whole,)
-    return tuple(_of_kind(whole, kind) for kind in model.layer_kinds)
-
-
-def _of_kind(whole: LayerBlock, kind: LayerKind) -> LayerBlock:
-    attends, feeds = kind.has_attention, kind.has_feed_forward
-    return replace(
-        whole,
-        queries=whole.queries if attends else 0.0,
-        keys=whole.keys if attends else 0.0,
-        heads=whole.heads if attends else 0,
-        ffn=whole.ffn if feeds else 0.0,
-        experts_per_token=whole.experts_per_token if feeds else 1,
-        layers=kind.layers,
-        parts=kind.parts,
-        recurrent_inputs=float(kind.recurrent_inputs),
-        recurrent_width=float(kind.recurrent_width),
+    return tuple(
+        LayerBlock(
+            hidden=float(model.hidden),
+            queries=float(model.heads * (width + model.rope_head_dim)) * kind.has_attention,
+            keys=float(keys * max(value_width, width)) * kind.has_attention,
+            heads=model.heads * kind.has_attention,
+            ffn=float(max(ffn_width(model) * experts, dense)) * kind.has_feed_forward,
+            is_gated=model.gated_ffn,
+            experts_per_token=experts if kind.has_feed_forward else 1,
+            vocab=model.vocab,
+            layers=kind.layers,
+            parts=kind.parts,
+            recurrent_inputs=float(kind.recurrent_inputs),
+            recurrent_width=float(kind.recurrent_width),
+        )
+        for kind in model.kinds
     )
 
 
@@ -120,7 +98,7 @@ class TrainingActivations:
     kept: float
     """From the forward pass to the backward pass, all layers and microbatches in flight."""
     working: float
-    """Of the one layer whose backward pass runs."""
+    """Of the one layer whose backward pass runs; as it ends all gradients are there."""
     loss: float
     """Logits and what their gradient needs."""
     recomputed: float = 0.0
@@ -130,11 +108,6 @@ class TrainingActivations:
     def first(self) -> float:
         """As the backward pass begins, when all is kept."""
         return self.kept + max(self.loss, self.recomputed)
-
-    @property
-    def last(self) -> float:
-        """As it ends, when all gradients are there."""
-        return self.working
 
 
 def inference_activation_bytes(
@@ -198,14 +171,18 @@ def _layer_activations(
     tokens = float(training.micro_batch * training.sequence)
     element = number_format.bytes_per_parameter
     base = _layer_bytes(block, element, frozen)
-    whole = base if training.flash_attention else base + _score_bytes(block, training)
+    scores = _SCORE_BYTES * block.heads * training.sequence
+    whole = base if training.flash_attention else base + scores
     kept = {
         Recompute.NONE: whole,
         Recompute.SELECTIVE: _selected_bytes(block, training, base, element),
         Recompute.FULL: block.hidden * element,
     }[training.recompute]
     beside = kept if training.recompute is Recompute.SELECTIVE else 0.0
-    in_flight = min(layout.pipeline, _microbatches(training, layout))
+    in_flight = float(layout.pipeline)
+    if training.global_batch is not None:
+        batches = training.global_batch / (training.micro_batch * layout.data)
+        in_flight = min(in_flight, max(1.0, batches))
     layers = block.layers / layout.pipeline * in_flight
     # With sequence parallelism each part gathers its whole input, and the input's gradient.
     gathered = 2 * block.hidden * element * tokens if layout.tensor > 1 else 0.0
@@ -217,26 +194,14 @@ def _layer_activations(
     )
 
 
-def _microbatches(training: Training, layout: Parallelism) -> float:
-    if training.global_batch is None:
-        return math.inf
-    return max(1.0, training.global_batch / (training.micro_batch * layout.data))
-
-
 def _layer_bytes(block: LayerBlock, element: float, frozen: FrozenBase | None) -> float:
     """Of one token in one layer, but for attention scores that are written out."""
-    count = _gated_elements if block.is_gated else _plain_elements
-    elements = count(block, frozen)
+    elements = _gated_elements(block, frozen) if block.is_gated else _plain_elements(block)
     if frozen is not None and frozen.copies_inputs:
         elements += _matrix_inputs(block)
     beside = block.parts * _NORM_BYTES * block.hidden + 4 * block.heads
     masks = block.parts * _MASK_BYTES * block.hidden
     return element * elements + (beside if block.is_gated else masks)
-
-
-def _score_bytes(block: LayerBlock, training: Training) -> float:
-    """Of one token in one layer."""
-    return _SCORE_BYTES * block.heads * training.sequence
 
 
 def _matrix_inputs(block: LayerBlock) -> float:
@@ -256,29 +221,23 @@ def _gated_elements(block: LayerBlock, frozen: FrozenBase | None) -> float:
     on top. A frozen matrix needs no input for the backward pass, unless an adapter beside it does.
     """
     elements = 2 * block.parts * block.hidden + 3 * block.queries + 3 * block.keys + 4 * block.ffn
-    elements += _recurrent_elements(block)
+    # Of a recurrence what the projections made, what it made of it, and that gated: Mamba's fused
+    # kernels keep no more, and convolve again in the backward pass.
+    elements += block.recurrent_inputs + 2 * block.recurrent_width
     if frozen is not None and block.ffn:
         elements -= 0.0 if "down" in frozen.adapted else block.ffn
         elements -= 0.0 if {"gate", "up"} & set(frozen.adapted) else block.hidden
     return elements
 
 
-def _recurrent_elements(block: LayerBlock) -> float:
-    """What the projections made, what the recurrence made of it, and that gated.
-
-    Mamba's fused kernels keep no more, and convolve again in the backward pass.
-    """
-    return block.recurrent_inputs + 2 * block.recurrent_width
-
-
-def _plain_elements(block: LayerBlock, _: FrozenBase | None) -> float:
+def _plain_elements(block: LayerBlock) -> float:
     """GPT's block: 34 bytes of each hidden element in 16 bits (arXiv:2205.05198, section 4.1).
 
     The paper leaves out what frameworks keep for themselves. With adapters that makes up for what
     frozen matrices do not need (peaks of phi-1.5, as measured).
     """
     elements = 2 * block.parts * block.hidden + 2 * block.queries + 2 * block.keys + 2 * block.ffn
-    return elements + _recurrent_elements(block)
+    return elements + block.recurrent_inputs + 2 * block.recurrent_width
 
 
 def _selected_bytes(block: LayerBlock, training: Training, base: float, element: float) -> float:

@@ -125,18 +125,14 @@ class Attention:
     def _pairs(self, tokens: float) -> float:
         """Tokens with tokens that they see, over all layers: half where a model looks back."""
         if not self.is_causal:
-            return self._layers * tokens * tokens
+            return self.model.attending_layers * tokens * tokens
         windowed = self._windowed * min(self._window, tokens / 2.0)
-        return tokens * (windowed + (self._layers - self._windowed) * tokens / 2.0)
+        return tokens * (windowed + (self.model.attending_layers - self._windowed) * tokens / 2.0)
 
     def _seen(self, context_tokens: float) -> float:
         """Tokens that one new token looks at, over all layers."""
-        whole = self._layers - self._windowed
+        whole = self.model.attending_layers - self._windowed
         return self._windowed * min(context_tokens, self._window) + whole * context_tokens
-
-    @property
-    def _layers(self) -> int:
-        return self.model.attending_layers
 
     @property
     def _window(self) -> float:
@@ -256,9 +252,10 @@ class ForwardPass:
         stored = number_format.bytes_per_parameter
         if number_format.is_dequantized_whole:
             stored += _UNPACKED_BYTES
+        kept = stored_parameters(self.model, self.count, number_format)
         body = self._overlapped(
             2.0 * self.experts.active_parameters * tokens / gpus,
-            (read * stored + self._kept * (_BF16_BYTES - stored)) / gpus,
+            (read * stored + kept * (_BF16_BYTES - stored)) / gpus,
             number_format,
         )
         if not rows:
@@ -269,10 +266,6 @@ class ForwardPass:
             NumberFormat.FP32 if number_format is NumberFormat.FP32 else NumberFormat.BF16,
         )
         return body.plus(top)
-
-    @property
-    def _kept(self) -> float:
-        return stored_parameters(self.model, self.count, self.number_format)
 
     def _overlapped(self, flops: float, read_bytes: float, number_format: NumberFormat) -> PassCost:
         """Products and reads of one kind: near the ridge neither hides behind the other whole."""

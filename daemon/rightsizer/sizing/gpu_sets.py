@@ -1,6 +1,6 @@
 """Sets of GPUs scored by the links between them; exact over all sets of up to sixteen."""
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Collection, Sequence
 from itertools import combinations
 from typing import Final
 
@@ -142,57 +142,15 @@ def best_set(
         )
     if not 0 < count <= len(candidates):
         return None
-    search = _Search(candidates, count, _matrix(topology), frozenset(present))
-    search.extend((), 0, _UNBOUNDED, 0, 0)
-    score, chosen = search.best
-    weakest = score[0] if count > 1 else 0
-    return PlacementSet(tuple(candidates[at] for at in chosen), SetScore(weakest, score[1]))
+    scores = _matrix(topology)
 
+    def score(chosen: Sequence[str]) -> tuple[SetScore, int]:
+        pairs = [scores.get(frozenset(pair), 0) for pair in combinations(chosen, 2)]
+        stay = sum(uuid in present for uuid in chosen)
+        return SetScore(min(pairs, default=0), sum(pairs)), stay
 
-_UNBOUNDED: Final = 1 << 30
-
-
-class _Search:
-    """All sets, depth first; branches that can only be worse are left out."""
-
-    def __init__(
-        self,
-        candidates: Sequence[str],
-        count: int,
-        scores: Mapping[frozenset[str], int],
-        present: frozenset[str],
-    ) -> None:
-        self._count = count
-        self._is_present = [int(uuid in present) for uuid in candidates]
-        self._scores = [
-            [scores.get(frozenset((one, other)), 0) for other in candidates] for one in candidates
-        ]
-        self.best: tuple[tuple[int, int, int], tuple[int, ...]] = ((-1, -1, -1), ())
-        """Weakest pair, sum and how many stay; and their places among the candidates."""
-
-    def extend(
-        self, chosen: tuple[int, ...], after: int, weakest: int, total: int, kept: int
-    ) -> None:
-        """Look through all sets that begin with some, in the order of the candidates."""
-        if len(chosen) == self._count:
-            score = (weakest, total, kept)
-            if score > self.best[0]:
-                self.best = (score, chosen)
-            return
-        last = len(self._scores) - (self._count - len(chosen))
-        for at in range(after, last + 1):
-            row = self._scores[at]
-            joined = [row[other] for other in chosen]
-            least = min(joined, default=weakest)
-            if min(weakest, least) < self.best[0][0]:
-                continue
-            self.extend(
-                (*chosen, at),
-                at + 1,
-                min(weakest, least),
-                total + sum(joined),
-                kept + self._is_present[at],
-            )
+    best = max(combinations(candidates, count), key=score)
+    return PlacementSet(best, score(best)[0])
 
 
 def _matrix(topology: Topology) -> dict[frozenset[str], int]:

@@ -1,8 +1,8 @@
 """Memory that the fullest GPU of a layout needs: training state and activations, or serving."""
 
+from dataclasses import replace
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.sizing.activations import (
     FrozenBase,
     TrainingActivations,
@@ -69,27 +69,12 @@ _SHARDS_GRADIENTS: Final = 2
 _SHARDS_WEIGHTS: Final = 3
 
 
-@dataclass(frozen=True, slots=True)
-class TrainingState:
-    """Bytes on one GPU."""
-
-    weights_bytes: float
-    gradients_bytes: float
-    optimizer_bytes: float
-    gathered_bytes: float = 0.0
-    """What fully sharded training gathers and reduces at a time."""
+_State = tuple[float, float, float, float]
+"""Bytes of weights, gradients and optimizer on the fullest GPU of a layout, and what fully sharded
+training gathers and reduces at a time."""
 
 
-def training_state(
-    requirement: Requirement, count: ParameterCount, layout: Parallelism
-) -> TrainingState:
-    """What a training task keeps on the fullest GPU of a layout."""
-    if requirement.task is ModelTask.TRAINING:
-        return _full(requirement, count, layout)
-    return _adapted(requirement, count, layout)
-
-
-def base_format(requirement: Requirement) -> NumberFormat:
+def _base_format(requirement: Requirement) -> NumberFormat:
     """The format of the weights that are trained, or that adapters are trained beside.
 
     Training in fp8 or fp4 keeps its weights in 16 bits and multiplies with copies. QLoRA takes
@@ -126,9 +111,9 @@ def adapter_parameters(model: Model, lora: Lora) -> float:
     return float(lora.rank * sum(widths[target] for target in lora.targets if target in widths))
 
 
-def _full(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> TrainingState:
+def _full(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> _State:
     training, model = requirement.training, requirement.model
-    base = base_format(requirement)
+    base = _base_format(requirement)
     weights = weight_bytes(model, count, base, layout)
     placed = placed_parameters(model, count, layout)
     element = _gradient_bytes(requirement, base)
@@ -146,18 +131,18 @@ def _full(requirement: Requirement, count: ParameterCount, layout: Parallelism) 
         unit = count.largest_unit / layout.tensor
         # Two units are gathered, one ahead; gradients of one are reduced in fp32 beside its own.
         gathered = unit * (2 * base.bytes_per_parameter + _MASTER_BYTES)
-    return TrainingState(
-        weights_bytes=weights / (ranks if stage >= _SHARDS_WEIGHTS else 1),
-        gradients_bytes=gradients / (ranks if stage >= _SHARDS_GRADIENTS else 1),
-        optimizer_bytes=optimizer / (ranks if stage >= _SHARDS_OPTIMIZER else 1),
-        gathered_bytes=gathered,
+    return (
+        weights / (ranks if stage >= _SHARDS_WEIGHTS else 1),
+        gradients / (ranks if stage >= _SHARDS_GRADIENTS else 1),
+        optimizer / (ranks if stage >= _SHARDS_OPTIMIZER else 1),
+        gathered,
     )
 
 
-def _adapted(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> TrainingState:
+def _adapted(requirement: Requirement, count: ParameterCount, layout: Parallelism) -> _State:
     """Frozen weights, and 16 bytes for each parameter of the adapters with AdamW."""
     model, training = requirement.model, requirement.training
-    frozen = base_format(requirement)
+    frozen = _base_format(requirement)
     adapters = adapter_parameters(model, requirement.lora) / layout.tensor / layout.pipeline
     trained = NumberFormat.BF16
     ranks = layout.data if training.zero_stage >= _SHARDS_WEIGHTS else 1
@@ -165,11 +150,11 @@ def _adapted(requirement: Requirement, count: ParameterCount, layout: Parallelis
     if ranks > 1:
         gathered = 2 * count.largest_unit / layout.tensor * frozen.bytes_per_parameter
     base = weight_bytes(model, count, frozen, layout)
-    return TrainingState(
-        weights_bytes=(base + adapters * trained.bytes_per_parameter) / ranks,
-        gradients_bytes=adapters * _gradient_bytes(requirement, trained) / ranks,
-        optimizer_bytes=adapters * _optimizer_bytes(training.optimizer, trained) / ranks,
-        gathered_bytes=gathered,
+    return (
+        (base + adapters * trained.bytes_per_parameter) / ranks,
+        adapters * _gradient_bytes(requirement, trained) / ranks,
+        adapters * _optimizer_bytes(training.optimizer, trained) / ranks,
+        gathered,
     )
 
 
@@ -194,27 +179,29 @@ def training_memory(
 ) -> MemoryEstimate:
     """The peak of a step on the fullest GPU of a layout.
 
-    Gradients that a framework makes anew in each backward pass grow as activations go, so both are
-    never there in full. They are told in full, and activations by what they need beyond.
+    Gradients that a framework allocates again in each backward pass grow as activations go, so both
+    are never there in full. They are counted in full, and activations by what they need beyond.
     """
     count = count_parameters(requirement.model)
-    state = training_state(requirement, count, layout)
+    is_whole = requirement.task is ModelTask.TRAINING
+    kept = (_full if is_whole else _adapted)(requirement, count, layout)
+    weights, gradients, optimizer, gathered = kept
     activations = _activations(requirement, layout, settings)
     if _gradients_stay(requirement.training, layout):
-        peak = max(activations.first, activations.last)
+        peak = max(activations.first, activations.working)
     else:
-        peak = max(activations.first - state.gradients_bytes, activations.last)
-    if requirement.task is not ModelTask.TRAINING:
-        peak += dequantized_bytes(count, base_format(requirement), layout)
-    fragments = settings.fragmentation_ratio * (peak + state.gathered_bytes)
+        peak = max(activations.first - gradients, activations.working)
+    if not is_whole:
+        peak += dequantized_bytes(count, _base_format(requirement), layout)
+    fragments = settings.fragmentation_ratio * (peak + gathered)
     return MemoryEstimate(
-        weights_bytes=state.weights_bytes,
+        weights_bytes=weights,
         activations_bytes=peak,
-        gradients_bytes=state.gradients_bytes,
-        optimizer_bytes=state.optimizer_bytes,
+        gradients_bytes=gradients,
+        optimizer_bytes=optimizer,
         overhead_bytes=settings.context_bytes
         + communication_bytes(layout, settings, trains=True)
-        + state.gathered_bytes
+        + gathered
         + fragments,
         error_factor=memory_error_factor(requirement),
     )
@@ -233,7 +220,10 @@ def _activations(
 ) -> TrainingActivations:
     model, training = requirement.model, requirement.training
     form = requirement.precision.activations
-    frozen = _frozen(requirement)
+    frozen = None
+    if requirement.task is not ModelTask.TRAINING:
+        copies = _base_format(requirement).is_dequantized_whole
+        frozen = FrozenBase(requirement.lora.targets, copies_inputs=copies)
     images = float(training.micro_batch)
     match model:
         case Transformer():
@@ -252,13 +242,6 @@ def _activations(
         case RecommenderModel():
             rows = recommender_bytes(model, images, trains=True)
             return TrainingActivations(rows, 0.0, 0.0)
-
-
-def _frozen(requirement: Requirement) -> FrozenBase | None:
-    if requirement.task is ModelTask.TRAINING:
-        return None
-    copies = base_format(requirement).is_dequantized_whole
-    return FrozenBase(requirement.lora.targets, copies_inputs=copies)
 
 
 _DEFAULTS = MemorySettings()

@@ -1,7 +1,6 @@
 """MIG slices: capacity and rate beside their GPU, as boards of their own, and which hold a need."""
 
-from collections.abc import Iterable
-from typing import Final
+from typing import Final, NamedTuple
 
 from rightsizer.catalogue.board import Board, MigProfile
 from rightsizer.model.frozen import dataclass, replace
@@ -47,8 +46,7 @@ class BusyShares:
 _FULL: Final = BusyShares()
 
 
-@dataclass(frozen=True, slots=True)
-class SliceCapacity:
+class SliceCapacity(NamedTuple):
     """What kernels reach on a slice, of what they reach on the whole GPU."""
 
     compute: float
@@ -183,8 +181,4 @@ def fitting_slices(board: Board, need: SliceNeed) -> tuple[MigProfile, ...]:
         and max(need.memory_ratio, need.memory_bandwidth_ratio) <= profile.memory_share
         and profile.compute_share < 1.0
     )
-    return tuple(_by_size(fitting))
-
-
-def _by_size(profiles: Iterable[MigProfile]) -> list[MigProfile]:
-    return sorted(profiles, key=lambda profile: (profile.compute_share, profile.memory_share))
+    return tuple(sorted(fitting, key=lambda each: (each.compute_share, each.memory_share)))

@@ -1,8 +1,6 @@
 """Parameters of a model: how many, where, and what one takes in each number format."""
 
-from collections.abc import Mapping
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
@@ -46,28 +44,26 @@ class NumberFormat(StrEnum):
     @property
     def bytes_per_parameter(self) -> float:
         """Scales and zero points included."""
-        return BYTES_PER_PARAMETER[self]
+        return _BYTES[self]
 
     @property
     def bytes_per_embedding(self) -> float:
         """Of embeddings and head beside weights in this format."""
-        return BYTES_PER_PARAMETER[NumberFormat.BF16 if self.is_quantized else self]
+        return _BYTES[NumberFormat.BF16 if self.is_quantized else self]
 
 
-BYTES_PER_PARAMETER: Final[Mapping[NumberFormat, float]] = MappingProxyType(
-    {
-        NumberFormat.FP32: 4.0,
-        NumberFormat.BF16: 2.0,
-        NumberFormat.FP16: 2.0,
-        NumberFormat.FP8: 1.0,
-        NumberFormat.INT8: 1.0,
-        NumberFormat.INT4: 0.53,
-        NumberFormat.NF4: 0.5625,
-        NumberFormat.NF4_DOUBLE_QUANTIZED: 0.516,
-        NumberFormat.NVFP4: 0.5625,
-        NumberFormat.Q4_K_M: 0.606,
-    }
-)
+_BYTES: Final = {
+    NumberFormat.FP32: 4.0,
+    NumberFormat.BF16: 2.0,
+    NumberFormat.FP16: 2.0,
+    NumberFormat.FP8: 1.0,
+    NumberFormat.INT8: 1.0,
+    NumberFormat.INT4: 0.53,
+    NumberFormat.NF4: 0.5625,
+    NumberFormat.NF4_DOUBLE_QUANTIZED: 0.516,
+    NumberFormat.NVFP4: 0.5625,
+    NumberFormat.Q4_K_M: 0.606,
+}
 """Scales and zero points included. Sources: the formats' definitions (nf4: 4 bits and an fp32 scale
 for 64 weights, arXiv:2305.14314; nvfp4: 4 bits and an fp8 scale for 16; Q4_K_M: 4.85 bits)."""
 
@@ -191,9 +187,11 @@ def _transformer(model: Transformer) -> ParameterCount:
     # A published total may be smaller than what the vocabulary given would take.
     embedding, head = min(embedding, total / 3), min(head, total / 3)
     layers = total - embedding - head
+    # Where shape and published total disagree, experts still are used in this proportion.
+    least = total * (model.experts_per_token / model.experts)
     return ParameterCount(
         total=total + unread,
-        active=model.active_parameters or max(total - idle, total * _least_active(model)),
+        active=model.active_parameters or max(total - idle, least),
         embedding=embedding,
         head=head,
         unread=unread,
@@ -203,17 +201,11 @@ def _transformer(model: Transformer) -> ParameterCount:
     )
 
 
-def _least_active(model: Transformer) -> float:
-    """Where shape and published total disagree, experts still are used in this proportion."""
-    return model.experts_per_token / model.experts
-
-
 def _vision_transformer(model: VisionTransformer) -> ParameterCount:
     """A class token, learned positions, biases everywhere (arXiv:2010.11929, table 1)."""
     hidden, ffn = model.hidden, model.ffn or 4 * model.hidden
-    tokens = (model.image // model.patch) ** 2 + 1
     layer = 4 * hidden * (hidden + 1) + 2 * hidden * ffn + ffn + hidden + 4 * hidden
-    embedding = hidden * (3 * model.patch**2 + 1) + hidden + tokens * hidden
+    embedding = hidden * (3 * model.patch**2 + 1) + hidden + model.tokens * hidden
     by_shape = embedding + model.layers * layer + 2 * hidden + model.classes * (hidden + 1)
     total = model.parameters or float(by_shape)
     return ParameterCount(

@@ -145,24 +145,18 @@ def achieved_ratios(
     source: GpuPlace, runs: Precision, target: GpuPlace, will_run: Precision, matrix_ratio: float
 ) -> CapacityRatios:
     """Of what large kernels reach where so much of the time goes to matrix products."""
-    return _ratios(
-        source,
-        target,
-        compute=_over(source.achieved(runs, matrix_ratio), target.achieved(will_run, matrix_ratio)),
-        memory_bandwidth=source.achieved_bytes_per_second / target.achieved_bytes_per_second,
-    )
+    compute = _over(source.achieved(runs, matrix_ratio), target.achieved(will_run, matrix_ratio))
+    memory_bandwidth = source.achieved_bytes_per_second / target.achieved_bytes_per_second
+    return _ratios(source, target, compute, memory_bandwidth)
 
 
 def peak_ratios(
     source: GpuPlace, runs: Precision, target: GpuPlace, will_run: Precision
 ) -> CapacityRatios:
     """Of what the datasheets promise, which is what shares are measured against."""
-    return _ratios(
-        source,
-        target,
-        compute=_over(source.peak(runs), target.peak(will_run)),
-        memory_bandwidth=source.peak_bytes_per_second / target.peak_bytes_per_second,
-    )
+    compute = _over(source.peak(runs), target.peak(will_run))
+    memory_bandwidth = source.peak_bytes_per_second / target.peak_bytes_per_second
+    return _ratios(source, target, compute, memory_bandwidth)
 
 
 def _ratios(

@@ -62,9 +62,10 @@ def project(
         RequirementError: the target does not compute in the precision that was asked for.
     """
     runs, will_run = profile.peak_precision(), _target_precision(profile, target, precision)
-    before = split_time(profile)
+    before, shares = split_time(profile), profile.shares
     speeds = achieved_ratios(profile.place, runs, target, will_run, before.matrix_ratio)
-    after, links = before.moved(speeds), _link_times(profile, speeds)
+    after = before.moved(speeds)
+    links = {"pcie": shares.pcie * speeds.pcie, "nvlink": shares.nvlink * speeds.nvlink}
     # Nothing is faster than its copies by themselves, overlapped or not.
     ratio = max(after.total, *links.values())
     is_same = target == profile.place and precision in {None, profile.precision}
@@ -75,8 +76,7 @@ def project(
     width = (precision or profile.precision).weight_bytes / profile.precision.weight_bytes
     peaks = peak_ratios(profile.place, runs, target, will_run)
     interval = _interval(ratio, after, (factor, slower), width)
-    if profile.profiled is not None:
-        interval = _profiled_interval(interval, profile, after, speeds, (factor, slower))
+    interval = _profiled_interval(interval, profile, after, speeds, (factor, slower))
     return Projection(
         target=target,
         precision=will_run,
@@ -98,12 +98,6 @@ def _target_precision(
         f"precision.to: {target.board.key} does not compute in {asked or profile.precision}; name "
         "a format that it has, such as bf16"
     )
-
-
-def _link_times(profile: WorkloadProfile, speeds: CapacityRatios) -> dict[str, float]:
-    """How long copies take on the target by themselves."""
-    shares = profile.shares
-    return {"pcie": shares.pcie * speeds.pcie, "nvlink": shares.nvlink * speeds.nvlink}
 
 
 def _factor(profile: WorkloadProfile, target: GpuPlace, before: TimeShares) -> float:
@@ -215,7 +209,13 @@ def shared_placement(
             "project one profile to the place of the other first"
         )
     own, beside = split_time(profile), split_time(other)
-    stretched = _side_by_side(own, beside) if sharing is Sharing.MPS else _in_turn(own, beside)
+    # In turn, each waits as often as the other one is busy.
+    stretched = own.host + own.busy * (1.0 + beside.busy)
+    if sharing is Sharing.MPS:
+        stretched = _side_by_side(own, beside)
+    fits = None
+    if profile.memory_bytes is not None and other.memory_bytes is not None:
+        fits = profile.memory_bytes + other.memory_bytes <= profile.place.usable_bytes
     return SharedPlacement(
         time_ratio=EstimateInterval(
             stretched,
@@ -223,7 +223,7 @@ def shared_placement(
             max(1.0, stretched / _ERROR_FACTOR),
             max(stretched, min(stretched * _ERROR_FACTOR, 1.0 + own.busy)),
         ),
-        fits=_fit_beside(profile, other),
+        fits=fits,
     )
 
 
@@ -237,14 +237,3 @@ def _side_by_side(own: TimeShares, beside: TimeShares) -> float:
         wanted = mine / own.busy + getattr(beside, resource) / beside.busy
         total += mine * (1.0 + beside.busy * max(0.0, wanted - 1.0))
     return total
-
-
-def _in_turn(own: TimeShares, beside: TimeShares) -> float:
-    """Whoever is busy waits as often as the other one is."""
-    return own.host + own.busy * (1.0 + beside.busy)
-
-
-def _fit_beside(profile: WorkloadProfile, other: WorkloadProfile) -> bool | None:
-    if profile.memory_bytes is None or other.memory_bytes is None:
-        return None
-    return profile.memory_bytes + other.memory_bytes <= profile.place.usable_bytes

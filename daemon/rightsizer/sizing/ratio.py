@@ -2,7 +2,6 @@
 
 import math
 from collections.abc import Mapping
-from types import MappingProxyType
 from typing import Final
 
 from rightsizer.catalogue.board import Board, Precision
@@ -20,7 +19,6 @@ from rightsizer.sizing.workload_family import (
 )
 
 _DEFAULTS: Final = MemorySettings()
-_PLAIN: Final = (Precision.BF16,)
 _EIGHT_BITS: Final = (Precision.FP8, Precision.BF16)
 _INTEGER: Final = (Precision.INT8, Precision.BF16)
 _NARROWEST: Final = (Precision.FP4, Precision.FP8, Precision.BF16)
@@ -37,23 +35,18 @@ _SMALL_L2_BYTES: Final = 6e6
 Formats = tuple[tuple[Precision, ...], ...]
 """The best formats of several ways to run a family, best first; their mean counts."""
 
-_FORMATS: Final[Mapping[tuple[WorkloadActivity, ModelKind], Formats]] = MappingProxyType(
-    {
-        (WorkloadActivity.INFERENCE, ModelKind.CNN): (_INTEGER,),
-        (WorkloadActivity.INFERENCE, ModelKind.DETECTION): (_INTEGER,),
-        (WorkloadActivity.INFERENCE, ModelKind.SEGMENTATION): (_INTEGER,),
-        (WorkloadActivity.INFERENCE, ModelKind.RECOMMENDER): (_INTEGER,),
-        # 8-bit integers hold 99 % of the accuracy, 99.9 % takes fp8 or 16 bits.
-        (WorkloadActivity.INFERENCE, ModelKind.TRANSFORMER_ENCODER): (
-            (Precision.INT8, Precision.BF16),
-            _EIGHT_BITS,
-        ),
-        (WorkloadActivity.INFERENCE, ModelKind.DIFFUSION): (_EIGHT_BITS,),
-        (WorkloadActivity.TRAINING, ModelKind.TRANSFORMER_ENCODER): (_EIGHT_BITS,),
-        # fp4 is young: some train in it where it is offered.
-        (WorkloadActivity.TRAINING, ModelKind.LLM): (_EIGHT_BITS, _NARROWEST),
-    }
-)
+_FORMATS: Final[Mapping[tuple[WorkloadActivity, ModelKind], Formats]] = {
+    (WorkloadActivity.INFERENCE, ModelKind.CNN): (_INTEGER,),
+    (WorkloadActivity.INFERENCE, ModelKind.DETECTION): (_INTEGER,),
+    (WorkloadActivity.INFERENCE, ModelKind.SEGMENTATION): (_INTEGER,),
+    (WorkloadActivity.INFERENCE, ModelKind.RECOMMENDER): (_INTEGER,),
+    # 8-bit integers hold 99 % of the accuracy, 99.9 % takes fp8 or 16 bits.
+    (WorkloadActivity.INFERENCE, ModelKind.TRANSFORMER_ENCODER): (_INTEGER, _EIGHT_BITS),
+    (WorkloadActivity.INFERENCE, ModelKind.DIFFUSION): (_EIGHT_BITS,),
+    (WorkloadActivity.TRAINING, ModelKind.TRANSFORMER_ENCODER): (_EIGHT_BITS,),
+    # fp4 is young: some train in it where it is offered.
+    (WorkloadActivity.TRAINING, ModelKind.LLM): (_EIGHT_BITS, _NARROWEST),
+}
 """What engines and recipes use, without which 16 bits (MLPerf's closed division)."""
 
 
@@ -68,7 +61,9 @@ def board_features(
     `precision`: the format to run in; the best that is usable where it is `None` or the board does
     not compute in it.
     """
-    formats = _formats(board, workload, precision)
+    formats = _FORMATS.get((workload.activity, workload.family), ((Precision.BF16,),))
+    if precision is not None and board.achieved(precision):
+        formats = ((precision,),)
     features = {
         "power": math.log(board.power_limit_watts),
         "other_vendor": 0.0 if board.vendor == "NVIDIA" else 1.0,
@@ -76,7 +71,7 @@ def board_features(
     if workload.activity is WorkloadActivity.INFERENCE and workload.family is ModelKind.LLM:
         features["llm"] = _llm_capacity(board, workload.scenario, precision, memory_settings)
         return features
-    features["compute"] = _mean([_achieved(board, each) for each in formats])
+    features["compute"] = sum(_achieved(board, each) for each in formats) / len(formats)
     features["bandwidth"] = math.log(board.memory_bandwidth_bytes_per_second)
     if workload.activity is WorkloadActivity.TRAINING:
         link = max(board.link_bytes_per_second, board.pcie_bytes_per_second)
@@ -108,12 +103,6 @@ def _llm_capacity(
     )
 
 
-def _formats(board: Board, workload: ComparedWorkload, precision: Precision | None) -> Formats:
-    if precision is not None and board.achieved(precision):
-        return ((precision,),)
-    return _FORMATS.get((workload.activity, workload.family), (_PLAIN,))
-
-
 def _achieved(board: Board, formats: tuple[Precision, ...]) -> float:
     """In the fastest of these formats; a board that has fp8 instead of int8 takes that."""
     wanted = {*formats, *({Precision.FP8} if Precision.INT8 in formats else ())}
@@ -121,10 +110,6 @@ def _achieved(board: Board, formats: tuple[Precision, ...]) -> float:
 
 
 _FALLBACK: Final = (Precision.BF16, Precision.FP32)
-
-
-def _mean(values: list[float]) -> float:
-    return sum(values) / len(values)
 
 
 _ALIKE: Final = EstimateInterval(1.0, 1.0, 1.0)
@@ -155,7 +140,9 @@ def throughput_ratio(  # noqa: PLR0913 - the question, and what a site knows bet
         log = max(0.0, log)
     if is_no_worse(board, other):
         log = min(0.0, log)
-    return EstimateInterval.around(math.exp(log), math.exp(_error(fit, workload, board, other)))
+    kind = error_kind(fit, workload, board, other)
+    error = fit.errors.get(kind, fit.errors["across unmeasured"])
+    return EstimateInterval.around(math.exp(log), math.exp(error))
 
 
 def log_score(
@@ -203,11 +190,6 @@ def error_kind(fit: RatioFit, workload: ComparedWorkload, board: Board, other: B
     return f"{near} {'other family' if all(map(fit.has_measured, boards)) else 'unmeasured'}"
 
 
-def _error(fit: RatioFit, workload: ComparedWorkload, board: Board, other: Board) -> float:
-    kind = error_kind(fit, workload, board, other)
-    return fit.errors.get(kind, fit.errors["across unmeasured"])
-
-
 def place_ratio(
     workload: ComparedWorkload,
     place: GpuPlace,
@@ -233,7 +215,7 @@ def place_ratio(
 
 def _rate(workload: ComparedWorkload, place: GpuPlace) -> EstimateInterval:
     if place.slice is None:
-        return EstimateInterval(1.0, 1.0, 1.0)
+        return _ALIKE
     shares = BusyShares(
         matrix_ratio=workload.compute_share,
         is_latency_bound=workload.scenario is InferenceScenario.SERVER,

@@ -1,11 +1,7 @@
-"""Roofline of a board: formats, collectives, seconds of a pass.
+"""Roofline of a board: formats, collectives, seconds of a pass, and language models on it."""
 
-What it does for language models.
-"""
-
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable
 from enum import StrEnum
-from types import MappingProxyType
 from typing import Final
 
 from rightsizer.catalogue.board import AllReduce, Board, Precision
@@ -14,14 +10,12 @@ from rightsizer.sizing.estimate import usable_bytes
 from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.settings import MemorySettings
 
-_UNITS: Final[Mapping[NumberFormat, Precision]] = MappingProxyType(
-    {
-        NumberFormat.FP32: Precision.FP32,
-        NumberFormat.FP8: Precision.FP8,
-        NumberFormat.INT8: Precision.INT8,
-        NumberFormat.NVFP4: Precision.FP4,
-    }
-)
+_UNITS: Final = {
+    NumberFormat.FP32: Precision.FP32,
+    NumberFormat.FP8: Precision.FP8,
+    NumberFormat.INT8: Precision.INT8,
+    NumberFormat.NVFP4: Precision.FP4,
+}
 """Of formats whose engines quantize activations too; all others are unpacked to 16 bits."""
 
 
@@ -39,15 +33,13 @@ def matrix_flops_per_second(board: Board, number_format: NumberFormat) -> float:
     return board.achieved(compute_format(board, number_format)) or 0.0
 
 
-_ENGINE_LATENCY_SECONDS: Final[Mapping[int, float]] = MappingProxyType(
-    {2: 6.4e-6, 4: 9.6e-6, 8: 15.75e-6}
-)
+_ENGINE_LATENCY_SECONDS: Final = {2: 6.4e-6, 4: 9.6e-6, 8: 15.75e-6}
 """Of a small sum over links of their own, by GPUs, at most: serving engines sum small messages with
 kernels of their own, so that NCCL's higher figures on newer boards do not count. As measured on the
 H100 SXM (kernel tables of aiconfigurator-core 0.12.0)."""
 _PCIE_SHARE: Final = 0.6
 _SMALL_SECONDS: Final = 1e-5
-"""Of handing on, and of each doubling of a group that nobody has measured; assumed."""
+"""Of handing on, and of each doubling of a group that was not measured; assumed."""
 _SEND_SHARE: Final = 0.85
 """Of a link's bandwidth, from one GPU to the next (85-92 % over PCIe)."""
 
@@ -155,7 +147,7 @@ LARGE: Final = ServedModel(69e9, 80, 8192, 163840.0, 294.0, 294.0)
 SMALL: Final = ServedModel(8e9, 32, 4096, 65536.0, 778.0, 80.0)
 """Llama 3.1 8B (its config.json) on summaries of CNN/DailyMail, as MLPerf inference serves it and
 GPT-J before it."""
-_ROOM_BYTES: Final = 2e9
+_WORKING_BYTES: Final = 2e9
 """For activations and libraries."""
 _MOST_REQUESTS: Final = 1024.0
 """Of one GPU; more do not make it faster."""
@@ -165,8 +157,8 @@ _READ_RATIO: Final = 0.8
 _STAGES_RATIO: Final = 0.5
 """What a pipeline over GPUs without links leaves; assumed."""
 _LEAST_REQUESTS: Final = 4.0
-"""Of one GPU, where memory or latency has no room for as many: such a board serves a smaller model,
-with as little room beside it."""
+"""Of one GPU, where memory or latency allows fewer: such a board serves a smaller model, with as
+little space beside it."""
 
 
 _DEFAULTS: Final = MemorySettings()
@@ -184,29 +176,9 @@ def llm_tokens_per_second(
     Raises:
         ValueError: the board computes in none of them.
     """
-    usable = usable_bytes(board.memory_bytes, memory_settings) - _ROOM_BYTES
-    served = _Served(board, model, step_limit_seconds, usable)
-    return max(
-        served.rate(precision, gpus)
-        for precision in formats
-        if board.achieved(precision)
-        for gpus in _TENSOR
-    )
+    free = usable_bytes(board.memory_bytes, memory_settings) - _WORKING_BYTES
 
-
-@dataclass(frozen=True, slots=True)
-class _Served:
-    """A model on a board."""
-
-    board: Board
-    model: ServedModel
-    step_limit_seconds: float | None
-    room_bytes: float
-    """Of one GPU, for weights and caches."""
-
-    def rate(self, precision: Precision, gpus: int) -> float:
-        """Answered tokens of one of so many GPUs that hold the model together."""
-        board, model, limit = self.board, self.model, self.step_limit_seconds
+    def rate(precision: Precision, gpus: int) -> float:
         weights = model.parameters * _WEIGHT_BYTES.get(precision, 2.0)
         element = 1.0 if precision in _WEIGHT_BYTES else 2.0
         cache = model.cache_elements * element * model.context_tokens
@@ -214,14 +186,17 @@ class _Served:
         compute = gpus * (board.achieved(precision) or 0.0)
         flops = 2.0 * model.parameters * model.tokens_per_answer_token
         read, each = weights / bandwidth, cache / bandwidth + flops / compute
-        room = (gpus * self.room_bytes - weights) / cache
-        if limit is not None:
-            room = min(room, (limit - read) / each)
-        requests = min(max(room, _LEAST_REQUESTS * gpus), _MOST_REQUESTS * gpus)
+        most = (gpus * free - weights) / cache
+        if step_limit_seconds is not None:
+            most = min(most, (step_limit_seconds - read) / each)
+        requests = min(max(most, _LEAST_REQUESTS * gpus), _MOST_REQUESTS * gpus)
         step = read + requests * each
         if gpus > 1:
-            told = requests * model.tokens_per_answer_token * model.hidden * 2.0
-            sums = 2.0 * model.layers * all_reduce_seconds(board, gpus, told)
+            payload = requests * model.tokens_per_answer_token * model.hidden * 2.0
+            sums = 2.0 * model.layers * all_reduce_seconds(board, gpus, payload)
             # Slow links are spared by stages, which wait for each other instead.
             step = min(step + sums, step / _STAGES_RATIO)
         return requests / (gpus * step)
+
+    usable = [precision for precision in formats if board.achieved(precision)]
+    return max(rate(precision, gpus) for precision in usable for gpus in _TENSOR)

@@ -1,7 +1,4 @@
-"""How fast models of images and of tables are: the time-share roofline, computing and moving added.
-
-One term for what the tensor cores do, one for what memory moves, one for starting kernels.
-"""
+"""Rates of models of images and of tables: computing and moving added, and starting kernels."""
 
 from collections.abc import Mapping
 from typing import Final
@@ -34,10 +31,9 @@ _FROZEN_BACKWARD: Final = 2.0
 _CONVOLUTION_RATIO: Final = 0.6
 """What convolutions reach of the dense peak. With the traffic below, ResNet-50 in int8 (MLPerf,
 Offline) comes out 5 to 21 % low on the T4, A10, A30, A100 and H100, a third low on L4 and L40S."""
-_DENOISER_RATIO: Final = 0.8
-_TRANSFORMER_RATIO: Final = 0.8
+_LAYERS_RATIO: Final = 0.8
 _DENSE_RATIO: Final = 0.5
-"""What products in such models reach of large ones; assumed."""
+"""What products of denoisers and transformers, and of recommenders, reach; assumed."""
 _INFERENCE_TRAFFIC: Final = 0.3
 """Of what training keeps, what fused kernels write and read of memory."""
 _CACHING_L2_BYTES: Final = 40e6
@@ -167,13 +163,8 @@ def _speed(model: SampleModel, requirement: Requirement, board: Board) -> float:
     if isinstance(model, ConvolutionalNetwork):
         peak = board.peak(precision) or board.peak(Precision.FP32) or 1.0
         return peak * board.efficiency.power_cap_ratio * _CONVOLUTION_RATIO
-    achieved = board.achieved(precision) or board.achieved(Precision.FP32)
-    ratio = {
-        Diffusion: _DENOISER_RATIO,
-        VisionTransformer: _TRANSFORMER_RATIO,
-        RecommenderModel: _DENSE_RATIO,
-    }[type(model)]
-    return (achieved or 1.0) * ratio
+    achieved = board.achieved(precision) or board.achieved(Precision.FP32) or 1.0
+    return achieved * (_DENSE_RATIO if isinstance(model, RecommenderModel) else _LAYERS_RATIO)
 
 
 def _moved_seconds(
@@ -185,10 +176,9 @@ def _moved_seconds(
     kept = precisions.activations if trains else precisions.weights
     times = _BACKWARD if trains else 1.0
     if isinstance(model, RecommenderModel):
-        rows = (
-            batch * model.lookups * model.embedding_width * precisions.weights.bytes_per_parameter
-        )
-        dense = model.dense_parameters * precisions.weights.bytes_per_parameter
+        element = precisions.weights.bytes_per_parameter
+        rows = batch * model.lookups * model.embedding_width * element
+        dense = model.dense_parameters * element
         return times * (rows / (_RANDOM_READ_RATIO * bandwidth) + dense / bandwidth)
     weights = times * count_parameters(model).total * precisions.weights.bytes_per_parameter
     if isinstance(model, ConvolutionalNetwork):
@@ -210,11 +200,12 @@ def _moved_seconds(
 def _shared_seconds(
     model: SampleModel, requirement: Requirement, board: Board, layout: Parallelism
 ) -> float:
-    """Of one step: what replicas tell each other, and the optimizer."""
-    dense = model.dense_parameters if isinstance(model, RecommenderModel) else None
-    trained = dense if dense is not None else count_parameters(model).total
+    """Of one step: what replicas exchange, and the optimizer."""
     if requirement.task is not ModelTask.TRAINING:
         return 0.0
-    told = all_reduce_seconds(board, layout.data, trained * _GRADIENT_BYTES) * _EXPOSED_RATIO
+    trained = count_parameters(model).total
+    if isinstance(model, RecommenderModel):
+        trained = model.dense_parameters
+    sums = all_reduce_seconds(board, layout.data, trained * _GRADIENT_BYTES) * _EXPOSED_RATIO
     bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
-    return told + trained * _UPDATE_BYTES / bandwidth
+    return sums + trained * _UPDATE_BYTES / bandwidth

@@ -1,7 +1,6 @@
 """Serving speed of a language model: TTFT, TPOT, tokens a second, best concurrency, error."""
 
 import math
-from collections.abc import Callable
 from typing import Final, Self
 
 from rightsizer.catalogue.board import Board, OriginKind
@@ -11,13 +10,14 @@ from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.forward_pass import ForwardPass
 from rightsizer.sizing.memory import available_bytes as usual_bytes
 from rightsizer.sizing.models import Transformer
-from rightsizer.sizing.requirement import Parallelism, Requirement
+from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
 from rightsizer.sizing.roofline import Bound, PassCost
 from rightsizer.sizing.serving_memory import ServingMemory, serving_memory
 from rightsizer.sizing.settings import ServingModelSettings
 
 _STEP: Final = 1.3
-"""A decode step of a dense model on a board with measured efficiencies."""
+"""Factors within which what is measured lies with a probability of 90 %, read off the evaluation's
+rows. This one of a decode step of a dense model on a board with measured efficiencies."""
 _PROMPTS: Final = 1.6
 """Prompts beside it may cost so much less, since engines keep what they have in common."""
 _FIRST_TOKEN: Final = 2.4
@@ -33,17 +33,8 @@ _ASSUMED_SHAPE: Final = 1.1
 """Beside that, where layers or widths were taken as is usual; assumed."""
 
 
-@dataclass(frozen=True, slots=True)
-class ServingError:
-    """Factors within which what is measured lies with a probability of 90 %."""
-
-    step: float
-    prompts: float
-    first_token: float
-
-
-def serving_error(model: Transformer, board: Board) -> ServingError:
-    """Those of a model on a board; the first three were read off the evaluation's rows."""
+def _error_ratio(model: Transformer, board: Board) -> float:
+    """What errors of a model on a board are, of those above."""
     wider = 1.0
     if board.origin("efficiency.weight_read.bf16").kind is OriginKind.ASSUMED:
         wider *= _ASSUMED_BOARD
@@ -53,57 +44,23 @@ def serving_error(model: Transformer, board: Board) -> ServingError:
         wider *= _EXPERTS
     if model.assumed:
         wider *= _ASSUMED_SHAPE
-    return ServingError(_STEP * wider, _PROMPTS * wider, _FIRST_TOKEN * wider)
+    return wider
 
 
-@dataclass(frozen=True, slots=True)
-class RunningRequests:
-    """Requests of one replica."""
+def _capacity(memory: ServingMemory, available_bytes: float) -> float:
+    """How many requests one replica runs at a time in so much of each GPU's memory; at least one.
 
-    asked: float
-    running: float
-    """As many as the KV cache holds; the others wait for one of them to end."""
-
-    def queue_seconds(self, residence_seconds: float) -> float:
-        """What a request waits, by what it takes once it runs (Little's law)."""
-        return max(0.0, self.asked / self.running - 1.0) * residence_seconds
-
-
-@dataclass(frozen=True, slots=True)
-class EngineCapacity:
-    """How many requests the memory of one replica holds; never less than one."""
-
-    requests: float
-
-    @classmethod
-    def of(cls, memory: ServingMemory, available_bytes: float) -> Self:
-        """That of each GPU's memory.
-
-        Engines hand out the cache as tokens come, so that it holds as many requests as are half
-        done on average. Where not even one fits, one is taken to run.
-        """
-        replicas, load = memory.layout.data, memory.requirement.load
-        surely = memory.largest_concurrency(available_bytes) / replicas
-        each = memory.cache.request_bytes(load.input_tokens + load.output_tokens / 2.0)
-        if not surely or not each:
-            return cls(max(1.0, surely))
-        fullest = memory.at(surely * replicas)
-        left = available_bytes - (fullest.total_bytes - fullest.kv_cache_bytes)
-        return cls(max(surely, left / each))
-
-    def share(self, asked: float) -> RunningRequests:
-        """Of so many requests in flight those that run; a replica has at least one."""
-        asked = max(1.0, asked)
-        return RunningRequests(asked, min(asked, self.requests))
-
-
-def bunched_prompts(requests: float, bunching_ratio: float) -> float:
-    """Prompts that one finds before it, its own included.
-
-    Requests that began together end together, and the next ones begin together again; lengths that
-    differ and bursts that end draw them apart, so that a bunch grows with the root of their number.
+    Engines hand out the cache as tokens come, so that it holds as many requests as are half done
+    on average. Where not even one fits, one is taken to run.
     """
-    return 1.0 + bunching_ratio * (math.sqrt(max(1.0, requests)) - 1.0)
+    replicas, load = memory.layout.data, memory.requirement.load
+    surely = memory.largest_concurrency(available_bytes) / replicas
+    each = memory.cache.request_bytes(load.input_tokens + load.output_tokens / 2.0)
+    if not surely or not each:
+        return max(1.0, surely)
+    fullest = memory.at(surely * replicas)
+    left = available_bytes - (fullest.total_bytes - fullest.kv_cache_bytes)
+    return max(surely, left / each)
 
 
 _DEFAULTS: Final = ServingModelSettings()
@@ -155,9 +112,10 @@ class Server:
     prompt: PassCost
     """One prompt through the model, less what the prefix cache holds of it."""
     available_bytes: float
-    capacity: EngineCapacity
+    capacity: float
+    """Requests of one replica that its KV cache holds; the others wait for one of them to end."""
     settings: ServingModelSettings
-    error: ServingError
+    error_ratio: float
 
     @classmethod
     def of(
@@ -190,67 +148,68 @@ class Server:
                 load.input_tokens, cached_tokens=cached_ratio * load.input_tokens
             ),
             available_bytes=available_bytes,
-            capacity=EngineCapacity.of(memory, available_bytes),
+            capacity=_capacity(memory, available_bytes),
             settings=settings,
-            error=serving_error(model, board),
+            error_ratio=_error_ratio(model, board),
         )
 
     def at(self, concurrency: float) -> Serving:
         """With so many requests in flight on all GPUs together."""
         replicas = self.memory.layout.data
-        running = self.capacity.share(concurrency / replicas)
-        served = min(concurrency, running.running * replicas)
-        if self.forward.attention.is_causal:
-            return self._generating(running, served)
-        return self._encoding(running, served)
+        asked = max(1.0, concurrency / replicas)
+        running = min(asked, self.capacity)
+        serve = self._generating if self.forward.attention.is_causal else self._encoding
+        return serve(asked, running, min(concurrency, running * replicas))
 
-    def _generating(self, running: RunningRequests, served: float) -> Serving:
-        load, requests = self.memory.requirement.load, running.running
+    def _generating(self, asked: float, running: float, served: float) -> Serving:
+        load, prompt = self.memory.requirement.load, self.prompt
         answer = max(1.0, load.output_tokens)
-        step = self.forward.decode(requests, load.input_tokens + answer / 2.0)
-        prompt = self.prompt
-        beside = (requests - 1.0) / answer / self.memory.layout.pipeline
-        cycle = step.plus(prompt, beside)
+        step = self.forward.decode(running, load.input_tokens + answer / 2.0)
+        beside = (running - 1.0) / answer / self.memory.layout.pipeline
         # What the GPUs do for one round of answers, however prompts arrive: that is conserved.
         residence = answer * step.seconds + (1.0 + answer * beside) * prompt.seconds
-        before = max(bunched_prompts(running.asked, self.settings.bunching_ratio), 1.0 + beside)
-        first = step.seconds + before * prompt.seconds
+        # Prompts that one finds before it, its own included. Requests that began together end
+        # together, and the next ones begin together again; lengths that differ and bursts that end
+        # draw them apart, so that a bunch grows with the root of their number.
+        bunch = 1.0 + self.settings.bunching_ratio * (math.sqrt(max(1.0, asked)) - 1.0)
+        first = step.seconds + max(bunch, 1.0 + beside) * prompt.seconds
         rate = served * answer / residence
         between = self._between(step, prompt.seconds * beside)
         return Serving(
-            ttft_ms=_milliseconds(first + running.queue_seconds(residence), self.error.first_token),
+            ttft_ms=self._first(first, asked, running, residence),
             tpot_ms=between,
             tokens_per_second=EstimateInterval(
                 rate, rate * between.value / between.high, rate * between.value / between.low
             ),
-            bound=cycle.bound,
+            bound=step.plus(prompt, beside).bound,
             running=served,
         )
+
+    def _first(
+        self, seconds: float, asked: float, running: float, residence: float
+    ) -> EstimateInterval:
+        """To the first token, with what a request waits until it runs (Little's law)."""
+        queue = max(0.0, asked / running - 1.0) * residence
+        return EstimateInterval.around(1e3 * (seconds + queue), _FIRST_TOKEN * self.error_ratio)
 
     def _between(self, step: PassCost, prompts_seconds: float) -> EstimateInterval:
         """Between two tokens; prompts are surer to be cheaper than to be dearer."""
-        error = self.error
-        low = (step.seconds + prompts_seconds / error.prompts) / error.step
+        step_factor, prompt_factor = _STEP * self.error_ratio, _PROMPTS * self.error_ratio
+        low = (step.seconds + prompts_seconds / prompt_factor) / step_factor
         whole = step.seconds + prompts_seconds
-        return EstimateInterval(1e3 * whole, 1e3 * low, 1e3 * whole * error.step)
+        return EstimateInterval(1e3 * whole, 1e3 * low, 1e3 * whole * step_factor)
 
-    def _encoding(self, running: RunningRequests, served: float) -> Serving:
+    def _encoding(self, asked: float, running: float, served: float) -> Serving:
         tokens = self.memory.requirement.load.input_tokens
-        each = max(1.0, running.running / self.memory.layout.pipeline)
-        batch = self.forward.prompts(tokens, each)
+        batch = self.forward.prompts(tokens, max(1.0, running / self.memory.layout.pipeline))
         rate = served * tokens / batch.seconds
-        seconds = batch.seconds + running.queue_seconds(batch.seconds)
         return Serving(
-            ttft_ms=_milliseconds(seconds, self.error.first_token),
+            ttft_ms=self._first(batch.seconds, asked, running, batch.seconds),
             tpot_ms=EstimateInterval(0.0, 0.0, 0.0),
-            tokens_per_second=EstimateInterval.around(rate, self.error.step),
+            tokens_per_second=EstimateInterval.around(rate, _STEP * self.error_ratio),
             bound=batch.bound,
             running=served,
         )
-
-
-def _milliseconds(seconds: float, factor: float) -> EstimateInterval:
-    return EstimateInterval.around(1e3 * seconds, factor)
 
 
 @dataclass(frozen=True, slots=True)
@@ -271,26 +230,16 @@ def best_concurrency(server: Server) -> BestConcurrency:
     replicas = server.memory.layout.data
     by_memory = server.memory.largest_concurrency(server.available_bytes) // replicas
 
-    def is_within(requests: int) -> bool:
-        return _is_in_time(server.at(requests * replicas), server)
-
-    best = _largest(min(by_memory, server.settings.requests_maximum), is_within)
-    return BestConcurrency(best * replicas, server.at(best * replicas) if best else None)
-
-
-def _is_in_time(serving: Serving, server: Server) -> bool:
-    load = server.memory.requirement.load
-    is_fluent = load.tpot_ms is None or serving.tpot_ms.value <= load.tpot_ms
-    return is_fluent and (load.ttft_ms is None or serving.ttft_ms.value <= load.ttft_ms)
-
-
-def _largest(most: int, is_within: Callable[[int], bool]) -> int:
-    """The largest count that is within, where all below it are too; 0 where none is."""
-    low, high = 0, most
+    low, high = 0, min(by_memory, server.settings.requests_maximum)
     while low < high:
         middle = (low + high + 1) // 2
-        if is_within(middle):
+        if _is_in_time(server.at(middle * replicas), server.memory.requirement.load):
             low = middle
         else:
             high = middle - 1
-    return low
+    return BestConcurrency(low * replicas, server.at(low * replicas) if low else None)
+
+
+def _is_in_time(serving: Serving, load: RequestLoad) -> bool:
+    is_fluent = load.tpot_ms is None or serving.tpot_ms.value <= load.tpot_ms
+    return is_fluent and (load.ttft_ms is None or serving.ttft_ms.value <= load.ttft_ms)

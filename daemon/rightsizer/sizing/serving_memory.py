@@ -102,7 +102,7 @@ def _placed(model: Model, count: ParameterCount, layout: Parallelism) -> tuple[f
     return count.layers * stage_share / layout.tensor, ends / layout.tensor
 
 
-BLOCK_TOKENS: Final = 16
+_BLOCK_TOKENS: Final = 16
 """Caches are handed out in blocks of so many tokens (vLLM's default)."""
 
 _STATE_BYTES: Final = 2.0
@@ -149,11 +149,10 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
     staged = math.ceil(layers / layout.pipeline)
     state = _STATE_BYTES * model.state_elements / (layout.tensor * layout.pipeline)
     if model.sliding_window is None:
-        return KvCache(
-            staged * layer_bytes,
-            index_bytes_per_token=_index_bytes(model, layout),
-            state_bytes=state,
-        )
+        index, indexer = 0.0, model.indexer
+        if indexer is not None:
+            index = math.ceil(indexer.layers / layout.pipeline) * float(indexer.key_bytes)
+        return KvCache(staged * layer_bytes, index_bytes_per_token=index, state_bytes=state)
     windowed = layers
     if model.windowed_layers is not None:
         windowed = min(model.windowed_layers - model.borrowed_windowed_layers, layers)
@@ -164,12 +163,6 @@ def kv_cache(model: Model, number_format: NumberFormat, layout: Parallelism = _S
         window_tokens=float(model.sliding_window),
         state_bytes=state,
     )
-
-
-def _index_bytes(model: Transformer, layout: Parallelism) -> float:
-    if model.indexer is None:
-        return 0.0
-    return math.ceil(model.indexer.layers / layout.pipeline) * float(model.indexer.key_bytes)
 
 
 def kv_cache_format(precision: Precisions) -> NumberFormat:
@@ -184,7 +177,7 @@ def kv_cache_format(precision: Precisions) -> NumberFormat:
 
 
 def _in_blocks(tokens: float) -> float:
-    return tokens if math.isinf(tokens) else math.ceil(tokens / BLOCK_TOKENS) * BLOCK_TOKENS
+    return tokens if math.isinf(tokens) else math.ceil(tokens / _BLOCK_TOKENS) * _BLOCK_TOKENS
 
 
 @dataclass(frozen=True, slots=True)
@@ -201,13 +194,12 @@ class ServingMemory:
 
     def at(self, concurrency: float) -> MemoryEstimate:
         """With so many requests in flight on all GPUs together."""
-        requests = self._requests(concurrency)
+        requests = float(math.ceil(concurrency / self.layout.data))
         settings, model = self.settings, self.requirement.model
-        graphs = (
-            graph_bytes(math.ceil(model.layers / self.layout.pipeline), requests, settings)
-            if isinstance(model, Transformer)
-            else 0.0
-        )
+        graphs = 0.0
+        if isinstance(model, Transformer):
+            layers = math.ceil(model.layers / self.layout.pipeline)
+            graphs = graph_bytes(layers, requests, settings)
         return MemoryEstimate(
             weights_bytes=self.weights_bytes,
             kv_cache_bytes=self.request_bytes * requests,
@@ -257,18 +249,16 @@ class ServingMemory:
         left = available_bytes - (fullest.total_bytes - fullest.kv_cache_bytes)
         return max(0, min(most, int(left / self.request_bytes)))
 
-    def _requests(self, concurrency: float) -> float:
-        return float(math.ceil(concurrency / self.layout.data))
-
     def _activation_bytes(self, requests: float) -> float:
         model, load = self.requirement.model, self.requirement.load
         form = self.requirement.precision.activations
         match model:
             case Transformer() | VisionTransformer():
-                length = load.input_tokens if isinstance(model, Transformer) else model.tokens
-                tokens = min(requests * max(1.0, length), float(self.settings.batched_tokens))
                 if isinstance(model, VisionTransformer):
-                    tokens = requests * length
+                    tokens = requests * model.tokens
+                else:
+                    whole = requests * max(1.0, load.input_tokens)
+                    tokens = min(whole, float(self.settings.batched_tokens))
                 rows = min(requests, float(self.settings.sampled_rows))
                 return inference_activation_bytes(blocks_of(model), form, self.layout, tokens, rows)
             case ConvolutionalNetwork():

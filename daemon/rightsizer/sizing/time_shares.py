@@ -3,7 +3,7 @@
 import math
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, fields
+from rightsizer.model.frozen import asdict, dataclass, fields, replace
 from rightsizer.sizing.place import CapacityRatios, GpuPlace
 from rightsizer.sizing.workload_profile import ProfiledTime, UsageShares, WorkloadProfile
 
@@ -42,22 +42,15 @@ class TimeShares:
 
     def moved(self, ratios: CapacityRatios) -> "TimeShares":
         """The same work where capacities differ."""
-        return TimeShares(
-            compute=self.compute * ratios.compute,
-            vector=self.vector * ratios.vector,
-            memory_bandwidth=self.memory_bandwidth * ratios.memory_bandwidth,
-            pcie=self.pcie * ratios.pcie,
-            nvlink=self.nvlink * ratios.nvlink,
-            latency=self.latency,
-            host=self.host,
-        )
+        scaled = {name: getattr(self, name) * ratio for name, ratio in asdict(ratios).items()}
+        return replace(self, **scaled)
 
 
 def busy_share(profile: WorkloadProfile) -> float:
     """The part of the window with a kernel: at least what any unit was active."""
     shares = profile.shares
-    told = 1.0 if profile.profiled is None else profile.profiled.busy
-    stated = told if shares.gpu_busy is None else shares.gpu_busy
+    by_profile = 1.0 if profile.profiled is None else profile.profiled.busy
+    stated = by_profile if shares.gpu_busy is None else shares.gpu_busy
     units = (shares.sm_active, shares.tensor_active, shares.dram_active, shares.fp32_active)
     return min(1.0, max(stated, *(unit or 0.0 for unit in units)))
 
@@ -77,15 +70,7 @@ def split_time(profile: WorkloadProfile) -> TimeShares:
     nvlink = min(shares.nvlink, rest - pcie)
     rest -= pcie + nvlink
     host = min(1.0 - busy, rest)
-    return TimeShares(
-        compute=compute,
-        vector=vector,
-        memory_bandwidth=bandwidth,
-        pcie=pcie,
-        nvlink=nvlink,
-        latency=rest - host,
-        host=host,
-    )
+    return TimeShares(compute, vector, bandwidth, pcie, nvlink, latency=rest - host, host=host)
 
 
 def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
@@ -93,7 +78,10 @@ def _work(profile: WorkloadProfile, busy: float) -> tuple[float, float, float]:
     shares, clock = profile.shares, profile.shares.sm_clock_ratio or 1.0
     tensor = (shares.tensor_active or 0.0) * clock / _compute_ratio(profile)
     vector = (shares.fp32_active or 0.0) * clock / _VECTOR_RATIO
-    dram = (shares.dram_active or 0.0) / _bandwidth_ratio(profile.place)
+    place = profile.place
+    dram = (shares.dram_active or 0.0) / (
+        place.achieved_bytes_per_second / place.peak_bytes_per_second
+    )
     work = [min(busy, each) for each in (tensor, vector, dram)]
     # Resources that are used at once share the busy time; it is no longer for that.
     fitted = min(1.0, busy / sum(work)) if sum(work) > 0.0 else 1.0
@@ -108,15 +96,10 @@ def _split_profiled(profile: WorkloadProfile, time: ProfiledTime) -> TimeShares:
         else (time.in_products, 0.0, time.in_memory)
     )
     has_link = profile.place.link_bytes_per_second > 0.0
-    return TimeShares(
-        compute=compute,
-        vector=vector,
-        memory_bandwidth=bandwidth,
-        pcie=time.copy + (0.0 if has_link else time.collective),
-        nvlink=time.collective if has_link else 0.0,
-        latency=max(0.0, time.kernels - compute - vector - bandwidth),
-        host=time.host,
-    )
+    pcie = time.copy + (0.0 if has_link else time.collective)
+    nvlink = time.collective if has_link else 0.0
+    latency = max(0.0, time.kernels - compute - vector - bandwidth)
+    return TimeShares(compute, vector, bandwidth, pcie, nvlink, latency, time.host)
 
 
 def _compute_ratio(profile: WorkloadProfile) -> float:
@@ -124,10 +107,6 @@ def _compute_ratio(profile: WorkloadProfile) -> float:
     place, precision = profile.place, profile.peak_precision()
     ratio = (place.achieved(precision) or 1.0) / (place.peak(precision) or 1.0)
     return ratio if profile.shares.sm_clock_ratio is not None else ratio / place.clock_ratio
-
-
-def _bandwidth_ratio(place: GpuPlace) -> float:
-    return place.achieved_bytes_per_second / place.peak_bytes_per_second
 
 
 _FILLED_RATIO: Final = 0.5
@@ -153,7 +132,10 @@ def projected_shares(
     # Without a clock, pipe activity is taken to count the cycles of a GPU at its power limit.
     is_timed = shares.sm_clock_ratio is not None
     clock = 1.0 if is_timed else profile.place.clock_ratio / target.clock_ratio
-    busy = _busy(profile, after, ratio)
+    # What waits without a kernel does so as before.
+    waits = min(1.0 - busy_share(profile), ratio)
+    busy = 1.0 - waits / ratio if ratio > 0.0 else after.busy
+    has_link = target.link_bytes_per_second > 0.0
     return UsageShares(
         sm_active=_sm_active(profile, target, busy),
         tensor_active=_moved(shares.tensor_active, peaks.compute * clock, ratio),
@@ -161,29 +143,17 @@ def projected_shares(
         gpu_busy=None if shares.gpu_busy is None and profile.profiled is None else busy,
         pcie_receive=_moved(shares.pcie_receive, peaks.pcie, ratio),
         pcie_transmit=_moved(shares.pcie_transmit, peaks.pcie, ratio),
-        nvlink_receive=_nvlink(shares.nvlink_receive, target, peaks, ratio),
-        nvlink_transmit=_nvlink(shares.nvlink_transmit, target, peaks, ratio),
+        nvlink_receive=_moved(shares.nvlink_receive if has_link else None, peaks.nvlink, ratio),
+        nvlink_transmit=_moved(shares.nvlink_transmit if has_link else None, peaks.nvlink, ratio),
         sm_clock_ratio=shares.sm_clock_ratio,
         fp32_active=_moved(shares.fp32_active, peaks.vector, ratio),
     )
-
-
-def _busy(profile: WorkloadProfile, after: TimeShares, ratio: float) -> float:
-    """With a kernel: what waits without one, as before, is not in it."""
-    without = min(1.0 - busy_share(profile), ratio)
-    return 1.0 - without / ratio if ratio > 0.0 else after.busy
 
 
 def _moved(share: float | None, capacity: float, ratio: float) -> float | None:
     if share is None:
         return None
     return min(1.0, share * capacity / ratio) if ratio > 0.0 else 0.0
-
-
-def _nvlink(
-    share: float | None, target: GpuPlace, peaks: CapacityRatios, ratio: float
-) -> float | None:
-    return _moved(share, peaks.nvlink, ratio) if target.link_bytes_per_second else None
 
 
 def _sm_active(profile: WorkloadProfile, target: GpuPlace, busy: float) -> float | None:

@@ -1,4 +1,4 @@
-"""Training speed of a model: time of a step, tokens a second, hours, error."""
+"""Training speed of a model: time of a step, traffic between GPUs, tokens a second, error."""
 
 from typing import Final
 
@@ -7,20 +7,11 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import HOUR_SECONDS
 from rightsizer.sizing.estimate import EstimateInterval
 from rightsizer.sizing.models import Transformer, VisionTransformer
+from rightsizer.sizing.parameters import ParameterCount, count_parameters, ffn_width, head_dimension
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Recompute, Requirement
+from rightsizer.sizing.roofline import all_reduce_seconds, compute_format
 from rightsizer.sizing.sample_rate import sample_step
 from rightsizer.sizing.settings import TrainingSettings
-from rightsizer.sizing.training_work import (
-    FLOPS,
-    FROZEN_FLOPS,
-    TrainingKernels,
-    TrainingShape,
-    TrainingTraffic,
-    expert_seconds,
-    replica_seconds,
-    tensor_seconds,
-    training_precision,
-)
 
 _PASSES: Final = 2.0
 """Through all weights, forward and backward."""
@@ -29,124 +20,268 @@ _UPDATE_BYTES: Final = 30.0
 _MANY: Final = 4
 """Micro batches of a pipeline for each of its stages, where the global batch is not given."""
 _ATTENTION_FLOPS: Final = 12.0
+_MOST_IN_EXPERTS: Final = 0.9
+"""Of the parameters that one token passes."""
+_FLOPS: Final = 6.0
+"""Of a parameter and a token: two forward, two for the gradient of activations, two for its own."""
+_FROZEN_FLOPS: Final = 4.0
+"""The same of one that has no gradient, as beside adapters (LoRA). NeMo AutoModel counts so, too:
+176 TFLOP/s where Llama 3 70B is adapted at 608 tokens per second."""
+
+
+_FULL_SHARDING: Final = 3
+"""The stage of ZeRO that shards weights, too; FSDP does the same."""
+_HALF_BYTES: Final = 2.0
+"""Of an element in 16 bits."""
+_LAYER_SUMS: Final = 4
+"""Of a tensor parallel layer, forward and backward."""
+_REPEATED_SUMS: Final = 6
+"""The same where the forward pass is computed again."""
+_LAYER_EXCHANGES: Final = 4
+"""Of a layer with experts: to them and back, forward and backward."""
 
 
 @dataclass(frozen=True, slots=True)
-class StepTime:
-    """Seconds of one micro batch on one GPU."""
+class TrainingShape:
+    """What of a transformer a step's time goes by."""
 
-    linear: float
-    attention: float
-    elements: float
-    scores: float
-    """Of attention, where they are written out."""
-    unpacking: float
-    """Weights of 4 bits, before they are multiplied with."""
-    telling: float
-    """Between GPUs, as far as computing does not hide it."""
-    update: float
-    """The optimizer's part that one micro batch bears."""
-    least: float
-    """Below which starting kernels sets the pace."""
-    bubble: float
-    """How much longer a pipeline takes than its fullest stage."""
+    count: ParameterCount
+    layers: float
+    """Of two parts each: attention and a feed-forward part."""
+    hidden: float
+    attended: float
+    """Width of all heads together, over all layers, each by the part of the sequence it sees."""
+    sequence: float
+    expert_parameters: float = 0.0
+    """Active ones in experts."""
+    experts_per_token: int = 0
+    head_dim: float = 1.0
 
     @property
-    def total(self) -> float:
+    def scores(self) -> float:
+        """Of one token, in all heads of all layers: what attention weighs other tokens by."""
+        return self.attended / self.head_dim * self.sequence
+
+    @classmethod
+    def of(cls, model: Transformer | VisionTransformer, sequence: float) -> "TrainingShape":
+        """The shape of a model over sequences of so many tokens."""
+        count = count_parameters(model)
+        if isinstance(model, VisionTransformer):
+            width = float(model.layers * model.hidden)
+            each = model.hidden / model.heads
+            return cls(count, model.layers, model.hidden, width, model.tokens, head_dim=each)
+        width = float(model.heads * head_dimension(model))
+        windowed = 0
+        if model.sliding_window is not None:
+            windowed = model.layers if model.windowed_layers is None else model.windowed_layers
+        seen = min(1.0, 2.0 * (model.sliding_window or 0) / sequence)
+        attended = width * (model.attending_layers - windowed + windowed * seen)
+        experts = 0.0
+        if model.experts > 1:
+            matrices = 3 if model.gated_ffn else 2
+            one = float(matrices * model.hidden * ffn_width(model))
+            mixed = model.layers - model.dense_layers
+            experts = min(mixed * model.experts_per_token * one, _MOST_IN_EXPERTS * count.linear)
+        per_token = model.experts_per_token if model.experts > 1 else 0
+        each = head_dimension(model)
+        return cls(count, model.depth, model.hidden, attended, sequence, experts, per_token, each)
+
+    def model_flops(self, flops: float) -> float:
+        """Of one token forward and backward, as utilization is counted (PaLM, appendix B).
+
+        `flops`: of a parameter, `_FLOPS` or `_FROZEN_FLOPS`.
+        """
+        passed = self.count.active + self.count.repeated
+        return flops * passed + 12.0 * self.attended * self.sequence
+
+
+@dataclass(frozen=True, slots=True)
+class TrainingStep:
+    """A step of one requirement on boards in a layout, in seconds of one micro batch on one GPU."""
+
+    requirement: Requirement
+    shape: TrainingShape
+    board: Board
+    layout: Parallelism
+    settings: TrainingSettings
+
+    @property
+    def seconds(self) -> float:
         """All of it."""
-        computing = self.linear + self.attention + self.elements + self.scores + self.unpacking
-        return max(self.least, computing + self.telling) * (1.0 + self.bubble) + self.update
+        requirement, shape = self.requirement, self.shape
+        layout, settings = self.layout, self.settings
+        ranks = layout.tensor * layout.pipeline
+        tokens = requirement.training.micro_batch * shape.sequence / ranks
+        is_fused = _is_fused(requirement, layout)
+        again = 1.0 + _repeated_ratio(requirement.training.recompute, settings, is_fused=is_fused)
+        batches = self._micro_batches
+        board = self.board
+        bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
+        attended = _ATTENTION_FLOPS * shape.attended * shape.sequence * tokens
+        traffic = settings.element_traffic * (settings.fused_traffic_ratio if is_fused else 1.0)
+        scores = 0.0 if requirement.training.flash_attention else shape.scores
+        plain = _achieved(board, Precision.BF16)
+        linear = self._product_seconds / self._product_ratio(is_fused=is_fused) * tokens * again
+        attention = attended / (plain * settings.attention_ratio) * again
+        elements = traffic * shape.layers * shape.hidden * tokens / bandwidth * again
+        written = scores * settings.score_traffic * tokens / bandwidth * again
+        unpacking = self._unpacked * settings.unpacking_traffic / bandwidth
+        exchange = self._tensor_seconds + self._expert_seconds + self._replica_seconds(batches)
+        update = self._updated * _UPDATE_BYTES / (bandwidth * batches)
+        # Below it starting kernels sets the pace.
+        least = settings.layer_seconds * shape.layers / layout.pipeline
+        # Chunks of layers that one stage of a pipeline runs in turn, and how much longer a pipeline
+        # takes than its fullest stage.
+        turns = max(1.0, shape.layers / layout.pipeline // settings.chunk_layers)
+        bubble = (layout.pipeline - 1) / (batches * turns)
+        computing = linear + attention + elements + written + unpacking
+        return max(least, computing + exchange) * (1.0 + bubble) + update
 
+    @property
+    def _trains_all(self) -> bool:
+        return self.requirement.task is ModelTask.TRAINING
 
-def _micro_batches(requirement: Requirement, layout: Parallelism) -> float:
-    """Of one step, on each GPU."""
-    training = requirement.training
-    if training.global_batch is None:
-        return 1.0 if layout.pipeline == 1 else float(_MANY * layout.pipeline)
-    return max(1.0, training.global_batch / (training.micro_batch * layout.data))
+    @property
+    def _micro_batches(self) -> float:
+        """Of one step, on each GPU."""
+        training, layout = self.requirement.training, self.layout
+        if training.global_batch is None:
+            return 1.0 if layout.pipeline == 1 else float(_MANY * layout.pipeline)
+        return max(1.0, training.global_batch / (training.micro_batch * layout.data))
 
+    @property
+    def _product_seconds(self) -> float:
+        """Of one token at the speed of large products, on one GPU that holds the whole model."""
+        slower = self.shape.expert_parameters * (1.0 / self.settings.expert_ratio - 1.0)
+        each = _FLOPS if self._trains_all else _FROZEN_FLOPS
+        flops = each * (self.shape.count.linear + slower)
+        return flops / _achieved(self.board, training_precision(self.board, self.requirement))
 
-def transformer_step(
-    requirement: Requirement,
-    shape: TrainingShape,
-    board: Board,
-    layout: Parallelism,
-    settings: TrainingSettings,
-) -> StepTime:
-    """Of one micro batch."""
-    tokens = requirement.training.micro_batch * shape.sequence / (layout.tensor * layout.pipeline)
-    kernels = TrainingKernels.of(requirement, layout, board, settings)
-    again = 1.0 + kernels.repeated_ratio
-    batches = _micro_batches(requirement, layout)
-    bandwidth = board.memory_bandwidth_bytes_per_second * board.achievable_bandwidth_ratio
-    attended = _ATTENTION_FLOPS * shape.attended * shape.sequence * tokens
-    scores = 0.0 if requirement.training.flash_attention else shape.scores
-    plain = _achieved(board, Precision.BF16)
-    return StepTime(
-        linear=_product_seconds(requirement, shape, board, settings)
-        / kernels.product_ratio
-        * tokens
-        * again,
-        attention=attended / (plain * settings.attention_ratio) * again,
-        elements=kernels.element_traffic * shape.layers * shape.hidden * tokens / bandwidth * again,
-        scores=scores * settings.score_traffic * tokens / bandwidth * again,
-        unpacking=_unpacked(requirement, shape, layout) * settings.unpacking_traffic / bandwidth,
-        telling=_telling_seconds(
-            requirement, shape, TrainingTraffic(board, layout, settings), batches
-        ),
-        update=_updated(requirement, shape, layout) * _UPDATE_BYTES / (bandwidth * batches),
-        least=settings.layer_seconds * shape.layers / layout.pipeline,
-        bubble=(layout.pipeline - 1) / (batches * _turns(shape, layout, settings)),
-    )
+    def _product_ratio(self, *, is_fused: bool) -> float:
+        """What a layer's products reach of the speed of large ones."""
+        product = self.settings.hopper_ratio if self.board.architecture == "Hopper" else 1.0
+        precision = training_precision(self.board, self.requirement)
+        # Products in 8 bits were measured with the casts that fused kernels do elsewhere.
+        if is_fused and precision is not Precision.BF16:
+            return product
+        return product * self.settings.linear_ratio
 
+    @property
+    def _updated(self) -> float:
+        """Parameters that the optimizer of one GPU updates."""
+        if not self._trains_all:
+            return 0.0
+        layout = self.layout
+        shards = layout.data if self.requirement.training.zero_stage > 0 else 1
+        return self.shape.count.total / (layout.tensor * layout.pipeline * shards)
 
-def _product_seconds(
-    requirement: Requirement, shape: TrainingShape, board: Board, settings: TrainingSettings
-) -> float:
-    """Of one token at the speed of large products, on one GPU that holds the whole model."""
-    slower = shape.expert_parameters * (1.0 / settings.expert_ratio - 1.0)
-    each = FLOPS if requirement.task is ModelTask.TRAINING else FROZEN_FLOPS
-    flops = each * (shape.count.linear + slower)
-    return flops / _achieved(board, training_precision(board, requirement))
+    @property
+    def _unpacked(self) -> float:
+        """Parameters of 4 bits that one GPU unpacks for a micro batch, each in every pass."""
+        if self.requirement.task is not ModelTask.FINETUNE_QLORA:
+            return 0.0
+        repeats = 1.0 if self.requirement.training.recompute is Recompute.FULL else 0.0
+        ranks = self.layout.tensor * self.layout.pipeline
+        return (_PASSES + repeats) * self.shape.count.layers / ranks
 
+    @property
+    def _linked(self) -> int:
+        """GPUs that the board's links, or one server, join."""
+        return max(self.settings.node_gpus, self.board.linked_gpu_count or 1)
 
-def _turns(shape: TrainingShape, layout: Parallelism, settings: TrainingSettings) -> float:
-    """Chunks of layers that one stage of a pipeline runs in turn."""
-    return max(1.0, shape.layers / layout.pipeline // settings.chunk_layers)
+    def _sum_seconds(self, gpus: int, payload_bytes: float) -> float:
+        """A sum over so many GPUs, beyond a server over the network too."""
+        if gpus <= 1 or payload_bytes <= 0.0:
+            return 0.0
+        if gpus * self.layout.tensor <= self._linked:
+            return all_reduce_seconds(self.board, gpus, payload_bytes)
+        inside = all_reduce_seconds(self.board, min(gpus, self._linked), payload_bytes)
+        return inside / self.settings.network_ratio
 
+    @property
+    def _tokens(self) -> float:
+        return self.requirement.training.micro_batch * self.shape.sequence
 
-def _telling_seconds(
-    requirement: Requirement, shape: TrainingShape, telling: TrainingTraffic, batches: float
-) -> float:
-    training = requirement.training
-    tokens = training.micro_batch * shape.sequence
-    seconds = tensor_seconds(
-        telling, shape, tokens, recomputes=training.recompute is Recompute.FULL
-    )
-    seconds += expert_seconds(telling, shape, tokens)
-    trained = shape.count.total if requirement.task is ModelTask.TRAINING else 0.0
-    held = shape.count.total
-    return seconds + replica_seconds(telling, held, trained, training.zero_stage, batches)
+    @property
+    def _tensor_seconds(self) -> float:
+        """Of tensor parallel: sums of the activations of each layer."""
+        layout = self.layout
+        if layout.tensor == 1:
+            return 0.0
+        recomputes = self.requirement.training.recompute is Recompute.FULL
+        sums = (_REPEATED_SUMS if recomputes else _LAYER_SUMS) * self.shape.layers / layout.pipeline
+        payload = self._tokens * self.shape.hidden * _HALF_BYTES
+        return sums * all_reduce_seconds(self.board, layout.tensor, payload)
 
+    @property
+    def _expert_seconds(self) -> float:
+        """Every token goes to its experts and back, half a sum's way."""
+        shape, layout = self.shape, self.layout
+        gpus = min(layout.gpus, self._linked)
+        if gpus == 1 or not shape.experts_per_token:
+            return 0.0
+        payload = self._tokens * shape.experts_per_token * shape.hidden * _HALF_BYTES
+        payload /= layout.tensor
+        exchanges = _LAYER_EXCHANGES * shape.layers / layout.pipeline
+        return exchanges * self._sum_seconds(gpus, payload / gpus) / 2.0
 
-def _updated(requirement: Requirement, shape: TrainingShape, layout: Parallelism) -> float:
-    """Parameters that the optimizer of one GPU updates."""
-    if requirement.task is not ModelTask.TRAINING:
-        return 0.0
-    shards = layout.data if requirement.training.zero_stage > 0 else 1
-    return shape.count.total / (layout.tensor * layout.pipeline * shards)
+    def _replica_seconds(self, batches: float) -> float:
+        """Gradients once a step; fully sharded, weights twice and gradients each micro batch.
 
-
-def _unpacked(requirement: Requirement, shape: TrainingShape, layout: Parallelism) -> float:
-    """Parameters that one GPU unpacks for a micro batch, each in every pass."""
-    if requirement.task is not ModelTask.FINETUNE_QLORA:
-        return 0.0
-    repeats = 1.0 if requirement.training.recompute is Recompute.FULL else 0.0
-    return (_PASSES + repeats) * shape.count.layers / (layout.tensor * layout.pipeline)
+        As far as computing does not hide it.
+        """
+        layout, held = self.layout, self.shape.count.total
+        if layout.data == 1:
+            return 0.0
+        trained = held if self._trains_all else 0.0
+        share = _HALF_BYTES / (layout.tensor * layout.pipeline)
+        if self.requirement.training.zero_stage >= _FULL_SHARDING:
+            # Gathering, or scattering, is half of a sum.
+            payload = (2.0 * held + trained) / 2.0 * share
+        else:
+            payload = trained * share / batches
+        return self.settings.exposed_ratio * self._sum_seconds(layout.data, payload)
 
 
 def _achieved(board: Board, precision: Precision) -> float:
     return board.achieved(precision) or board.achieved(Precision.FP32) or 1.0
+
+
+def training_precision(board: Board, requirement: Requirement) -> Precision:
+    """What a board multiplies in: the narrower of weights and activations where it can.
+
+    QLoRA unpacks its weights to what activations are in.
+    """
+    precisions = requirement.precision
+    if requirement.task is ModelTask.FINETUNE_QLORA:
+        return compute_format(board, precisions.activations)
+    formats = (precisions.weights, precisions.activations)
+    return compute_format(board, min(formats, key=lambda each: each.bytes_per_parameter))
+
+
+def _is_fused(requirement: Requirement, layout: Parallelism) -> bool:
+    """Whether a framework with fused kernels runs it: those that split layers, or train in fp8.
+
+    Adapters sit between kernels and keep them apart.
+    """
+    if (
+        requirement.task is not ModelTask.TRAINING
+        or requirement.training.zero_stage >= _FULL_SHARDING
+    ):
+        return False
+    splits = layout.tensor * layout.pipeline > 1
+    return splits or any(
+        each.is_quantized
+        for each in (requirement.precision.activations, requirement.precision.weights)
+    )
+
+
+def _repeated_ratio(recompute: Recompute, settings: TrainingSettings, *, is_fused: bool) -> float:
+    if recompute is Recompute.NONE:
+        return 0.0
+    if recompute is Recompute.SELECTIVE:
+        return settings.selective_ratio
+    return settings.fused_recompute_ratio if is_fused else settings.recompute_ratio
 
 
 _DEFAULTS: Final = TrainingSettings()
@@ -176,9 +311,9 @@ def training_rate(
     if isinstance(model, Transformer | VisionTransformer):
         sequence = float(requirement.training.sequence)
         shape = TrainingShape.of(model, sequence)
-        seconds = transformer_step(requirement, shape, board, layout, settings).total
+        seconds = TrainingStep(requirement, shape, board, layout, settings).seconds
         units = shape.sequence if isinstance(model, Transformer) else 1.0
-        each = FLOPS if requirement.task is ModelTask.TRAINING else FROZEN_FLOPS
+        each = _FLOPS if requirement.task is ModelTask.TRAINING else _FROZEN_FLOPS
         flops = shape.model_flops(each) * shape.sequence / units
     else:
         step = sample_step(model, requirement, board, layout, trains=True)

@@ -116,13 +116,12 @@ def parse_workload(name: str) -> ComparedWorkload:
     Raises:
         RequirementError: there is no such workload; the message lists them.
     """
-    found = WORKLOADS.get(name)
-    if found is None:
+    if name not in WORKLOADS:
+        known = ", ".join(WORKLOADS)
         raise RequirementError(
-            f"workload: '{name}' is none that GPUs are compared by; name one of "
-            + ", ".join(WORKLOADS)
+            f"workload: '{name}' is none that GPUs are compared by; name one of {known}"
         )
-    return found
+    return WORKLOADS[name]
 
 
 def parse_precision(name: str) -> Precision:
@@ -131,10 +130,9 @@ def parse_precision(name: str) -> Precision:
     Raises:
         RequirementError: no GPU is known to compute in it; the message lists those that are.
     """
-    found = _PRECISIONS.get(name)
-    if found is None:
+    if name not in _PRECISIONS:
+        known = ", ".join(_PRECISIONS)
         raise RequirementError(
-            f"precision: '{name}' is no format that GPUs compute in; name one of "
-            + ", ".join(_PRECISIONS)
+            f"precision: '{name}' is no format that GPUs compute in; name one of {known}"
         )
-    return found
+    return _PRECISIONS[name]

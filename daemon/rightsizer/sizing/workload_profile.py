@@ -204,7 +204,7 @@ class WorkloadProfile:
     shares: UsageShares
     precision: ComputeFormat = ComputeFormat.BF16
     memory_bytes: float | None = None
-    """The most that it used; `None` where nobody knows."""
+    """The most that it used; `None` where it is not known."""
     profiled: ProfiledTime | None = None
     """Where the time goes by a profiler's time line; counters may stand beside it."""
 
@@ -217,26 +217,22 @@ class WorkloadProfile:
         """Refuse what cannot be projected."""
         named = ("sm_active", "tensor_active", "dram_active")
         missing = [name for name in named if getattr(self.shares, name) is None]
-        if self.profiled is not None:
-            self._check_beside_profile()
-        elif missing:
+        counted = (self.shares.tensor_active, self.shares.dram_active)
+        if self.profiled is None and missing:
             raise RequirementError(
                 f"shares: without {', '.join(missing)} nothing can be said; how busy NVML "
                 "calls a GPU does not tell what its kernels wait for; measure with GPM (Hopper and "
                 "later) or with the profiling fields of DCGM"
             )
+        if self.profiled is not None and counted.count(None) == 1:
+            raise RequirementError(
+                "shares: tensor_active and dram_active divide the time of kernels together; give "
+                "both, or leave both to what the profile tells"
+            )
         if self.shares.nvlink > 0.0 and self.place.link_bytes_per_second == 0.0:
             raise RequirementError(
                 f"shares: {self.place.name} has no NVLink to receive or transmit over; leave "
                 "nvlink_receive and nvlink_transmit out, or mend gpu"
-            )
-
-    def _check_beside_profile(self) -> None:
-        counted = (self.shares.tensor_active, self.shares.dram_active)
-        if not self.has_counters and any(each is not None for each in counted):
-            raise RequirementError(
-                "shares: tensor_active and dram_active divide the time of kernels together; give "
-                "both, or leave both to what the profile tells"
             )
 
     def peak_precision(self) -> Precision:

@@ -271,18 +271,24 @@ def _transformer(config: Configuration, family: TransformerFamily, name: str) ->
     heads, hidden = config.needed(family.heads), config.needed(family.hidden)
     mixture = MixtureShape.of(config, family, layers, hidden)
     is_latent = config.whole("kv_lora_rank") is not None
+    has_no_head = family.is_encoder and not family.head_bias  # It makes no words.
     window, windowed = _window(config, family, layers)
+    has_switch = config.values.get("multi_query") is not None
+    if has_switch and not config.is_set("new_decoder_architecture"):
+        kv_heads = 1 if config.is_set("multi_query") else heads
+    else:
+        kv_heads = config.whole(family.kv_heads) or heads
     shape = Transformer(
         layers=layers,
         hidden=hidden,
         heads=heads,
         vocab=config.needed(family.vocab),
         name=name,
-        kv_heads=_kv_heads(config, family, heads),
+        kv_heads=kv_heads,
         head_dim=config.whole("qk_nope_head_dim" if is_latent else "head_dim"),
         ffn=mixture.expert_ffn,
         gated_ffn=family.is_gated,
-        tied_embeddings=_is_tied(config, family),
+        tied_embeddings=has_no_head or config.is_set(_TIED, otherwise=family.is_tied),
         attention_bias=family.attention_bias == "qkv",
         query_key_norm=family.has_query_key_norm,
         experts=mixture.experts,
@@ -304,17 +310,3 @@ def _transformer(config: Configuration, family: TransformerFamily, name: str) ->
         whole = with_linear_attention(whole, config)
     beside = FAMILY_LAYERS.get(config.text("model_type"))
     return beside(whole, config) if beside else whole
-
-
-def _kv_heads(config: Configuration, family: TransformerFamily, heads: int) -> int:
-    has_switch = config.values.get("multi_query") is not None
-    if has_switch and not config.is_set("new_decoder_architecture"):
-        return 1 if config.is_set("multi_query") else heads
-    return config.whole(family.kv_heads) or heads
-
-
-def _is_tied(config: Configuration, family: TransformerFamily) -> bool:
-    """Whether embedding and head are one; an encoder that makes no words has no head."""
-    if family.is_encoder and not family.head_bias:
-        return True
-    return config.is_set("tie_word_embeddings", otherwise=family.is_tied)

@@ -2,12 +2,12 @@
 
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
+from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, NamedTuple
 
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.diffusion.diffusers import (
     PublishedDiffusion,
@@ -66,8 +66,7 @@ _BUCKETS: Final = 32
 """Of relative positions, where the configuration does not say."""
 
 
-@dataclass(frozen=True, slots=True)
-class TextEncoder:
+class TextEncoder(NamedTuple):
     """What a plan has to know of a text encoder."""
 
     parameters: float

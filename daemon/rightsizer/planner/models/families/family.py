@@ -124,7 +124,7 @@ class MixtureShape:
         return cls(
             experts=experts,
             experts_per_token=chosen,
-            shared_experts=shared_width(config, family, layers, width) // width,
+            shared_experts=_shared_width(config, family, layers, width) // width,
             expert_ffn=width,
             dense_layers=layers - sum(_is_mixed(config, layer) for layer in range(layers)),
             dense_ffn=dense,
@@ -138,7 +138,7 @@ def _of_layers(config: Configuration, key: str, layers: int) -> int:
     return round(sum(config.wholes(key, layers)) / layers)
 
 
-def shared_width(config: Configuration, family: TransformerFamily, layers: int, width: int) -> int:
+def _shared_width(config: Configuration, family: TransformerFamily, layers: int, width: int) -> int:
     """How wide the part of a layer is that every token passes."""
     given = (key for key in _SHARED if config.lists(key) or config.whole(key) is not None)
     if (key := next(given, None)) is not None:
@@ -181,8 +181,11 @@ def family_parameters(
     matrices = count_parameters(shape).total - (2 * shape.layers + 1) * shape.hidden
     layer = _norms(shape, config, family) + _attention_bias(shape, config, family)
     total = matrices + shape.layers * layer + _ffn_bias(shape, config, family)
-    total += _shared_rest(shape, config, family) + _ends(shape, config, family)
-    return float(total)
+    mixed, width = _mixed_layers(shape), ffn_width(shape)
+    if mixed:  # What every token passes beyond a whole number of experts.
+        rest = _shared_width(config, family, shape.layers, width) - shape.shared_experts * width
+        total += mixed * (3 if shape.gated_ffn else 2) * shape.hidden * rest
+    return float(total + _ends(shape, config, family))
 
 
 def _norms(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
@@ -239,7 +242,11 @@ def _ffn_bias(shape: Transformer, config: Configuration, family: TransformerFami
         inner = 2 if shape.gated_ffn else 1
         dense = inner * (shape.dense_ffn or ffn_width(shape)) + shape.hidden
         count += (shape.layers - mixed) * dense
-        count += mixed * _experts_bias(shape, family, inner)
+        shared = shape.shared_experts * ffn_width(shape)
+        of_experts = inner * shared + shape.hidden if shared else 0
+        if family.ffn_bias == "all":
+            of_experts = shape.experts * (inner * ffn_width(shape) + shape.hidden + 1)
+        count += mixed * of_experts
     if config.whole("shared_expert_intermediate_size"):
         count += (mixed or shape.layers) * shape.hidden
     if family.has_router_bias:
@@ -247,31 +254,17 @@ def _ffn_bias(shape: Transformer, config: Configuration, family: TransformerFami
     return count
 
 
-def _experts_bias(shape: Transformer, family: TransformerFamily, inner: int) -> int:
-    """Of one layer: all have one where the family always does, else what each token passes."""
-    if family.ffn_bias == "all":
-        return shape.experts * (inner * ffn_width(shape) + shape.hidden + 1)
-    shared = shape.shared_experts * ffn_width(shape)
-    return inner * shared + shape.hidden if shared else 0
-
-
 def _mixed_layers(shape: Transformer) -> int:
     return shape.layers - shape.dense_layers if shape.experts > 1 else 0
-
-
-def _shared_rest(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
-    """Of all layers, what every token passes beyond a whole number of experts."""
-    mixed, width = _mixed_layers(shape), ffn_width(shape)
-    if not mixed:
-        return 0
-    rest = shared_width(config, family, shape.layers, width) - shape.shared_experts * width
-    return mixed * (3 if shape.gated_ffn else 2) * shape.hidden * rest
 
 
 def _ends(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:
     """What stands before the first layer and after the last."""
     norm = _norm(shape, config, family)
-    count = norm if family.has_final_norm and _keeps_final_norm(config) else 0
+    # Layers that normalize what they see leave what comes out to a last norm.
+    is_first = config.is_set("do_layer_norm_before", otherwise=True)
+    is_kept = is_first and not config.is_set("_remove_final_layer_norm")
+    count = norm if family.has_final_norm and is_kept else 0
     count += norm if family.has_embedding_norm else 0
     count += shape.vocab if _says(config, family, family.head_bias) else 0
     if family.positions:
@@ -282,12 +275,6 @@ def _ends(shape: Transformer, config: Configuration, family: TransformerFamily) 
     pooled = config.whole("projection_size") or shape.hidden
     count += pooled * (shape.hidden + 1) if family.has_pooler else 0
     return count - _narrowing(shape, config, family)
-
-
-def _keeps_final_norm(config: Configuration) -> bool:
-    """Whether layers that normalize what they see leave what comes out to a last norm."""
-    is_removed = config.is_set("_remove_final_layer_norm")
-    return config.is_set("do_layer_norm_before", otherwise=True) and not is_removed
 
 
 def _narrowing(shape: Transformer, config: Configuration, family: TransformerFamily) -> int:

@@ -1,6 +1,7 @@
 """Towers of a multimodal model: vision, audio, and projectors to the text."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from rightsizer.model.frozen import dataclass
@@ -13,14 +14,8 @@ _CHANNELS: Final = (128, 32)
 _KERNEL: Final = 9
 
 
-def _whisper(config: Configuration) -> int:
-    widths = map(config.needed, ("d_model", "encoder_ffn_dim", "encoder_layers"))
-    return speech_encoder_parameters(config, *widths)
-
-
-def _voxtral(config: Configuration) -> int:
-    widths = map(config.needed, ("hidden_size", "intermediate_size", "num_hidden_layers"))
-    return speech_encoder_parameters(config, *widths)
+def _hearing(config: Configuration, keys: tuple[str, str, str]) -> int:
+    return speech_encoder_parameters(config, *map(config.needed, keys))
 
 
 def _conformer(config: Configuration) -> int:
@@ -66,11 +61,6 @@ def _mistral(outer: Configuration, part: Configuration, text: int) -> int:
     return hidden + joined**2 * hidden**2 + hidden * text + text**2 + biases
 
 
-def _gemma(_: Configuration, part: Configuration, text: int) -> int:
-    hidden = part.needed("hidden_size")
-    return hidden * text + hidden
-
-
 def _gemma_3n(_: Configuration, part: Configuration, text: int) -> int:
     hidden = part.needed("hidden_size")
     return ((part.whole("vocab_size") or _HARD_TOKENS) + 2 + text) * hidden
@@ -78,14 +68,6 @@ def _gemma_3n(_: Configuration, part: Configuration, text: int) -> int:
 
 def _linear(_: Configuration, part: Configuration, text: int) -> int:
     return ((part.whole("hidden_size") or part.needed("d_model")) + 1) * text
-
-
-def _unbiased(_: Configuration, part: Configuration, text: int) -> int:
-    return part.needed("vision_output_dim") * text
-
-
-def _crossed(_: Configuration, part: Configuration, text: int) -> int:
-    return (part.needed("vision_output_dim") + 1) * text
 
 
 def _intern(_: Configuration, part: Configuration, text: int) -> int:
@@ -98,18 +80,9 @@ def _idefics(outer: Configuration, part: Configuration, text: int) -> int:
     return joined**2 * part.needed("hidden_size") * text
 
 
-def _voxtral_projector(_: Configuration, part: Configuration, text: int) -> int:
-    """Of four frames at a time."""
-    return part.needed("intermediate_size") * text + text**2
-
-
 def _clip(outer: Configuration, part: Configuration, text: int) -> int:
     width = outer.whole("projection_dim", _PROJECTED) or _PROJECTED
     return (part.needed("hidden_size") + text) * width + 1
-
-
-def _siglip(_: Configuration, __: Configuration, ___: int) -> int:
-    return 2
 
 
 Projector = Callable[[Configuration, Configuration, int], int]
@@ -117,17 +90,26 @@ Projector = Callable[[Configuration, Configuration, int], int]
 
 _SEEING: Final[Mapping[str, tuple[str, Projector]]] = {
     "clip": ("clip_vision_model", _clip),
-    "siglip": ("siglip_vision_model", _siglip),
+    "siglip": ("siglip_vision_model", lambda *_: 2),
     "llava": ("clip_vision_model", _llava),
     "llava_next": ("clip_vision_model", _llava_next),
     "llava_next_video": ("clip_vision_model", _llava_next),
     "llava_onevision": ("siglip_vision_model", _llava_next),
     "mistral3": ("pixtral", _mistral),
-    "gemma3": ("siglip_vision_model", _gemma),
+    "gemma3": (
+        "siglip_vision_model",
+        lambda _, part, text: part.needed("hidden_size") * (text + 1),
+    ),
     "gemma3n": ("gemma3n_vision", _gemma_3n),
     "paligemma": ("siglip_vision_model", _linear),
-    "mllama": ("mllama_vision_model", _crossed),
-    "llama4": ("llama4_vision_model", _unbiased),
+    "mllama": (
+        "mllama_vision_model",
+        lambda _, part, text: (part.needed("vision_output_dim") + 1) * text,
+    ),
+    "llama4": (
+        "llama4_vision_model",
+        lambda _, part, text: part.needed("vision_output_dim") * text,
+    ),
     "internvl": ("internvl_vision", _intern),
     "internvl_chat": ("intern_vit_6b", _intern),
     "idefics3": ("idefics3_vision", _idefics),
@@ -145,7 +127,10 @@ and what joins it to the text."""
 _HEARING: Final[Mapping[str, tuple[str, Projector]]] = {
     "gemma3n": ("gemma3n_audio", _gemma_3n),
     "qwen2_audio": ("qwen2_audio_encoder", _linear),
-    "voxtral": ("voxtral_encoder", _voxtral_projector),
+    "voxtral": (
+        "voxtral_encoder",
+        lambda _, part, text: part.needed("intermediate_size") * text + text**2,
+    ),
 }
 
 
@@ -153,8 +138,10 @@ _PARTS: Final = {"vision_config": _SEEING, "audio_config": _HEARING}
 OTHER_PARTS: Final = tuple(_PARTS)
 _TOWERS: Final[Mapping[str, Tower]] = {
     **VISION_TOWERS,
-    "qwen2_audio_encoder": _whisper,
-    "voxtral_encoder": _voxtral,
+    "qwen2_audio_encoder": partial(_hearing, keys=("d_model", "encoder_ffn_dim", "encoder_layers")),
+    "voxtral_encoder": partial(
+        _hearing, keys=("hidden_size", "intermediate_size", "num_hidden_layers")
+    ),
     "gemma3n_audio": _conformer,
 }
 
