@@ -74,7 +74,7 @@ _MODE: Final = 0o640
 
 
 class AuditFile:
-    """Appends whole lines; on the disk when `write` returns. Opened anew, so that it may rotate."""
+    """Appends whole lines; on the disk when `write` returns. Opened each time: it may rotate."""
 
     def __init__(self, path: Path | None) -> None:
         """A file that need not be there yet, or none."""
@@ -142,7 +142,7 @@ class AuditLog:
             return dict(self._counts)
 
     def records(self) -> Sequence[ActionRecord]:
-        """All entries, oldest first, for whoever asks; nothing is written.
+        """All entries, oldest first; nothing is written.
 
         Raises:
             HistoryError: they cannot be read.
@@ -150,7 +150,7 @@ class AuditLog:
         return self._cache.records()
 
     def mended(self) -> Sequence[ActionRecord]:
-        """All entries, oldest first; those that the repository has lost are written anew.
+        """All entries, oldest first; those that the repository has lost are written again.
 
         Raises:
             HistoryError: they cannot be read or written.

@@ -73,7 +73,7 @@ class Approvals:
 
         Args:
             advice: As the claim left it.
-            actor: What the request calls whoever asks.
+            actor: The name that the request gives.
             peer: What the kernel says of him, over the local socket.
             identity: What he has proved, over TCP.
         """
@@ -160,7 +160,7 @@ _Key = tuple[str, str, Nanoseconds]
 
 
 class ActionRunner(Protocol):
-    """Whoever does things, on a thread of its own."""
+    """Carries actions out, on a thread of its own."""
 
     @property
     def is_busy(self) -> bool:
@@ -176,7 +176,7 @@ class ActionRunner(Protocol):
 
 
 class ActionController:
-    """Decides at each look; whoever asks for its state may be on any thread."""
+    """Decides at each look; its state may be read from any thread."""
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,

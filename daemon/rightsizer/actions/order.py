@@ -14,7 +14,7 @@ from rightsizer.report.json_encoder import Form, advice_form, workload_form
 
 @dataclass(frozen=True, slots=True)
 class ActionContext:
-    """Asked anew at every look, from a job's thread."""
+    """Asked again at every look, from a job's thread."""
 
     report: Callable[[], Report | None]
     """The latest."""
@@ -27,7 +27,7 @@ class ActionContext:
 
 
 def holders(report: Report | None) -> dict[str, Workload]:
-    """Whoever holds a device now, by key."""
+    """The workloads that hold a device now, by key."""
     if report is None:
         return {}
     return {

@@ -224,7 +224,7 @@ def _of_the_advice(advice: Advice, terms: ActionTerms, scene: ActionConditions) 
 def _of_its_past(
     advice: Advice, terms: ActionTerms, deeds: Sequence[PastAction], scene: ActionConditions
 ) -> _Answer:
-    """What was done on the same advice is not repeated, unless a person asks for it anew."""
+    """What was done on the same advice is not repeated, unless a person asks for it again."""
     for each in deeds:
         if (each.action, each.advice, each.opened) != (terms.name, advice.id, advice.opened):
             continue
@@ -301,7 +301,7 @@ def _of_approval(advice: Advice, terms: ActionTerms, scene: ActionConditions) ->
         return ActionVerdict.NOT_APPROVED, f"it waits for `rightsizer claim {advice.id}`"
     proposed = scene.proposed.get((terms.name, advice.id, advice.opened))
     if proposed is None or claimed < proposed:
-        # Whoever claimed it knew nothing of an action, and meant to act by hand.
+        # The one who claimed it knew nothing of an action, and meant to act by hand.
         why = (
             f"it was claimed before this was proposed; approve with `rightsizer claim {advice.id}`"
         )

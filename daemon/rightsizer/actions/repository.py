@@ -65,7 +65,7 @@ class ActionRecord:
     outcome: ActionOutcome
     verdict: ActionVerdict
     actor: str
-    """Who decided it: whoever claimed the advice, or the agent itself."""
+    """Who decided it: the one who claimed the advice, or the agent itself."""
     workload: str | None = None
     """Its key."""
     devices: tuple[str, ...] = ()

@@ -123,7 +123,7 @@ def _result_of(run: Run) -> ActionResult:
 
 
 class ActionService:
-    """The controller, and whoever does what it decides."""
+    """The controller, its audit log and its runner."""
 
     def __init__(  # noqa: PLR0913 - what it brings together.
         self,
@@ -150,7 +150,7 @@ class ActionService:
 
     def start(self) -> None:
         """See to what the last agent left."""
-        with contextlib.suppress(RightsizerError):  # Whoever looks next is told.
+        with contextlib.suppress(RightsizerError):  # The next look tells it.
             self._controller.start()
 
     def stop(self) -> None:

@@ -179,7 +179,7 @@ def _check(name: str, value: str) -> None:
 
 @dataclass(frozen=True, slots=True)
 class ActionWebhookSettings:
-    """Whoever takes JSON over HTTP and does it.
+    """A receiver that takes JSON over HTTP and does it.
 
     Raises:
         ValueError: the address is none that a client can use.

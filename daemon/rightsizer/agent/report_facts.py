@@ -1,4 +1,4 @@
-"""A report's facts from a history on disk, which is only read, beside whoever writes it."""
+"""A report's facts from a history on disk, which is only read, beside an agent that writes it."""
 
 import datetime as dt
 from collections import Counter, defaultdict

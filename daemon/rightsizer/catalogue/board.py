@@ -128,7 +128,7 @@ class MigProfile:
 
 @dataclass(frozen=True, slots=True)
 class Board:
-    """One kind of GPU; a figure that nobody knows is `None`.
+    """One kind of GPU; a figure that is unknown is `None`.
 
     `origin` tells of each figure, by its name in the catalogue's file, how it came to be known;
     `verified` names those that were checked against a public table.
@@ -180,7 +180,7 @@ class Board:
 
     @property
     def usual_name(self) -> str:
-        """What its own tools call it, or its key where nobody knows."""
+        """What its own tools call it, or its key where unknown."""
         return next(iter((*self.names, *self.other_names)), self.key)
 
     @property

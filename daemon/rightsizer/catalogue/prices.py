@@ -31,7 +31,7 @@ class Purchase:
 
 @dataclass(frozen=True, slots=True)
 class Price:
-    """What one board costs; `None` or nothing where nobody says. Never a quote of today."""
+    """What one board costs; `None` or nothing where unknown. Never a quote of today."""
 
     key: str
     on_demand: OnDemand | None = None
@@ -122,11 +122,11 @@ class Prices:
     reserved_source: str = ""
 
     def of(self, key: str) -> Price | None:
-        """What a board costs; `None` where nobody says."""
+        """What a board costs; `None` where unknown."""
         return self.by_board.get(key)
 
     def dollars_per_hour(self, key: str) -> float | None:
-        """What one GPU costs in a cloud without commitment; `None` where nobody says."""
+        """What one GPU costs in a cloud without commitment; `None` where unknown."""
         price = self.of(key)
         return None if price is None else price.dollars_per_hour
 

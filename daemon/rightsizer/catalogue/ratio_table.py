@@ -32,7 +32,7 @@ class RatioFit:
         return self.exponents.get(figure, 0.0) + own
 
     def beyond(self, board: str, family: str) -> float:
-        """What a board does beyond its figures, as a logarithm; 0 where nobody has measured it."""
+        """What a board does beyond its figures, as a logarithm; 0 where not measured."""
         return _own(self.boards, board, family)
 
     def beyond_architecture(self, architecture: str, family: str) -> float:

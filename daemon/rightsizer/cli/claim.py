@@ -157,7 +157,7 @@ def _seconds(text: str | None) -> float | None:
 
 
 def _user() -> str:
-    """Who types, whoever they have become to do so."""
+    """Who types, before `sudo`."""
     if told := os.environ.get("SUDO_USER"):
         return told
     try:

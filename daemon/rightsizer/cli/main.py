@@ -160,7 +160,7 @@ def main(arguments: Sequence[str]) -> int:
             print(f"rightsizer: {harmless(line)}", file=sys.stderr)
         return error.exit_code
     except BrokenPipeError:
-        # Whoever read the output has seen enough.
+        # The reader of the output has seen enough.
         discard_output()
         return 0
     except KeyboardInterrupt:

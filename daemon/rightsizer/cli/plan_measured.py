@@ -34,7 +34,7 @@ def compare_trace(
 
     Args:
         requirement: What was planned.
-        planner: Predicts anew, on the GPU and over as many GPUs as the traces are of.
+        planner: Predicts again, on the GPU and over as many GPUs as the traces are of.
         planned: The candidate that is taken where the traces do not say.
         profiles: One file, or one of each rank.
         board: The key of the board, where the traces do not say.
@@ -69,7 +69,7 @@ def check_plan(
 
     Args:
         requirement: What was planned.
-        planner: Predicts anew for what was measured.
+        planner: Predicts again for what was measured.
         planned: The first in rank.
         paths: Files of a recording, of a profiler, of MLPerf; all of one run.
         board: The key of the board that was measured, where the files do not say.

@@ -73,11 +73,11 @@ class WaitingWork:
     key: str
     """Owner, or partition."""
     pool: str
-    """Empty where nobody tells."""
+    """Empty where unknown."""
     gpus: float
     since_seconds: float | None = None
     gpus_each: float | None = None
-    """Of its largest part, which needs them on one node; `None` where nobody tells."""
+    """Of its largest part, which needs them on one node; `None` where unknown."""
     namespace: str = ""
 
 

@@ -118,7 +118,7 @@ class _PoolWorker:
 
 
 def _end_with_parent() -> None:
-    """End once whoever hands out the work is gone, however it went: nobody else would."""
+    """End once the process that hands out the work is gone: nothing else would end it."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

@@ -257,7 +257,7 @@ def rule_trees(settings: FleetConfig) -> Mapping[str, object]:
 def day_cache_path(settings: FleetConfig) -> Path:
     """The file of days that were read; all of it can be read again.
 
-    Where the service's own folder is out of reach, as for whoever tries it out, it lies in the
+    Where the service's own folder is out of reach, as for users who try it out, it lies in the
     user's cache.
     """
     if settings.fleet.path:

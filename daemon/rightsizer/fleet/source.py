@@ -74,7 +74,7 @@ class SampledSeries:
     times: Sequence[Nanoseconds]
     """Wall time, ascending."""
     values: array[float]
-    """Doubles, as many as there are times; `NaN` samples are left out by whoever parses."""
+    """Doubles, as many as there are times; `NaN` samples are left out by the parser."""
 
 
 class MetricStore(Protocol):

@@ -29,6 +29,6 @@ class Node:
     holdings: Mapping[str, tuple[Holding, ...]] = field(default_factory=dict)
     """Who holds each device, by uuid."""
     topology: Topology | None = None
-    """`None` where nobody looked."""
+    """`None` where not measured."""
     cases: tuple[Case, ...] = ()
     """All workloads of the node over the same span, this one included; these have no node."""

@@ -54,7 +54,7 @@ class ProcessKind(StrEnum):
 
 @dataclass(frozen=True, slots=True)
 class Process:
-    """A process that holds a device. Its name, user and arguments are nobody's business here."""
+    """A process that holds a device. Its name, user and arguments do not matter here."""
 
     pid: int
     memory_used_bytes: int | None = None

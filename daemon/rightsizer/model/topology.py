@@ -114,7 +114,7 @@ class Placement:
     memory_numa_node: int | None = None
     """That its own memory is, on platforms where GPUs are NUMA nodes; holds no CPUs."""
     cpus: tuple[int, ...] = ()
-    """Those near to it; empty where nobody knows."""
+    """Those near to it; empty where unknown."""
     bridges: tuple[Bridge, ...] = ()
     """From the GPU up to the root port."""
     generation: int | None = None

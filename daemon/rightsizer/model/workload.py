@@ -77,7 +77,7 @@ _GENERATED: Final = re.compile(rf"(.+?)-{_MADE_UP}{{5}}")
 
 @dataclass(frozen=True, slots=True)
 class PodOwner:
-    """Whoever makes the next pod when this one ends."""
+    """The controller that makes the next pod when this one ends."""
 
     name: str
     workload_class: WorkloadClass = WorkloadClass.UNKNOWN

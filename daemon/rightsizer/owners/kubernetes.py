@@ -115,7 +115,7 @@ _POD_TEMPLATE: Final = "# Of the container, in the pod's template"
 _LIMITS: Final = "resources:\n  limits:\n    nvidia.com/"
 _KUBELET: Final = """\
 # The kubelet's configuration; drain the node and remove cpu_manager_state and
-# memory_manager_state from the kubelet's folder before it starts anew.
+# memory_manager_state from the kubelet's folder before it starts again.
 cpuManagerPolicy: static
 memoryManagerPolicy: Static        # needs reservedMemory
 topologyManagerPolicy: single-numa-node

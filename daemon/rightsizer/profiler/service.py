@@ -213,7 +213,7 @@ class ProfilesApi:
     """Answers what was taken, the latest first, and what each profile says."""
 
     def __init__(self, profiles: Callable[[], tuple[TakenProfile, ...]]) -> None:
-        """A route over whoever keeps them; it may be asked by any thread."""
+        """A route over the profiles that are kept; it may be asked by any thread."""
         self._profiles = profiles
 
     @property

@@ -16,7 +16,7 @@ _STRETCHED: Final = ' preserveAspectRatio="none"'
 def figure(
     size: tuple[float, float], name: str, description: str, parts: Iterable[str], kind: str
 ) -> str:
-    """A drawing that says what it shows to whoever cannot see it.
+    """A drawing that says what it shows to readers who cannot see it.
 
     Args:
         size: Width and height, in the drawing's own units.

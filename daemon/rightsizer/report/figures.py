@@ -144,7 +144,7 @@ def kinds_text(model: ReportModel) -> str:
 
 
 def method(model: ReportModel) -> Iterator[str]:
-    """What whoever doubts a figure wants to know."""
+    """What a reader who doubts a figure wants to know."""
     tiers = sorted({row.tier for row in model.devices if row.used_hours or row.wasted.gpu_hours})
     yield (
         "An agent looked at every GPU about once a second and gave each second one state; the "

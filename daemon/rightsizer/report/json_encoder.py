@@ -144,7 +144,7 @@ def lifecycle_form(advice: Advice) -> Form:
 
 
 def workload_form(workload: Workload) -> Form:
-    """The identity of a workload, for whoever must act on it."""
+    """The identity of a workload, for a program that acts on it."""
     return attributes(workload, "key kind namespace name pod container")
 
 

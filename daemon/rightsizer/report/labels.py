@@ -13,7 +13,7 @@ from rightsizer.model.units import Nanoseconds, format_duration, seconds
 
 
 class StateGroup(StrEnum):
-    """States that are equal to whoever pays."""
+    """States that are equal to the one who pays."""
 
     WORKING = "working"
     WAITING = "waiting"

@@ -51,7 +51,7 @@ _WIDEST: Final = 48
 
 
 def cell(text: str) -> str:
-    """A text that is nothing but text to whoever renders it, in one line."""
+    """A text that is nothing but text to a renderer, in one line."""
     return _SPECIAL.sub(r"\\\1", " ".join(text.split()))
 
 

@@ -1,4 +1,4 @@
-"""The report in a few sentences, for whoever reads no further; every format begins with them."""
+"""The report in a few sentences, for readers who stop there; every format begins with them."""
 
 from collections.abc import Iterator, Sequence
 from typing import Final

@@ -56,7 +56,7 @@ class LinkScores:
 
 
 def link_score(link: GpuLink | None, scores: LinkScores) -> int:
-    """How near two GPUs are by their best way; 0 where nobody knows."""
+    """How near two GPUs are by their best way; 0 where unknown."""
     if link is None:
         return 0
     if link.kind is LinkKind.NVLINK:
@@ -65,7 +65,7 @@ def link_score(link: GpuLink | None, scores: LinkScores) -> int:
 
 
 def pcie_score(link: GpuLink | None, scores: LinkScores) -> int:
-    """How near two GPUs are over PCIe, NVLink left aside; 0 where nobody knows.
+    """How near two GPUs are over PCIe, NVLink left aside; 0 where unknown.
 
     GPUs below one switch share the network card there too.
     """
@@ -111,7 +111,7 @@ class PlacementSet:
 
 
 def pair_score(link: GpuLink | None) -> int:
-    """How near two GPUs are; 0 where nobody knows."""
+    """How near two GPUs are; 0 where unknown."""
     return link_score(link, _SCORES)
 
 

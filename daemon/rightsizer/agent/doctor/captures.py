@@ -1,4 +1,4 @@
-"""Profiles: the folder where they land, and whoever is called for one."""
+"""Profiles: the folder where they land, and the profiler that is called for one."""
 
 import os
 import socket

@@ -105,7 +105,7 @@ _QUIET: Final = frozenset({AdviceState.DISMISSED, AdviceState.SNOOZED})
 
 
 class CaptureRunner(Protocol):
-    """Whoever carries a capture out, on a thread of its own."""
+    """Carries a capture out, on a thread of its own."""
 
     def start(
         self,
@@ -124,7 +124,7 @@ class CaptureRunner(Protocol):
 
 
 class CaptureController:
-    """Decides at each look; whoever asks for its state may be on any thread."""
+    """Decides at each look; its state may be read from any thread."""
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,

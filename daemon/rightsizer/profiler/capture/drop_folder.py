@@ -167,7 +167,7 @@ def _refusal(path: str, status: os.stat_result, *, is_open_to_all: bool) -> str 
         return f"is {_KINDS.get(kind, 'no file')}; put the file itself there"
     if not path.isprintable():
         return "its name has characters that are no text; rename it"
-    # Whoever may write into a folder may put anybody's file there, by a second name.
+    # A user who may write into a folder may put anybody's file there, by a second name.
     if is_open_to_all and (status.st_uid not in (os.geteuid(), 0) or status.st_nlink > 1):
         return (
             "belongs to somebody else, in a folder that everybody may write into; let a group "

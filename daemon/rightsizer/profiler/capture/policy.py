@@ -83,7 +83,7 @@ class WorkloadCourse:
 def advanced(
     course: WorkloadCourse | None, seen: WorkloadSample, span_seconds: float
 ) -> WorkloadCourse:
-    """The course with one more look; it begins anew where no process is left of those before.
+    """The course with one more look; it begins again where no process is left of those before.
 
     Args:
         course: As it was; `None` at the first look.

@@ -19,7 +19,7 @@ from rightsizer.report.json_encoder import Form, workload_form
 
 @dataclass(frozen=True, slots=True)
 class CaptureContext:
-    """Asked anew at every look, from a thread of a job's."""
+    """Asked again at every look, from a thread of a job's."""
 
     report: Callable[[], Report | None]
     """The latest."""
@@ -37,7 +37,7 @@ _MEANINGLESS: Final = re.compile(r"[^A-Za-z0-9._:/@-]")
 
 @dataclass(frozen=True, slots=True)
 class CaptureRequest:
-    """The facts, whoever is called."""
+    """The facts, the same for every profiler."""
 
     id: str
     """Of the capture; its folder is called so."""
@@ -72,7 +72,7 @@ class CaptureRequest:
             "gpu_index": str(first.index),
             "seconds": f"{self.seconds:g}",
             "folder": str(self.folder),
-            # Whoever starts a workload names it: no name may be taken for an option.
+            # The user who starts a workload names it: no name may be taken for an option.
             "workload": _MEANINGLESS.sub("_", self.workload.key).lstrip("-"),
         }
 
@@ -102,13 +102,13 @@ class CaptureOutcome(StrEnum):
 
     RUNNING = "running"
     CALLED = "called"
-    """Whoever was called has taken it; the profile is still to land."""
+    """The receiver has taken it; the profile is still to land."""
     LANDED = "landed"
     """A profile of it was read."""
     EMPTY = "empty"
     """None came, or none that can be read."""
     FAILED = "failed"
-    """Whoever was called refused, or failed."""
+    """The receiver refused, or failed."""
     TIMED_OUT = "timed_out"
     INTERRUPTED = "interrupted"
     """The agent ended meanwhile."""

@@ -50,7 +50,7 @@ def call_webhook(
     answer = post_once(
         settings.url, body, settings.http, token_file=settings.token_file, sleep=sleep
     )
-    # Whoever may have been called may be at work on the processes: a lost answer counts as a call.
+    # It may have been called and be at work on the processes: a lost answer counts as a call.
     if isinstance(answer, Failure) and answer.kind is not FailureKind.INTERRUPTED:
         return CaptureResult(CaptureOutcome.FAILED, answer.message)
     return CaptureResult(CaptureOutcome.CALLED)

@@ -66,7 +66,7 @@ class CaptureService:
     def start(self) -> None:
         """See to what the last agent left."""
         if self._controller is not None:
-            with contextlib.suppress(HistoryError):  # Whoever looks next is told.
+            with contextlib.suppress(HistoryError):  # The next look tells it.
                 self._controller.start()
 
     def stop(self) -> None:

@@ -95,7 +95,7 @@ class CaptureKind(StrEnum):
     COMMAND = "command"
     """A program on this node."""
     WEBHOOK = "webhook"
-    """Whoever takes JSON over HTTP."""
+    """A receiver that takes JSON over HTTP."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -116,7 +116,7 @@ class DynologSettings:
 
 @dataclass(frozen=True, slots=True)
 class CaptureWebhookSettings:
-    """Whoever takes JSON over HTTP and has a profile taken.
+    """A receiver that takes JSON over HTTP and has a profile taken.
 
     Raises:
         ValueError: the address is none that a client can use.

@@ -24,7 +24,7 @@ class TimeSettings:
 
 @dataclass(frozen=True, slots=True)
 class FileLimits:
-    """What a file may ask of this program, whoever wrote it."""
+    """What a file may ask of this program."""
 
     unpacked_maximum_bytes: int = setting(
         16 * 2**30,

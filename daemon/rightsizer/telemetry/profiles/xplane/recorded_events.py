@@ -15,7 +15,7 @@ HOST_STATS: Final = frozenset(
     }
 )
 _FRAME: Final = re.compile(r"^\$\S*?:\d+ ")
-"""What the Python tracer puts before a function's name: the file, which is nobody's concern."""
+"""What the Python tracer puts before a function's name: the file, which does not matter."""
 _ALLOCATOR: Final = re.compile(r"^GPU_(\d+)_", re.IGNORECASE)
 _ALLOCATIONS: Final = frozenset({"MemoryAllocation", "MemoryDeallocation"})
 _SPANS: Final = (
