@@ -1,10 +1,11 @@
 """Frame of the rules over profiles: member devices, settings, judgement, verdict."""
 
 from collections.abc import Callable, Mapping, Sequence
-from typing import Generic, TypeVar
+from dataclasses import dataclass, replace
+from typing import Any, Generic, TypeVar
 
 from rightsizer.advice.confidence import probability_above
-from rightsizer.advice.verdict import confidence_of, finding_id, severity_of
+from rightsizer.advice.verdict import confidence_of, finding_id, opposite, severity_of
 from rightsizer.model.finding import (
     Action,
     Finding,
@@ -17,14 +18,13 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
+from rightsizer.model.units import seconds
 from rightsizer.profiler.settings import ProfileSteadySettings
-
-_NANOSECONDS = 1e9
 
 
 @dataclass(frozen=True, slots=True)
 class ProfiledMember:
-    """One device of one file, with the time that it took part."""
+    """One device of one file, with the time that it took part; ratios are of its span."""
 
     profile: Profile
     device: DeviceProfile
@@ -37,20 +37,18 @@ class ProfiledMember:
 
     @property
     def host_wait_ratio(self) -> float:
-        """Of its span."""
+        """Waiting for the host."""
         return self.share(self.time.host_wait_seconds)
 
     @property
     def step_seconds(self) -> float | None:
         """The mean length of its steps; `None` where the profile marks none."""
         steps = self.device.steps
-        if not steps:
-            return None
-        return sum(each.end - each.start for each in steps) / len(steps) / _NANOSECONDS
+        return seconds(sum(each.end - each.start for each in steps)) / len(steps) if steps else None
 
     @property
     def loader_wait_ratio(self) -> float:
-        """Of its span: the device waited for the host while that was in its loader."""
+        """Waiting for the host while that was in its loader."""
         return self.share(self.time.loader_wait_seconds)
 
     @property
@@ -59,9 +57,26 @@ class ProfiledMember:
         return tuple(each for each in self.device.kernels if not each.is_collective)
 
     @property
+    def mean_kernel_seconds(self) -> float | None:
+        """Of a kernel that is no communication; `None` where it ran none."""
+        count = sum(each.count for each in self.kernels_at_work)
+        return sum(each.seconds for each in self.kernels_at_work) / count if count else None
+
+    @property
+    def kernel_count(self) -> int:
+        """Runs of all kernels."""
+        return sum(each.count for each in self.device.kernels)
+
+    @property
+    def launch_seconds(self) -> float:
+        """Mean time of a launch; 0 where none is known."""
+        launches = self.device.launches
+        return launches.host_seconds / launches.count if launches and launches.count else 0.0
+
+    @property
     def matched_ratio(self) -> float:
         """Kernels whose launch is in the profile, of all: idle causes rest on them."""
-        launches, count = self.device.launches, sum(each.count for each in self.device.kernels)
+        launches, count = self.device.launches, self.kernel_count
         return 0.0 if launches is None or not count else min(1.0, launches.matched / count)
 
     def of_a_step(self, measure: Callable[[TimeUse], float]) -> float | None:
@@ -70,7 +85,7 @@ class ProfiledMember:
         return sum(measure(each.time) for each in steps) / len(steps) if steps else None
 
     def share(self, seconds: float) -> float:
-        """Of its span."""
+        """Seconds as a ratio."""
         return seconds / self.time.span_seconds if self.time.span_seconds > 0 else 0.0
 
 
@@ -94,26 +109,6 @@ def source_of(profiles: Sequence[Profile]) -> str:
     """The name of the workload: its file's, and how many more there are."""
     more = len(profiles) - 1
     return profiles[0].source + (f" and {more} more" if more else "")
-
-
-ProfileSettingsT = TypeVar("ProfileSettingsT")
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileRule(Generic[ProfileSettingsT]):
-    """A rule by its parts."""
-
-    name: str
-    settings: ProfileSettingsT
-    judge_with: Callable[[Sequence[Profile], ProfileSettingsT], Finding]
-
-    def judge(self, profiles: Sequence[Profile]) -> Finding:
-        """The verdict on the profiles of one workload: one file, or one for each rank."""
-        return self.judge_with(profiles, self.settings)
-
-    def with_settings(self, settings: ProfileSettingsT) -> "ProfileRule[ProfileSettingsT]":
-        """The same rule with an operator's settings."""
-        return replace(self, settings=settings)
 
 
 @dataclass(frozen=True, slots=True)
@@ -154,22 +149,11 @@ class Gain:
             removed_high_ratio: And at most.
         """
         ratio = min(1.0, member.share(exposed(member.time)))
-        step, length = None, member.step_seconds
-        of_a_step = member.of_a_step(exposed)
+        step, length, of_a_step = None, member.step_seconds, member.of_a_step(exposed)
         if length is not None and of_a_step is not None:
             most = min(length, of_a_step)
             step = StepGain(length, most * removed_low_ratio, most * removed_high_ratio)
         return cls(ratio * removed_low_ratio, ratio * removed_high_ratio, step)
-
-    def option(self, description: str, action: Action, risk: Risk) -> Option:
-        """As a way to act."""
-        return Option(
-            description=description,
-            risk=risk,
-            action=action,
-            time_ratio_low=round(1.0 - self.high_ratio, 4),
-            time_ratio_high=round(1.0 - self.low_ratio, 4),
-        )
 
     @property
     def evidence(self) -> dict[str, object]:
@@ -188,85 +172,124 @@ class Gain:
 
 
 @dataclass(frozen=True, slots=True)
-class VerdictBasis:
-    """What a verdict rests on, complaint or none."""
+class ProfileRemedy:
+    """What a complaint asks for."""
 
-    summary: str
-    factors: Mapping[str, float]
-    evidence: Mapping[str, object]
-
-
-@dataclass(frozen=True, slots=True)
-class ProfileComplaint:
-    """What a rule found."""
-
-    seen: VerdictBasis
     reason: Reason
     action: Action
     gain: Gain
     description: str
-    """Of what to do, in words."""
-    culprits: tuple[str, ...]
     instructions: tuple[Instruction, ...]
     risk: Risk = Risk.LOW
 
 
-def complain(rule: str, profiles: Sequence[Profile], complaint: ProfileComplaint) -> Finding:
-    """A finding that asks for something."""
-    gain, seen = complaint.gain, complaint.seen
-    return replace(
-        find_nothing(rule, profiles, seen),
-        id=finding_id(source_of(profiles), complaint.reason, complaint.action, ""),
-        kind=FindingKind.INEFFICIENT,
-        reasons=(complaint.reason,),
-        culprits=complaint.culprits,
-        action=complaint.action,
-        options=(gain.option(complaint.description, complaint.action, complaint.risk),),
-        confidence=confidence_of(seen.factors),
-        confidence_factors=_rounded(seen.factors),
-        risk=complaint.risk,
-        savings=Savings(reason="a profile tells time, not what it costs; see the options"),
-        evidence={**seen.evidence, **gain.evidence},
-        severity=severity_of(gain.high_ratio * len(complaint.culprits)),
-        instructions=complaint.instructions,
-    )
+@dataclass(frozen=True, slots=True)
+class ProfileVerdict:
+    """What a rule says of the profiles of one workload."""
+
+    summary: str
+    factors: Mapping[str, float]
+    """Of the confidence that there is something to complain of."""
+    evidence: Mapping[str, object]
+    culprits: tuple[str, ...]
+    """Keys of the devices that cause it; empty where there is nothing to complain of."""
+    remedy: ProfileRemedy
 
 
-def find_nothing(rule: str, profiles: Sequence[Profile], seen: VerdictBasis) -> Finding:
-    """A finding that the rule has nothing to complain of."""
-    factors = {**seen.factors, "certainty": 1.0 - seen.factors.get("certainty", 1.0)}
-    return Finding(
-        id=finding_id(source_of(profiles), rule, Action.NONE, ""),
-        rule=rule,
-        kind=FindingKind.OPTIMIZED,
-        reasons=(),
-        devices=tuple(key_of(each, device) for each in profiles for device in each.devices),
-        culprits=(),
-        workload=source_of(profiles),
-        action=Action.NONE,
-        summary=seen.summary,
-        options=(),
-        confidence=confidence_of(factors),
-        confidence_factors=_rounded(factors),
-        risk=Risk.VERY_LOW,
-        savings=Savings(reason="nothing to save"),
-        evidence=seen.evidence,
-    )
+class NoVerdictError(Exception):
+    """A rule has no verdict; the text is why."""
+
+    def __init__(self, reason: Reason, why: str) -> None:
+        super().__init__(why)
+        self.reason = reason
 
 
-def abstain(rule: str, profiles: Sequence[Profile], reason: Reason, why: str) -> Finding:
-    """A finding that the rule cannot say, and why."""
-    return replace(
-        find_nothing(rule, profiles, VerdictBasis(f"No verdict: {why}.", {}, {})),
-        id=finding_id(source_of(profiles), rule, reason, ""),
-        kind=FindingKind.UNKNOWN,
-        reasons=(reason,),
-        confidence=0.0,
-        confidence_factors={},
-        risk=Risk.UNKNOWN,
-        savings=Savings(reason="no verdict"),
-        abstained=why,
-    )
+ProfileSettingsT = TypeVar("ProfileSettingsT")
+
+
+@dataclass(frozen=True, slots=True)
+class ProfileRule(Generic[ProfileSettingsT]):
+    """A rule by its parts."""
+
+    name: str
+    settings: ProfileSettingsT
+    judge_with: Callable[[Sequence[Profile], ProfileSettingsT], ProfileVerdict]
+    """Raises `NoVerdictError`."""
+
+    def judge(self, profiles: Sequence[Profile]) -> Finding:
+        """The verdict on the profiles of one workload: one file, or one for each rank."""
+        try:
+            verdict = self.judge_with(profiles, self.settings)
+        except NoVerdictError as error:
+            return self._abstained(profiles, error)
+        if not verdict.culprits:
+            return self._optimized(profiles, verdict)
+        gain, remedy = verdict.remedy.gain, verdict.remedy
+        option = Option(
+            remedy.description,
+            remedy.risk,
+            action=remedy.action,
+            time_ratio_low=round(1.0 - gain.high_ratio, 4),
+            time_ratio_high=round(1.0 - gain.low_ratio, 4),
+        )
+        return replace(
+            self._finding(profiles, remedy.reason, remedy.action, verdict.summary),
+            kind=FindingKind.INEFFICIENT,
+            reasons=(remedy.reason,),
+            culprits=verdict.culprits,
+            action=remedy.action,
+            options=(option,),
+            **_confidence(verdict.factors),
+            risk=remedy.risk,
+            savings=Savings(reason="a profile tells time, not what it costs; see the options"),
+            evidence={**verdict.evidence, **gain.evidence},
+            severity=severity_of(gain.high_ratio * len(verdict.culprits)),
+            instructions=remedy.instructions,
+        )
+
+    def with_settings(self, settings: ProfileSettingsT) -> "ProfileRule[ProfileSettingsT]":
+        """The same rule with an operator's settings."""
+        return replace(self, settings=settings)
+
+    def _optimized(self, profiles: Sequence[Profile], verdict: ProfileVerdict) -> Finding:
+        return replace(
+            self._finding(profiles, self.name, Action.NONE, verdict.summary),
+            kind=FindingKind.OPTIMIZED,
+            **_confidence(opposite(verdict.factors)),
+            risk=Risk.VERY_LOW,
+            savings=Savings(reason="nothing to save"),
+            evidence=verdict.evidence,
+        )
+
+    def _abstained(self, profiles: Sequence[Profile], error: NoVerdictError) -> Finding:
+        summary = f"No verdict: {error}."
+        found = self._finding(profiles, self.name, error.reason, summary)
+        return replace(found, reasons=(error.reason,), abstained=str(error))
+
+    def _finding(
+        self, profiles: Sequence[Profile], named: str, action: str, summary: str
+    ) -> Finding:
+        return Finding(
+            id=finding_id(source_of(profiles), named, action, ""),
+            rule=self.name,
+            kind=FindingKind.UNKNOWN,
+            reasons=(),
+            devices=tuple(key_of(each, device) for each in profiles for device in each.devices),
+            culprits=(),
+            workload=source_of(profiles),
+            action=Action.NONE,
+            summary=summary,
+            options=(),
+            confidence=0.0,
+            confidence_factors={},
+            risk=Risk.UNKNOWN,
+            savings=Savings(reason="no verdict"),
+        )
+
+
+def _confidence(factors: Mapping[str, float]) -> dict[str, Any]:
+    rounded = {name: round(value, 3) for name, value in factors.items()}
+    return {"confidence": confidence_of(factors), "confidence_factors": rounded}
 
 
 def factors_of(member: ProfiledMember, share: float, threshold: float) -> dict[str, float]:
@@ -275,38 +298,44 @@ def factors_of(member: ProfiledMember, share: float, threshold: float) -> dict[s
     return {"certainty": probability_above(min(1.0, share), samples, threshold)}
 
 
-def _rounded(factors: Mapping[str, float]) -> dict[str, float]:
-    return {name: round(value, 3) for name, value in factors.items()}
+def over(
+    members: Sequence[ProfiledMember],
+    ratio: Callable[[ProfiledMember], float],
+    threshold: float,
+) -> tuple[ProfiledMember, float, tuple[str, ...]]:
+    """The member with the highest ratio, that ratio, and the keys of all that reach a threshold."""
+    worst = max(members, key=ratio)
+    return worst, ratio(worst), tuple(each.key for each in members if ratio(each) >= threshold)
 
 
 def at_work(
-    rule: str,
-    profiles: Sequence[Profile],
-    settings: ProfileSteadySettings,
-    *,
-    needs_launches: bool = True,
-) -> Finding | tuple[ProfiledMember, ...]:
-    """The devices that can be judged, or why there are none."""
+    profiles: Sequence[Profile], settings: ProfileSteadySettings, *, needs_launches: bool = True
+) -> tuple[ProfiledMember, ...]:
+    """The devices that can be judged, at least one.
+
+    Raises:
+        NoVerdictError: there are none.
+    """
     members = members_of(profiles)
     if not members:
-        return abstain(rule, profiles, Reason.UNSUPPORTED_TELEMETRY, no_time_line(profiles))
-    busy = [each for each in members if _kernels(each) >= settings.kernels_minimum]
+        raise NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, no_time_line(profiles))
+    busy = [each for each in members if each.kernel_count >= settings.kernels_minimum]
     if not busy:
-        most = max(map(_kernels, members))
+        most = max(each.kernel_count for each in members)
         why = f"only {most} kernels, too few for a steady phase"
-        return abstain(rule, profiles, Reason.INSUFFICIENT_DATA, why)
-    steady = [each for each in busy if _launch_seconds(each) <= settings.launch_maximum_seconds]
+        raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
+    steady = [each for each in busy if each.launch_seconds <= settings.launch_maximum_seconds]
     if not steady:
-        longest = max(map(_launch_seconds, busy))
+        longest = max(each.launch_seconds for each in busy)
         why = (
             f"a start-up: a launch took {longest * 1e3:.1f} ms on average, which is the loading "
             "of kernels; profile a later step"
         )
-        return abstain(rule, profiles, Reason.INSUFFICIENT_DATA, why)
+        raise NoVerdictError(Reason.INSUFFICIENT_DATA, why)
     known = [each for each in steady if each.matched_ratio >= settings.matched_minimum_ratio]
     if needs_launches and not known:
         why = "the launches of its kernels are not in the profile, so idle time has no cause"
-        return abstain(rule, profiles, Reason.UNSUPPORTED_TELEMETRY, why)
+        raise NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, why)
     return tuple(known if needs_launches else steady)
 
 
@@ -318,12 +347,3 @@ def no_time_line(profiles: Sequence[Profile]) -> str:
     if devices:
         return "no kernel ran while it was recorded"
     return "no GPU and no kernel in it: recorded on the CPU alone, or a benchmark's log"
-
-
-def _kernels(member: ProfiledMember) -> int:
-    return sum(each.count for each in member.device.kernels)
-
-
-def _launch_seconds(member: ProfiledMember) -> float:
-    launches = member.device.launches
-    return launches.host_seconds / launches.count if launches and launches.count else 0.0

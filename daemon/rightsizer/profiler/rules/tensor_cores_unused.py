@@ -4,23 +4,12 @@ import re
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.model.finding import Action, Finding, Instruction, Reason, Risk
+from rightsizer.model.finding import Action, Instruction, Reason, Risk
 from rightsizer.model.profile import KernelUse, Profile
-from rightsizer.profiler.rules.rule import (
-    Gain,
-    ProfileComplaint,
-    ProfiledMember,
-    ProfileRule,
-    VerdictBasis,
-    abstain,
-    at_work,
-    complain,
-    factors_of,
-    find_nothing,
-)
+from rightsizer.profiler.rules import rule
+from rightsizer.profiler.rules.rule import Gain, ProfiledMember, ProfileRemedy, ProfileVerdict
 from rightsizer.profiler.settings import ProfileTensorCoresUnusedSettings
 
-NAME: Final = "profile_tensor_cores_unused"
 _MOST_NAMED: Final = 5
 _PRODUCT: Final = re.compile(
     r"(?<!fb)gemm|convol|wgrad|dgrad|fprop|scudnn|winograd|matmul|Cijk_", re.IGNORECASE
@@ -31,62 +20,45 @@ _WITHOUT: Final = re.compile(r"\b(?:P100|P40|P4|K80|K40|M60|M40)\b|GTX", re.IGNO
 """GPUs that have none."""
 
 
-def judge(profiles: Sequence[Profile], settings: ProfileTensorCoresUnusedSettings) -> Finding:
+def judge(
+    profiles: Sequence[Profile], settings: ProfileTensorCoresUnusedSettings
+) -> ProfileVerdict:
     """Whether products of matrices run on the ordinary units."""
-    members = at_work(NAME, profiles, settings.steady, needs_launches=False)
-    if isinstance(members, Finding):
-        return members
+    members = rule.at_work(profiles, settings.steady, needs_launches=False)
     able = [each for each in members if not _WITHOUT.search(each.device.device.name)]
     if not able:
         why = f"a {members[0].device.device.name} has no tensor cores"
-        return abstain(NAME, profiles, Reason.UNSUPPORTED_TELEMETRY, why)
-    held = [each for each in able if _ratio(each, False) >= settings.on_ratio]
-    worst = max(held or able, key=lambda each: _ratio(each, False))
-    seen = _seen(worst, settings)
-    if held:
-        return complain(NAME, profiles, _complaint(seen, worst, held, settings))
-    if max(_ratio(each, None) for each in able) >= settings.on_ratio:
+        raise rule.NoVerdictError(Reason.UNSUPPORTED_TELEMETRY, why)
+    worst, ratio, culprits = rule.over(able, lambda each: _ratio(each, False), settings.on_ratio)
+    if not culprits and max(_ratio(each, None) for each in able) >= settings.on_ratio:
         why = "the names of its products of matrices do not tell which units they use"
-        return abstain(NAME, profiles, Reason.INSUFFICIENT_DATA, why)
-    return find_nothing(NAME, profiles, seen)
-
-
-def _complaint(
-    seen: VerdictBasis,
-    worst: ProfiledMember,
-    held: Sequence[ProfiledMember],
-    settings: ProfileTensorCoresUnusedSettings,
-) -> ProfileComplaint:
-    return ProfileComplaint(
-        seen=seen,
-        reason=Reason.TENSOR_CORES_UNUSED,
-        action=Action.ENABLE_MIXED_PRECISION,
-        gain=Gain.of(
-            worst,
-            # Kernels are summed over the whole span; a step has its part of them.
-            lambda time: time.kernel_seconds * _part(worst, False),
-            1.0 - 1.0 / settings.speedup_low_ratio,
-            1.0 - 1.0 / settings.speedup_high_ratio,
-        ),
-        description="Compute in mixed precision, or allow TF32.",
-        culprits=tuple(each.key for each in held),
-        instructions=(_PRECISION,),
-        risk=Risk.MEDIUM,
-    )
-
-
-def _seen(member: ProfiledMember, settings: ProfileTensorCoresUnusedSettings) -> VerdictBasis:
-    ratio, kernels = _ratio(member, False), _products(member, False)
-    return VerdictBasis(
-        f"{member.key} multiplies matrices without tensor cores {ratio:.0%} of the time.",
-        factors_of(member, ratio, settings.on_ratio),
+        raise rule.NoVerdictError(Reason.INSUFFICIENT_DATA, why)
+    kernels = _products(worst, False)[:_MOST_NAMED]
+    return ProfileVerdict(
+        f"{worst.key} multiplies matrices without tensor cores {ratio:.0%} of the time.",
+        rule.factors_of(worst, ratio, settings.on_ratio),
         {
-            "device": member.key,
+            "device": worst.key,
             "without_tensor_cores_ratio": round(ratio, 4),
-            "with_tensor_cores_ratio": round(_ratio(member, True), 4),
-            "unknown_ratio": round(_ratio(member, None), 4),
-            "kernels": {each.name: round(each.seconds, 6) for each in kernels[:_MOST_NAMED]},
+            "with_tensor_cores_ratio": round(_ratio(worst, True), 4),
+            "unknown_ratio": round(_ratio(worst, None), 4),
+            "kernels": {each.name: round(each.seconds, 6) for each in kernels},
         },
+        culprits,
+        ProfileRemedy(
+            Reason.TENSOR_CORES_UNUSED,
+            Action.ENABLE_MIXED_PRECISION,
+            Gain.of(
+                worst,
+                # Kernels are summed over the whole span; a step has its part of them.
+                lambda time: time.kernel_seconds * _part(worst, False),
+                1.0 - 1.0 / settings.speedup_low_ratio,
+                1.0 - 1.0 / settings.speedup_high_ratio,
+            ),
+            "Compute in mixed precision, or allow TF32.",
+            (_PRECISION,),
+            Risk.MEDIUM,
+        ),
     )
 
 
@@ -117,4 +89,6 @@ _PRECISION: Final = Instruction(
     'torch.set_float32_matmul_precision("high"); torch.backends.cudnn.allow_tf32 = True\n'
     "sizes of matrices that are multiples of 8; channels_last for convolutions",
 )
-RULE: Final = ProfileRule(NAME, ProfileTensorCoresUnusedSettings(), judge)
+RULE: Final = rule.ProfileRule(
+    "profile_tensor_cores_unused", ProfileTensorCoresUnusedSettings(), judge
+)
