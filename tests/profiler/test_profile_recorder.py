@@ -88,7 +88,7 @@ def test_a_profile_without_launches_says_nothing_of_them() -> None:
 
 def test_a_graph_is_busy_time_and_no_kernel() -> None:
     """What ran in it is not in the profile."""
-    device = only(recorded(kernel(0, 10), Call("graph", ("0", 7, 5, 40))))
+    device = only(recorded(kernel(0, 10), Call("graph", ("0", 5, 40))))
 
     assert device.time is not None
     assert nanoseconds(device.time.kernel_seconds) == 40
@@ -97,7 +97,7 @@ def test_a_graph_is_busy_time_and_no_kernel() -> None:
 
 def test_copies_and_fills_are_no_kernels() -> None:
     """A device that only copied has no time line, but its copies."""
-    device = only(recorded(copy(0, 10, 100), copy(20, 25, 50), Call("fill", ("0", 7, 1, 5))))
+    device = only(recorded(copy(0, 10, 100), copy(20, 25, 50), Call("fill", ("0", 1, 5))))
 
     assert device.time is None
     assert device.copies == (CopyUse(*PINNED, count=2, bytes=150, seconds=15e-9),)
@@ -152,9 +152,9 @@ def test_long_names_are_cut_and_still_told_apart() -> None:
 def test_occupancy_counts_by_how_long_a_kernel_ran() -> None:
     """A long run tells more than a short one."""
     recorder = Recorder(ReadLimits())
-    recorder.kernel("0", 7, 0, 30, "gemm", occupancy_ratio=0.5)
-    recorder.kernel("0", 7, 30, 40, "gemm", occupancy_ratio=0.9)
-    recorder.kernel("0", 7, 40, 90, "gemm")
+    recorder.kernel("0", 0, 30, "gemm", occupancy_ratio=0.5)
+    recorder.kernel("0", 30, 40, "gemm", occupancy_ratio=0.9)
+    recorder.kernel("0", 40, 90, "gemm")
 
     assert only(recorder).kernels[0].occupancy_ratio == pytest.approx(0.6)
 
@@ -162,10 +162,9 @@ def test_occupancy_counts_by_how_long_a_kernel_ran() -> None:
 def test_what_a_profile_says_of_a_kernel_goes_before_its_name() -> None:
     """Counters know better."""
     recorder = Recorder(ReadLimits())
-    recorder.kernel("0", 7, 0, 30, "mine", is_collective=True, uses_tensor_cores=True)
+    recorder.kernel("0", 0, 30, "mine", is_collective=True)
 
     assert only(recorder).kernels[0].is_collective
-    assert only(recorder).kernels[0].uses_tensor_cores is True
 
 
 @pytest.mark.parametrize(

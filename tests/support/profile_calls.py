@@ -52,7 +52,7 @@ def kernel(
     start: int, end: int, name: str = "gemm", correlation: int | None = None, device: str = "0"
 ) -> Call:
     """A run of a kernel."""
-    return Call("kernel", (device, 7, start, end, name), correlation)
+    return Call("kernel", (device, start, end, name), correlation)
 
 
 def launch(correlation: int, start: int, end: int) -> Call:
@@ -62,7 +62,7 @@ def launch(correlation: int, start: int, end: int) -> Call:
 
 def copy(start: int, end: int, size: int = 8) -> Call:
     """A copy from pinned memory."""
-    return Call("copy", ("0", 14, start, end, *PINNED, size))
+    return Call("copy", ("0", start, end, *PINNED, size))
 
 
 def step(start: int, end: int, name: str = "step") -> Call:

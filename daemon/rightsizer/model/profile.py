@@ -231,9 +231,9 @@ class Profile:
     world_size: int | None = None
     devices: tuple[DeviceProfile, ...] = ()
     host_spans: tuple[HostSpanUse, ...] = ()
+    benchmark: BenchmarkResult | None = None
     host_steps: tuple[HostStep, ...] = ()
     """Empty where a device has a time line: its own steps tell more."""
-    benchmark: BenchmarkResult | None = None
     events: int = 0
     """That were read in all."""
     unread: Mapping[str, int] = field(default_factory=dict, hash=False)

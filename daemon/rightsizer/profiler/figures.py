@@ -1,6 +1,15 @@
-"""Figures of a profile as people read them, in the terminal and in the report alike."""
+"""Figures and rows of a profile as people read them, in the terminal and in the report alike."""
 
-from typing import Any, Final
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from datetime import UTC, datetime
+from typing import Any, Final, TypeAlias
+
+from rightsizer.report.figures import percent
+from rightsizer.report.labels import readable_name
+
+ProfileForm: TypeAlias = Mapping[str, Any]
+_MOST_STATES: Final = 3
 
 CAUSES: Final = {
     "compute": "kernels",
@@ -91,10 +100,127 @@ def _saved(low: float, high: float) -> str:
 _HALF_PERCENT: Final = 0.005
 
 
-def change_text(figure: str, value: float | None) -> str:
-    """A figure of the comparison in its unit."""
+def change_row(form: ProfileForm) -> Sequence[str]:
+    """A figure of the comparison: its name, before, after, and the ratio."""
+    figure, ratio = form["figure"], form["ratio"]
+    ends = (_change_text(figure, form[end]) for end in ("before", "after"))
+    return (FIGURES[figure], *ends, "-" if ratio is None else f"{ratio:.2f}")
+
+
+def _change_text(figure: str, value: float | None) -> str:
+    """In its unit."""
     if value is None:
         return "not known"
     if figure.endswith("_ratio"):
         return f"{value:.1%}"
     return f"{value:,.0f}" if figure == "launches_per_second" else time_text(value)
+
+
+def kernel_rows(kernels: Sequence[ProfileForm], longest: int) -> list[Sequence[str]]:
+    """Name, runs, time, share of all kernels, tensor cores, occupancy and DRAM of each."""
+    whole = sum(each["seconds"] for each in kernels) or 1.0
+    return [
+        (
+            short_text(each["name"], longest),
+            f"{each['count']:,}",
+            time_text(each["seconds"]),
+            f"{each['seconds'] / whole:.1%}",
+            {True: "yes", False: "no", None: "-"}[each["uses_tensor_cores"]],
+            *(
+                "-" if ratio is None else f"{ratio:.0%}"
+                for ratio in (each["occupancy_ratio"], each["dram_ratio"])
+            ),
+        )
+        for each in kernels
+    ]
+
+
+def span_rows(spans: Sequence[ProfileForm]) -> list[Sequence[str]]:
+    """Name, kind, times and time of spans of the host: annotations last, else the longest first."""
+    ranked = sorted(spans, key=lambda each: (each["kind"] == "annotation", -each["seconds"]))
+    return [
+        (each["name"], each["kind"], f"{each['count']:,}", time_text(each["seconds"]))
+        for each in ranked
+    ]
+
+
+def host_step_rows(steps: Sequence[ProfileForm]) -> list[Sequence[str]]:
+    """Name, time and time in the loader of steps that no device shows."""
+    return [
+        (each["name"], time_text(each["seconds"]), time_text(each["loader_seconds"]))
+        for each in steps
+    ]
+
+
+def rule_text(finding: ProfileForm) -> str:
+    """The name of the rule."""
+    return readable_name(str(finding["rule"]).removeprefix("profile_"))
+
+
+def short_text(name: str, longest: int) -> str:
+    """A name cut to a length; signatures of templates go on for lines, the JSON has them whole."""
+    return name if len(name) <= longest else f"{name[: longest - 3]}..."
+
+
+@dataclass(frozen=True, slots=True)
+class BesideView:
+    """One device of a profile."""
+
+    title: str
+    details: Sequence[str]
+    contradictions: Sequence[str]
+    agreements: Sequence[str]
+
+
+def beside(form: ProfileForm | None) -> tuple[BesideView, ...]:
+    """Every device with what telemetry says of it; none where no history was looked at."""
+    if form is None:
+        return ()
+    return tuple(
+        BesideView(
+            _title(each),
+            _details(each, form["workload"]),
+            [found["text"] for found in each["comparisons"] if found["is_contradiction"]],
+            [found["text"] for found in each["comparisons"] if not found["is_contradiction"]],
+        )
+        for each in form["devices"]
+    )
+
+
+def _title(form: ProfileForm) -> str:
+    if form["uuid"] is None:
+        return f"{form['key']}: {form['unmatched']}"
+    note = f" ({form['note']})" if form["note"] else ""
+    name = (
+        f"{form['key']}: GPU {form['index']} of the node, {form['uuid']}, "
+        f"told by {form['matched_by']}{note}"
+    )
+    return f"{name}: {form['unmatched']}" if form["unmatched"] else name
+
+
+def _details(form: ProfileForm, workload: str | None) -> list[str]:
+    telemetry = form["telemetry"]
+    if telemetry is None:
+        return []
+    holder = telemetry["workload"] or workload
+    held = f", held by {holder}" if holder and holder != form["uuid"] else ""
+    ours, theirs = (
+        f"{time_text(each['end'] - each['start'])} from {_time(each['start'])}"
+        for each in (form, telemetry)
+    )
+    active = f"active for {time_text(telemetry['active_seconds'])}"
+    return [f"the profile: {ours}{held}", f"telemetry: {theirs}, {active}{_states(telemetry)}"]
+
+
+def _states(telemetry: ProfileForm) -> str:
+    shares = sorted(telemetry["states"].items(), key=lambda each: (-each[1], each[0]))
+    parts = [f"{readable_name(state)} {percent(share)}" for state, share in shares[:_MOST_STATES]]
+    parts += [
+        f"{readable_name(condition)} {percent(share)}"
+        for condition, share in telemetry["conditions"].items()
+    ]
+    return f", of that {', '.join(parts)}" if parts else ""
+
+
+def _time(time: float) -> str:
+    return datetime.fromtimestamp(time, UTC).strftime("%Y-%m-%d %H:%M:%S UTC")

@@ -1,13 +1,13 @@
 """JSON of profiles, and of what `rightsizer profile` answers."""
 
 from collections.abc import Sequence
-from dataclasses import asdict
-from typing import Any, Final, TypeAlias
+from dataclasses import asdict, replace
+from typing import Any, TypeAlias
 
 from rightsizer.model.errors import UsageError
 from rightsizer.model.profile import DeviceProfile, Profile, StepUse, TimeUse
 from rightsizer.model.state import ACTIVE_STATES, Condition
-from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
+from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import JoinedDevice, ProfileJoin
 from rightsizer.profiler.workload import ProfiledWorkload, profile_changes
@@ -17,42 +17,13 @@ from rightsizer.telemetry.profiles.registry import BrokenFile
 Form: TypeAlias = dict[str, Any]
 """What `json.dumps` takes as it is."""
 
-_TIMES: Final = (
-    "span_seconds",
-    "kernel_seconds",
-    "collective_seconds",
-    "exposed_collective_seconds",
-    "copy_seconds",
-    "exposed_copy_seconds",
-    "host_wait_seconds",
-    "loader_wait_seconds",
-    "kernel_wait_seconds",
-    "other_idle_seconds",
-    "checkpoint_wait_seconds",
-    "idle_seconds",
-)
-
 
 def profile_form(profile: Profile) -> Form:
     """One file, with the keys that docs/profiles.md tells."""
-    benchmark = profile.benchmark
     return {
-        "format": profile.format,
-        "source": profile.source,
-        "version": profile.version,
-        "start": None if profile.start is None else seconds(profile.start),
-        "rank": profile.rank,
-        "world_size": profile.world_size,
+        **asdict(replace(profile, devices=(), host_steps=())),
+        "start": _seconds(profile.start),
         "devices": [_device(each) for each in profile.devices],
-        "host_spans": [asdict(each) for each in profile.host_spans],
-        "benchmark": None
-        if benchmark is None
-        else {
-            "benchmark": benchmark.benchmark,
-            "scenario": benchmark.scenario,
-            "is_valid": benchmark.is_valid,
-            "figures": dict(benchmark.figures),
-        },
         "host_steps": [
             {
                 "name": each.name,
@@ -61,21 +32,17 @@ def profile_form(profile: Profile) -> Form:
             }
             for each in profile.host_steps
         ],
-        "events": profile.events,
-        "unread": dict(profile.unread),
-        "notes": list(profile.notes),
     }
 
 
 def _device(found: DeviceProfile) -> Form:
+    form = asdict(replace(found, time=None, steps=()))
+    del form["start"]
     return {
-        **asdict(found.device),
+        **form.pop("device"),
+        **form,
         "time": None if found.time is None else _time(found.time),
-        "kernels": [asdict(each) for each in found.kernels],
-        "copies": [asdict(each) for each in found.copies],
-        "launches": None if found.launches is None else asdict(found.launches),
         "steps": [_step(each) for each in found.steps],
-        "memory_peak_bytes": found.memory_peak_bytes,
     }
 
 
@@ -83,17 +50,15 @@ def _step(step: StepUse) -> Form:
     late = step.last_long_collective
     return {
         "name": step.name,
-        "seconds": (step.end - step.start) / NANOSECONDS_PER_SECOND,
+        "seconds": seconds(step.end - step.start),
         "time": _time(step.time),
         "loader_seconds": step.loader_seconds,
-        "last_long_collective_seconds": None
-        if late is None
-        else (late - step.start) / NANOSECONDS_PER_SECOND,
+        "last_long_collective_seconds": None if late is None else seconds(late - step.start),
     }
 
 
 def _time(time: TimeUse) -> Form:
-    return {name: getattr(time, name) for name in _TIMES}
+    return {**asdict(time), "idle_seconds": time.idle_seconds}
 
 
 def join_form(join: ProfileJoin) -> Form:
@@ -108,10 +73,10 @@ def join_form(join: ProfileJoin) -> Form:
 
 def device_forms(join: ProfileJoin) -> list[Form]:
     """Each device of each file."""
-    return [_answer_device(each) for each in join.devices]
+    return [_joined_device(each) for each in join.devices]
 
 
-def _answer_device(found: JoinedDevice) -> Form:
+def _joined_device(found: JoinedDevice) -> Form:
     device = found.device
     return {
         "key": found.key,
@@ -120,8 +85,8 @@ def _answer_device(found: JoinedDevice) -> Form:
         "name": None if device is None else device.name,
         "matched_by": found.matched_by or None,
         "note": found.note or None,
-        "start": _answer_time(found.start),
-        "end": _answer_time(found.end),
+        "start": _seconds(found.start),
+        "end": _seconds(found.end),
         "unmatched": found.unmatched or None,
         "telemetry": None if found.telemetry is None else _telemetry(found.telemetry),
         "comparisons": [asdict(each) for each in found.comparisons],
@@ -156,7 +121,7 @@ def _rounded(ratio: float | None) -> float | None:
     return None if ratio is None else round(ratio, 4)
 
 
-def _answer_time(time: Nanoseconds | None) -> float | None:
+def _seconds(time: Nanoseconds | None) -> float | None:
     return None if time is None else seconds(time)
 
 
@@ -182,12 +147,12 @@ def answer_form(
             f"--against: {len(against)} workloads against {len(found)}; name one earlier profile "
             "for each, in the same order"
         )
-    nobody = (None,) * len(found)
-    earlier = against or nobody
+    none = (None,) * len(found)
+    earlier = against or none
     return {
         "workloads": [
             _workload(each, before, joined)
-            for each, before, joined in zip(found, earlier, joins or nobody, strict=True)
+            for each, before, joined in zip(found, earlier, joins or none, strict=True)
         ],
         "broken": [asdict(each) for each in broken],
     }
@@ -195,20 +160,18 @@ def answer_form(
 
 def _workload(
     found: ProfiledWorkload, before: ProfiledWorkload | None, joined: ProfileJoin | None
-) -> dict[str, Any]:
-    form: dict[str, Any] = {
+) -> Form:
+    against = None
+    if before is not None:
+        changes = profile_changes(before.profiles, found.profiles)
+        against = {
+            "workload": before.name,
+            "changes": [{**asdict(each), "ratio": each.ratio} for each in changes],
+        }
+    return {
         "workload": found.name,
         "profiles": [profile_form(each) for each in found.profiles],
         "findings": [finding_form(each) for each in found.findings],
         "telemetry": None if joined is None else join_form(joined),
-        "against": None,
+        "against": against,
     }
-    if before is not None:
-        form["against"] = {
-            "workload": before.name,
-            "changes": [
-                {**asdict(each), "ratio": each.ratio}
-                for each in profile_changes(before.profiles, found.profiles)
-            ],
-        }
-    return form

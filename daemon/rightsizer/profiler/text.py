@@ -6,44 +6,29 @@ from typing import Any, Final
 from rightsizer.console.text import aligned, wrapped
 from rightsizer.profiler.figures import (
     CAUSES,
-    FIGURES,
-    change_text,
+    ProfileForm,
+    beside,
+    change_row,
     gain_text,
+    host_step_rows,
     idle_parts,
+    kernel_rows,
+    rule_text,
+    short_text,
     size_text,
+    span_rows,
     time_text,
 )
-from rightsizer.profiler.page import beside
 from rightsizer.report.figures import percent
 from rightsizer.report.labels import readable_name
 
-
-def telemetry_lines(form: Mapping[str, Any] | None) -> list[str]:
-    """What the node's history says of the same GPUs and time; nothing where none was asked."""
-    if form is None:
-        return []
-    lines = ["", "  Telemetry of the same GPUs and time"]
-    if not form["devices"]:
-        lines += wrapped(form["unmatched"] or "there is no GPU in it", 4)
-    for each in beside(form):
-        lines += wrapped(each.title, 4)
-        for detail in each.details:
-            lines += wrapped(detail, 6)
-        for text in each.contradictions:
-            lines += wrapped(f"CONTRADICTION: {text}", 6)
-        for text in each.agreements:
-            lines += wrapped(text, 6)
-    return lines
-
-
-_Form = Mapping[str, Any]
 _MOST_KERNELS: Final = 10
 _MOST_STEPS: Final = 8
 _MOST_SPANS: Final = 8
 _NAME_WIDTH: Final = 60
 
 
-def profile_text(answer: _Form) -> str:
+def profile_text(answer: ProfileForm) -> str:
     """Every workload, one after the other."""
     parts = ["\n".join(_workload(each)) for each in answer["workloads"]]
     if answer["broken"]:
@@ -51,22 +36,22 @@ def profile_text(answer: _Form) -> str:
     return "\n\n".join(parts)
 
 
-def _broken(files: Sequence[_Form]) -> list[str]:
+def _broken(files: Sequence[ProfileForm]) -> list[str]:
     lines = ["Could not be read, and is in none of the above:"]
     return lines + [
         line for each in files for line in wrapped(f"{each['source']}: {each['reason']}", 2)
     ]
 
 
-def _workload(form: _Form) -> list[str]:
+def _workload(form: ProfileForm) -> list[str]:
     lines = [form["workload"]]
     for profile in form["profiles"]:
         lines += _profile(profile)
-    lines += telemetry_lines(form["telemetry"])
+    lines += _telemetry(form["telemetry"])
     return [*lines, *_against(form["against"]), *_findings(form["findings"])]
 
 
-def _profile(form: _Form) -> list[str]:
+def _profile(form: ProfileForm) -> list[str]:
     rank = "" if form["rank"] is None else f", rank {form['rank']}"
     of = f" of {form['world_size']}" if form["world_size"] else ""
     lines = [
@@ -78,8 +63,14 @@ def _profile(form: _Form) -> list[str]:
         lines += wrapped(note, 2)
     for device in form["devices"]:
         lines += ["", *_device(device)]
-    spans, steps = _spans(form["host_spans"]), _host_steps(form["host_steps"])
-    return [*lines, *steps, *spans, *_benchmark(form["benchmark"])]
+    steps, spans = host_step_rows(form["host_steps"]), span_rows(form["host_spans"])
+    for header, rows, most, noun in (
+        (("  step of the host", "time", "loader"), steps, _MOST_STEPS, "steps"),
+        (("  on the host", "kind", "times", "time"), spans, _MOST_SPANS, "spans"),
+    ):
+        if rows:
+            lines += ["", *_table(header, rows, most, noun)]
+    return [*lines, *_benchmark(form["benchmark"])]
 
 
 def _unread(unread: Mapping[str, int]) -> str:
@@ -89,7 +80,7 @@ def _unread(unread: Mapping[str, int]) -> str:
     return f"of them of no use here: {named}"
 
 
-def _device(form: _Form) -> list[str]:
+def _device(form: ProfileForm) -> list[str]:
     name = f" {form['name']}" if form["name"] else ""
     size = f", {size_text(form['memory_bytes'])}" if form["memory_bytes"] else ""
     lines = [f"  GPU {form['key']}{name}{size}"]
@@ -111,14 +102,15 @@ def _device(form: _Form) -> list[str]:
 def _time(time: dict[str, Any]) -> list[str]:
     span = time["span_seconds"]
     lines = [f"    {time_text(span)} from its first kernel to its last"]
-    parts = {CAUSES[part]: value for part, value in idle_parts(time).items() if value > 0}
     rows = [
-        (f"    {words}", time_text(value), f"{value / span:.1%}") for words, value in parts.items()
+        (CAUSES[part], time_text(value), f"{value / span:.1%}")
+        for part, value in idle_parts(time).items()
+        if value > 0
     ]
-    return [*lines, *aligned(("    where it goes", "time", "share"), rows, ("    where it goes",))]
+    return [*lines, *_table(("    where it goes", "time", "share"), rows)]
 
 
-def _copies(copies: Sequence[_Form]) -> list[str]:
+def _copies(copies: Sequence[ProfileForm]) -> list[str]:
     return [
         f"    {each['count']:,} copies {readable_name(each['kind'])} ({each['memory']}): "
         f"{size_text(each['bytes'])} in {time_text(each['seconds'])}"
@@ -126,75 +118,59 @@ def _copies(copies: Sequence[_Form]) -> list[str]:
     ]
 
 
-def _steps(steps: Sequence[_Form]) -> list[str]:
-    if not steps:
-        return []
-    header = ("    step", "time", "kernels", "host wait", "loader")
+def _steps(steps: Sequence[ProfileForm]) -> list[str]:
     rows = [
         (
-            f"    {_short(each['name'])}",
+            each["name"],
             time_text(each["seconds"]),
             time_text(each["time"]["kernel_seconds"]),
             time_text(each["time"]["host_wait_seconds"]),
             time_text(each["loader_seconds"]),
         )
-        for each in steps[:_MOST_STEPS]
+        for each in steps
     ]
-    return [*aligned(header, rows, header[:1]), *_more(len(steps) - _MOST_STEPS, "steps")]
+    return _table(
+        ("    step", "time", "kernels", "host wait", "loader"), rows, _MOST_STEPS, "steps"
+    )
 
 
-def _host_steps(steps: Sequence[_Form]) -> list[str]:
-    if not steps:
-        return []
-    header = ("  step of the host", "time", "loader")
-    rows = [
-        (
-            f"  {_short(each['name'])}",
-            time_text(each["seconds"]),
-            time_text(each["loader_seconds"]),
-        )
-        for each in steps[:_MOST_STEPS]
-    ]
-    return ["", *aligned(header, rows, header[:1]), *_more(len(steps) - _MOST_STEPS, "steps")]
-
-
-def _kernels(kernels: Sequence[_Form]) -> list[str]:
-    if not kernels:
-        return []
-    whole = sum(each["seconds"] for each in kernels) or 1.0
+def _kernels(kernels: Sequence[ProfileForm]) -> list[str]:
+    rows = [row[:-1] for row in kernel_rows(kernels, _NAME_WIDTH)]
     header = ("    kernel", "runs", "time", "share", "tensor cores", "occupancy")
-    rows = [
-        (
-            f"    {_short(each['name'])}",
-            f"{each['count']:,}",
-            time_text(each["seconds"]),
-            f"{each['seconds'] / whole:.1%}",
-            {True: "yes", False: "no", None: "-"}[each["uses_tensor_cores"]],
-            "-" if each["occupancy_ratio"] is None else f"{each['occupancy_ratio']:.0%}",
-        )
-        for each in kernels[:_MOST_KERNELS]
-    ]
-    return [*aligned(header, rows, header[:1]), *_more(len(kernels) - _MOST_KERNELS, "kernels")]
+    return _table(header, rows, _MOST_KERNELS, "kernels")
 
 
-def _spans(spans: Sequence[_Form]) -> list[str]:
-    if not spans:
+def _table(
+    header: Sequence[str], rows: Sequence[Sequence[str]], most: int | None = None, noun: str = ""
+) -> list[str]:
+    """The first rows, indented as their header, and how many more there are; nothing of none."""
+    if not rows:
         return []
-    longest = sorted(spans, key=lambda each: (each["kind"] == "annotation", -each["seconds"]))
-    header = ("  on the host", "kind", "times", "time")
-    rows = [
-        (
-            f"  {_short(each['name'])}",
-            each["kind"],
-            f"{each['count']:,}",
-            time_text(each["seconds"]),
-        )
-        for each in longest[:_MOST_SPANS]
-    ]
-    return ["", *aligned(header, rows, header[:2]), *_more(len(spans) - _MOST_SPANS, "spans")]
+    indent = " " * (len(header[0]) - len(header[0].lstrip()))
+    cut = [(indent + short_text(first, _NAME_WIDTH), *others) for first, *others in rows[:most]]
+    left = header[:2] if "kind" in header else header[:1]
+    more = len(rows) - len(cut)
+    return [*aligned(header, cut, left), *([f"    and {more:,} more {noun}"] if more else [])]
 
 
-def _benchmark(form: _Form | None) -> list[str]:
+def _telemetry(form: ProfileForm | None) -> list[str]:
+    if form is None:
+        return []
+    lines = ["", "  Telemetry of the same GPUs and time"]
+    if not form["devices"]:
+        lines += wrapped(form["unmatched"] or "there is no GPU in it", 4)
+    for each in beside(form):
+        lines += wrapped(each.title, 4)
+        for detail in each.details:
+            lines += wrapped(detail, 6)
+        for text in each.contradictions:
+            lines += wrapped(f"CONTRADICTION: {text}", 6)
+        for text in each.agreements:
+            lines += wrapped(text, 6)
+    return lines
+
+
+def _benchmark(form: ProfileForm | None) -> list[str]:
     if form is None:
         return []
     valid = {True: "valid", False: "INVALID", None: "validity not stated"}[form["is_valid"]]
@@ -202,24 +178,16 @@ def _benchmark(form: _Form | None) -> list[str]:
     return lines + [f"    {name}: {value:,.6g}" for name, value in form["figures"].items()]
 
 
-def _against(form: _Form | None) -> list[str]:
+def _against(form: ProfileForm | None) -> list[str]:
     if form is None:
         return []
     header = (f"  against {form['workload']}", "before", "after", "ratio")
-    rows = [
-        (
-            f"  {FIGURES[each['figure']]}",
-            change_text(each["figure"], each["before"]),
-            change_text(each["figure"], each["after"]),
-            "-" if each["ratio"] is None else f"{each['ratio']:.2f}",
-        )
-        for each in form["changes"]
-    ]
-    return ["", *aligned(header, rows, header[:1])]
+    rows = [change_row(each) for each in form["changes"]]
+    return ["", *(_table(header, rows) or aligned(header, (), ()))]
 
 
 def _findings(findings: Sequence[dict[str, Any]]) -> list[str]:
-    complaints = [each for each in findings if _is_complaint(each)]
+    complaints = [each for each in findings if each["finding"] == "inefficient"]
     fine = [each for each in findings if each["finding"] == "optimized"]
     if not complaints:
         return ["", "  Nothing to change" if fine else "  No verdict", *_others(fine, findings)]
@@ -229,13 +197,15 @@ def _findings(findings: Sequence[dict[str, Any]]) -> list[str]:
     return [*lines, *_others(fine, findings)]
 
 
-def _others(fine: Sequence[_Form], findings: Sequence[_Form]) -> list[str]:
+def _others(fine: Sequence[ProfileForm], findings: Sequence[ProfileForm]) -> list[str]:
     """What is no trouble, and what cannot be said: rules with the same reason together."""
-    lines = [line for each in fine for line in wrapped(f"not {_rule(each)}: {each['summary']}", 2)]
+    lines = [
+        line for each in fine for line in wrapped(f"not {rule_text(each)}: {each['summary']}", 2)
+    ]
     silent: dict[str, list[str]] = {}
     for each in findings:
         if each["abstained"] is not None:
-            silent.setdefault(each["abstained"], []).append(_rule(each))
+            silent.setdefault(each["abstained"], []).append(rule_text(each))
     for why, rules in silent.items():
         lines += wrapped(f"no verdict on {', '.join(rules)}: {why}", 2)
     return lines
@@ -249,19 +219,3 @@ def _complaint(form: dict[str, Any]) -> list[str]:
     for each in form["instructions"]:
         lines += [f"    {each['title']}:", *(f"      {line}" for line in each["text"].splitlines())]
     return [*lines, ""]
-
-
-def _is_complaint(form: _Form) -> bool:
-    return bool(form["finding"] == "inefficient")
-
-
-def _rule(form: _Form) -> str:
-    return readable_name(str(form["rule"]).removeprefix("profile_"))
-
-
-def _more(count: int, what: str) -> list[str]:
-    return [f"    and {count:,} more {what}"] if count > 0 else []
-
-
-def _short(name: str) -> str:
-    return name if len(name) <= _NAME_WIDTH else f"{name[: _NAME_WIDTH - 3]}..."

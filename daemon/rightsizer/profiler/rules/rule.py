@@ -18,7 +18,7 @@ from rightsizer.model.finding import (
 )
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import DeviceProfile, KernelUse, Profile, TimeUse
-from rightsizer.model.units import seconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND
 from rightsizer.profiler.settings import ProfileSteadySettings
 
 
@@ -44,7 +44,9 @@ class ProfiledMember:
     def step_seconds(self) -> float | None:
         """The mean length of its steps; `None` where the profile marks none."""
         steps = self.device.steps
-        return seconds(sum(each.end - each.start for each in steps)) / len(steps) if steps else None
+        if not steps:
+            return None
+        return sum(each.end - each.start for each in steps) / len(steps) / NANOSECONDS_PER_SECOND
 
     @property
     def loader_wait_ratio(self) -> float:

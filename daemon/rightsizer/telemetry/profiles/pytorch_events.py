@@ -3,12 +3,10 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Mapping
-from dataclasses import replace
-from decimal import Decimal
 from functools import partial
 from typing import Any, Final, TypeAlias
 
-from rightsizer.model.profile import DeviceProfile, KernelUse, ProfiledDevice, SpanKind
+from rightsizer.model.profile import DeviceProfile, ProfiledDevice, SpanKind
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.profiles.json_events import (
     Event,
@@ -20,11 +18,11 @@ from rightsizer.telemetry.profiles.json_events import (
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import copy_kind, host_memory, python_span, span_kind
 from rightsizer.telemetry.profiles.recorder import Recorder
-from rightsizer.telemetry.profiles.tables import KernelRow, KernelTable
+from rightsizer.telemetry.profiles.tables import KernelTable
 
 _UNNAMED: Final = ("", "__missing__")
 _TENSOR: Final = re.compile(r"pipe_tensor|hmma|imma|inst_executed_op_\w*mma")
-_PERCENT: Final = (
+_MEASURED: Final = (
     ("compute_ratio", re.compile(r"^sm__throughput\..*pct")),
     ("dram_ratio", re.compile(r"^(?:gpu__dram|dram)__?throughput\..*pct")),
     ("occupancy_ratio", re.compile(r"^sm__warps_active\..*pct")),
@@ -34,52 +32,29 @@ _PERCENT: Final = (
 class CounterTable:
     """The kernels of a profile that has counters in place of a time line."""
 
-    __slots__ = ("_ratios", "_table", "count")
-
     def __init__(self, limits: ReadLimits) -> None:
         self._table = KernelTable(limits)
-        self._ratios: dict[str, dict[str, list[Decimal]]] = {}
         self.count = 0
         """Ranges so far."""
 
     def add(self, name: str, duration: Nanoseconds, counters: Mapping[str, Any]) -> None:
         """One range: one run of one kernel."""
         self.count += 1
-        found = self._table.row("(unnamed)" if name in _UNNAMED else name)
-        found.add(duration, None)
-        ratios = self._ratios.setdefault(found.name, {})
+        row = self._table.row("(unnamed)" if name in _UNNAMED else name)
+        row.add(duration)
         for metric, written in counters.items():
             value = number(written)
-            if value is not None:
-                _take(found, ratios, metric, value)
+            if value is None:
+                continue
+            if _TENSOR.search(metric):
+                row.uses_tensor_cores = value > 0 or row.uses_tensor_cores is True
+            for ratio, pattern in _MEASURED:
+                if pattern.search(metric):
+                    row.measure(ratio, value / 100, 1)
 
     def profile(self, device: ProfiledDevice) -> DeviceProfile:
         """The kernels of what is one device, for ranges do not name theirs."""
-        return DeviceProfile(
-            device=device, time=None, kernels=tuple(map(self._with_ratios, self._table.uses()))
-        )
-
-    def _with_ratios(self, use: KernelUse) -> KernelUse:
-        means = {
-            name: float(total / count / 100)
-            for name, (total, count) in self._ratios[use.name].items()
-        }
-        return replace(
-            use,
-            compute_ratio=means.get("compute_ratio"),
-            dram_ratio=means.get("dram_ratio"),
-            occupancy_ratio=means.get("occupancy_ratio"),
-        )
-
-
-def _take(row: KernelRow, ratios: dict[str, list[Decimal]], metric: str, value: Decimal) -> None:
-    if _TENSOR.search(metric):
-        row.uses_tensor_cores = value > 0 or row.uses_tensor_cores is True
-    for ratio, pattern in _PERCENT:
-        if pattern.search(metric):
-            sums = ratios.setdefault(ratio, [Decimal(0), Decimal(0)])
-            sums[0] += value
-            sums[1] += 1
+        return DeviceProfile(device, time=None, kernels=self._table.uses())
 
 
 _Handler: TypeAlias = Callable[[Event, Mapping[str, Any], Nanoseconds, Nanoseconds], bool]
@@ -201,7 +176,6 @@ class PyTorchEvents:
         record = partial(
             self._recorder.kernel,
             self._device(event, arguments),
-            0,
             start,
             end,
             _name(event),
@@ -232,7 +206,6 @@ class PyTorchEvents:
         self.copies_without_size += size is None
         self._recorder.copy(
             self._device(event, arguments),
-            0,
             start,
             end,
             copy_kind(name),
@@ -244,7 +217,7 @@ class PyTorchEvents:
     def _fill(
         self, event: Event, arguments: Mapping[str, Any], start: Nanoseconds, end: Nanoseconds
     ) -> bool:
-        self._recorder.fill(self._device(event, arguments), 0, start, end)
+        self._recorder.fill(self._device(event, arguments), start, end)
         return True
 
     def _call(

@@ -1,7 +1,9 @@
 """Recorder of a profile's time line, event by event; tells where each device's time went."""
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
 from dataclasses import replace
+from itertools import chain
 from typing import Any, Final
 
 from rightsizer.model.errors import ProfileError
@@ -13,6 +15,7 @@ from rightsizer.model.profile import (
     HostStep,
     ProfiledDevice,
     SpanKind,
+    StepUse,
 )
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.launches import Launches
@@ -24,8 +27,6 @@ from rightsizer.telemetry.profiles.time_use import (
     StepSpan,
     apart,
     long_collective_starts,
-    marks_of,
-    step_uses,
 )
 
 _LATEST: Final = 2**62
@@ -36,8 +37,6 @@ _OTHER_DEVICES: Final = "(other devices)"
 
 class _Device:
     """What is kept of one device while events come."""
-
-    __slots__ = ("copies", "copy_line", "facts", "kernels", "line", "memory_peak", "steps")
 
     def __init__(self, key: str, limits: ReadLimits) -> None:
         self.facts = ProfiledDevice(key)
@@ -58,7 +57,6 @@ class Recorder:
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
-        self._settings = limits.time
         self._devices: dict[str, _Device] = {}
         self._launches = Launches()
         self._spans = HostSpans(limits)
@@ -77,32 +75,28 @@ class Recorder:
     def kernel(  # noqa: PLR0913 - what profilers know of a kernel.
         self,
         device: str,
-        stream: int | str,  # noqa: ARG002 - streams overlap, and only their union counts.
         start: Nanoseconds,
         end: Nanoseconds,
         name: str,
         *,
         correlation: int | None = None,
         is_collective: bool | None = None,
-        uses_tensor_cores: bool | None = None,
         occupancy_ratio: float | None = None,
     ) -> None:
         """One run of a kernel; what is `None` is told by its name, or stays unknown."""
         if not self._takes("kernel", start, end, correlation):
             return
         into = self._device(device)
-        row = into.kernels.row(name, collective=is_collective, tensor_cores=uses_tensor_cores)
-        row.add(end - start, occupancy_ratio)
+        row = into.kernels.row(name)
+        if is_collective is not None:
+            row.is_collective = is_collective
+        row.add(end - start)
+        if occupancy_ratio is not None:
+            row.measure("occupancy_ratio", occupancy_ratio, end - start or 1)
         into.line.add(start, end, correlation, is_collective=row.is_collective)
 
-    def graph(  # noqa: PLR0913, PLR0917 - the same for a graph.
-        self,
-        device: str,
-        stream: int | str,  # noqa: ARG002 - as with kernels.
-        start: Nanoseconds,
-        end: Nanoseconds,
-        name: str = "",  # noqa: ARG002 - a graph's name tells nothing of its kernels.
-        correlation: int | None = None,
+    def graph(
+        self, device: str, start: Nanoseconds, end: Nanoseconds, correlation: int | None = None
     ) -> None:
         """A launched graph that is shown as a whole: the device was busy, with what is unknown."""
         if self._takes("graph", start, end, correlation):
@@ -111,29 +105,21 @@ class Recorder:
     def copy(  # noqa: PLR0913, PLR0917 - what profilers know of a copy.
         self,
         device: str,
-        stream: int | str,  # noqa: ARG002 - as with kernels.
         start: Nanoseconds,
         end: Nanoseconds,
         kind: CopyKind,
         memory: HostMemory,
-        bytes: int,  # noqa: A002 - the unit is the name.
+        size_bytes: int,
     ) -> None:
         """One copy from or to a device, or within it."""
-        if bytes < 0:
+        if size_bytes < 0:
             self.refused["copy of a negative size"] += 1
         elif self._takes("copy", start, end):
             into = self._device(device)
-            into.copies.add(kind, memory, bytes, end - start)
+            into.copies.add(kind, memory, size_bytes, end - start)
             into.copy_line.add(start, end)
 
-    def fill(
-        self,
-        device: str,
-        stream: int | str,  # noqa: ARG002 - as with kernels.
-        start: Nanoseconds,
-        end: Nanoseconds,
-        bytes: int = 0,  # noqa: A002, ARG002 - fills take no link's time.
-    ) -> None:
+    def fill(self, device: str, start: Nanoseconds, end: Nanoseconds) -> None:
         """Memory that was set: neither a kernel nor a copy, so that it counts as an event alone."""
         if self._takes("fill", start, end):
             self._device(device)
@@ -161,14 +147,14 @@ class Recorder:
         steps = self._steps if device is None else self._device(device).steps
         steps.append(StepSpan(start, end, short_name(name, self._limits.name_maximum_characters)))
 
-    def memory(self, device: str, bytes: int) -> None:  # noqa: A002 - the unit is the name.
+    def memory(self, device: str, used_bytes: int) -> None:
         """How much memory was in use at some moment."""
-        if bytes < 0:
+        if used_bytes < 0:
             self.refused["memory below zero"] += 1
             return
         self.events += 1
         into = self._device(device)
-        into.memory_peak = max(bytes, into.memory_peak or 0)
+        into.memory_peak = max(used_bytes, into.memory_peak or 0)
 
     def devices(self) -> tuple[DeviceProfile, ...]:
         """What each device did, those left out that did nothing."""
@@ -187,8 +173,7 @@ class Recorder:
         if any(len(each.line) for each in self._devices.values()):
             return ()
         steps = apart(self._steps)
-        loader = CoveredLength(marks_of(steps))
-        loader.add_all(self._spans.loader())
+        loader = self._loader(steps)
         return tuple(
             HostStep(each.name, each.start, each.end, seconds(loader.length(each.start, each.end)))
             for each in steps
@@ -239,20 +224,39 @@ class Recorder:
             device.copy_line,
             self._launches,
             self._spans,
-            marks_of(steps),
-            self._settings.adjacent_maximum_nanoseconds,
+            _marks(steps),
+            self._limits.time.adjacent_maximum_nanoseconds,
         )
-        loader = CoveredLength(marks_of(steps))
-        loader.add_all(self._spans.loader())
+        loader = self._loader(steps)
         last_long = long_collective_starts(
             steps,
             device.line.collective_intervals(is_collective=True),
-            self._settings.long_collective_minimum_ratio,
+            self._limits.time.long_collective_minimum_ratio,
         )
         return replace(
             profile,
-            time=line.whole(),
+            time=line.between(*line.span),
             launches=line.launches,
-            steps=step_uses(steps, line, loader, last_long),
-            start=device.line.span()[0],
+            steps=tuple(
+                StepUse(
+                    step.name,
+                    step.start,
+                    step.end,
+                    line.between(step.start, step.end),
+                    seconds(loader.length(step.start, step.end)),
+                    last,
+                )
+                for step, last in zip(steps, last_long, strict=True)
+            ),
+            start=line.span[0],
         )
+
+    def _loader(self, steps: Iterable[StepSpan]) -> CoveredLength:
+        """What the host was in its loader between where steps start and end."""
+        loader = CoveredLength(_marks(steps))
+        loader.add_all(self._spans.times(SpanKind.LOADER))
+        return loader
+
+
+def _marks(steps: Iterable[StepSpan]) -> Iterator[Nanoseconds]:
+    return chain.from_iterable((step.start, step.end) for step in steps)

@@ -1,11 +1,12 @@
 """Tables of kernels, copies and host spans: how often, how long."""
 
 from collections.abc import Iterator
-from typing import Final
+from dataclasses import dataclass, field
+from typing import Any, Final
 from zlib import crc32
 
 from rightsizer.model.profile import CopyKind, CopyUse, HostMemory, HostSpanUse, KernelUse, SpanKind
-from rightsizer.model.units import Nanoseconds, seconds
+from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import is_collective, uses_tensor_cores
 from rightsizer.telemetry.profiles.time_line import Interval, SpanLine, union
@@ -19,103 +20,86 @@ def short_name(name: str, maximum: int) -> str:
     return name[: maximum - len(mark)] + mark
 
 
+@dataclass(slots=True)
 class KernelRow:
-    """All runs of the kernels of one name."""
+    """All runs of the kernels of one name, in its table's unit of time."""
 
-    __slots__ = (
-        "_longest",
-        "_occupancy_sum",
-        "_occupancy_weight",
-        "_shortest",
-        "count",
-        "is_collective",
-        "name",
-        "total",
-        "uses_tensor_cores",
-    )
+    name: str
+    is_collective: bool
+    uses_tensor_cores: bool | None
+    count: int = 0
+    total: float = 0
+    _shortest: float | None = None
+    _longest: float = 0
+    _figures: dict[str, tuple[Any, Any]] = field(default_factory=dict)
 
-    def __init__(self, name: str, *, collective: bool, tensor_cores: bool | None) -> None:
-        self.name = name
-        self.is_collective = collective
-        self.uses_tensor_cores = tensor_cores
-        self.count = 0
-        self.total: Nanoseconds = 0
-        self._shortest: Nanoseconds = 0
-        self._longest: Nanoseconds = 0
-        self._occupancy_sum = 0.0
-        self._occupancy_weight = 0
-
-    def add(self, duration: Nanoseconds, occupancy_ratio: float | None) -> None:
-        """One run; its occupancy counts by how long it ran."""
-        if not self.count or duration < self._shortest:
+    def add(self, duration: float) -> None:
+        """One run."""
+        if self._shortest is None or duration < self._shortest:
             self._shortest = duration
         self._longest = max(self._longest, duration)
         self.count += 1
         self.total += duration
-        if occupancy_ratio is not None:
-            weight = duration or 1
-            self._occupancy_sum += occupancy_ratio * weight
-            self._occupancy_weight += weight
 
-    def use(self) -> KernelUse:
-        """What it comes to."""
+    def add_sum(self, count: int, total: float, extremes: tuple[float, float] | None) -> None:
+        """Several runs, and the shortest and the longest of them where these are known."""
+        self.count += count
+        self.total += total
+        if extremes is not None:
+            shortest, longest = extremes
+            self._shortest = shortest if self._shortest is None else min(self._shortest, shortest)
+            self._longest = max(self._longest, longest)
+
+    def measure(self, figure: str, value: Any, weight: float) -> None:
+        """What was measured of some runs, a number, by the field's name in `KernelUse`."""
+        total, weights = self._figures.get(figure, (0, 0))
+        self._figures[figure] = (total + value * weight, weights + weight)
+
+    def use(self, per_second: int) -> KernelUse:
+        """What it comes to, of so many units of time a second."""
+        means = {name: float(total / weight) for name, (total, weight) in self._figures.items()}
         return KernelUse(
-            name=self.name,
-            count=self.count,
-            seconds=seconds(self.total),
-            shortest_seconds=seconds(self._shortest),
-            longest_seconds=seconds(self._longest),
-            is_collective=self.is_collective,
-            uses_tensor_cores=self.uses_tensor_cores,
-            occupancy_ratio=(
-                self._occupancy_sum / self._occupancy_weight if self._occupancy_weight else None
-            ),
+            self.name,
+            self.count,
+            self.total / per_second,
+            (self._shortest or 0) / per_second,
+            self._longest / per_second,
+            self.is_collective,
+            self.uses_tensor_cores,
+            **means,
         )
 
 
 class KernelTable:
     """The kernels of one device."""
 
-    __slots__ = ("_limits", "_rows")
+    __slots__ = ("_limits", "_per_second", "_rows")
 
-    def __init__(self, limits: ReadLimits) -> None:
+    def __init__(self, limits: ReadLimits, per_second: int = NANOSECONDS_PER_SECOND) -> None:
         self._limits = limits
+        self._per_second = per_second
         self._rows: dict[str, KernelRow] = {}
 
     def __len__(self) -> int:
         return len(self._rows)
 
-    def row(
-        self, name: str, *, collective: bool | None = None, tensor_cores: bool | None = None
-    ) -> KernelRow:
-        """The row of a name; what is not known of it is told by the name."""
+    def row(self, name: str) -> KernelRow:
+        """The row of a name, by which it is told whether it is a collective, and of what units."""
         if len(name) > self._limits.name_maximum_characters:
             name = short_name(name, self._limits.name_maximum_characters)
-        row = self._rows.get(name) or self._made(name)
-        if collective is not None:
-            row.is_collective = collective
-        if tensor_cores is not None:
-            row.uses_tensor_cores = tensor_cores
-        return row
+        return self._rows.get(name) or self._made(name)
 
     def uses(self) -> tuple[KernelUse, ...]:
         """Longest in sum first."""
-        return tuple(row.use() for row in self._by_time())
-
-    def _by_time(self) -> Iterator[KernelRow]:
         used = (row for row in self._rows.values() if row.count)
-        return iter(sorted(used, key=lambda row: (-row.total, row.name)))
+        ranked = sorted(used, key=lambda row: (-row.total, row.name))
+        return tuple(row.use(self._per_second) for row in ranked)
 
     def _made(self, name: str) -> KernelRow:
-        collective = is_collective(name)
-        if len(self._rows) < self._limits.kernel_names_maximum:
-            row = KernelRow(name, collective=collective, tensor_cores=uses_tensor_cores(name))
-            self._rows[name] = row
-            return row
-        rest = "(other collectives)" if collective else "(other kernels)"
-        return self._rows.setdefault(
-            rest, KernelRow(rest, collective=collective, tensor_cores=None)
-        )
+        collective, tensor_cores = is_collective(name), uses_tensor_cores(name)
+        if len(self._rows) >= self._limits.kernel_names_maximum:
+            name, tensor_cores = f"(other {'collectives' if collective else 'kernels'})", None
+        return self._rows.setdefault(name, KernelRow(name, collective, tensor_cores))
 
 
 class CopyTable:
@@ -126,16 +110,21 @@ class CopyTable:
     def __init__(self) -> None:
         self._rows: dict[tuple[CopyKind, HostMemory], tuple[int, int, Nanoseconds]] = {}
 
-    def add(self, kind: CopyKind, memory: HostMemory, size: int, duration: Nanoseconds) -> None:
-        """One copy."""
-        count, total_bytes, total = self._rows.get((kind, memory), (0, 0, 0))
-        self._rows[kind, memory] = (count + 1, total_bytes + size, total + duration)
+    def __len__(self) -> int:
+        return len(self._rows)
+
+    def add(
+        self, kind: CopyKind, memory: HostMemory, size: int, duration: Nanoseconds, count: int = 1
+    ) -> None:
+        """A copy, or several."""
+        known, total_bytes, total = self._rows.get((kind, memory), (0, 0, 0))
+        self._rows[kind, memory] = (known + count, total_bytes + size, total + duration)
 
     def uses(self) -> tuple[CopyUse, ...]:
         """Longest in sum first."""
         rows = sorted(self._rows.items(), key=lambda row: (-row[1][2], row[0]))
         return tuple(
-            CopyUse(kind=kind, memory=memory, count=count, bytes=size, seconds=seconds(total))
+            CopyUse(kind, memory, count, size, seconds(total))
             for (kind, memory), (count, size, total) in rows
         )
 
@@ -156,26 +145,25 @@ class HostSpans:
 
     def add(self, kind: SpanKind, name: str, start: Nanoseconds, end: Nanoseconds) -> None:
         """One span."""
-        key = (kind, short_name(name, self._limits.name_maximum_characters))
-        if key not in self._rows and len(self._rows) >= self._limits.kernel_names_maximum:
-            key = (kind, _REST)
-        count, total = self._rows.get(key, (0, 0))
-        self._rows[key] = (count + 1, total + end - start)
+        self.add_sum(kind, name, 1, end - start)
         if kind in self._lines:
             self._lines[kind].add(start, end)
 
-    def loader(self) -> Iterator[Interval]:
-        """When the host was in its loader, apart from each other and in order."""
-        return union(self._lines[SpanKind.LOADER].intervals())
+    def add_sum(self, kind: SpanKind, name: str, count: int, total: Nanoseconds) -> None:
+        """Several spans of unknown times."""
+        key = (kind, short_name(name, self._limits.name_maximum_characters))
+        if key not in self._rows and len(self._rows) >= self._limits.kernel_names_maximum:
+            key = (kind, _REST)
+        known, time = self._rows.get(key, (0, 0))
+        self._rows[key] = (known + count, time + total)
 
-    def checkpoints(self) -> Iterator[Interval]:
-        """When it wrote or read one."""
-        return union(self._lines[SpanKind.CHECKPOINT].intervals())
+    def times(self, kind: SpanKind) -> Iterator[Interval]:
+        """When the host was in its loader, or at a checkpoint: apart from each other, in order."""
+        return union(self._lines[kind].intervals())
 
     def uses(self) -> tuple[HostSpanUse, ...]:
         """Longest in sum first."""
         rows = sorted(self._rows.items(), key=lambda row: (-row[1][1], row[0]))
         return tuple(
-            HostSpanUse(kind=kind, name=name, count=count, seconds=seconds(total))
-            for (kind, name), (count, total) in rows
+            HostSpanUse(kind, name, count, seconds(total)) for (kind, name), (count, total) in rows
         )

@@ -1,12 +1,13 @@
 """Use of a device's time between marks, and step by step."""
 
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
+from typing import Final
 
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.profile import LaunchUse, StepUse, TimeUse
+from rightsizer.model.profile import LaunchUse, SpanKind, TimeUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.launches import IdleCause, LaunchCounter, Launches, gaps
 from rightsizer.telemetry.profiles.tables import HostSpans
@@ -23,19 +24,7 @@ from rightsizer.telemetry.profiles.time_line import (
 class MeasuredLine:
     """A device's time line, laid on rulers in one walk; whole nanoseconds until the end."""
 
-    __slots__ = (
-        "_checkpoint_wait",
-        "_collective",
-        "_compute",
-        "_copy",
-        "_either",
-        "_host_wait",
-        "_kernel",
-        "_kernel_wait",
-        "_loader_wait",
-        "launches",
-        "span",
-    )
+    __slots__ = ("_rulers", "launches", "span")
 
     def __init__(  # noqa: PLR0913, PLR0917 - the lines that are laid beside each other.
         self,
@@ -58,48 +47,39 @@ class MeasuredLine:
         """
         self.span = kernels.span()
         every = sorted({*marks, *self.span})
-        self._kernel, self._host_wait, self._kernel_wait = (
-            CoveredLength(every),
-            CoveredLength(every),
-            CoveredLength(every),
-        )
-        self._loader_wait, self._checkpoint_wait = CoveredLength(every), CoveredLength(every)
-        self._collective, self._compute = CoveredLength(every), self._kernel
-        self._copy, self._either = CoveredLength(every), self._kernel
-        self._kernel.add_all(union(kernels.intervals()))
+        self._rulers = {name: CoveredLength(every) for name in _RULERS}
+        self._rulers["kernel"].add_all(union(kernels.intervals()))
         self.launches = self._lay_idle(kernels, launches, spans, every[0], adjacent)
-        if kernels.collectives:
-            apart = (kernels.collective_intervals(is_collective=each) for each in (True, False))
-            self._collective.add_all(union(next(apart)))
-            self._compute = CoveredLength(every)
-            self._compute.add_all(union(next(apart)))
+        for name, is_collective in (("collective", True), ("compute", False)):
+            if kernels.collectives:
+                apart = kernels.collective_intervals(is_collective=is_collective)
+                self._rulers[name].add_all(union(apart))
+        if not kernels.collectives:
+            self._rulers["compute"] = self._rulers["kernel"]
         if len(copies):
-            self._copy.add_all(union(copies.intervals()))
-            self._either = CoveredLength(every)
-            self._either.add_all(union(merge(kernels.intervals(), copies.intervals())))
+            self._rulers["copy"].add_all(union(copies.intervals()))
+            every_interval = merge(kernels.intervals(), copies.intervals())
+            self._rulers["either"].add_all(union(every_interval))
+        else:
+            self._rulers["either"] = self._rulers["kernel"]
 
     def between(self, start: Nanoseconds, end: Nanoseconds) -> TimeUse:
         """Where the time between two of the marks went."""
-        kernel = self._kernel.length(start, end)
-        host_wait = self._host_wait.length(start, end)
-        kernel_wait = self._kernel_wait.length(start, end)
+        at = {name: ruler.length(start, end) for name, ruler in self._rulers.items()}
+        kernel, host_wait, kernel_wait = at["kernel"], at["host_wait"], at["kernel_wait"]
         return TimeUse(
             span_seconds=seconds(end - start),
             kernel_seconds=seconds(kernel),
-            collective_seconds=seconds(self._collective.length(start, end)),
-            exposed_collective_seconds=seconds(kernel - self._compute.length(start, end)),
-            copy_seconds=seconds(self._copy.length(start, end)),
-            exposed_copy_seconds=seconds(self._either.length(start, end) - kernel),
+            collective_seconds=seconds(at["collective"]),
+            exposed_collective_seconds=seconds(kernel - at["compute"]),
+            copy_seconds=seconds(at["copy"]),
+            exposed_copy_seconds=seconds(at["either"] - kernel),
             host_wait_seconds=seconds(host_wait),
-            loader_wait_seconds=seconds(self._loader_wait.length(start, end)),
+            loader_wait_seconds=seconds(at["loader_wait"]),
             kernel_wait_seconds=seconds(kernel_wait),
             other_idle_seconds=seconds(end - start - kernel - host_wait - kernel_wait),
-            checkpoint_wait_seconds=seconds(self._checkpoint_wait.length(start, end)),
+            checkpoint_wait_seconds=seconds(at["checkpoint_wait"]),
         )
-
-    def whole(self) -> TimeUse:
-        """Where the time from the first kernel to the last went."""
-        return self.between(*self.span)
 
     def _lay_idle(
         self,
@@ -109,21 +89,29 @@ class MeasuredLine:
         first_mark: Nanoseconds,
         adjacent: Nanoseconds,
     ) -> LaunchUse | None:
-        tally = LaunchCounter(launches)
-        loader, checkpoints = Within(spans.loader()), Within(spans.checkpoints())
+        counter, rulers = LaunchCounter(launches), self._rulers
+        loader = Within(spans.times(SpanKind.LOADER))
+        checkpoints = Within(spans.times(SpanKind.CHECKPOINT))
         # Before the first kernel the device waited as well, where a step had begun by then.
         lead_in = ((first_mark, first_mark, None),)
-        for begin, end, cause in gaps(chain(lead_in, tally.started(kernels)), adjacent):
+        for begin, end, cause in gaps(chain(lead_in, counter.started(kernels)), adjacent):
             if cause is IdleCause.KERNEL_WAIT:
-                self._kernel_wait.add(begin, end)
+                rulers["kernel_wait"].add(begin, end)
                 continue
             if checkpoints.current is not None:
-                self._checkpoint_wait.add_all(checkpoints.of(begin, end))
+                rulers["checkpoint_wait"].add_all(checkpoints.of(begin, end))
             if cause is IdleCause.HOST_WAIT:
-                self._host_wait.add(begin, end)
+                rulers["host_wait"].add(begin, end)
                 if loader.current is not None:
-                    self._loader_wait.add_all(loader.of(begin, end))
-        return tally.use()
+                    rulers["loader_wait"].add_all(loader.of(begin, end))
+        return counter.use()
+
+
+_RULERS: Final = (
+    *("kernel", "collective", "compute", "copy", "either"),
+    *("host_wait", "loader_wait", "kernel_wait", "checkpoint_wait"),
+)
+"""`compute` is any kernel but collectives, `either` a kernel or a copy."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -148,13 +136,6 @@ def apart(steps: Iterable[StepSpan]) -> tuple[StepSpan, ...]:
     return tuple(kept)
 
 
-def marks_of(steps: Iterable[StepSpan]) -> Iterator[Nanoseconds]:
-    """Where they start and end."""
-    for step in steps:
-        yield step.start
-        yield step.end
-
-
 def long_collective_starts(
     steps: Sequence[StepSpan], collectives: Iterable[Interval], minimum_ratio: float
 ) -> list[Nanoseconds | None]:
@@ -175,23 +156,3 @@ def long_collective_starts(
         if end - start > minimum_ratio * (step.end - step.start):
             found[place] = start
     return found
-
-
-def step_uses(
-    steps: Sequence[StepSpan],
-    line: MeasuredLine,
-    loader: CoveredLength,
-    last_long: Sequence[Nanoseconds | None],
-) -> tuple[StepUse, ...]:
-    """Where the time of each step went."""
-    return tuple(
-        StepUse(
-            name=step.name,
-            start=step.start,
-            end=step.end,
-            time=line.between(step.start, step.end),
-            loader_seconds=seconds(loader.length(step.start, step.end)),
-            last_long_collective=last,
-        )
-        for step, last in zip(steps, last_long, strict=True)
-    )

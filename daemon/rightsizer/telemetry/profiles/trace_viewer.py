@@ -106,34 +106,25 @@ class _Trace:
         line = self._threads.get((process, str(event.get("tid"))), "")
         args = event.get("args")
         stats: Mapping[str, Any] = args if isinstance(args, Mapping) else {}
-        name = str(event.get("name", ""))
+        name, span = str(event.get("name", "")), (start, start + duration)
         if self.earliest is None or start < self.earliest:
             self.earliest = start
-        if GPU_PLANE.match(plane):
-            self._on_device(plane, line, name, (start, start + duration), stats)
-        elif is_host(plane):
-            if not record_host_event(self.recorder, name, start, start + duration, stats):
-                self.unread["events of the host"] += 1
-        else:
-            self.unread["events of TPUs" if "TPU" in plane else "events of other planes"] += 1
-
-    def _on_device(
-        self,
-        plane: str,
-        line: str,
-        name: str,
-        span: tuple[Nanoseconds, Nanoseconds],
-        stats: Mapping[str, Any],
-    ) -> None:
-        if is_stream(line):
+        unread = ""
+        if is_host(plane):
+            if not record_host_event(self.recorder, name, span, stats):
+                unread = "events of the host"
+        elif not GPU_PLANE.match(plane):
+            unread = "events of TPUs" if "TPU" in plane else "events of other planes"
+        elif is_stream(line):
             whole = str(stats.get("long_name", name))
-            unread = record_stream_event(self.recorder, plane, line, whole, *span, stats)
-            if unread is not None:
-                self.unread[unread] += 1
+            if not record_stream_event(self.recorder, plane, whole, span, stats):
+                unread = "events of memory"
         elif line.startswith("Steps"):
             self.recorder.step(name, *span, plane)
         else:
-            self.unread["events of derived lines" if line else "events of unnamed lines"] += 1
+            unread = "events of derived lines" if line else "events of unnamed lines"
+        if unread:
+            self.unread[unread] += 1
 
 
 TRACE_VIEWER: Final = ProfileReader(ProfileFormat.TRACE_VIEWER, recognizes, read)

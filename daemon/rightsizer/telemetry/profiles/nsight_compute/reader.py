@@ -2,9 +2,8 @@
 
 import importlib
 import re
-from collections import Counter, defaultdict
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
-from dataclasses import dataclass, field
 from pathlib import Path
 from types import ModuleType
 from typing import Any, Final
@@ -12,17 +11,14 @@ from typing import Any, Final
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import (
     DeviceProfile,
-    KernelUse,
     Profile,
     ProfiledDevice,
     ProfileFormat,
 )
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.names import is_collective, uses_tensor_cores
 from rightsizer.telemetry.profiles.nsight_compute.launch import (
     ComputePages,
     KernelLaunch,
-    LaunchFigures,
     LaunchMetric,
     ProfilerRule,
     duration_figure,
@@ -33,7 +29,7 @@ from rightsizer.telemetry.profiles.nsight_compute.launch import (
     table_of,
 )
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
-from rightsizer.telemetry.profiles.tables import short_name
+from rightsizer.telemetry.profiles.tables import KernelTable, short_name
 
 _KEPT_MAXIMUM: Final = 500
 _NOTES_MAXIMUM: Final = 12
@@ -68,42 +64,7 @@ class RuleNotes:
         return tuple(ranked[:_NOTES_MAXIMUM])
 
 
-_REST: Final = "(other kernels)"
-_AVERAGED: Final = ("compute_ratio", "dram_ratio", "dram_bytes_per_second", "occupancy_ratio")
-
-
-@dataclass(slots=True)
-class _Kernel:
-    """All launches of one kernel on one device."""
-
-    count: int = 0
-    seconds: float = 0.0
-    shortest: float | None = None
-    longest: float | None = None
-    uses_tensor_cores: bool | None = None
-    _sums: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-    _weights: defaultdict[str, float] = field(default_factory=lambda: defaultdict(float))
-
-    def add(self, figures: LaunchFigures, launch: KernelLaunch) -> None:
-        """Longer launches weigh more."""
-        self.count += launch.count
-        self.seconds += (figures.seconds or 0.0) * launch.count
-        if extremes := duration_figure(launch):
-            self.shortest = min(extremes[0], self.shortest or extremes[0])
-            self.longest = max(extremes[1], self.longest or extremes[1])
-        if figures.uses_tensor_cores is not None:
-            self.uses_tensor_cores = bool(self.uses_tensor_cores) or figures.uses_tensor_cores
-        weight = (figures.seconds or 1e-9) * launch.count
-        for name in _AVERAGED:
-            value = getattr(figures, name)
-            if value is not None:
-                self._sums[name] += value * weight
-                self._weights[name] += weight
-
-    def mean(self, name: str) -> float | None:
-        """Over the launches in which it was measured."""
-        weight = self._weights.get(name)
-        return self._sums[name] / weight if weight else None
+_AVERAGED: Final = ("occupancy_ratio", "compute_ratio", "dram_ratio", "dram_bytes_per_second")
 
 
 class MeasuredKernels:
@@ -111,21 +72,30 @@ class MeasuredKernels:
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
-        self._kernels: dict[str, dict[str, _Kernel]] = {}
+        self._kernels: dict[str, KernelTable] = {}
+        self._counted: set[tuple[str, str]] = set()
+        """Device and name of kernels whose tensor cores were counted, which no name outdoes."""
         self._names: dict[str, str] = {}
         self._multiprocessors: dict[str, int] = {}
         self.untimed = 0
         """Launches of which no duration was measured."""
 
     def add(self, launch: KernelLaunch) -> None:
-        """One launch."""
+        """One launch; longer ones weigh more."""
         figures = figures_of(launch)
         self.untimed += launch.count if figures.seconds is None else 0
-        kernels = self._kernels.setdefault(launch.device, {})
-        name = short_name(launch.kernel, self._limits.name_maximum_characters)
-        if name not in kernels and len(kernels) >= self._limits.kernel_names_maximum:
-            name = _REST
-        kernels.setdefault(name, _Kernel()).add(figures, launch)
+        kernels = self._kernels.setdefault(launch.device, KernelTable(self._limits, 1))
+        row = kernels.row(launch.kernel)
+        time = (figures.seconds or 0.0) * launch.count
+        row.add_sum(launch.count, time, duration_figure(launch))
+        for name in _AVERAGED:
+            if (value := getattr(figures, name)) is not None:
+                row.measure(name, value, (figures.seconds or 1e-9) * launch.count)
+        if figures.uses_tensor_cores is not None:
+            counted = (launch.device, row.name)
+            known = row.uses_tensor_cores if counted in self._counted else False
+            row.uses_tensor_cores = known or figures.uses_tensor_cores
+            self._counted.add(counted)
         if launch.device_name:
             self._names.setdefault(launch.device, launch.device_name)
         if (count := multiprocessors_of(launch)) is not None:
@@ -136,34 +106,13 @@ class MeasuredKernels:
         return tuple(self._device(key) for key in sorted(self._kernels))
 
     def _device(self, key: str) -> DeviceProfile:
-        kernels = (_use(name, kernel) for name, kernel in self._kernels[key].items())
-        return DeviceProfile(
-            device=ProfiledDevice(
-                key=key,
-                index=int(key) if key.isascii() and key.isdigit() else None,
-                name=self._names.get(key, ""),
-                multiprocessors=self._multiprocessors.get(key),
-            ),
-            time=None,
-            kernels=tuple(sorted(kernels, key=lambda use: (-use.seconds, use.name))),
+        device = ProfiledDevice(
+            key=key,
+            index=int(key) if key.isascii() and key.isdigit() else None,
+            name=self._names.get(key, ""),
+            multiprocessors=self._multiprocessors.get(key),
         )
-
-
-def _use(name: str, kernel: _Kernel) -> KernelUse:
-    counted = kernel.uses_tensor_cores
-    return KernelUse(
-        name=name,
-        count=kernel.count,
-        seconds=kernel.seconds,
-        shortest_seconds=kernel.shortest or 0.0,
-        longest_seconds=kernel.longest or 0.0,
-        is_collective=is_collective(name),
-        uses_tensor_cores=uses_tensor_cores(name) if counted is None else counted,
-        occupancy_ratio=kernel.mean("occupancy_ratio"),
-        compute_ratio=kernel.mean("compute_ratio"),
-        dram_ratio=kernel.mean("dram_ratio"),
-        dram_bytes_per_second=kernel.mean("dram_bytes_per_second"),
-    )
+        return DeviceProfile(device, time=None, kernels=self._kernels[key].uses())
 
 
 MODULE: Final = "ncu_report"

@@ -156,14 +156,8 @@ class StatsRow:
             return None
         return float(value) if abs(value) <= LARGEST else None
 
-    def seconds(self, *names: str) -> float | None:
-        """The time in the first of these columns; nanoseconds where no unit is given."""
-        value, unit = self.number(*names), self._value(*names)[1]
-        factor = seconds_in(unit or "ns")
-        return None if value is None or factor is None else value * factor
-
     def nanoseconds(self, name: str) -> int | None:
-        """The time in a column, whole."""
+        """The time in a column, whole; nanoseconds where no unit is given."""
         value, unit = self.number(name), self._value(name)[1]
         if value is None or (factor := seconds_in(unit or "ns")) is None:
             return None

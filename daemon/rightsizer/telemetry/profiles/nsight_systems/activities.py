@@ -23,7 +23,7 @@ COPIES: Final = "CUPTI_ACTIVITY_KIND_MEMCPY"
 FILLS: Final = "CUPTI_ACTIVITY_KIND_MEMSET"
 
 _WHEN: Final = ("start", "end", "deviceId")
-_WHOSE: Final = ("streamId", "globalPid", "correlationId")
+_WHOSE: Final = ("globalPid", "correlationId")
 _COPY_KINDS: Final[Mapping[int, CopyKind]] = {
     1: CopyKind.HOST_TO_DEVICE,
     2: CopyKind.DEVICE_TO_HOST,
@@ -83,12 +83,11 @@ def _timed(
 def _record_kernels(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     columns = ("demangledName", "shortName", "mangledName")
     for row in _timed(database, KERNELS, _WHEN, (*_WHOSE, *columns)):
-        start, end, device, stream, owner, correlation, *names = row
+        start, end, device, owner, correlation, *names = row
         process = process_of(owner)
         name = next(filter(None, map(database.text, names)), "(no name)")
         recorder.kernel(
             gpus.key(process, device),
-            stream if type(stream) is int else 0,
             start,
             end,
             name,
@@ -97,29 +96,22 @@ def _record_kernels(database: ExportDatabase, recorder: Recorder, gpus: Gpus) ->
 
 
 def _record_graphs(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
-    for row in _timed(database, GRAPHS, _WHEN, (*_WHOSE, "graphId")):
-        start, end, device, stream, owner, correlation, graph = row
+    for start, end, device, owner, correlation in _timed(database, GRAPHS, _WHEN, _WHOSE):
         process = process_of(owner)
         recorder.graph(
             gpus.key(process, device),
-            stream if type(stream) is int else 0,
             start,
             end,
-            f"graph {graph}",
             correlation_of(process, correlation),
         )
 
 
 def _record_fills(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
-    for start, end, device, stream, owner, size in database.rows(
-        FILLS, _WHEN, ("streamId", "globalPid", "bytes")
-    ):
+    for start, end, device, owner in database.rows(FILLS, _WHEN, ("globalPid",)):
         recorder.fill(
             gpus.key(process_of(owner), device),
-            stream if type(stream) is int else 0,
             start,
             end,
-            size if type(size) is int else 0,
         )
 
 
@@ -128,7 +120,7 @@ def _record_copies(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> 
     awaited: Column = array("q")
     optional = (*_WHOSE, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
     for row in _timed(database, COPIES, (*_WHEN, "bytes", "copyKind"), optional):
-        start, end, device, size, code, stream, owner, correlation, *ends = row
+        start, end, device, size, code, owner, correlation, *ends = row
         process = process_of(owner)
         kind, memory = _kind_of(code, *ends)
         if kind is CopyKind.DEVICE_TO_HOST and memory is HostMemory.PAGEABLE:
@@ -137,7 +129,6 @@ def _record_copies(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> 
                 awaited.append(number)
         recorder.copy(
             gpus.key(process, device),
-            stream if type(stream) is int else 0,
             start,
             end,
             kind,

@@ -122,12 +122,9 @@ class SpaceReader:
         lines = 0
         for line in plane.lines():
             lines += 1
-            if is_stream(line.name):
+            if is_stream(line.name) or line.name == "Steps":
                 for event in plane.events(line):
-                    self._stream_event(plane, key, line, event, wanted)
-            elif line.name == "Steps":
-                for event in plane.events(line):
-                    self._step(plane, key, line, event)
+                    self._device_event(plane, key, line, event, wanted)
             else:
                 self._count_line(line, "events of derived lines")
         self.idle_gpus += not lines
@@ -139,22 +136,17 @@ class SpaceReader:
             multiprocessors=_positive(facts.get("core_count")),
         )
 
-    def _stream_event(
+    def _device_event(
         self, plane: XPlane, key: str, line: XPlaneLine, event: PlaneEvent, wanted: frozenset[int]
     ) -> None:
         span = self._span(line, event)
         if span is None:
             return
-        stats = plane.values(event, wanted)
         name = plane.event_names.get(event.metadata, "")
-        unread = record_stream_event(self.recorder, key, line.name, name, *span, stats)
-        if unread is not None:
-            self.unread[unread] += 1
-
-    def _step(self, plane: XPlane, key: str, line: XPlaneLine, event: PlaneEvent) -> None:
-        span = self._span(line, event)
-        if span is not None:
-            self.recorder.step(plane.event_names.get(event.metadata, ""), *span, key)
+        if line.name == "Steps":
+            self.recorder.step(name, *span, key)
+        elif not record_stream_event(self.recorder, key, name, span, plane.values(event, wanted)):
+            self.unread["events of memory"] += 1
 
     def _host(self, plane: XPlane) -> None:
         self.planes["host"] += 1
@@ -180,7 +172,7 @@ class SpaceReader:
         if span is None:
             return
         name = plane.event_names.get(event.metadata, "")
-        if not record_host_event(self.recorder, name, *span, plane.values(event, wanted)):
+        if not record_host_event(self.recorder, name, span, plane.values(event, wanted)):
             self.unread["events of the host"] += 1
 
     def _span(self, line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds] | None:

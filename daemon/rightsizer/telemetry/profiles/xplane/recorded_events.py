@@ -54,24 +54,21 @@ def is_host_event_of_use(name: str) -> bool:
 def record_host_event(
     recorder: Recorder,
     name: str,
-    start: Nanoseconds,
-    end: Nanoseconds,
+    span: tuple[Nanoseconds, Nanoseconds],
     stats: Mapping[str, object],
 ) -> bool:
     """Hands an event on; whether it is of any use here."""
-    span = _span_of(name)
-    if span is not None:
-        recorder.host_span(*span, start, end)
-    is_used = span is not None
+    found = _span_of(name)
+    if found is not None:
+        recorder.host_span(*found, *span)
+    is_used = found is not None
     if name in _ALLOCATIONS:
         is_used = _record_memory(recorder, stats) or is_used
-    correlation = _whole(stats.get("correlation_id"))
-    if correlation is not None:
-        recorder.launch(correlation, start, end)
+    if (correlation := _whole(stats.get("correlation_id"))) is not None:
+        recorder.launch(correlation, *span)
         is_used = True
-    step = _whole(stats.get("step_num"))
-    if step is not None:
-        recorder.step(f"{_FRAME.sub('', name)} {step}", start, end)
+    if (step := _whole(stats.get("step_num"))) is not None:
+        recorder.step(f"{_FRAME.sub('', name)} {step}", *span)
         is_used = True
     return is_used
 
@@ -110,16 +107,11 @@ STREAM_STATS: Final = frozenset(
 """The stats of such an event that tell something here."""
 _NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
 _DETAIL: Final = re.compile(r"(\w+):(\S*)")
-_STREAM: Final = re.compile(r"Stream #(\d+)")
 _KINDS: Final = {
-    "memcpyh2d": CopyKind.HOST_TO_DEVICE,
-    "memcpyhtod": CopyKind.HOST_TO_DEVICE,
-    "memcpyd2h": CopyKind.DEVICE_TO_HOST,
-    "memcpydtoh": CopyKind.DEVICE_TO_HOST,
-    "memcpyd2d": CopyKind.DEVICE_TO_DEVICE,
-    "memcpydtod": CopyKind.DEVICE_TO_DEVICE,
-    "memcpyp2p": CopyKind.PEER,
-    "memcpyptop": CopyKind.PEER,
+    **dict.fromkeys(("memcpyh2d", "memcpyhtod"), CopyKind.HOST_TO_DEVICE),
+    **dict.fromkeys(("memcpyd2h", "memcpydtoh"), CopyKind.DEVICE_TO_HOST),
+    **dict.fromkeys(("memcpyd2d", "memcpydtod"), CopyKind.DEVICE_TO_DEVICE),
+    **dict.fromkeys(("memcpyp2p", "memcpyptop"), CopyKind.PEER),
 }
 _MEMORIES: Final = {each.value: each for each in HostMemory}
 
@@ -129,41 +121,30 @@ def is_stream(line: str) -> bool:
     return line.startswith("Stream #")
 
 
-def record_stream_event(  # noqa: PLR0913, PLR0917 - what an event consists of.
+def record_stream_event(
     recorder: Recorder,
     device: str,
-    line: str,
     name: str,
-    start: Nanoseconds,
-    end: Nanoseconds,
+    span: tuple[Nanoseconds, Nanoseconds],
     stats: Mapping[str, object],
-) -> str | None:
-    """Hands an event on; what it is where it is of no use here."""
-    stream = _stream_of(line)
+) -> bool:
+    """Hands an event on; false for events of memory, which are of no use here."""
     if any(key in stats for key in _NOT_BUSY):
-        return "events of memory"
+        return False
+    correlation = _whole(stats.get("correlation_id"))
     kind = _copy_kind(name)
     if kind is not None or "memcpy_details" in stats:
         details = _details(stats, "memcpy_details")
-        memory = _host_memory(details)
-        kind = kind or CopyKind.OTHER
-        recorder.copy(device, stream, start, end, kind, memory, _size(details))
+        size = _whole(details.get("size") or details.get("num_bytes")) or 0
+        recorder.copy(device, *span, kind or CopyKind.OTHER, _host_memory(details), size)
     elif name.lower().startswith("memset") or "memset_details" in stats:
-        recorder.fill(device, stream, start, end, _size(_details(stats, "memset_details")))
+        recorder.fill(device, *span)
     elif "cuda_graph_exec_id" in stats and "kernel_details" not in stats:
-        recorder.graph(device, stream, start, end, name, correlation=_correlation(stats))
+        recorder.graph(device, *span, correlation)
     else:
-        recorder.kernel(
-            *(device, stream, start, end, name),
-            correlation=_correlation(stats),
-            occupancy_ratio=_occupancy(stats),
-        )
-    return None
-
-
-def _stream_of(line: str) -> int | str:
-    found = _STREAM.match(line)
-    return int(found[1][:18]) if found else line
+        occupancy = _occupancy(stats)
+        recorder.kernel(device, *span, name, correlation=correlation, occupancy_ratio=occupancy)
+    return True
 
 
 def _copy_kind(name: str) -> CopyKind | None:
@@ -177,22 +158,12 @@ def _details(stats: Mapping[str, object], key: str) -> dict[str, str]:
     return dict(_DETAIL.findall(str(stats.get(key, ""))))
 
 
-def _size(details: Mapping[str, str]) -> int:
-    text = details.get("size") or details.get("num_bytes") or ""
-    return int(text) if text.isdecimal() and len(text) < 19 else 0  # noqa: PLR2004 - of 64 bits.
-
-
 def _host_memory(details: Mapping[str, str]) -> HostMemory:
     for side in ("kind_src", "kind_dst"):
         memory = _MEMORIES.get(details.get(side, ""))
         if memory is not None and memory is not HostMemory.UNKNOWN:
             return memory
     return HostMemory.UNKNOWN
-
-
-def _correlation(stats: Mapping[str, object]) -> int | None:
-    value = str(stats.get("correlation_id", ""))
-    return int(value) if value.isdecimal() and len(value) < 19 else None  # noqa: PLR2004 - the same.
 
 
 def _occupancy(stats: Mapping[str, object]) -> float | None:
