@@ -8,18 +8,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from profile_xplane import length_field, number_field, varint
-from rightsizer.telemetry.profiles.xplane.wire import (
-    FIXED32,
-    FIXED64,
-    LENGTH,
-    VARINT,
-    FileWindow,
-    XPlaneWireError,
-    fields,
-    messages,
-    scan,
-    signed,
-)
+from rightsizer.io.protobuf import FIXED32, FIXED64, LENGTH, VARINT, ProtobufError, fields, signed
+from rightsizer.telemetry.profiles.xplane.wire import FileWindow, messages, scan
 
 Field: TypeAlias = tuple[int, int, int | bytes]
 
@@ -85,8 +75,8 @@ def test_messages_of_any_bytes_end(data: bytes, piece_bytes: int) -> None:
     window = FileWindow(io.BytesIO(data), len(data), piece_bytes)
     try:
         walked = [value for number, kind, value in fields(data) if (number, kind) == (4, LENGTH)]
-    except XPlaneWireError:
-        with pytest.raises(XPlaneWireError):
+    except ProtobufError:
+        with pytest.raises(ProtobufError):
             list(messages(window, 0, len(data), 4, 1000))
     else:
         assert list(messages(window, 0, len(data), 4, 1000)) == walked
@@ -103,7 +93,7 @@ def test_a_cut_message_ends_at_a_field_or_is_refused(
         at = 0
         try:
             assert walk() == message[: len(walk())]
-        except XPlaneWireError as error:
+        except ProtobufError as error:
             at = error.at
         assert 0 <= at <= len(cut)
 
@@ -113,8 +103,8 @@ def test_any_bytes_are_a_message_or_refused(data: bytes) -> None:
     """Both ways agree on which."""
     try:
         told = list(fields(data))
-    except XPlaneWireError:
-        with pytest.raises(XPlaneWireError):
+    except ProtobufError:
+        with pytest.raises(ProtobufError):
             scanned(data)
     else:
         assert scanned(data) == told
@@ -142,7 +132,7 @@ def test_negative_numbers_come_back(value: int) -> None:
 def test_what_is_no_message_says_why(data: bytes, words: str) -> None:
     """Lengths beyond the end, endless integers, and the groups of old."""
     for walk in (lambda: list(fields(data)), lambda: scanned(data)):
-        with pytest.raises(XPlaneWireError, match=words):
+        with pytest.raises(ProtobufError, match=words):
             walk()
 
 
@@ -163,5 +153,5 @@ def test_a_window_over_a_file_that_was_cut_short() -> None:
     whole = written([(1, LENGTH, b"x" * 50), (2, LENGTH, b"y" * 50)])
     window = FileWindow(io.BytesIO(whole[:60]), len(whole), 16)
     assert len(window.slice(52, 104)) == 8
-    with pytest.raises(XPlaneWireError):
+    with pytest.raises(ProtobufError):
         list(scan(FileWindow(io.BytesIO(whole[:52]), len(whole), 16), 0, len(whole)))

@@ -5,8 +5,8 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
-from rightsizer.io.grpc_client import GrpcCallError, ProtobufError, ProtobufFields, unary_call
-from rightsizer.model.frozen import dataclass
+from rightsizer.io.grpc_client import GrpcCallError, unary_call
+from rightsizer.io.protobuf import ProtobufError, ProtobufFields
 
 POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 """Newest first; a kubelet before 1.20 has the last alone."""

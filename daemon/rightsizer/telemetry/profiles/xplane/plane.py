@@ -6,20 +6,9 @@ from collections.abc import Iterator, Mapping
 from struct import unpack
 from typing import Final, TypeAlias
 
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.io.protobuf import FIXED64, LENGTH, MORE, VARINT, fields, read_varint, signed
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.xplane.wire import (
-    FIXED64,
-    LENGTH,
-    VARINT,
-    FileWindow,
-    fields,
-    messages,
-    others,
-    read_varint,
-    scan,
-    signed,
-)
+from rightsizer.telemetry.profiles.xplane.wire import FileWindow, messages, others, scan
 
 SPACE_PLANES: Final = 1
 SPACE_ERRORS: Final = 2
@@ -63,8 +52,6 @@ StatValue: TypeAlias = int | float | str
 
 _TEXT_BYTES: Final = 4000
 _KEY_TAG: Final = STAT_METADATA << 3
-_MORE: Final = 0x80
-"""The bit that says that an integer goes on."""
 _USUAL: Final = re.compile(
     # Key of the name, offset and duration, the last absent where it is 0.
     rb"\x08([\x80-\xff]{0,9}[\x00-\x7f])\x10([\x80-\xff]{0,9}[\x00-\x7f])"
@@ -90,7 +77,7 @@ def read_event(data: bytes) -> PlaneEvent:
     """The event that a message holds.
 
     Raises:
-        WireError: it is cut, or no message.
+        ProtobufError: it is cut, or no message.
     """
     usual = _USUAL.match(data)
     if usual is not None:
@@ -108,7 +95,7 @@ def event_key(data: bytes) -> int:
     """The key of an event's name, without more of it being read; 0 where it does not come first.
 
     Raises:
-        WireError: it is cut.
+        ProtobufError: it is cut.
     """
     return read_varint(data, 1)[0] if data[:1] == b"\x08" else 0
 
@@ -116,8 +103,8 @@ def event_key(data: bytes) -> int:
 def key_bytes(key: int) -> bytes:
     """How a value with this key begins, to find out quickly whether an event may have it."""
     data = bytearray([_KEY_TAG])
-    while key >= _MORE:
-        data.append(key & (_MORE - 1) | _MORE)
+    while key >= MORE:
+        data.append(key & (MORE - 1) | MORE)
         key >>= 7
     data.append(key)
     return bytes(data)
@@ -129,7 +116,7 @@ def stat_values(
     """The wanted ones among the values of an event, by name.
 
     Raises:
-        WireError: one of them is cut, or no message.
+        ProtobufError: one of them is cut, or no message.
     """
     values: dict[str, StatValue] = {}
     for number, _, stat in fields(rest):
@@ -146,7 +133,7 @@ def add_stat(
     """Adds what a value says, if it is wanted; its key comes first.
 
     Raises:
-        WireError: it is cut, or no message.
+        ProtobufError: it is cut, or no message.
     """
     if not stat or stat[0] != _KEY_TAG:
         return
@@ -299,7 +286,7 @@ def read_plane(
     """The plane without its events.
 
     Raises:
-        WireError: it is cut, or no plane.
+        ProtobufError: it is cut, or no plane.
     """
     plane = XPlane(window, stretch, "", limits, unread)
     for number, wire_type, low, high in scan(window, *stretch):

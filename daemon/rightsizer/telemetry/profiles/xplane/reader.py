@@ -9,6 +9,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, cast
 
+from rightsizer.io.protobuf import LENGTH, ProtobufError
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile, ProfileFormat
 from rightsizer.model.units import Nanoseconds
@@ -40,13 +41,7 @@ from rightsizer.telemetry.profiles.xplane.recorded_events import (
     record_host_event,
     record_stream_event,
 )
-from rightsizer.telemetry.profiles.xplane.wire import (
-    LENGTH,
-    FileWindow,
-    XPlaneWireError,
-    messages,
-    scan,
-)
+from rightsizer.telemetry.profiles.xplane.wire import FileWindow, messages, scan
 
 GPU_PLANE: Final = re.compile(r"^/device:GPU:(\d{1,6})$")
 WALL_CLOCK: Final = 10**18
@@ -85,7 +80,7 @@ class SpaceReader:
         """Reads all planes.
 
         Raises:
-            WireError: the file is cut, or no `XSpace`.
+            ProtobufError: the file is cut, or no `XSpace`.
         """
         for number, wire_type, low, high in scan(self._window, 0, self._window.size):
             if number == SPACE_PLANES and wire_type == LENGTH:
@@ -247,7 +242,7 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     """
     try:
         space = _read_space(path, limits)
-    except XPlaneWireError as error:
+    except ProtobufError as error:
         raise ProfileError(
             f"{path}: byte {error.at}: its protocol buffer is broken: {error}; wait until the "
             "profiler has written it, or copy it again"

@@ -1,7 +1,9 @@
-"""Protobuf wire format over a window of a file: tags, varints, lengths."""
+"""Protobuf messages over a window of a file."""
 
 from collections.abc import Iterator
 from typing import BinaryIO, Final, TypeAlias
+
+from rightsizer.io.protobuf import LENGTH, MORE, VARINT, ProtobufError, read_header
 
 _PIECE_BYTES: Final = 1 << 20
 
@@ -39,122 +41,38 @@ class FileWindow:
         self._piece = self._file.read(size)
 
 
-VARINT: Final = 0
-FIXED64: Final = 1
-LENGTH: Final = 2
-FIXED32: Final = 5
-
-_MASK: Final = 2**64 - 1
-_MORE: Final = 0x80
-"""The bit of a byte that says that an integer goes on."""
-_LONGEST_SHIFT: Final = 63
 _HEADER_BYTES: Final = 20
 """A tag and an integer of ten bytes each, the longest there are."""
-_SIZES: Final = {FIXED64: 8, FIXED32: 4}
 
 Stretch: TypeAlias = tuple[int, int, int, int]
 """Number and wire type of a field; an integer's value and its end, else its start and end."""
-
-
-class XPlaneWireError(ValueError):
-    """Bytes that are no such message; `at` counts from where the message begins."""
-
-    def __init__(self, what: str, at: int) -> None:
-        super().__init__(what)
-        self.at = at
-
-
-def signed(value: int) -> int:
-    """An `int64` as it travels: negative ones have the highest bit."""
-    return value - 2**64 if value >> _LONGEST_SHIFT else value
-
-
-def read_varint(data: bytes, at: int) -> tuple[int, int]:
-    """An integer of variable length, and where it ends.
-
-    Raises:
-        XPlaneWireError: the bytes end within it, or it does not end.
-    """
-    try:
-        value = data[at]
-        at += 1
-        if value < _MORE:
-            return value, at
-        value &= 0x7F
-        for shift in range(7, _LONGEST_SHIFT + 1, 7):
-            byte = data[at]
-            at += 1
-            value |= (byte & 0x7F) << shift
-            if byte < _MORE:
-                return value & _MASK, at
-    except IndexError:
-        raise XPlaneWireError("it ends within an integer", at) from None
-    raise XPlaneWireError("an integer is longer than ten bytes", at)
-
-
-def fields(data: bytes) -> Iterator[tuple[int, int, int | bytes]]:
-    """Number, wire type and value of each field; bytes for all but integers.
-
-    Raises:
-        XPlaneWireError: the bytes are cut, or no message.
-    """
-    at, end = 0, len(data)
-    while at < end:
-        tag = data[at]
-        if tag < _MORE:
-            at += 1
-        else:
-            tag, at = read_varint(data, at)
-        number, wire_type = tag >> 3, tag & 7
-        if wire_type == VARINT:
-            value, at = read_varint(data, at)
-            yield number, wire_type, value
-            continue
-        if wire_type == LENGTH:
-            size, at = read_varint(data, at)
-        else:
-            size = _fixed_size(wire_type, at)
-        if size > end - at:
-            raise XPlaneWireError("a field is longer than what holds it", at)
-        yield number, wire_type, data[at : at + size]
-        at += size
 
 
 def scan(window: FileWindow, start: int, end: int) -> Iterator[Stretch]:
     """The fields of a message that is a stretch of a file; nothing but their headers is read.
 
     Raises:
-        XPlaneWireError: the stretch is cut, or no message; `at` counts from the file's beginning.
+        ProtobufError: the stretch is cut, or no message; `at` counts from the file's beginning.
     """
     at = start
     while at < end:
-        header = window.slice(at, min(at + _HEADER_BYTES, end))
-        try:
-            tag, used = read_varint(header, 0)
-            number, wire_type = tag >> 3, tag & 7
-            if wire_type == VARINT:
-                value, used = read_varint(header, used)
-                at += used
-                yield number, wire_type, value, at
-                continue
-            if wire_type == LENGTH:
-                size, used = read_varint(header, used)
-            else:
-                size = _fixed_size(wire_type, 0)
-        except XPlaneWireError as error:
-            raise XPlaneWireError(str(error), at) from error
-        at += used
-        if size > end - at:
-            raise XPlaneWireError("a field is longer than what holds it", at)
-        yield number, wire_type, at, at + size
-        at += size
+        piece = window.slice(at, min(at + _HEADER_BYTES, end))
+        tag, value, used = _header(piece, 0, at)
+        number, wire_type, at = tag >> 3, tag & 7, at + used
+        if wire_type == VARINT:
+            yield number, wire_type, value, at
+            continue
+        if value > end - at:
+            raise ProtobufError("a field is longer than what holds it", at)
+        yield number, wire_type, at, at + value
+        at += value
 
 
 def others(window: FileWindow, start: int, end: int, number: int) -> Iterator[Stretch]:
     """The fields of a stretch as `scan` has them, but for the messages of that number.
 
     Raises:
-        XPlaneWireError: as `scan` does.
+        ProtobufError: as `scan` does.
     """
     passed = number << 3 | LENGTH
     at = _behind(window, start, end, passed)
@@ -173,15 +91,15 @@ def _behind(window: FileWindow, at: int, end: int, tag: int) -> int:
         while used < last and (is_last or last - used >= _HEADER_BYTES):
             if piece[used] != tag:
                 return at + used
-            if used + 1 < last and piece[used + 1] < _MORE:
+            if used + 1 < last and piece[used + 1] < MORE:
                 used += 2 + piece[used + 1]
             else:
-                _, size, body = _header(piece, used, at)
+                _, size, body = _body(piece, used, at)
                 used = body + size
             if at + used > end:
-                raise XPlaneWireError("a field is longer than what holds it", at)
+                raise ProtobufError("a field is longer than what holds it", at)
         if not used:
-            raise XPlaneWireError("the file ends early", at)
+            raise ProtobufError("the file ends early", at)
         at += used
     return at
 
@@ -192,7 +110,7 @@ def messages(
     """The fields of that number in a stretch of a file; `None` for one that is too long to keep.
 
     Raises:
-        XPlaneWireError: as `scan` does.
+        ProtobufError: as `scan` does.
     """
     wanted = number << 3 | LENGTH
     at = start
@@ -202,13 +120,13 @@ def messages(
         is_last = at + last >= end
         while used < last and (is_last or last - used >= _HEADER_BYTES):
             tag, body = piece[used], used + 2
-            if tag != wanted or used + 1 >= last or piece[used + 1] >= _MORE:
-                tag, size, body = _header(piece, used, at)
+            if tag != wanted or used + 1 >= last or piece[used + 1] >= MORE:
+                tag, size, body = _body(piece, used, at)
             else:
                 size = piece[used + 1]
             used = body + size
             if at + used > end:
-                raise XPlaneWireError("a field is longer than what holds it", at + body)
+                raise ProtobufError("a field is longer than what holds it", at + body)
             if tag != wanted:
                 continue
             if size > longest:
@@ -216,28 +134,19 @@ def messages(
             else:
                 yield piece[body:used] if used <= last else window.slice(at + body, at + used)
         if not used:
-            raise XPlaneWireError("the file ends early", at)
+            raise ProtobufError("the file ends early", at)
         at += used
 
 
 def _header(piece: bytes, used: int, at: int) -> tuple[int, int, int]:
-    """Tag, size and start of a field; an integer is none of its size."""
+    """As `read_header` has it, of a piece of a file that begins at a place."""
     try:
-        tag, body = read_varint(piece, used)
-        wire_type = tag & 7
-        if wire_type == VARINT:
-            _, body = read_varint(piece, body)
-            return tag, 0, body
-        if wire_type == LENGTH:
-            size, body = read_varint(piece, body)
-            return tag, size, body
-        return tag, _fixed_size(wire_type, used), body
-    except XPlaneWireError as error:
-        raise XPlaneWireError(str(error), at + used) from error
+        return read_header(piece, used)
+    except ProtobufError as error:
+        raise ProtobufError(str(error), at + used) from error
 
 
-def _fixed_size(wire_type: int, at: int) -> int:
-    size = _SIZES.get(wire_type)
-    if size is None:
-        raise XPlaneWireError(f"there is no wire type {wire_type}", at)
-    return size
+def _body(piece: bytes, used: int, at: int) -> tuple[int, int, int]:
+    """Tag, size and start of a field's value; an integer is none of its size."""
+    tag, size, body = _header(piece, used, at)
+    return tag, 0 if tag & 7 == VARINT else size, body

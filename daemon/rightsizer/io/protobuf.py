@@ -1,0 +1,122 @@
+"""Protobuf wire format in memory: tags, integers of variable length, fields of a message."""
+
+from collections.abc import Iterator
+from typing import Final, TypeVar
+
+VARINT: Final = 0
+FIXED64: Final = 1
+LENGTH: Final = 2
+FIXED32: Final = 5
+
+MORE: Final = 0x80
+"""The bit of a byte that says that an integer goes on."""
+_MASK: Final = 2**64 - 1
+_LONGEST_SHIFT: Final = 63
+_SIZES: Final = {FIXED64: 8, FIXED32: 4}
+
+_Bytes = TypeVar("_Bytes", bytes, memoryview)
+
+
+class ProtobufError(ValueError):
+    """Bytes that are no such message; `at` counts from where the message begins."""
+
+    def __init__(self, what: str, at: int = 0) -> None:
+        super().__init__(what)
+        self.at = at
+
+
+def signed(value: int) -> int:
+    """An `int64` as it travels: negative ones have the highest bit."""
+    return value - 2**64 if value >> _LONGEST_SHIFT else value
+
+
+def read_varint(data: bytes | memoryview, at: int) -> tuple[int, int]:
+    """An integer of variable length, and where it ends.
+
+    Raises:
+        ProtobufError: the bytes end within it, or it does not end.
+    """
+    try:
+        value = data[at]
+        at += 1
+        if value < MORE:
+            return value, at
+        value &= 0x7F
+        for shift in range(7, _LONGEST_SHIFT + 1, 7):
+            byte = data[at]
+            at += 1
+            value |= (byte & 0x7F) << shift
+            if byte < MORE:
+                return value & _MASK, at
+    except IndexError:
+        raise ProtobufError("it ends within an integer", at) from None
+    raise ProtobufError("an integer is longer than ten bytes", at)
+
+
+def read_header(data: bytes | memoryview, at: int) -> tuple[int, int, int]:
+    """Tag of the field at a place, an integer's value or the size of all else, and its end.
+
+    Raises:
+        ProtobufError: the bytes end within it, or no field has such a wire type.
+    """
+    tag, at = read_varint(data, at)
+    wire_type = tag & 7
+    if wire_type in {VARINT, LENGTH}:
+        return tag, *read_varint(data, at)
+    if wire_type not in _SIZES:
+        raise ProtobufError(f"there is no wire type {wire_type}", at)
+    return tag, _SIZES[wire_type], at
+
+
+def fields(data: _Bytes) -> Iterator[tuple[int, int, int | _Bytes]]:
+    """Number, wire type and value of each field; bytes for all but integers.
+
+    Raises:
+        ProtobufError: the bytes are cut, or no message.
+    """
+    at, end = 0, len(data)
+    while at < end:
+        tag, value, at = read_header(data, at)
+        if tag & 7 == VARINT:
+            yield tag >> 3, VARINT, value
+            continue
+        if value > end - at:
+            raise ProtobufError("a field is longer than what holds it", at)
+        yield tag >> 3, tag & 7, data[at : at + value]
+        at += value
+
+
+class ProtobufFields:
+    """Reads messages and counts what it reads, since an empty field takes but two bytes."""
+
+    def __init__(self, fields_maximum: int) -> None:
+        """Refuses to read more than so many fields over all messages."""
+        self._fields_maximum = fields_maximum
+        self._left = fields_maximum
+
+    def messages(self, data: memoryview, number: int) -> Iterator[memoryview]:
+        """The values of a field that holds messages, texts or bytes, in their order.
+
+        Raises:
+            ProtobufError: the bytes are no message, or hold more fields than allowed.
+        """
+        for found, wire_type, value in fields(data):
+            self._left -= 1
+            if self._left < 0:
+                raise ProtobufError(f"it holds more than {self._fields_maximum} fields")
+            if found == number and wire_type == LENGTH and not isinstance(value, int):
+                yield value
+
+    def text(self, data: memoryview, number: int) -> str:
+        """The last value of a field that holds a text, empty where there is none.
+
+        Raises:
+            ProtobufError: as for messages, or the text is not UTF-8.
+        """
+        value = ""
+        for found in self.messages(data, number):
+            try:
+                value = str(found, "utf-8")
+            except UnicodeDecodeError:
+                raise ProtobufError("a text is not UTF-8") from None
+        return value
