@@ -5,7 +5,7 @@ As HolisticTraceAnalysis puts it.
 
 from array import array
 from bisect import bisect_left
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator
 from enum import Enum, auto
 from typing import TypeAlias
 
@@ -28,28 +28,23 @@ class IdleCause(Enum):
 Gap: TypeAlias = tuple[Nanoseconds, Nanoseconds, IdleCause]
 
 
-def idle_cause(
-    begin: Nanoseconds,
-    end: Nanoseconds,
-    launched: Nanoseconds | None,
-    adjacent: Nanoseconds,
-) -> IdleCause:
-    """Why nothing ran from `begin` to `end`, by the launch of what ran next."""
+def _gap(
+    begin: Nanoseconds, end: Nanoseconds, launched: Nanoseconds | None, adjacent: Nanoseconds
+) -> Gap:
+    """A time in which nothing ran, and why, by the launch of what ran next."""
+    cause = IdleCause.KERNEL_WAIT if end - begin <= adjacent else IdleCause.OTHER
     if launched is not None and launched > begin:
-        return IdleCause.HOST_WAIT
-    return IdleCause.KERNEL_WAIT if end - begin <= adjacent else IdleCause.OTHER
+        cause = IdleCause.HOST_WAIT
+    return begin, end, cause
 
 
 def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
-    """The times between kernels in which none ran.
+    """The times between kernels, which are by rising start, in which none ran.
 
-    Args:
-        kernels: By rising start.
-        adjacent: Kernels no further apart than this follow each other directly.
+    Those no further apart than `adjacent` follow each other directly.
     """
     rest = iter(kernels)
-    first = next(rest, None)
-    if first is None:
+    if (first := next(rest, None)) is None:
         return
     busy_until = first[1]
     waiting: tuple[Nanoseconds, Nanoseconds, Nanoseconds | None] | None = None
@@ -58,22 +53,16 @@ def gaps(kernels: Iterable[Started], adjacent: Nanoseconds) -> Iterator[Gap]:
             begin, until, earliest = waiting
             if start == until:
                 # Of kernels that start together, the one launched first ended the wait.
-                waiting = begin, until, _earlier(earliest, launched)
+                known = [each for each in (earliest, launched) if each is not None]
+                waiting = begin, until, min(known, default=None)
             else:
-                yield begin, until, idle_cause(begin, until, earliest, adjacent)
+                yield _gap(*waiting, adjacent)
                 waiting = None
         if start > busy_until:
             waiting = busy_until, start, launched
         busy_until = max(busy_until, end)
     if waiting is not None:
-        begin, until, earliest = waiting
-        yield begin, until, idle_cause(begin, until, earliest, adjacent)
-
-
-def _earlier(one: Nanoseconds | None, other: Nanoseconds | None) -> Nanoseconds | None:
-    if one is None or other is None:
-        return other if one is None else one
-    return min(one, other)
+        yield _gap(*waiting, adjacent)
 
 
 class Launches:
@@ -116,16 +105,14 @@ class Launches:
 
     def _put_in_order(self) -> None:
         """By number, and by start and end where one number was used twice."""
-        for name in ("_ends", "_starts", "_correlations"):
-            column: Column = getattr(self, name)
-            if not is_ordered(column):
-                self._arrange(order(column))
+        for key in ("_ends", "_starts", "_correlations"):
+            if is_ordered(getattr(self, key)):
+                continue
+            rows = order(getattr(self, key))
+            for name in ("_correlations", "_starts", "_ends"):
+                column: Column = getattr(self, name)
+                setattr(self, name, array("q", map(column.__getitem__, rows)))
         self._is_ordered = True
-
-    def _arrange(self, rows: Sequence[int]) -> None:
-        for name in ("_correlations", "_starts", "_ends"):
-            column: Column = getattr(self, name)
-            setattr(self, name, array("q", map(column.__getitem__, rows)))
 
 
 class LaunchCounter:
@@ -147,25 +134,17 @@ class LaunchCounter:
             if row is None:
                 yield start, end, None
                 continue
-            self._count_one(row, end - start)
+            call = launches.duration(row)
+            self._matched += 1
+            self._short += end - start < call
+            if not self._seen[row]:
+                self._seen[row] = 1
+                self._count += 1
+                self._host += call
             yield start, end, launches.start(row)
 
     def use(self) -> LaunchUse | None:
         """What it comes to; `None` where no launch is known."""
         if not self._matched:
             return None
-        return LaunchUse(
-            count=self._count,
-            host_seconds=seconds(self._host),
-            short_kernels=self._short,
-            matched=self._matched,
-        )
-
-    def _count_one(self, row: int, duration: Nanoseconds) -> None:
-        call = self._launches.duration(row)
-        self._matched += 1
-        self._short += duration < call
-        if not self._seen[row]:
-            self._seen[row] = 1
-            self._count += 1
-            self._host += call
+        return LaunchUse(self._count, seconds(self._host), self._short, self._matched)

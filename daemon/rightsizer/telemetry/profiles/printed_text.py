@@ -88,20 +88,10 @@ def _told_by(text: str) -> DecimalMark | None:
 
 
 _SECONDS: Final[Mapping[str, float]] = {
-    "ns": 1e-9,
-    "nsec": 1e-9,
-    "nsecond": 1e-9,
-    "us": 1e-6,
-    "µs": 1e-6,
-    "μs": 1e-6,
-    "usec": 1e-6,
-    "usecond": 1e-6,
-    "ms": 1e-3,
-    "msec": 1e-3,
-    "msecond": 1e-3,
-    "s": 1.0,
-    "sec": 1.0,
-    "second": 1.0,
+    **dict.fromkeys(("ns", "nsec", "nsecond"), 1e-9),
+    **dict.fromkeys(("us", "µs", "μs", "usec", "usecond"), 1e-6),
+    **dict.fromkeys(("ms", "msec", "msecond"), 1e-3),
+    **dict.fromkeys(("s", "sec", "second"), 1.0),
 }
 _RATIOS: Final[Mapping[str, float]] = {"%": 0.01, "pct": 0.01}
 _POWERS: Final[Mapping[str, int]] = {"": 0, "k": 1, "m": 2, "g": 3, "t": 4}
@@ -151,13 +141,8 @@ class PrintedText:
         self._ahead.clear()
         with open_unpacked(self._path, self._limits) as file:
             fresh = self._fresh_lines(file)
-            while True:
-                if self._ahead:
-                    yield self._ahead.popleft()
-                elif (line := next(fresh, None)) is not None:
-                    yield line
-                else:
-                    return
+            while (line := self._ahead.popleft() if self._ahead else next(fresh, None)) is not None:
+                yield line
 
     def record(self, line: str, lines: Iterator[str]) -> list[str] | None:
         """The fields of a record that begins with `line`; `None`, counted, where it is none.

@@ -179,6 +179,25 @@ class Unpacked:
             )
 
 
+def beginning_of(path: Path, size: int) -> bytes:
+    """The first bytes of a file as they are.
+
+    Raises:
+        ProfileError: it cannot be read.
+    """
+    try:
+        with path.open("rb") as file:
+            return file.read(size)
+    except OSError as error:
+        raise unreadable(path, error) from None
+
+
+def unreadable(path: Path, error: OSError) -> ProfileError:
+    """Says that a file cannot be read, and why."""
+    reason = error.strerror or str(error)
+    return ProfileError(f"{path.name}: cannot be read: {reason}; name a file that can")
+
+
 def other_packing(beginning: bytes) -> str:
     """How a file is packed that is not read in place; empty where it is in no such way."""
     return next((name for mark, name in _OTHERS if beginning.startswith(mark)), "")

@@ -93,14 +93,14 @@ class Recorder:
         row.add(end - start)
         if occupancy_ratio is not None:
             row.measure("occupancy_ratio", occupancy_ratio, end - start or 1)
-        into.line.add(start, end, correlation, is_collective=row.is_collective)
+        into.line.add_run((start, end), correlation, is_collective=row.is_collective)
 
     def graph(
         self, device: str, start: Nanoseconds, end: Nanoseconds, correlation: int | None = None
     ) -> None:
         """A launched graph that is shown as a whole: the device was busy, with what is unknown."""
         if self._takes("graph", start, end, correlation):
-            self._device(device).line.add(start, end, correlation)
+            self._device(device).line.add_run((start, end), correlation)
 
     def copy(  # noqa: PLR0913, PLR0917 - what profilers know of a copy.
         self,

@@ -29,25 +29,16 @@ def order(column: Column, run: int = _RUN) -> Sequence[int]:
         array("I", sorted(range(first, min(first + run, rows)), key=column.__getitem__))
         for first in range(0, rows, run)
     ]
-    return runs[0] if len(runs) == 1 else array("I", _merged(runs, column))
-
-
-def _merged(runs: "list[array[int]]", column: Column) -> Iterator[int]:
-    return merge(*runs, key=column.__getitem__)
+    return runs[0] if len(runs) == 1 else array("I", merge(*runs, key=column.__getitem__))
 
 
 Interval: TypeAlias = tuple[Nanoseconds, Nanoseconds]
 
 
 def union(ordered: Iterable[Interval]) -> Iterator[Interval]:
-    """What any of the intervals covers, as intervals apart from each other, in order.
-
-    Args:
-        ordered: Intervals by rising start.
-    """
+    """What any of the intervals covers, apart from each other, in order, as they are by start."""
     rest = iter(ordered)
-    first = next(rest, None)
-    if first is None:
+    if (first := next(rest, None)) is None:
         return
     start, end = first
     for next_start, next_end in rest:
@@ -65,11 +56,7 @@ class Within:
     __slots__ = ("_rest", "current")
 
     def __init__(self, apart: Iterable[Interval]) -> None:
-        """Begin the walk.
-
-        Args:
-            apart: Intervals apart from each other, by rising start.
-        """
+        """Begin the walk over intervals apart from each other, by rising start."""
         self._rest = iter(apart)
         self.current = next(self._rest, None)
         """The next one that may cover anything; `None` at the end."""
@@ -122,40 +109,23 @@ class CoveredLength:
         return sums[bisect_right(marks, end) - 1] - sums[bisect_right(marks, start) - 1]
 
 
-_NO_CORRELATION: Final = -(2**63)
-"""In a column, which holds no `None`."""
+class SpanLine:
+    """The copies of a device, or spans of the host."""
 
-
-class KernelLine:
-    """The kernels and graphs of a device."""
-
-    __slots__ = ("_collective", "_correlations", "_ends", "_order", "_starts", "collectives")
+    __slots__ = ("_ends", "_order", "_starts")
 
     def __init__(self) -> None:
         self._starts: Column = array("q")
         self._ends: Column = array("q")
-        self._correlations: Column = array("q")
-        self._collective = bytearray()
         self._order: Sequence[int] | None = None
-        self.collectives = 0
 
     def __len__(self) -> int:
         return len(self._starts)
 
-    def add(
-        self,
-        start: Nanoseconds,
-        end: Nanoseconds,
-        correlation: int | None,
-        *,
-        is_collective: bool = False,
-    ) -> None:
-        """One run."""
+    def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
+        """One of them."""
         self._starts.append(start)
         self._ends.append(end)
-        self._correlations.append(_NO_CORRELATION if correlation is None else correlation)
-        self._collective.append(is_collective)
-        self.collectives += is_collective
         self._order = None
 
     def span(self) -> Interval:
@@ -169,6 +139,36 @@ class KernelLine:
             map(self._starts.__getitem__, rows), map(self._ends.__getitem__, rows), strict=True
         )
 
+    def _rows(self) -> Sequence[int]:
+        if self._order is None:
+            self._order = order(self._starts)
+        return self._order
+
+
+_NO_CORRELATION: Final = -(2**63)
+"""In a column, which holds no `None`."""
+
+
+class KernelLine(SpanLine):
+    """The kernels and graphs of a device."""
+
+    __slots__ = ("_collective", "_correlations", "collectives")
+
+    def __init__(self) -> None:
+        super().__init__()
+        self._correlations: Column = array("q")
+        self._collective = bytearray()
+        self.collectives = 0
+
+    def add_run(
+        self, span: Interval, correlation: int | None, *, is_collective: bool = False
+    ) -> None:
+        """One run."""
+        self.add(*span)
+        self._correlations.append(_NO_CORRELATION if correlation is None else correlation)
+        self._collective.append(is_collective)
+        self.collectives += is_collective
+
     def collective_intervals(self, *, is_collective: bool) -> Iterator[Interval]:
         """The collectives by start, or all but them."""
         for row in self._rows():
@@ -181,33 +181,3 @@ class KernelLine:
             correlation = self._correlations[row]
             known = None if correlation == _NO_CORRELATION else correlation
             yield self._starts[row], self._ends[row], known
-
-    def _rows(self) -> Sequence[int]:
-        if self._order is None:
-            self._order = order(self._starts)
-        return self._order
-
-
-class SpanLine:
-    """The copies of a device, or spans of the host."""
-
-    __slots__ = ("_ends", "_starts")
-
-    def __init__(self) -> None:
-        self._starts: Column = array("q")
-        self._ends: Column = array("q")
-
-    def __len__(self) -> int:
-        return len(self._starts)
-
-    def add(self, start: Nanoseconds, end: Nanoseconds) -> None:
-        """One of them."""
-        self._starts.append(start)
-        self._ends.append(end)
-
-    def intervals(self) -> Iterator[Interval]:
-        """All of them by start."""
-        rows = order(self._starts)
-        return zip(
-            map(self._starts.__getitem__, rows), map(self._ends.__getitem__, rows), strict=True
-        )

@@ -1,6 +1,7 @@
 """Readers of the load generator's summary and detail logs, merged where both are of one run."""
 
 import re
+from collections import Counter
 from dataclasses import dataclass, field, replace
 from datetime import UTC, datetime
 from pathlib import Path
@@ -86,19 +87,14 @@ def _shown(text: str) -> str:
     return "".join(each for each in text.strip() if each.isprintable())[:_NAME_CHARACTERS]
 
 
-_DETAIL_KEYS: Final = {
-    "sut_name": "system",
-    "effective_scenario": "scenario",
-    "effective_test_mode": "mode",
-    "result_validity": "validity",
-    "loadgen_version": "version",
+_FIELDS: Final = {
+    **dict.fromkeys(("sut_name", "system under test (sut) name", "sut name"), "system"),
+    **dict.fromkeys(("effective_scenario", "scenario"), "scenario"),
+    **dict.fromkeys(("effective_test_mode", "test mode", "mode"), "mode"),
+    **dict.fromkeys(("result_validity", "result is"), "validity"),
+    **dict.fromkeys(("loadgen_version", "version"), "version"),
 }
-_TEXT_WORDS: Final = {
-    "system under test (sut) name": "system",
-    "scenario": "scenario",
-    "test mode": "mode",
-    "version": "version",
-}
+"""Of `LoadGeneratorFindings`, by the keys of detail logs, of those before 1.0, and of summaries."""
 _REQUIREMENTS: Final = {
     "result_perf_constraints_met": "Performance constraints",
     "result_min_duration_met": "Min duration",
@@ -156,7 +152,7 @@ def _from_json(text: PrintedText) -> LoadGeneratorFindings:
 
 
 def _take(entry: MlperfRecord, findings: LoadGeneratorFindings) -> None:
-    word = _DETAIL_KEYS.get(entry.key)
+    word = _FIELDS.get(entry.key)
     if word is not None:
         setattr(findings, word, str(entry.value)[:200])
     elif entry.key == "test_datetime":
@@ -188,7 +184,7 @@ def _from_text(text: PrintedText) -> LoadGeneratorFindings:
 
 def _take_text(said: str, findings: LoadGeneratorFindings) -> None:
     key, colon, value = said.partition(":")
-    word = _TEXT_WORDS.get(key.strip().lower())
+    word = _FIELDS.get(key.strip().lower())
     if word is not None:
         setattr(findings, word, value.strip()[:200])
     elif colon:
@@ -216,12 +212,6 @@ _NO_COUNTS: Final = re.compile(r"^No (warning|error)s? encountered", re.IGNORECA
 _BINARY_COUNTS: Final = re.compile(rb"(?m)^(No|\d+) (warning|error)s? encountered", re.IGNORECASE)
 _HEADING: Final = re.compile(r"^\S.*(latency|IssueQuery|Result):", re.IGNORECASE)
 _REQUIREMENT: Final = re.compile(r"^\s+(.+?) satisfied\s*$")
-_SUMMARY_KEYS: Final = {
-    "sut name": "system",
-    "scenario": "scenario",
-    "mode": "mode",
-    "result is": "validity",
-}
 _BINDING: Final = frozenset({"no", "false"})
 
 
@@ -262,7 +252,7 @@ def read_summary(path: Path, limits: ReadLimits) -> Profile:
 
 
 def _line(key: str, value: str, group: str, findings: LoadGeneratorFindings) -> None:
-    word = _SUMMARY_KEYS.get(key.strip().lower())
+    word = _FIELDS.get(key.strip().lower())
     requirement = _REQUIREMENT.match(key)
     if word is not None:
         if not getattr(findings, word):
@@ -305,9 +295,6 @@ def merged(summary: Profile, detail: Profile) -> Profile:
             f"The summary and the detail log differ in {', '.join(differing)}: they may be of "
             "two runs."
         )
-    unread = dict(summary.unread)
-    for what, count in detail.unread.items():
-        unread[what] = unread.get(what, 0) + count
     return replace(
         summary,
         source=f"{summary.source}, {detail.source}",
@@ -320,22 +307,21 @@ def merged(summary: Profile, detail: Profile) -> Profile:
             {**theirs.figures, **ours.figures},
         ),
         events=summary.events + detail.events,
-        unread=unread,
+        unread=dict(Counter(summary.unread) + Counter(detail.unread)),
         notes=tuple(notes),
     )
 
 
 def _differing(ours: BenchmarkResult, theirs: BenchmarkResult) -> list[str]:
-    words = [
-        word
-        for word, one, other in (
-            ("the scenario", ours.scenario, theirs.scenario),
-            ("whether it is valid", ours.is_valid, theirs.is_valid),
-        )
-        if one and other and one != other
-    ]
-    return words + [
-        name
-        for name, figure in ours.figures.items()
-        if abs(figure - theirs.figures.get(name, figure)) > _ROUNDING_RATIO * abs(figure)
+    words = (
+        ("the scenario", ours.scenario, theirs.scenario),
+        ("whether it is valid", ours.is_valid, theirs.is_valid),
+    )
+    return [
+        *(word for word, one, other in words if one and other and one != other),
+        *(
+            name
+            for name, figure in ours.figures.items()
+            if abs(figure - theirs.figures.get(name, figure)) > _ROUNDING_RATIO * abs(figure)
+        ),
     ]

@@ -3,7 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import islice
+from dataclasses import dataclass, field
+from itertools import chain, islice
 from pathlib import Path
 from typing import Final, TypeAlias
 
@@ -60,17 +61,9 @@ class KernelLaunch:
         self, keys: Iterable[MetricKey], convert: Callable[[LaunchMetric, str], float | None]
     ) -> float | None:
         """The first of these metrics that is there and in a unit that can be converted."""
-        for key in keys:
-            figure = self.metrics.get(key)
-            if figure is not None and (value := convert(figure, key[1])) is not None:
-                return value
-        return None
-
-    def raw(self) -> Iterator[tuple[str, LaunchMetric]]:
-        """Metrics by the hardware's own names."""
-        for (section, name), figure in self.metrics.items():
-            if not section:
-                yield name, figure
+        found = ((self.metrics.get(key), key[1]) for key in keys)
+        values = (convert(figure, name) for figure, name in found if figure is not None)
+        return next((value for value in values if value is not None), None)
 
 
 def metric_key(section: str, name: str) -> MetricKey:
@@ -85,22 +78,25 @@ _DURATION: Final[tuple[MetricKey, ...]] = (
     ("", "gpu__time_duration.sum"),
     ("", "gpu__time_duration.avg"),
 )
-_COMPUTE: Final[tuple[MetricKey, ...]] = (
-    *((section, "Compute (SM) Throughput") for section in _SPEED_OF_LIGHT),
-    ("GPU Speed Of Light", "SOL SM"),
-    ("", "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
-)
-_DRAM: Final[tuple[MetricKey, ...]] = (
-    *((section, "DRAM Throughput") for section in _SPEED_OF_LIGHT),
-    ("GPU Speed Of Light", "SOL DRAM"),
-    ("GPU Speed Of Light", "SOL FB"),
-    ("", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"),
-    ("", "dram__throughput.avg.pct_of_peak_sustained_elapsed"),
-)
-_OCCUPANCY: Final[tuple[MetricKey, ...]] = (
-    ("Occupancy", "Achieved Occupancy"),
-    ("", "sm__warps_active.avg.pct_of_peak_sustained_active"),
-)
+_RATIOS: Final[Mapping[str, tuple[MetricKey, ...]]] = {
+    "compute_ratio": (
+        *((section, "Compute (SM) Throughput") for section in _SPEED_OF_LIGHT),
+        ("GPU Speed Of Light", "SOL SM"),
+        ("", "sm__throughput.avg.pct_of_peak_sustained_elapsed"),
+    ),
+    "dram_ratio": (
+        *((section, "DRAM Throughput") for section in _SPEED_OF_LIGHT),
+        ("GPU Speed Of Light", "SOL DRAM"),
+        ("GPU Speed Of Light", "SOL FB"),
+        ("", "gpu__dram_throughput.avg.pct_of_peak_sustained_elapsed"),
+        ("", "dram__throughput.avg.pct_of_peak_sustained_elapsed"),
+    ),
+    "occupancy_ratio": (
+        ("Occupancy", "Achieved Occupancy"),
+        ("", "sm__warps_active.avg.pct_of_peak_sustained_active"),
+    ),
+}
+"""By the field's name in `KernelUse`."""
 _DRAM_RATE: Final[tuple[MetricKey, ...]] = (
     ("Memory Workload Analysis", "Memory Throughput"),
     ("", "dram__bytes.sum.per_second"),
@@ -125,30 +121,8 @@ _TENSOR_RULE: Final = re.compile(
     r"\bTensor\b[^.]{0,40} is the highest-utilized pipeline|dominated by its Tensor"
 )
 _WANTED: Final = frozenset(
-    key
-    for keys in (
-        _DURATION,
-        _COMPUTE,
-        _DRAM,
-        _OCCUPANCY,
-        _DRAM_RATE,
-        *_DRAM_BYTES,
-        _MULTIPROCESSORS,
-    )
-    for key in keys
+    chain(_DURATION, *_RATIOS.values(), _DRAM_RATE, *_DRAM_BYTES, _MULTIPROCESSORS)
 )
-
-
-@dataclass(frozen=True, slots=True)
-class LaunchFigures:
-    """Of one launch; `None` for what was not measured."""
-
-    seconds: float | None
-    compute_ratio: float | None
-    dram_ratio: float | None
-    dram_bytes_per_second: float | None
-    occupancy_ratio: float | None
-    uses_tensor_cores: bool | None
 
 
 def is_wanted(key: MetricKey) -> bool:
@@ -156,17 +130,16 @@ def is_wanted(key: MetricKey) -> bool:
     return key in _WANTED or _TENSOR.match(key[1]) is not None
 
 
-def figures_of(launch: KernelLaunch) -> LaunchFigures:
-    """What a launch's metrics come to."""
-    duration = launch.first(_DURATION, _seconds)
-    return LaunchFigures(
-        seconds=duration,
-        compute_ratio=launch.first(_COMPUTE, _ratio),
-        dram_ratio=launch.first(_DRAM, _ratio),
-        dram_bytes_per_second=_dram_rate(launch, duration),
-        occupancy_ratio=launch.first(_OCCUPANCY, _ratio),
-        uses_tensor_cores=_uses_tensor_cores(launch),
-    )
+def duration_seconds(launch: KernelLaunch) -> float | None:
+    """Its time, the mean of several; `None` where it was not measured."""
+    return launch.first(_DURATION, lambda figure, _: _in_seconds(figure, figure.value))
+
+
+def measured(launch: KernelLaunch) -> dict[str, float]:
+    """What was measured beside its time, by the field's name in `KernelUse`."""
+    found = {name: launch.first(keys, _ratio) for name, keys in _RATIOS.items()}
+    found["dram_bytes_per_second"] = _dram_rate(launch, duration_seconds(launch))
+    return {name: value for name, value in found.items() if value is not None}
 
 
 def duration_figure(launch: KernelLaunch) -> tuple[float, float] | None:
@@ -180,10 +153,6 @@ def multiprocessors_of(launch: KernelLaunch) -> int | None:
     """How many the device has."""
     count = launch.first(_MULTIPROCESSORS, lambda figure, _: figure.value)
     return round(count) if count is not None and count >= 1 else None
-
-
-def _seconds(figure: LaunchMetric, _name: str) -> float | None:
-    return _in_seconds(figure, figure.value)
 
 
 def _in_seconds(figure: LaunchMetric, value: float | None) -> float | None:
@@ -217,12 +186,12 @@ def _dram_rate(launch: KernelLaunch, duration: float | None) -> float | None:
     return None
 
 
-def _uses_tensor_cores(launch: KernelLaunch) -> bool | None:
+def counts_tensor_cores(launch: KernelLaunch) -> bool | None:
     """By counters, else by what a rule says of the pipes; unknown where only a part is counted."""
     counted = [
         (name, figure.value)
-        for name, figure in launch.raw()
-        if _TENSOR.match(name) and _PEAK not in name
+        for (section, name), figure in launch.metrics.items()
+        if not section and _TENSOR.match(name) and _PEAK not in name
     ]
     if any(value > 0 for _, value in counted):
         return True
@@ -234,8 +203,10 @@ def _uses_tensor_cores(launch: KernelLaunch) -> bool | None:
 _KERNEL: Final = "Kernel Name"
 _METRIC: Final = "Metric Name"
 _FIRST: Final = frozenset({"ID", "Process ID", _KERNEL})
+_LAUNCH: Final = ("ID", "Process ID", _KERNEL, "Block Size", "Grid Size", "Device")
+"""Columns that tell one launch from the next."""
 _RULE_CHARACTERS: Final = 1000
-_DEVICE_NAME: Final = "device__attribute_display_name"
+DEVICE_NAME: Final = "device__attribute_display_name"
 _ERROR_CODE: Final = re.compile(r"==ERROR==.*?\b(ERR_[A-Z_]+)")
 _SAMPLED_LINES: Final = 2000
 
@@ -254,14 +225,22 @@ class LaunchTable:
         place = self.places.get(name, len(cells))
         return cells[place].strip() if place < len(cells) else ""
 
+    def metric(self, cells: Sequence[str]) -> MetricKey:
+        """The metric that a row of a long page is of; without a name where it is a rule's."""
+        return metric_key(self.cell(cells, "Section Name"), self.cell(cells, _METRIC))
+
+    def value(self, cells: Sequence[str]) -> str:
+        """What was measured, as it is printed; the mean where launches are summed up."""
+        return self.cell(cells, "Metric Value") or self.cell(cells, "Average")
+
 
 def table_of(cells: Sequence[str]) -> LaunchTable | None:
     """The page that begins with these column titles; `None` where they are none."""
-    columns = tuple(cell.strip() for cell in cells)
+    columns = tuple(map(str.strip, cells))
     if _KERNEL not in columns or columns[0] not in _FIRST:
         return None
     is_long = {_METRIC, "Metric Unit"} <= set(columns)
-    if not is_long and not any("__" in column for column in columns):
+    if not is_long and not any(_RAW in column for column in columns):
         return None
     return LaunchTable(columns, {name: place for place, name in enumerate(columns)}, is_long)
 
@@ -277,7 +256,6 @@ class ComputePages:
         """Lines and metrics that were passed over."""
         self.error_codes: set[str] = set()
         """That the profiler printed."""
-        self.tables = 0
         self.events = 0
         """Rows that were taken in."""
 
@@ -290,14 +268,13 @@ class ComputePages:
         self._mark = decimal_mark(self._sampled_values())
         self.unread.clear()
         self.error_codes.clear()
-        self.tables = 0
         current, key = None, None
         for table, cells in self._rows(counts=True):
             if not table.is_long:
                 if launch := self._wide(table, cells):
                     yield launch
                 continue
-            this = _launch_key(table, cells)
+            this = [table.cell(cells, name) for name in _LAUNCH]
             if current is None or key != this or self._repeats(table, cells, current):
                 if current is not None:
                     yield current
@@ -315,7 +292,6 @@ class ComputePages:
                 self.error_codes.add(code[1])
             if _KERNEL in line and (found := table_of(self._text.record(line, lines) or ())):
                 table, self._units = found, None
-                self.tables += 1
             elif table is not None and line.strip() and not line.startswith("=="):
                 cells = self._text.record(line, lines)
                 if cells and _is_row(table, cells):
@@ -326,13 +302,10 @@ class ComputePages:
     def _sampled_values(self) -> Iterator[str]:
         for table, cells in islice(self._rows(counts=False), _SAMPLED_LINES):
             if table.is_long:
-                yield table.cell(cells, "Metric Value") or table.cell(cells, "Average")
+                yield table.value(cells)
             else:
-                yield from (
-                    cell
-                    for column, cell in zip(table.columns, cells, strict=True)
-                    if "__" in column
-                )
+                pairs = zip(table.columns, cells, strict=True)
+                yield from (cell for column, cell in pairs if _RAW in column)
 
     def _begun(self, table: LaunchTable, cells: Sequence[str]) -> KernelLaunch:
         count = printed_number(table.cell(cells, "Invocations"), self._mark)
@@ -346,23 +319,18 @@ class ComputePages:
         """Whether a metric comes again, where launches have no number to tell them apart."""
         if "ID" in table.places:
             return False
-        name = table.cell(cells, _METRIC)
-        return metric_key(table.cell(cells, "Section Name"), name) in current.metrics
+        return table.metric(cells) in current.metrics
 
     def _add(self, table: LaunchTable, cells: Sequence[str], launch: KernelLaunch) -> None:
         self.events += 1
-        name = table.cell(cells, _METRIC)
-        key = metric_key(table.cell(cells, "Section Name"), name)
-        if not name:
+        key = table.metric(cells)
+        if not key[1]:
             self._add_rule(table, cells, launch)
         elif not is_wanted(key):
             self.unread["metric of no use here"] += 1
+        elif (value := printed_number(table.value(cells), self._mark)) is None:
+            self.unread["metric without a value"] += 1
         else:
-            text = table.cell(cells, "Metric Value") or table.cell(cells, "Average")
-            value = printed_number(text, self._mark)
-            if value is None:
-                self.unread["metric without a value"] += 1
-                return
             launch.metrics[key] = LaunchMetric(
                 value,
                 table.cell(cells, "Metric Unit"),
@@ -387,20 +355,14 @@ class ComputePages:
         launch = self._begun(table, cells)
         units = self._units or [""] * len(cells)
         for column, cell, unit in zip(table.columns, cells, units, strict=True):
-            if column == _DEVICE_NAME:
+            if column == DEVICE_NAME:
                 launch.device_name = cell.strip()
-            elif "__" in column and is_wanted(metric_key("", column)):
-                value = printed_number(cell, self._mark)
-                if value is not None:
-                    launch.metrics[metric_key("", column)] = LaunchMetric(value, unit.strip())
+            elif _RAW in column and is_wanted(("", column)):
+                if (value := printed_number(cell, self._mark)) is not None:
+                    launch.metrics["", column] = LaunchMetric(value, unit.strip())
                 else:
                     self.unread["metric without a value"] += 1
         return launch
-
-
-def _launch_key(table: LaunchTable, cells: Sequence[str]) -> tuple[str, ...]:
-    told_by = ("ID", "Process ID", _KERNEL, "Block Size", "Grid Size", "Device")
-    return tuple(table.cell(cells, name) for name in told_by)
 
 
 def _is_row(table: LaunchTable, cells: list[str]) -> bool:

@@ -17,18 +17,21 @@ from rightsizer.model.profile import (
 )
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.nsight_compute.launch import (
+    DEVICE_NAME,
     ComputePages,
     KernelLaunch,
     LaunchMetric,
     ProfilerRule,
+    counts_tensor_cores,
     duration_figure,
-    figures_of,
+    duration_seconds,
     is_wanted,
+    measured,
     metric_key,
     multiprocessors_of,
     table_of,
 )
-from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+from rightsizer.telemetry.profiles.reader import Head, ProfileReader, beginning_of
 from rightsizer.telemetry.profiles.tables import KernelTable, short_name
 
 _KEPT_MAXIMUM: Final = 500
@@ -64,9 +67,6 @@ class RuleNotes:
         return tuple(ranked[:_NOTES_MAXIMUM])
 
 
-_AVERAGED: Final = ("occupancy_ratio", "compute_ratio", "dram_ratio", "dram_bytes_per_second")
-
-
 class MeasuredKernels:
     """Takes launches and tells what they come to."""
 
@@ -82,19 +82,16 @@ class MeasuredKernels:
 
     def add(self, launch: KernelLaunch) -> None:
         """One launch; longer ones weigh more."""
-        figures = figures_of(launch)
-        self.untimed += launch.count if figures.seconds is None else 0
+        mean = duration_seconds(launch)
+        self.untimed += launch.count if mean is None else 0
         kernels = self._kernels.setdefault(launch.device, KernelTable(self._limits, 1))
         row = kernels.row(launch.kernel)
-        time = (figures.seconds or 0.0) * launch.count
-        row.add_sum(launch.count, time, duration_figure(launch))
-        for name in _AVERAGED:
-            if (value := getattr(figures, name)) is not None:
-                row.measure(name, value, (figures.seconds or 1e-9) * launch.count)
-        if figures.uses_tensor_cores is not None:
+        row.add_sum(launch.count, (mean or 0.0) * launch.count, duration_figure(launch))
+        for name, value in measured(launch).items():
+            row.measure(name, value, (mean or 1e-9) * launch.count)
+        if (uses := counts_tensor_cores(launch)) is not None:
             counted = (launch.device, row.name)
-            known = row.uses_tensor_cores if counted in self._counted else False
-            row.uses_tensor_cores = known or figures.uses_tensor_cores
+            row.uses_tensor_cores = uses or (counted in self._counted and row.uses_tensor_cores)
             self._counted.add(counted)
         if launch.device_name:
             self._names.setdefault(launch.device, launch.device_name)
@@ -116,7 +113,6 @@ class MeasuredKernels:
 
 
 MODULE: Final = "ncu_report"
-_DEVICE_NAME: Final = "device__attribute_display_name"
 
 
 def launches_of_report(path: Path) -> Iterator[KernelLaunch]:
@@ -156,12 +152,12 @@ def _by_hand(path: Path) -> str:
 def _launch(action: Any) -> KernelLaunch:
     launch = KernelLaunch(kernel=str(action.name()))
     for name in action.metric_names():
-        if name != _DEVICE_NAME and not is_wanted(metric_key("", name)):
+        if name != DEVICE_NAME and not is_wanted(metric_key("", name)):
             continue
         metric = action.metric_by_name(name)
         if metric is None:
             continue
-        if name == _DEVICE_NAME:
+        if name == DEVICE_NAME:
             launch.device_name = str(metric.as_string() or "")
         else:
             figure = LaunchMetric(float(metric.as_double()), str(metric.unit() or ""))
@@ -221,12 +217,7 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     Raises:
         ProfileError: no launch is in it, or it cannot be read.
     """
-    try:
-        with path.open("rb") as file:
-            beginning = file.read(512)
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ProfileError(f"{path.name}: cannot be read: {reason}; name a file that can") from None
+    beginning = beginning_of(path, 512)
     if _is_report(path.name, beginning):
         return _profile(path, limits, launches_of_report(path), None)
     pages = ComputePages(path, limits)

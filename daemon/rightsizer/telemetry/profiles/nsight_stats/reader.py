@@ -2,7 +2,8 @@
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
+from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Final
 
@@ -33,9 +34,7 @@ from rightsizer.telemetry.profiles.nsight_stats.tables import (
     StatsTables,
     copy_of,
     header_of,
-    is_fill,
     is_notice,
-    is_operation,
     titles_in,
 )
 from rightsizer.telemetry.profiles.nsight_systems.activities import call_name, is_launch, is_wait
@@ -190,11 +189,6 @@ def _sum_of(row: StatsRow, *counted: str) -> _Sum | None:
 
 
 _DEVICE: Final = re.compile(r"(.*?)\s*\((\d{1,4})\)")
-_MEMORIES: Final[Mapping[str, HostMemory]] = {
-    "pageable": HostMemory.PAGEABLE,
-    "pinned": HostMemory.PINNED,
-    "managed": HostMemory.MANAGED,
-}
 
 
 class StatsTrace:
@@ -226,9 +220,9 @@ class StatsTrace:
             if memory is HostMemory.UNKNOWN:
                 memory = _memory_of(kind, row)
             self._recorder.copy(device, start, end, kind, memory, row.bytes("bytes") or 0)
-        elif is_fill(name):
+        elif name.strip().lower() == "[cuda memset]":
             self._recorder.fill(device, start, end)
-        elif is_operation(name) or not name:
+        elif name.startswith("[CUDA ") or not name:
             self.unread["operation that is no kernel, copy or fill"] += 1
         else:
             self.has_kernels = True
@@ -266,7 +260,7 @@ class StatsTrace:
 def _memory_of(kind: CopyKind, row: StatsRow) -> HostMemory:
     column = {CopyKind.HOST_TO_DEVICE: "srcmemkd", CopyKind.DEVICE_TO_HOST: "dstmemkd"}.get(kind)
     said = row.text(column).lower() if column else ""
-    return _MEMORIES.get(said, HostMemory.UNKNOWN)
+    return HostMemory(said) if said in set(HostMemory) else HostMemory.UNKNOWN
 
 
 def _correlation(row: StatsRow) -> int | None:

@@ -26,16 +26,11 @@ from rightsizer.telemetry.profiles.printed_text import (
 from rightsizer.telemetry.profiles.reader import open_unpacked
 
 _COPY: Final = re.compile(r"\[CUDA (Unified Memory )?memcpy ([\w-]+)\]", re.IGNORECASE)
-_FILL_NAMES: Final = re.compile(r"\[CUDA memset\]", re.IGNORECASE)
 _DIRECTIONS: Final[Mapping[str, CopyKind]] = {
-    "host-to-device": CopyKind.HOST_TO_DEVICE,
-    "device-to-host": CopyKind.DEVICE_TO_HOST,
-    "device-to-device": CopyKind.DEVICE_TO_DEVICE,
-    "peer-to-peer": CopyKind.PEER,
-    "htod": CopyKind.HOST_TO_DEVICE,
-    "dtoh": CopyKind.DEVICE_TO_HOST,
-    "dtod": CopyKind.DEVICE_TO_DEVICE,
-    "ptop": CopyKind.PEER,
+    **dict.fromkeys(("host-to-device", "htod"), CopyKind.HOST_TO_DEVICE),
+    **dict.fromkeys(("device-to-host", "dtoh"), CopyKind.DEVICE_TO_HOST),
+    **dict.fromkeys(("device-to-device", "dtod"), CopyKind.DEVICE_TO_DEVICE),
+    **dict.fromkeys(("peer-to-peer", "ptop"), CopyKind.PEER),
 }
 
 
@@ -46,16 +41,6 @@ def copy_of(name: str) -> tuple[CopyKind, HostMemory] | None:
         return None
     memory = HostMemory.MANAGED if found[1] else HostMemory.UNKNOWN
     return _DIRECTIONS.get(found[2].lower(), CopyKind.OTHER), memory
-
-
-def is_fill(name: str) -> bool:
-    """Whether an operation sets memory."""
-    return _FILL_NAMES.fullmatch(name.strip()) is not None
-
-
-def is_operation(name: str) -> bool:
-    """Whether a name is that of no kernel."""
-    return name.startswith("[CUDA ")
 
 
 _COLUMN: Final = re.compile(r"(.*?)\s*\(([^()]*)\)")
@@ -84,37 +69,17 @@ class StatsReport(StrEnum):
     OTHER = "table of another report"
 
 
-_NEEDED: Final[tuple[tuple[StatsReport, frozenset[str], frozenset[str]], ...]] = (
-    (
-        StatsReport.CALL_TRACE,
-        frozenset({"start", "duration", "name", "corrid", "tid"}),
-        frozenset(),
-    ),
-    (
-        StatsReport.GPU_TRACE,
-        frozenset({"start", "duration", "name", "corrid"}),
-        frozenset({"result"}),
-    ),
-    (StatsReport.RANGE_TRACE, frozenset({"start", "end", "name", "lvl", "rangeid"}), frozenset()),
-    (
-        StatsReport.GPU_SUMS,
-        frozenset({"total time", "instances", "category", "operation"}),
-        frozenset(),
-    ),
-    (StatsReport.RANGES, frozenset({"total time", "instances", "range"}), frozenset()),
-    (
-        StatsReport.KERNELS_BY_GRID,
-        frozenset({"total time", "instances", "name", "gridxyz"}),
-        frozenset(),
-    ),
-    (StatsReport.KERNELS, frozenset({"total time", "instances", "name"}), frozenset({"style"})),
-    (StatsReport.CALLS, frozenset({"total time", "num calls", "name"}), frozenset()),
-    (
-        StatsReport.COPY_TIMES,
-        frozenset({"total time", "count", "operation"}),
-        frozenset({"category"}),
-    ),
-    (StatsReport.COPY_SIZES, frozenset({"total", "count", "operation"}), frozenset()),
+_NEEDED: Final[tuple[tuple[StatsReport, set[str], set[str]], ...]] = (
+    (StatsReport.CALL_TRACE, {"start", "duration", "name", "corrid", "tid"}, set()),
+    (StatsReport.GPU_TRACE, {"start", "duration", "name", "corrid"}, {"result"}),
+    (StatsReport.RANGE_TRACE, {"start", "end", "name", "lvl", "rangeid"}, set()),
+    (StatsReport.GPU_SUMS, {"total time", "instances", "category", "operation"}, set()),
+    (StatsReport.RANGES, {"total time", "instances", "range"}, set()),
+    (StatsReport.KERNELS_BY_GRID, {"total time", "instances", "name", "gridxyz"}, set()),
+    (StatsReport.KERNELS, {"total time", "instances", "name"}, {"style"}),
+    (StatsReport.CALLS, {"total time", "num calls", "name"}, set()),
+    (StatsReport.COPY_TIMES, {"total time", "count", "operation"}, {"category"}),
+    (StatsReport.COPY_SIZES, {"total", "count", "operation"}, set()),
 )
 """Reports with the columns that they have, and those that they do not; the first match counts."""
 _LONGEST_HEADER: Final = 100
@@ -325,8 +290,7 @@ class StatsTables:
                 continue
             self.tables += header != last
             last = header
-            mark: DecimalMark = "."
-            yield StatsRow(header, list(each.values()), mark)
+            yield StatsRow(header, list(each.values()), ".")
 
     def _objects(self) -> Iterator[dict[str, Any]]:
         """Whatever is a JSON object in the file; what stands between is passed over."""

@@ -8,8 +8,8 @@ from array import array
 from bisect import bisect_left
 from collections import defaultdict
 from collections.abc import Iterator, Mapping, Sequence
-from enum import Enum, auto
 from functools import lru_cache
+from itertools import accumulate
 from typing import Any, Final
 
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
@@ -25,18 +25,10 @@ FILLS: Final = "CUPTI_ACTIVITY_KIND_MEMSET"
 _WHEN: Final = ("start", "end", "deviceId")
 _WHOSE: Final = ("globalPid", "correlationId")
 _COPY_KINDS: Final[Mapping[int, CopyKind]] = {
-    1: CopyKind.HOST_TO_DEVICE,
-    2: CopyKind.DEVICE_TO_HOST,
-    3: CopyKind.HOST_TO_DEVICE,
-    4: CopyKind.DEVICE_TO_HOST,
-    5: CopyKind.DEVICE_TO_DEVICE,
-    6: CopyKind.DEVICE_TO_DEVICE,
-    7: CopyKind.DEVICE_TO_DEVICE,
-    8: CopyKind.DEVICE_TO_DEVICE,
+    **dict.fromkeys((1, 3, 11), CopyKind.HOST_TO_DEVICE),
+    **dict.fromkeys((2, 4, 12), CopyKind.DEVICE_TO_HOST),
+    **dict.fromkeys((5, 6, 7, 8, 13), CopyKind.DEVICE_TO_DEVICE),
     10: CopyKind.PEER,
-    11: CopyKind.HOST_TO_DEVICE,
-    12: CopyKind.DEVICE_TO_HOST,
-    13: CopyKind.DEVICE_TO_DEVICE,
 }
 """ENUM_CUDA_MEMCPY_OPER; arrays are memory of the device, 11 to 13 migrations of managed memory."""
 _MIGRATIONS: Final = frozenset({11, 12, 13})
@@ -82,59 +74,40 @@ def _timed(
 
 def _record_kernels(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     columns = ("demangledName", "shortName", "mangledName")
-    for row in _timed(database, KERNELS, _WHEN, (*_WHOSE, *columns)):
-        start, end, device, owner, correlation, *names = row
+    for start, end, device, owner, number, *names in _timed(
+        database, KERNELS, _WHEN, (*_WHOSE, *columns)
+    ):
         process = process_of(owner)
         name = next(filter(None, map(database.text, names)), "(no name)")
-        recorder.kernel(
-            gpus.key(process, device),
-            start,
-            end,
-            name,
-            correlation=correlation_of(process, correlation),
-        )
+        correlation = correlation_of(process, number)
+        recorder.kernel(gpus.key(process, device), start, end, name, correlation=correlation)
 
 
 def _record_graphs(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
-    for start, end, device, owner, correlation in _timed(database, GRAPHS, _WHEN, _WHOSE):
+    for start, end, device, owner, number in _timed(database, GRAPHS, _WHEN, _WHOSE):
         process = process_of(owner)
-        recorder.graph(
-            gpus.key(process, device),
-            start,
-            end,
-            correlation_of(process, correlation),
-        )
+        recorder.graph(gpus.key(process, device), start, end, correlation_of(process, number))
 
 
 def _record_fills(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     for start, end, device, owner in database.rows(FILLS, _WHEN, ("globalPid",)):
-        recorder.fill(
-            gpus.key(process_of(owner), device),
-            start,
-            end,
-        )
+        recorder.fill(gpus.key(process_of(owner), device), start, end)
 
 
 def _record_copies(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> Column:
     """Returns the correlations of those that end in pageable memory: these are never in passing."""
     awaited: Column = array("q")
     optional = (*_WHOSE, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
-    for row in _timed(database, COPIES, (*_WHEN, "bytes", "copyKind"), optional):
-        start, end, device, size, code, owner, correlation, *ends = row
+    for start, end, device, size, code, owner, number, *ends in _timed(
+        database, COPIES, (*_WHEN, "bytes", "copyKind"), optional
+    ):
         process = process_of(owner)
         kind, memory = _kind_of(code, *ends)
         if kind is CopyKind.DEVICE_TO_HOST and memory is HostMemory.PAGEABLE:
-            number = correlation_of(process, correlation)
-            if number is not None:
-                awaited.append(number)
-        recorder.copy(
-            gpus.key(process, device),
-            start,
-            end,
-            kind,
-            memory,
-            size,
-        )
+            correlation = correlation_of(process, number)
+            if correlation is not None:
+                awaited.append(correlation)
+        recorder.copy(gpus.key(process, device), start, end, kind, memory, size)
     return awaited
 
 
@@ -160,28 +133,10 @@ _OF_DEVICE: Final = frozenset({2, 3, 5})
 """ENUM_CUDA_MEM_KIND: device, array and static memory; the rest is the host's or moves about."""
 
 
-class _Changes:
-    """When a device's memory grew and shrank."""
-
-    def __init__(self) -> None:
-        self._starts: Column = array("q")
-        self._bytes: Column = array("q")
-
-    def add(self, start: int, size: int) -> None:
-        self._starts.append(start)
-        self._bytes.append(size)
-
-    def peak(self) -> int:
-        total = peak = 0
-        for row in order(self._starts):
-            total += self._bytes[row]
-            peak = max(peak, total)
-        return peak
-
-
 def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
     """The peak of what was allocated while the profiler looked, by device."""
-    changes: defaultdict[str, _Changes] = defaultdict(_Changes)
+    starts: defaultdict[str, Column] = defaultdict(lambda: array("q"))
+    sizes: defaultdict[str, Column] = defaultdict(lambda: array("q"))
     columns = ("start", "deviceId", "bytes", "memoryOperationType", "memKind")
     for start, device, size, operation, kind, owner in database.rows(
         ALLOCATIONS, columns, ("globalPid",)
@@ -190,9 +145,11 @@ def record_memory(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
             database.unread["allocation that is not of device memory"] += 1
             continue
         key = gpus.key(process_of(owner), device)
-        changes[key].add(start, size if operation == _ALLOCATED else -size)
-    for key, of_device in changes.items():
-        recorder.memory(key, of_device.peak())
+        starts[key].append(start)
+        sizes[key].append(size if operation == _ALLOCATED else -size)
+    for key, changes in sizes.items():
+        totals = accumulate(map(changes.__getitem__, order(starts[key])), initial=0)
+        recorder.memory(key, max(totals))
 
 
 CALLS: Final = "CUPTI_ACTIVITY_KIND_RUNTIME"
@@ -203,15 +160,6 @@ _LAUNCH: Final = re.compile(r"(?:cu|cuda)(?:Graph)?Launch(?!HostFunc)")
 _WAIT: Final = re.compile(r"(?:cu|cuda)(?:\w*Synchronize|Memcpy\w*(?<!Async))$")
 _COPY: Final = re.compile(r"(?:cu|cuda)Memcpy")
 _WAIT_TYPES: Final = {1: "event wait", 3: "stream wait", 4: "context wait"}
-
-
-class _Role(Enum):
-    """What a call does, by its name."""
-
-    LAUNCH = auto()
-    WAIT = auto()
-    COPY = auto()
-    OTHER = auto()
 
 
 def call_name(text: str) -> str:
@@ -232,24 +180,19 @@ def is_wait(name: str) -> bool:
 def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Column) -> None:
     """Launches and waits of all processes.
 
-    Args:
-        database: The export.
-        recorder: Takes them in.
-        awaited: Correlations, in order, of copies for which the host waited whatever their call
-            is named: into pageable memory, a copy is never in passing.
+    The host waited as well for copies with an awaited correlation, whatever their call is named:
+    into pageable memory, a copy is never in passing. The correlations are in order.
     """
     if CALLS not in database.tables:
         _record_waits(database, recorder)
         return
     columns = ("start", "end", "correlationId", "globalTid")
     for start, end, correlation, thread, number in database.rows(CALLS, columns, ("nameId",)):
-        name, role = _name_and_role(database.text(number))
+        name, launches, waits, copies = _told_by(database.text(number))
         tie = correlation_of(process_of(thread), correlation)
-        if role is _Role.LAUNCH and tie is not None:
+        if launches and tie is not None:
             recorder.launch(tie, start, end)
-        elif role is _Role.WAIT or (
-            role is _Role.COPY and tie is not None and _holds(awaited, tie)
-        ):
+        elif waits or (copies and tie is not None and _holds(awaited, tie)):
             recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
         else:
             database.unread["CUDA call that neither launches nor waits"] += 1
@@ -267,13 +210,10 @@ def _record_waits(database: ExportDatabase, recorder: Recorder) -> None:
 
 
 @lru_cache(maxsize=4096)
-def _name_and_role(text: str) -> tuple[str, _Role]:
+def _told_by(text: str) -> tuple[str, bool, bool, bool]:
+    """The name of a call, and whether it launches, waits or copies."""
     name = call_name(text)
-    if is_launch(name):
-        return name, _Role.LAUNCH
-    if is_wait(name):
-        return name, _Role.WAIT
-    return name, _Role.COPY if _COPY.match(name) else _Role.OTHER
+    return name, is_launch(name), is_wait(name), _COPY.match(name) is not None
 
 
 def _holds(ordered: Column, number: int) -> bool:

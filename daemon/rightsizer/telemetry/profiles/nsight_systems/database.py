@@ -11,6 +11,7 @@ from typing import Any, Final
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.frozen import dataclass
 from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.reader import unreadable
 from rightsizer.telemetry.profiles.recorder import Recorder
 
 MAGIC: Final = b"SQLite format 3\0"
@@ -53,8 +54,7 @@ def open_export(path: Path, limits: ReadLimits) -> Iterator["ExportDatabase"]:
         connection = sqlite3.connect(uri, uri=True, isolation_level=None)
         yield ExportDatabase(connection, size, limits)
     except OSError as error:
-        reason = error.strerror or str(error)
-        raise ProfileError(f"{path.name}: cannot be read: {reason}; name a file that can") from None
+        raise unreadable(path, error) from None
     except (sqlite3.Error, sqlite3.Warning, UnicodeError) as error:
         # What SQLite says of broken names is as broken as they are.
         said = "its names are no text" if isinstance(error, UnicodeError) else str(error)
@@ -176,15 +176,13 @@ def _authorize(
     action: int, first: str | None, second: str | None, _database: str | None, _by: str | None
 ) -> int:
     """Reading of tables that are no secret, and nothing else: no function, no view, no trigger."""
-    if action == sqlite3.SQLITE_SELECT:
-        return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_READ and first not in _SECRET:
-        return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_FUNCTION and second == "count":
-        return sqlite3.SQLITE_OK
-    if action == sqlite3.SQLITE_PRAGMA and first == "table_info":
-        return sqlite3.SQLITE_OK
-    return sqlite3.SQLITE_DENY
+    is_allowed = (
+        action == sqlite3.SQLITE_SELECT
+        or (action == sqlite3.SQLITE_READ and first not in _SECRET)
+        or (action == sqlite3.SQLITE_FUNCTION and second == "count")
+        or (action == sqlite3.SQLITE_PRAGMA and first == "table_info")
+    )
+    return sqlite3.SQLITE_OK if is_allowed else sqlite3.SQLITE_DENY
 
 
 def _quoted(name: str) -> str:
@@ -198,14 +196,6 @@ _KNOWN_PREFIXES = ("GPU-", "MIG-")
 def process_of(number: Any) -> int:
     """The process of a serialized process or thread number; 0 where there is none."""
     return (number >> 24) & 0xFFFFFF if type(number) is int else 0
-
-
-@dataclass(frozen=True, slots=True)
-class _Facts:
-    name: str = ""
-    uuid: str = ""
-    memory_bytes: int | None = None
-    multiprocessors: int | None = None
 
 
 class Gpus:
@@ -234,27 +224,19 @@ class Gpus:
         gpu = self._mapped.get((process, device), self._mapped.get((0, device)))
         if gpu is None and device == 0 and len(self._facts) == 1:
             gpu = next(iter(self._facts))
-        if gpu is not None:
-            key, facts, index = str(gpu), self._facts.get(gpu, _Facts()), gpu
-        else:
-            key, facts, index = str(device), self._facts.get(device, _Facts()), device
-            if self._mapped or key in self._keys.values():
-                # Each process may count its own devices from 0, so they are kept apart.
-                self.is_ambiguous = True
-                key, facts = f"{device} of process {process}", _Facts()
-        self._recorder.device(
-            key,
-            index=index,
-            name=facts.name,
-            uuid=facts.uuid,
-            memory_bytes=facts.memory_bytes,
-            multiprocessors=facts.multiprocessors,
-        )
+        index = device if gpu is None else gpu
+        key, facts = str(index), self._facts.get(index, {})
+        if gpu is None and (self._mapped or key in self._keys.values()):
+            # Each process may count its own devices from 0, so they are kept apart.
+            self.is_ambiguous = True
+            key, facts = f"{device} of process {process}", {}
+        self._recorder.device(key, index=index, **facts)
         return key
 
 
-def _gpu_facts(database: ExportDatabase) -> dict[int, _Facts]:
-    facts: dict[int, _Facts] = {}
+def _gpu_facts(database: ExportDatabase) -> dict[int, dict[str, Any]]:
+    """Fields of `ProfiledDevice` by a GPU's number."""
+    facts: dict[int, dict[str, Any]] = {}
     rows = chain(
         database.rows("TARGET_INFO_GPU", ("id",), ("name", "uuid", "totalMemory", "smCount")),
         # Until 2021, as CUDA numbers them.
@@ -265,13 +247,14 @@ def _gpu_facts(database: ExportDatabase) -> dict[int, _Facts]:
         ),
     )
     for number, name, uuid, memory, multiprocessors in rows:
-        facts.setdefault(
-            number, _Facts(_text(name), _uuid(uuid), _count(memory), _count(multiprocessors))
-        )
+        found = {"name": _text(name), "uuid": _uuid(uuid), "memory_bytes": _count(memory)}
+        facts.setdefault(number, {**found, "multiprocessors": _count(multiprocessors)})
     return facts
 
 
-def _mapped(database: ExportDatabase, facts: dict[int, _Facts]) -> dict[tuple[int, int], int]:
+def _mapped(
+    database: ExportDatabase, facts: dict[int, dict[str, Any]]
+) -> dict[tuple[int, int], int]:
     """Processes and their device numbers to GPUs; fills in what the GPUs' own table lacks."""
     mapped: dict[tuple[int, int], int] = {}
     rows = database.rows(
@@ -279,13 +262,9 @@ def _mapped(database: ExportDatabase, facts: dict[int, _Facts]) -> dict[tuple[in
     )
     for gpu, device, process, uuid, multiprocessors in rows:
         mapped[process if type(process) is int else 0, device] = gpu
-        known = facts.get(gpu, _Facts())
-        facts[gpu] = _Facts(
-            known.name,
-            known.uuid or _uuid(uuid),
-            known.memory_bytes,
-            known.multiprocessors or _count(multiprocessors),
-        )
+        known = facts.setdefault(gpu, {})
+        known["uuid"] = known.get("uuid") or _uuid(uuid)
+        known["multiprocessors"] = known.get("multiprocessors") or _count(multiprocessors)
     return mapped
 
 

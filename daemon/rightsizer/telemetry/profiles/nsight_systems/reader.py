@@ -17,6 +17,13 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
 from rightsizer.telemetry.profiles.nsight_systems.activities import (
+    ALLOCATIONS,
+    CALLS,
+    COPIES,
+    FILLS,
+    GRAPHS,
+    KERNELS,
+    WAITS,
     record_activities,
     record_host_calls,
     record_memory,
@@ -29,7 +36,7 @@ from rightsizer.telemetry.profiles.nsight_systems.database import (
     process_of,
 )
 from rightsizer.telemetry.profiles.printed_text import plain_words
-from rightsizer.telemetry.profiles.reader import Head, ProfileReader
+from rightsizer.telemetry.profiles.reader import Head, ProfileReader, beginning_of
 from rightsizer.telemetry.profiles.recorder import Recorder
 
 _VERSIONS: Final = ("EXPORT_PRODUCT_VERSION", "EXPORT_SCHEMA_VERSION")
@@ -159,15 +166,8 @@ _REPORT_ENDINGS: Final = (".nsys-rep", ".qdrep")
 _TOLD_BY: Final = frozenset({"StringIds", "META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME"})
 _USED: Final = frozenset(
     {
-        "CUPTI_ACTIVITY_KIND_KERNEL",
-        "CUPTI_ACTIVITY_KIND_GRAPH_TRACE",
-        "CUPTI_ACTIVITY_KIND_MEMCPY",
-        "CUPTI_ACTIVITY_KIND_MEMSET",
-        "CUPTI_ACTIVITY_KIND_RUNTIME",
-        "CUPTI_ACTIVITY_KIND_SYNCHRONIZATION",
-        "NVTX_EVENTS",
-        "CUDA_GPU_MEMORY_USAGE_EVENTS",
-        "DIAGNOSTIC_EVENT",
+        *(KERNELS, GRAPHS, COPIES, FILLS, CALLS, WAITS),
+        *(RANGES, ALLOCATIONS, "DIAGNOSTIC_EVENT"),
     }
 )
 _TIMES: Final = frozenset({"start", "timestamp", "startedAt"})
@@ -192,7 +192,7 @@ def read(path: Path, limits: ReadLimits) -> Profile:
     Raises:
         ProfileError: the file is neither, is broken, or asks for more than is allowed.
     """
-    begin = _beginning(path)
+    begin = beginning_of(path, len(MAGIC))
     if begin == MAGIC:
         return _read_export(path, limits, path)
     if begin.startswith(_GZIP):
@@ -206,15 +206,6 @@ def read(path: Path, limits: ReadLimits) -> Profile:
         )
     with exported(path, limits) as export:
         return _read_export(export, limits, path)
-
-
-def _beginning(path: Path) -> bytes:
-    try:
-        with path.open("rb") as file:
-            return file.read(len(MAGIC))
-    except OSError as error:
-        reason = error.strerror or str(error)
-        raise ProfileError(f"{path.name}: cannot be read: {reason}; name a file that can") from None
 
 
 def _read_export(export: Path, limits: ReadLimits, path: Path) -> Profile:
@@ -262,7 +253,7 @@ def _notes(
 ) -> Iterator[str]:
     if not any(device.time for device in devices):
         yield "No kernel is in it: where the time of a GPU went is not known."
-    if "CUPTI_ACTIVITY_KIND_GRAPH_TRACE" in database.tables:
+    if GRAPHS in database.tables:
         yield (
             "CUDA graphs are in it as wholes: their kernels are not named, and their time is in "
             "no kernel's sum; `nsys profile --cuda-graph-trace=node` names them."
@@ -272,7 +263,7 @@ def _notes(
             "Several processes use the same device number and the export does not say which GPU "
             "each means: they are shown as GPUs of their own."
         )
-    if devices and "CUPTI_ACTIVITY_KIND_RUNTIME" not in database.tables:
+    if devices and CALLS not in database.tables:
         yield "The calls of the host are not in it: why a GPU was idle is not known."
 
 

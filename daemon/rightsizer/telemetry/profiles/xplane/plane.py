@@ -3,6 +3,8 @@
 import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
+from collections.abc import Set as AbstractSet
+from dataclasses import dataclass, field
 from struct import unpack
 from typing import Final, TypeAlias
 
@@ -10,43 +12,17 @@ from rightsizer.io.protobuf import FIXED64, LENGTH, MORE, VARINT, fields, read_v
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.xplane.wire import FileWindow, messages, others, scan
 
-SPACE_PLANES: Final = 1
-SPACE_ERRORS: Final = 2
-SPACE_WARNINGS: Final = 3
-SPACE_HOSTS: Final = 4
-
-PLANE_NAME: Final = 2
-PLANE_LINES: Final = 3
-PLANE_EVENT_METADATA: Final = 4
-PLANE_STAT_METADATA: Final = 5
-PLANE_STATS: Final = 6
+# Numbers of fields in xplane.proto.
+SPACE_PLANES, SPACE_ERRORS, SPACE_WARNINGS, SPACE_HOSTS = 1, 2, 3, 4
+PLANE_NAME, PLANE_LINES, PLANE_EVENT_METADATA, PLANE_STAT_METADATA, PLANE_STATS = 2, 3, 4, 5, 6
 PLANE_FIELDS: Final = range(1, 7)
-
-ENTRY_KEY: Final = 1
-ENTRY_VALUE: Final = 2
-METADATA_ID: Final = 1
-METADATA_NAME: Final = 2
-
-LINE_NAME: Final = 2
-LINE_TIMESTAMP: Final = 3
-LINE_EVENTS: Final = 4
-LINE_SHOWN_NAME: Final = 11
+ENTRY_KEY, ENTRY_VALUE = 1, 2
+METADATA_ID, METADATA_NAME = 1, 2
+LINE_NAME, LINE_TIMESTAMP, LINE_EVENTS, LINE_SHOWN_NAME = 2, 3, 4, 11
 LINE_FIELDS: Final = frozenset({1, 2, 3, 4, 9, 10, 11})
-
-EVENT_METADATA: Final = 1
-EVENT_OFFSET: Final = 2
-EVENT_DURATION: Final = 3
-EVENT_STATS: Final = 4
-EVENT_OCCURRENCES: Final = 5
+EVENT_METADATA, EVENT_OFFSET, EVENT_DURATION, EVENT_STATS, EVENT_OCCURRENCES = 1, 2, 3, 4, 5
 EVENT_FIELDS: Final = range(1, 6)
-
-STAT_METADATA: Final = 1
-STAT_DOUBLE: Final = 2
-STAT_UNSIGNED: Final = 3
-STAT_SIGNED: Final = 4
-STAT_TEXT: Final = 5
-STAT_REFERENCE: Final = 7
-
+STAT_METADATA, STAT_DOUBLE, STAT_UNSIGNED, STAT_SIGNED, STAT_TEXT, STAT_REFERENCE = 1, 2, 3, 4, 5, 7
 
 StatValue: TypeAlias = int | float | str
 
@@ -110,25 +86,8 @@ def key_bytes(key: int) -> bytes:
     return bytes(data)
 
 
-def stat_values(
-    rest: bytes, wanted: frozenset[int], names: Mapping[int, str], unread: Counter[str]
-) -> dict[str, StatValue]:
-    """The wanted ones among the values of an event, by name.
-
-    Raises:
-        ProtobufError: one of them is cut, or no message.
-    """
-    values: dict[str, StatValue] = {}
-    for number, _, stat in fields(rest):
-        if number == EVENT_STATS and isinstance(stat, bytes):
-            add_stat(stat, wanted, names, values)
-        elif number not in EVENT_FIELDS:
-            unread["unknown fields"] += 1
-    return values
-
-
 def add_stat(
-    stat: bytes, wanted: frozenset[int], names: Mapping[int, str], values: dict[str, StatValue]
+    stat: bytes, wanted: AbstractSet[int], names: Mapping[int, str], values: dict[str, StatValue]
 ) -> None:
     """Adds what a value says, if it is wanted; its key comes first.
 
@@ -192,9 +151,8 @@ class XPlane:
     def stats(self) -> dict[str, StatValue]:
         """What the plane says of itself."""
         values: dict[str, StatValue] = {}
-        wanted = frozenset(self.stat_names)
         for each in self.own_stats:
-            add_stat(each, wanted, self.stat_names, values)
+            add_stat(each, self.stat_names.keys(), self.stat_names, values)
         return values
 
     def stat_ids(self, names: frozenset[str]) -> frozenset[int]:
@@ -202,8 +160,18 @@ class XPlane:
         return frozenset(key for key, name in self.stat_names.items() if name in names)
 
     def values(self, event: PlaneEvent, wanted: frozenset[int]) -> dict[str, StatValue]:
-        """The wanted ones among the stats of an event, by name."""
-        return stat_values(event.rest, wanted, self.stat_names, self.unread)
+        """The wanted ones among the stats of an event, by name.
+
+        Raises:
+            ProtobufError: one of them is cut, or no message.
+        """
+        values: dict[str, StatValue] = {}
+        for number, _, stat in fields(event.rest):
+            if number == EVENT_STATS and isinstance(stat, bytes):
+                add_stat(stat, wanted, self.stat_names, values)
+            elif number not in EVENT_FIELDS:
+                self.unread["unknown fields"] += 1
+        return values
 
     def lines(self) -> Iterator[XPlaneLine]:
         """The lines, without their events."""
@@ -241,12 +209,12 @@ class XPlane:
                 self._add_name(self.event_names, low, high)
             elif number == PLANE_STAT_METADATA:
                 self._add_name(self.stat_names, low, high)
-            elif number == PLANE_STATS and high - low <= _STAT_BYTES:
-                self._add_stat(low, high)
-
-    def _add_stat(self, low: int, high: int) -> None:
-        if len(self.own_stats) < self.limits.kernel_names_maximum:
-            self.own_stats.append(self.window.slice(low, high))
+            elif (
+                number == PLANE_STATS
+                and high - low <= _STAT_BYTES
+                and len(self.own_stats) < self.limits.kernel_names_maximum
+            ):
+                self.own_stats.append(self.window.slice(low, high))
 
     def _add_name(self, names: dict[int, str], low: int, high: int) -> None:
         """Reads an entry of a map from a number to something with a name."""
