@@ -23,9 +23,9 @@ from rightsizer.model.state import Condition, State
 from rightsizer.model.units import Nanoseconds
 from rightsizer.profiler.advice import judgements_of, with_profiles
 from rightsizer.profiler.join import join
-from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.settings import ProfileComparisonSettings
 from rightsizer.profiler.taken_profile import TakenProfile, taken
+from rightsizer.profiler.workload import judged_workloads
 
 SHORT = kernel("tiny", count=40_000, seconds=0.2)
 SETTINGS = ProfileComparisonSettings()
@@ -37,8 +37,8 @@ def took(found: Profile, now: Nanoseconds = NOW, **telemetry: Any) -> TakenProfi
     """A profile of the workload's only GPU, judged and kept."""
     beside = known(telemetry.pop("states", HELD_UP), **telemetry)
     joined = join((found,), (gpu(0),), lambda *_: beside, SETTINGS)
-    findings = [rule.judge((found,)) for rule in PROFILE_RULES]
-    return taken((found,), findings, joined, forms=(), settings=SETTINGS, now=now)
+    (judged,) = judged_workloads((found,))
+    return taken(judged, joined, SETTINGS, now)
 
 
 def at(time: Nanoseconds) -> Profile:

@@ -24,7 +24,7 @@ def test_a_uuid_tells_however_it_is_written(uuid: str) -> None:
     found = match_device(ProfiledDevice("0", 0, uuid=uuid), NODE)
 
     assert found.device == NODE[1]
-    assert (found.by, found.note) == ("uuid", "")
+    assert (found.matched_by, found.note) == ("uuid", "")
 
 
 def test_a_uuid_of_another_node_is_foreign() -> None:
@@ -33,7 +33,7 @@ def test_a_uuid_of_another_node_is_foreign() -> None:
 
     assert found.device is None
     assert found.is_foreign
-    assert found.why == "no GPU of this node has the uuid GPU-9"
+    assert found.unmatched == "no GPU of this node has the uuid GPU-9"
 
 
 def test_number_and_name_tell_and_say_how_sure_that_is() -> None:
@@ -41,7 +41,7 @@ def test_number_and_name_tell_and_say_how_sure_that_is() -> None:
     alike = match_device(ProfiledDevice("0", 1, H100), NODE)
     only = match_device(ProfiledDevice("0", 2, "NVIDIA L4"), NODE)
 
-    assert (alike.device, alike.by) == (NODE[1], "index and name")
+    assert (alike.device, alike.matched_by) == (NODE[1], "index and name")
     assert "CUDA_VISIBLE_DEVICES" in alike.note
     assert (only.device, only.note) == (NODE[2], "")
 
@@ -64,13 +64,13 @@ def test_what_cannot_be_told_says_why(
     match = match_device(found, NODE)
 
     assert match.device is None
-    assert why in match.why
+    assert why in match.unmatched
     assert match.is_foreign is is_foreign
 
 
 def test_the_only_gpu_of_a_node_needs_no_name() -> None:
     """But one of another name is another node's."""
-    assert match_device(ProfiledDevice("/device:GPU:0", 0), NODE[:1]).by == "only GPU"
+    assert match_device(ProfiledDevice("/device:GPU:0", 0), NODE[:1]).matched_by == "only GPU"
     assert match_device(ProfiledDevice("0", 0, "NVIDIA A100-SXM4-40GB"), NODE[:1]).is_foreign
 
 
@@ -81,5 +81,5 @@ def test_the_only_instance_of_a_gpu_that_is_cut_stands_for_it() -> None:
     assert match_device(ProfiledDevice("0", 0, uuid="GPU-0"), both[:2]).device == INSTANCE
     found = match_device(ProfiledDevice("0", 0, uuid="GPU-0"), both)
     assert found.device is None
-    assert "cut into 2 MIG instances" in found.why
+    assert "cut into 2 MIG instances" in found.unmatched
     assert match_device(ProfiledDevice("0", 0, uuid="MIG-b"), both).device == both[2]

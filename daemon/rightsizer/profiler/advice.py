@@ -102,29 +102,25 @@ def _judgement(key: str, verdict: _Verdict, workload: Workload | None) -> Judgem
 
 def _is_settled(key: str, verdict: _Verdict, advice: Sequence[Advice]) -> bool:
     """Whether advice for the same reason on the same workload ended after the profile."""
-    reasons = verdict.finding.reasons
+    reasons = set(verdict.finding.reasons)
     return any(
         each.closed is not None
         and each.closed >= verdict.profile.moment
         and (each.finding.workload or key) == key
         and (each.finding.workload is not None or key in each.finding.devices)
-        and any(reason in reasons for reason in each.finding.reasons)
+        and reasons & set(each.finding.reasons)
         for each in advice
     )
 
 
 def _place_of(judgement: Judgement, others: Sequence[Judgement]) -> int | None:
     """The judgement of telemetry that asks the same, or that complains for the same reason."""
-    same = judgement.finding.rule.removeprefix(_PREFIX)
-    places = [place for place, each in enumerate(others) if each.key == judgement.key]
-    named = [place for place in places if others[place].finding.rule == same]
-    reasons = judgement.finding.reasons
-    alike = [
-        place
-        for place in places
-        if others[place].finding.is_complaint
-        and any(reason in reasons for reason in others[place].finding.reasons)
+    same, reasons = judgement.finding.rule.removeprefix(_PREFIX), set(judgement.finding.reasons)
+    known = [
+        (place, each.finding) for place, each in enumerate(others) if each.key == judgement.key
     ]
+    alike = [place for place, each in known if each.is_complaint and reasons & set(each.reasons)]
+    named = [place for place, each in known if each.rule == same]
     return next(iter((*alike, *named)), None)
 
 
@@ -138,10 +134,11 @@ def _as_one(
     is_profile_open = (profile.key, profile.finding.rule) in open_now
     is_said = telemetry.finding.is_complaint and telemetry.may_open
     if is_open or (is_said and not is_profile_open):
-        told = _beside(telemetry, "profile", _profile_evidence(profile.finding))
+        combined = _beside(telemetry, "profile", _profile_evidence(profile.finding))
         if telemetry.finding.is_complaint:
-            told = replace(told, finding=_instructed(told.finding, profile.finding))
-        return told, profile.suppressed_by_conflict(_named(telemetry.finding))
+            finding = _instructed(combined.finding, profile.finding)
+            combined = replace(combined, finding=finding)
+        return combined, profile.suppressed_by_conflict(_named(telemetry.finding))
     profile = _beside(profile, "telemetry", _telemetry_evidence(telemetry.finding))
     if is_said:
         telemetry = telemetry.suppressed_by_conflict(_named(profile.finding))

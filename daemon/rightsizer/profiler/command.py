@@ -16,36 +16,10 @@ from rightsizer.profiler.join import ProfileJoin, join
 from rightsizer.profiler.judgement import HistoryTelemetry
 from rightsizer.profiler.page import profile_document
 from rightsizer.profiler.profile_encoder import answer_form
-from rightsizer.profiler.settings import ProfileComparisonSettings, ProfileSettings
+from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.profiler.text import profile_text
 from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
 from rightsizer.telemetry.profiles.registry import read_files
-
-
-def joined_with_history(
-    path: Path, workloads: Sequence[ProfiledWorkload], settings: ProfileComparisonSettings
-) -> tuple[ProfileJoin, ...]:
-    """Each workload's profiles beside a history, which stays as it is.
-
-    Args:
-        path: The history; an agent may be writing it.
-        workloads: What was read and judged.
-        settings: From when on figures contradict each other.
-
-    Raises:
-        HistoryError: there is no history, or it cannot be read.
-    """
-    storage = Storage(str(path), read_only=True)
-    try:
-        if storage.history is None:
-            raise HistoryError("no history is kept; name one with --history.path")
-        telemetry = HistoryTelemetry(storage.history)
-        return tuple(
-            join(each.profiles, telemetry.devices, telemetry, settings) for each in workloads
-        )
-    finally:
-        storage.close()
-
 
 _DESCRIPTION = """\
 Reads what profilers write and says where the time of each GPU goes, why it is idle, what to change,
@@ -123,10 +97,21 @@ def run(arguments: argparse.Namespace) -> int:
 def _joined(
     path: Path | None, found: Sequence[ProfiledWorkload], settings: _ProfileCommandSettings
 ) -> tuple[ProfileJoin, ...]:
+    """Each workload's profiles beside a history, which stays as it is."""
     if path is None:
         return ()
     write_up_to_now(settings)
-    return joined_with_history(path, found, settings.profiles.comparison)
+    storage = Storage(str(path), read_only=True)
+    try:
+        if storage.history is None:
+            raise HistoryError("no history is kept; name one with --history.path")
+        telemetry = HistoryTelemetry(storage.history)
+        comparison = settings.profiles.comparison
+        return tuple(
+            join(each.profiles, telemetry.devices, telemetry, comparison) for each in found
+        )
+    finally:
+        storage.close()
 
 
 def _check_report(arguments: argparse.Namespace) -> None:
@@ -137,9 +122,4 @@ def _check_report(arguments: argparse.Namespace) -> None:
         raise UsageError(f"--report {out}: is a profile to read; name another file")
 
 
-COMMAND = Command(
-    "profile",
-    configure,
-    run,
-    _DESCRIPTION,
-)
+COMMAND = Command("profile", configure, run, _DESCRIPTION)

@@ -4,6 +4,7 @@ Its GPU of the node, its holder, telemetry of the same time.
 """
 
 from collections.abc import Sequence
+from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.model.device import Device
@@ -22,21 +23,39 @@ from rightsizer.profiler.settings import ProfileComparisonSettings
 
 
 @dataclass(frozen=True, slots=True)
-class DeviceMatch:
-    """A device of the node, or why it is none."""
+class JoinedDevice:
+    """One device of one file."""
 
     device: Device | None
-    by: str = ""
+    """Of the node; `None` where the profile does not tell which, or that of another node."""
+    matched_by: str = ""
     """What told it: `uuid`, `index and name`, `only GPU`."""
-    why: str = ""
-    """Why there is none; empty where there is one."""
+    unmatched: str = ""
+    """Why there is no telemetry beside it; empty where there is."""
     is_foreign: bool = False
-    """Whether it is none of this node's, rather than any of them."""
+    """Whether it is none of this node's GPUs, rather than any of them."""
     note: str = ""
-    """What makes it less than sure; empty where nothing does."""
+    """What makes the match less than sure; empty where nothing does."""
+    key: str = ""
+    """What findings over profiles call it."""
+    start: Nanoseconds | None = None
+    """Wall time of its first kernel; `None` where that is not known."""
+    end: Nanoseconds | None = None
+    telemetry: ProfileTelemetry | None = None
+    comparisons: tuple[ProfileComparison, ...] = ()
+
+    @property
+    def contradictions(self) -> tuple[ProfileComparison, ...]:
+        """What both cannot be right about."""
+        return tuple(each for each in self.comparisons if each.is_contradiction)
+
+    @property
+    def was_idle(self) -> bool:
+        """Whether telemetry saw nothing of its kernels, so that it may be another GPU's."""
+        return any(each.figure == ACTIVE_SECONDS for each in self.contradictions)
 
 
-def match_device(found: ProfiledDevice, node: Sequence[Device]) -> DeviceMatch:
+def match_device(found: ProfiledDevice, node: Sequence[Device]) -> JoinedDevice:
     """The device of a node that a profile's device is, as far as the profile tells.
 
     Args:
@@ -45,43 +64,43 @@ def match_device(found: ProfiledDevice, node: Sequence[Device]) -> DeviceMatch:
     """
     if found.uuid:
         same = [each for each in node if _uuid(each.uuid) == _uuid(found.uuid)]
-        if not same:
-            why = f"no GPU of this node has the uuid {found.uuid}"
-            return DeviceMatch(None, why=why, is_foreign=True)
-        return _of_its_own(same[0], node, "uuid")
+        return (
+            _of_its_own(same[0], node, "uuid")
+            if same
+            else _foreign(f"no GPU of this node has the uuid {found.uuid}")
+        )
     gpus = [each for each in node if each.mig is None]
     if len(gpus) == 1:
         if _differs(found, gpus[0]):
-            why = f"it is of a {found.name}, and this node has a {gpus[0].name}"
-            return DeviceMatch(None, why=why, is_foreign=True)
+            return _foreign(f"it is of a {found.name}, and this node has a {gpus[0].name}")
         return _of_its_own(gpus[0], node, "only GPU")
-    return _by_index(found, gpus, node)
-
-
-def _by_index(found: ProfiledDevice, gpus: Sequence[Device], node: Sequence[Device]) -> DeviceMatch:
     if found.index is None or not found.name:
         told = "the number" if found.index is not None else "nothing"
-        return DeviceMatch(None, why=f"it tells {told} of its GPU, and this node has {len(gpus)}")
+        why = f"it tells {told} of its GPU, and this node has {len(gpus)}"
+        return JoinedDevice(None, unmatched=why)
     at = next((each for each in gpus if each.index == found.index), None)
     if at is None:
-        return DeviceMatch(None, why=f"this node has no GPU {found.index}", is_foreign=True)
+        return _foreign(f"this node has no GPU {found.index}")
     if _differs(found, at):
-        why = f"it is of a {found.name}, and GPU {at.index} here is a {at.name}"
-        return DeviceMatch(None, why=why, is_foreign=True)
+        return _foreign(f"it is of a {found.name}, and GPU {at.index} here is a {at.name}")
     alike = sum(not _differs(found, each) for each in gpus)
     note = "" if alike == 1 else "CUDA_VISIBLE_DEVICES gives GPUs other numbers"
     return _of_its_own(at, node, "index and name", note)
 
 
-def _of_its_own(device: Device, node: Sequence[Device], by: str, note: str = "") -> DeviceMatch:
+def _foreign(why: str) -> JoinedDevice:
+    return JoinedDevice(None, unmatched=why, is_foreign=True)
+
+
+def _of_its_own(device: Device, node: Sequence[Device], by: str, note: str = "") -> JoinedDevice:
     """A GPU that is cut has no states; its only instance stands for it."""
     if not device.has_mig_instances:
-        return DeviceMatch(device, by, note=note)
+        return JoinedDevice(device, by, note=note)
     parts = [each for each in node if each.mig and each.mig.parent_uuid == device.uuid]
     if len(parts) == 1:
-        return DeviceMatch(parts[0], by, note=note)
+        return JoinedDevice(parts[0], by, note=note)
     why = f"GPU {device.index} is cut into {len(parts)} MIG instances, and it does not say which"
-    return DeviceMatch(None, why=why)
+    return JoinedDevice(None, unmatched=why)
 
 
 def _differs(found: ProfiledDevice, device: Device) -> bool:
@@ -100,37 +119,6 @@ def _uuid(uuid: str) -> str:
 
 _LATEST: Final[Nanoseconds] = 2**62
 """In the year 2116."""
-
-
-@dataclass(frozen=True, slots=True)
-class JoinedDevice:
-    """One device of one file."""
-
-    key: str
-    """What findings over profiles call it."""
-    device: Device | None = None
-    """Of the node; `None` where the profile does not tell which, or that of another node."""
-    matched_by: str = ""
-    start: Nanoseconds | None = None
-    """Wall time of its first kernel; `None` where that is not known."""
-    end: Nanoseconds | None = None
-    telemetry: ProfileTelemetry | None = None
-    comparisons: tuple[ProfileComparison, ...] = ()
-    unmatched: str = ""
-    """Why there is no telemetry beside it; empty where there is."""
-    is_foreign: bool = False
-    """Whether it is none of this node's GPUs."""
-    note: str = ""
-
-    @property
-    def contradictions(self) -> tuple[ProfileComparison, ...]:
-        """What both cannot be right about."""
-        return tuple(each for each in self.comparisons if each.is_contradiction)
-
-    @property
-    def was_idle(self) -> bool:
-        """Whether telemetry saw nothing of its kernels, so that it may be another GPU's."""
-        return any(each.figure == ACTIVE_SECONDS for each in self.contradictions)
 
 
 @dataclass(frozen=True, slots=True)
@@ -192,24 +180,21 @@ def _joined(
     telemetry_of: ProfileTelemetryOf,
     settings: ProfileComparisonSettings,
 ) -> JoinedDevice:
-    key, span = key_of(profile, found), _span(profile, found)
-    start, end = span or (None, None)
-    match = match_device(found.device, node)
-    if match.device is None:
-        return JoinedDevice(
-            key, start=start, end=end, unmatched=match.why, is_foreign=match.is_foreign
-        )
-    device, by = match.device, match.by
+    start, end = _span(profile, found) or (None, None)
+    match = replace(match_device(found.device, node), key=key_of(profile, found))
+    device = match.device
+    if device is None:
+        return replace(match, start=start, end=end)
     if found.time is None or start is None or end is None:
-        why = _timeless(profile, found)
-        return JoinedDevice(key, device, by, unmatched=why, note=match.note)
+        return replace(match, unmatched=_timeless(profile, found))
+    match = replace(match, start=start, end=end)
     telemetry = telemetry_of(device.uuid, start, end)
     if telemetry is None or not telemetry.window.known:
         why = f"no telemetry of GPU {device.index} at that time is kept"
-        return JoinedDevice(key, device, by, start, end, unmatched=why, note=match.note)
+        return replace(match, unmatched=why)
     member = ProfiledMember(profile, found, found.time)
     compared = compare(member, f"GPU {device.index}", telemetry, settings)
-    return JoinedDevice(key, device, by, start, end, telemetry, compared, note=match.note)
+    return replace(match, telemetry=telemetry, comparisons=compared)
 
 
 def _span(profile: Profile, found: DeviceProfile) -> tuple[Nanoseconds, Nanoseconds] | None:
@@ -240,10 +225,8 @@ def _holder(devices: Sequence[JoinedDevice]) -> tuple[str | None, str]:
     if len(held) == 1:
         return held.pop(), ""
     if held:
-        return (
-            None,
-            f"its GPUs were held by {len(held)} workloads: {', '.join(sorted(map(str, held)))}",
-        )
+        names = ", ".join(sorted(map(str, held)))
+        return None, f"its GPUs were held by {len(held)} workloads: {names}"
     uuids = {each.device.uuid for each in seen if each.device}
     # Without a holder, advice is of a device.
     return (uuids.pop(), "") if len(uuids) == 1 else (None, "nobody is known to have held its GPUs")

@@ -6,7 +6,7 @@ from typing import Final
 
 from rightsizer.accounting.device_account import DeviceRecord
 from rightsizer.accounting.history import HistoryRepository, HolderPeriod
-from rightsizer.accounting.rollup_store import HOUR, WindowQuery
+from rightsizer.accounting.rollup_store import HOUR
 from rightsizer.accounting.service import AccountingService
 from rightsizer.accounting.window_builder import WindowBuilder
 from rightsizer.model.device import Device
@@ -15,10 +15,9 @@ from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.model.window import Window
 from rightsizer.profiler.comparison import ProfileTelemetry
 from rightsizer.profiler.join import join
-from rightsizer.profiler.profile_encoder import device_forms
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.profiler.taken_profile import TakenProfile, taken
-from rightsizer.profiler.workload import ProfiledWorkload, judged_workloads
+from rightsizer.profiler.workload import judged_workloads
 
 _UNSEEN: Final[Nanoseconds] = 120 * NANOSECONDS_PER_SECOND
 """A holder is written down once a minute, so that one of a moment ago is seen no later."""
@@ -56,34 +55,19 @@ class HistoryTelemetry:
         window = builder.window()
         if not window.accounted:
             return None
-        return _telemetry(
-            window, self._known, _holder(uuid, start, end, self._tenures), (start, end)
-        )
+        holder = _holder(uuid, start, end, self._tenures)
+        return _telemetry(window, self._known, holder, (start, end))
 
 
 class AccountsTelemetry:
     """What an agent remembers now; it is asked once for each batch of profiles."""
 
-    def __init__(
-        self,
-        device_queries: Iterable[WindowQuery],
-        known: Sequence[DeviceRecord],
-        tenures: Sequence[HolderPeriod] = (),
-    ) -> None:
-        """A look at the accounts.
-
-        Args:
-            device_queries: Of each device.
-            known: The devices with who holds them now.
-            tenures: Who held them before, as far as a history tells.
-        """
-        self._device_queries = {each.uuid: each for each in device_queries}
-        self._known, self._tenures = tuple(known), tuple(tenures)
-
-    @property
-    def devices(self) -> tuple[Device, ...]:
+    def __init__(self, accountant: AccountingService, tenures: Sequence[HolderPeriod]) -> None:
+        """With the holders of before, as far as a history tells."""
+        self._device_queries = {each.uuid: each for each in accountant.remembered()[1]}
+        self._known, self._tenures = tuple(accountant.known()), tenures
+        self.devices = tuple(each.device for each in self._known)
         """The devices of the node."""
-        return tuple(each.device for each in self._known)
 
     def __call__(self, uuid: str, start: Nanoseconds, end: Nanoseconds) -> ProfileTelemetry | None:
         """The windows that overlap a span of time."""
@@ -94,18 +78,13 @@ class AccountsTelemetry:
         window = remembered.window(start - start % grain, end + 1)
         if not window.accounted:
             return None
-        holder = self._present(uuid, end) or _holder(uuid, start, end, self._tenures)
-        return _telemetry(window, self._known, holder, (start, end))
-
-    def _present(self, uuid: str, end: Nanoseconds) -> str | None:
-        return next(
-            (
-                each.holder.key
-                for each in self._known
-                if each.device.uuid == uuid and each.holder and each.holder_since < end
-            ),
-            None,
+        present = (
+            each.holder.key
+            for each in self._known
+            if each.device.uuid == uuid and each.holder and each.holder_since < end
         )
+        holder = next(present, None) or _holder(uuid, start, end, self._tenures)
+        return _telemetry(window, self._known, holder, (start, end))
 
 
 def _holder(
@@ -140,19 +119,15 @@ def taken_profiles(
     settings: ProfileSettings,
     now: Nanoseconds,
 ) -> tuple[TakenProfile, ...]:
-    """What is kept of profiles, one for each program.
-
-    Args:
-        profiles: In any order; ranks of one program find each other.
-        accountant: Knows what the GPUs did meanwhile, and who holds them.
-        tenures: Who held them before, as far as a history tells.
-        settings: How they are judged.
-        now: Wall time.
-    """
-    telemetry = AccountsTelemetry(accountant.remembered()[1], accountant.known(), tenures)
+    """What is kept of profiles in any order, one for each program, beside the accounts."""
+    telemetry = AccountsTelemetry(accountant, tenures)
+    workloads = judged_workloads(profiles, settings.judges)
+    joins = [
+        join(each.profiles, telemetry.devices, telemetry, settings.comparison) for each in workloads
+    ]
     return tuple(
-        _taken(each, telemetry, settings, now)
-        for each in judged_workloads(profiles, settings.judges)
+        taken(each, joined, settings.comparison, now)
+        for each, joined in zip(workloads, joins, strict=True)
     )
 
 
@@ -160,23 +135,6 @@ def profile_from_json(texts: Iterable[str]) -> tuple[TakenProfile, ...]:
     """What was kept, the latest first; what a newer program kept is passed over."""
     found = [each for each in map(_understood, texts) if each is not None]
     return tuple(sorted(found, key=lambda each: (-each.taken, each.id)))
-
-
-def _taken(
-    workload: ProfiledWorkload,
-    telemetry: AccountsTelemetry,
-    settings: ProfileSettings,
-    now: Nanoseconds,
-) -> TakenProfile:
-    joined = join(workload.profiles, telemetry.devices, telemetry, settings.comparison)
-    return taken(
-        workload.profiles,
-        workload.findings,
-        joined,
-        forms=device_forms(joined),
-        settings=settings.comparison,
-        now=now,
-    )
 
 
 def _understood(text: str) -> TakenProfile | None:

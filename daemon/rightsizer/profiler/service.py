@@ -19,7 +19,6 @@ from rightsizer.io.clock import Clock
 from rightsizer.model.advice import Advice
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
-from rightsizer.model.workload import Workload
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.report.json_encoder import finding_form
 from rightsizer.web.message import WebRequest, WebResponse
@@ -44,14 +43,7 @@ class ProfileService:
         clock: Clock,
         settings: ProfileSettings | None = None,
     ) -> None:
-        """A desk with what was kept.
-
-        Args:
-            accountant: Knows what the GPUs did meanwhile, and who holds them.
-            storage: Keeps the verdicts.
-            clock: Of what is taken.
-            settings: How profiles are judged, and how long they count.
-        """
+        """A service with what the storage keeps; the accounts know who holds the GPUs."""
         self._accountant, self._storage, self._clock = accountant, storage, clock
         self._settings = settings or ProfileSettings()
         self._log = structlog.get_logger(component="profiles")
@@ -68,16 +60,10 @@ class ProfileService:
         self._settings = settings
 
     def take(self, profiles: Sequence[Profile]) -> tuple[TakenProfile, ...]:
-        """Join, judge and keep profiles that were read already; from any thread.
+        """Join, judge and keep profiles, in any order, one result a program; from any thread.
 
         The same files taken again are kept once. What cannot be written now is tried again with
         the next profile, or in the next run of the recommender.
-
-        Args:
-            profiles: In any order; ranks of one program find each other.
-
-        Returns:
-            What was made of them, one for each program.
         """
         from rightsizer.profiler.judgement import taken_profiles  # noqa: PLC0415 - see above.
 
@@ -105,29 +91,6 @@ class ProfileService:
 
         return profile_from_json(texts)
 
-    def judgements(
-        self,
-        now: Nanoseconds,
-        present: Mapping[str, Workload | None],
-        advice: Sequence[Advice] = (),
-    ) -> tuple[Judgement, ...]:
-        """What profiles say of the workloads that are there, where that still counts.
-
-        Args:
-            now: Wall time.
-            present: The workloads by key; `None` for a device that nobody holds.
-            advice: All that the ledger has: what has ended since a profile is not opened by it.
-        """
-        with self._lock:
-            if not self._is_saved or self._storage.breaks != self._breaks:
-                self._save()
-            if not self._kept:
-                return ()
-        from rightsizer.profiler.advice import judgements_of  # noqa: PLC0415 - see above.
-
-        since = now - nanoseconds(self._settings.valid_for)
-        return judgements_of(self.profiles(), present, advice, since)
-
     def combined_with(
         self,
         found: Sequence[Judgement],
@@ -135,21 +98,25 @@ class ProfileService:
         now: Nanoseconds,
         advice: Sequence[Advice] = (),
     ) -> tuple[Judgement, ...]:
-        """The rules' judgements, with those of profiles among them.
+        """The rules' judgements, with those of profiles that still count among them.
 
         Args:
             found: What the rules over telemetry say of every workload that is there.
             open_now: Workload key and rule of the advice that is open.
             now: Wall time.
-            advice: All that the ledger has.
+            advice: All that the ledger has: what has ended since a profile is not opened by it.
         """
-        present = {each.key: each.workload for each in found}
-        profiled = self.judgements(now, present, advice)
-        if not profiled:
-            return tuple(found)
-        from rightsizer.profiler.advice import with_profiles  # noqa: PLC0415 - see above.
+        with self._lock:
+            if not self._is_saved or self._storage.breaks != self._breaks:
+                self._save()
+            if not self._kept:
+                return tuple(found)
+        from rightsizer.profiler.advice import judgements_of, with_profiles  # noqa: PLC0415 - see above.
 
-        return with_profiles(found, profiled, open_now)
+        present = {each.key: each.workload for each in found}
+        since = now - nanoseconds(self._settings.valid_for)
+        profiled = judgements_of(self.profiles(), present, advice, since)
+        return with_profiles(found, profiled, open_now) if profiled else tuple(found)
 
     def _tenures(self) -> tuple[HolderPeriod, ...]:
         """Who held which GPU before, as far as that is written down."""
@@ -213,7 +180,7 @@ class ProfilesApi:
     """Answers what was taken, the latest first, and what each profile says."""
 
     def __init__(self, profiles: Callable[[], tuple[TakenProfile, ...]]) -> None:
-        """A route over the profiles that are kept; it may be asked by any thread."""
+        """A route over what gives the profiles, from any thread."""
         self._profiles = profiles
 
     @property

@@ -1,19 +1,21 @@
 """Taken profile as it is stored: verdicts on it, and an excerpt as evidence."""
 
 import json
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
+from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
 from rightsizer.advice.ledger_repository import finding_from, stored_finding
 from rightsizer.advice.verdict import confidence_of, finding_id
+from rightsizer.io.codec import convert
 from rightsizer.model.finding import Finding, Instruction, Reason
-from rightsizer.model.frozen import asdict, dataclass, fields, replace
-from rightsizer.model.profile import Profile
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.profiler.comparison import PCIE_BOUND_RATIO, TENSOR_CORE_RATIO
 from rightsizer.profiler.join import ProfileJoin
+from rightsizer.profiler.profile_encoder import device_forms
 from rightsizer.profiler.settings import ProfileComparisonSettings
+from rightsizer.profiler.workload import ProfiledWorkload
 
 _LONGEST: Final = 300
 """Of a name that is kept; signatures of templates go on for lines."""
@@ -74,41 +76,21 @@ class TakenProfile:
             ValueError, KeyError, TypeError: it is none.
         """
         form = json.loads(text)
-        known = {each.name for each in fields(cls)}
-        values = {name: value for name, value in form.items() if name in known}
-        return cls(
-            **values
-            | {
-                "sources": tuple(form["sources"]),
-                "devices": tuple(form["devices"]),
-                "contradictions": tuple(form["contradictions"]),
-                "findings": tuple(map(finding_from, form["findings"])),
-            }
-        )
+        findings = tuple(map(finding_from, form["findings"]))
+        return replace(convert({**form, "findings": ()}, cls), findings=findings)
 
 
-def taken(  # noqa: PLR0913 - what was read, what is said of it, and by what and when.
-    profiles: Sequence[Profile],
-    findings: Sequence[Finding],
+def taken(
+    workload: ProfiledWorkload,
     join: ProfileJoin,
-    *,
-    forms: Sequence[Mapping[str, Any]],
     settings: ProfileComparisonSettings,
     now: Nanoseconds,
 ) -> TakenProfile:
-    """What is kept of the profiles of one workload.
-
-    Args:
-        profiles: One file, or one for each rank.
-        findings: What the rules over profiles say of them.
-        join: Them beside telemetry.
-        forms: The same as plain values, device by device.
-        settings: How much a contradiction weighs.
-        now: Wall time.
-    """
+    """What is kept of the profiles of one workload: one file, or one for each rank."""
     span = join.span
-    first, sources = profiles[0], tuple(each.source[:_LONGEST] for each in profiles)
-    told = "|".join(f"{each.source}/{each.start}/{each.rank}/{each.events}" for each in profiles)
+    profiles, first = workload.profiles, workload.profiles[0]
+    sources = tuple(each.source[:_LONGEST] for each in profiles)
+    parts = "|".join(f"{each.source}/{each.start}/{each.rank}/{each.events}" for each in profiles)
     profile = {
         "sources": list(sources[:_MOST_NAMED]),
         "format": str(first.format),
@@ -116,7 +98,7 @@ def taken(  # noqa: PLR0913 - what was read, what is said of it, and by what and
         "seconds": None if span is None else seconds(span[1] - span[0]),
     }
     return TakenProfile(
-        id=finding_id(told, "profile", str(first.format), ""),
+        id=finding_id(parts, "profile", str(first.format), ""),
         taken=now,
         # A clock that is ahead makes nothing valid for longer.
         moment=now if span is None else min(now, span[1]),
@@ -124,9 +106,11 @@ def taken(  # noqa: PLR0913 - what was read, what is said of it, and by what and
         format=str(first.format),
         key=join.key,
         unmatched=join.unmatched,
-        devices=tuple(forms),
+        devices=tuple(device_forms(join)),
         contradictions=join.contradictions,
-        findings=tuple(_kept(_weighed(each, join, settings), join, profile) for each in findings),
+        findings=tuple(
+            _kept(_weighed(each, join, settings), join, profile) for each in workload.findings
+        ),
     )
 
 

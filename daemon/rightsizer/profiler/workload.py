@@ -4,8 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from rightsizer.model.finding import Finding
-from rightsizer.model.frozen import dataclass
-from rightsizer.model.profile import Profile
+from rightsizer.model.profile import Profile, StepUse
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfiledMember, ProfileRule, members_of, source_of
 
@@ -23,16 +22,18 @@ class ProfiledWorkload:
 def judged_workloads(
     profiles: Sequence[Profile], rules: Sequence[ProfileRule[Any]] = PROFILE_RULES
 ) -> tuple[ProfiledWorkload, ...]:
-    """Every workload of profiles that were read already.
+    """Every workload of profiles that were read already, in any order."""
+    return tuple(
+        ProfiledWorkload(
+            source_of(group),
+            tuple(group),
+            tuple(sorted((rule.judge(group) for rule in rules), key=_urgency)),
+        )
+        for group in _grouped(profiles)
+    )
 
-    Args:
-        profiles: All of them, in any order.
-        rules: Who judges.
-    """
-    return tuple(_judged(each, rules) for each in _grouped(profiles))
 
-
-def _grouped(profiles: Sequence[Profile]) -> list[tuple[Profile, ...]]:
+def _grouped(profiles: Sequence[Profile]) -> list[list[Profile]]:
     """Ranks of one program together, everything else by itself."""
     groups: list[list[Profile]] = []
     for profile in profiles:
@@ -41,7 +42,7 @@ def _grouped(profiles: Sequence[Profile]) -> list[tuple[Profile, ...]]:
             groups.append([profile])
         else:
             joined.append(profile)
-    return [tuple(each) for each in groups]
+    return groups
 
 
 def _is_rank_of(profile: Profile, group: Sequence[Profile]) -> bool:
@@ -52,11 +53,6 @@ def _is_rank_of(profile: Profile, group: Sequence[Profile]) -> bool:
         and (profile.format, profile.world_size) == (first.format, first.world_size)
         and profile.rank not in [each.rank for each in group]
     )
-
-
-def _judged(profiles: tuple[Profile, ...], rules: Sequence[ProfileRule[Any]]) -> ProfiledWorkload:
-    findings = [rule.judge(profiles) for rule in rules]
-    return ProfiledWorkload(source_of(profiles), profiles, tuple(sorted(findings, key=_urgency)))
 
 
 def _urgency(finding: Finding) -> tuple[int, float]:
@@ -104,23 +100,19 @@ def _share_of(name: str) -> Callable[[Sequence[ProfiledMember]], float | None]:
     return share
 
 
-def _step_seconds(members: Sequence[ProfiledMember]) -> float | None:
-    return _mean([each.step_seconds for each in members])
-
-
-def _kernel_seconds_per_step(members: Sequence[ProfiledMember]) -> float | None:
-    steps = [step for each in members for step in each.device.steps]
-    return _mean([each.time.kernel_seconds for each in steps])
-
-
 def _launches_per_second(members: Sequence[ProfiledMember]) -> float | None:
     span = sum(each.time.span_seconds for each in members if each.device.launches)
     count = sum(each.device.launches.count for each in members if each.device.launches)
     return count / span if span > 0 else None
 
 
-def _loader_seconds_per_step(members: Sequence[ProfiledMember]) -> float | None:
-    return _mean([step.loader_seconds for each in members for step in each.device.steps])
+def _mean_of_steps(
+    measure: Callable[[StepUse], float],
+) -> Callable[[Sequence[ProfiledMember]], float | None]:
+    def mean(members: Sequence[ProfiledMember]) -> float | None:
+        return _mean([measure(step) for each in members for step in each.device.steps])
+
+    return mean
 
 
 def _mean(values: Sequence[float | None]) -> float | None:
@@ -128,10 +120,10 @@ def _mean(values: Sequence[float | None]) -> float | None:
     return sum(known) / len(known) if known else None
 
 
-_FIGURES: Final = (
-    ("step_seconds", _step_seconds),
-    ("kernel_seconds_per_step", _kernel_seconds_per_step),
-    ("loader_seconds_per_step", _loader_seconds_per_step),
+_FIGURES: Final[tuple[tuple[str, Callable[[Sequence[ProfiledMember]], float | None]], ...]] = (
+    ("step_seconds", lambda members: _mean([each.step_seconds for each in members])),
+    ("kernel_seconds_per_step", _mean_of_steps(lambda step: step.time.kernel_seconds)),
+    ("loader_seconds_per_step", _mean_of_steps(lambda step: step.loader_seconds)),
     ("kernel_ratio", _share_of("kernel_seconds")),
     ("host_wait_ratio", _share_of("host_wait_seconds")),
     ("kernel_wait_ratio", _share_of("kernel_wait_seconds")),
