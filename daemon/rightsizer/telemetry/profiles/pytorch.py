@@ -1,43 +1,296 @@
-"""Reader of PyTorch's profiler: Kineto's JSON, plain or packed."""
+"""Reader of PyTorch's profiler: Kineto's JSON, plain or packed, with hardware counters or not."""
 
 import re
 from collections import Counter
-from collections.abc import Iterator, Mapping
+from collections.abc import Callable, Iterator, Mapping
+from functools import partial
 from pathlib import Path
-from typing import Any, Final
+from typing import Any, Final, TypeAlias
 
-from rightsizer.model.profile import DeviceProfile, Profile, ProfiledDevice, ProfileFormat
+from rightsizer.model.profile import (
+    DeviceProfile,
+    Profile,
+    ProfiledDevice,
+    ProfileFormat,
+    SpanKind,
+)
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
-from rightsizer.telemetry.profiles.json_events import JsonEvents, whole_number
+from rightsizer.telemetry.profiles.json_events import (
+    Event,
+    JsonEvents,
+    microseconds,
+    number,
+    percent,
+    whole_number,
+)
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.pytorch_events import PyTorchEvents
+from rightsizer.telemetry.profiles.names import copy_kind, host_memory, python_span, span_kind
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
 from rightsizer.telemetry.profiles.recorder import Recorder
+from rightsizer.telemetry.profiles.tables import KernelTable
+from rightsizer.telemetry.profiles.time_line import Interval
+
+_UNNAMED: Final = ("", "__missing__")
+_TENSOR: Final = re.compile(r"pipe_tensor|hmma|imma|inst_executed_op_\w*mma")
+_MEASURED: Final = (
+    ("compute_ratio", re.compile(r"^sm__throughput\..*pct")),
+    ("dram_ratio", re.compile(r"^(?:gpu__dram|dram)__?throughput\..*pct")),
+    ("occupancy_ratio", re.compile(r"^sm__warps_active\..*pct")),
+)
 
 
-class PyTorchDevice:
-    """The list of GPUs that were visible, and what it says of one that was used."""
+class CounterTable:
+    """The kernels of a profile that has counters in place of a time line."""
 
-    __slots__ = ("_by_id",)
+    def __init__(self, limits: ReadLimits) -> None:
+        self._table = KernelTable(limits)
+        self.count = 0
+        """Ranges so far."""
 
-    def __init__(self, properties: Any) -> None:
-        self._by_id = dict(listed_devices(properties))
+    def add(self, name: str, duration: Nanoseconds, counters: Mapping[str, Any]) -> None:
+        """One range: one run of one kernel."""
+        self.count += 1
+        row = self._table.row("(unnamed)" if name in _UNNAMED else name)
+        row.add(duration)
+        for metric, written in counters.items():
+            value = number(written)
+            if value is None:
+                continue
+            if _TENSOR.search(metric):
+                row.uses_tensor_cores = value > 0 or row.uses_tensor_cores is True
+            for ratio, pattern in _MEASURED:
+                if pattern.search(metric):
+                    row.measure(ratio, value / 100, 1)
 
-    def of(self, key: str) -> Mapping[str, Any]:
-        """The fields of `ProfiledDevice` that are known of a device by its number.
-
-        ROCm numbers the devices of kernels otherwise than those of the list; where all in the list
-        are alike, what they are is known all the same.
-        """
-        index = whole_number(key)
-        own = self._by_id.get(index) if index is not None else None
-        if own is None:
-            kinds = list(self._by_id.values())
-            own = kinds[0] if kinds and all(each == kinds[0] for each in kinds) else {}
-        return {"index": index, **own}
+    def profile(self, device: ProfiledDevice) -> DeviceProfile:
+        """The kernels of what is one device, for ranges do not name theirs."""
+        return DeviceProfile(device, time=None, kernels=self._table.uses())
 
 
-def listed_devices(properties: Any) -> Iterator[tuple[int, dict[str, Any]]]:
+_Arguments: TypeAlias = Mapping[str, Any]
+_Handler: TypeAlias = Callable[[Event, _Arguments, Interval], bool]
+
+_STEP: Final = re.compile(r"ProfilerStep\s*#")
+_OPERATORS: Final = ("cpu_op", "operator")
+_ANNOTATION_PREFIXES: Final = ("ProfilerStep", "enumerate(DataLoader)", "Optimizer.")
+_PREFIXED: Final = re.compile(r"[a-z0-9]+_(runtime|driver|memcpy|memset)")
+"""Kineto's plug-ins put the kind of device before what CUDA's events were called at first."""
+_OCCUPANCY: Final = "est. achieved occupancy %"
+_CATEGORIES_MAXIMUM: Final = 64
+_CATEGORY_MAXIMUM: Final = 40
+_NO_ARGUMENTS: Final[Mapping[str, Any]] = {}
+
+
+class PyTorchEvents:
+    """Takes events one by one into a recorder; what is of no use is counted by its category."""
+
+    def __init__(self, recorder: Recorder, limits: ReadLimits) -> None:
+        self._recorder = recorder
+        self._limits = limits
+        self._device_steps: list[tuple[str, Interval, str]] = []
+        self._has_steps = False
+        self._memory: dict[str, int] = {}
+        self._untied: tuple[Event, Callable[..., None]] | None = None
+        self.counters = CounterTable(limits)
+        self.unread: Counter[str] = Counter()
+        """By category."""
+        self.used_devices: dict[str, None] = {}
+        """Those with work on them, in order of appearance."""
+        self.copies_without_size = 0
+        """Some of ROCm's."""
+        self.latest: Nanoseconds = 0
+        """The last start of an event."""
+        self._handlers: dict[str, _Handler] = {
+            "kernel": self._kernel,
+            "memcpy": self._copy,
+            "memset": self._fill,
+            "runtime": self._call,
+            "driver": self._call,
+            "user_annotation": self._annotation,
+            "gpu_user_annotation": self._device_annotation,
+            "python_function": self._frame,
+            "cuda_profiler_range": self._range,
+        }
+
+    def take(self, event: Event) -> None:
+        """One event."""
+        category, phase = event.get("cat"), event.get("ph")
+        if self._untied is not None:
+            self._tie(event)
+        if phase == "X" and isinstance(category, str):
+            self._complete(event, category)
+        elif event.get("name") == "[memory]" and phase in ("i", "I", "C"):
+            if not self._memory_total(event.get("args")):
+                self._pass_over("[memory]")
+        else:
+            self._pass_over(category if isinstance(category, str) else f"phase {phase}")
+
+    def finish(self) -> None:
+        """Hand over what depends on the whole: steps told by devices alone, memory totals."""
+        self._tie({})
+        if not self._has_steps:
+            for name, span, device in self._device_steps:
+                self._recorder.step(name, *span, device)
+        used = tuple(self.used_devices)
+        for key, total in self._memory.items():
+            # ROCm numbers the devices of memory otherwise than those of kernels.
+            owner = used[0] if key not in used and len(used) == 1 else key
+            self._recorder.memory(owner, total)
+
+    def _complete(self, event: Event, category: str) -> None:
+        handler = self._handler(event, category)
+        if handler is None:
+            self._pass_over(category)
+            return
+        start, duration = microseconds(event.get("ts")), microseconds(event.get("dur", 0))
+        if start is None or duration is None or start == duration == 0:
+            # CUPTI leaves 0 where it lost both.
+            self._pass_over(f"{category} without a time")
+            return
+        self.latest = max(self.latest, start)
+        arguments = event.get("args")
+        if not isinstance(arguments, dict):
+            arguments = _NO_ARGUMENTS
+        if not handler(event, arguments, (start, start + duration)):
+            self._pass_over(category)
+
+    def _handler(self, event: Event, category: str) -> _Handler | None:
+        """What takes it; most operators are told by their names to be of no use."""
+        kind = category.lower()
+        if kind in _OPERATORS:
+            # Annotations were operators once; other operators say nothing that kernels do not.
+            is_annotation = _name(event).startswith(_ANNOTATION_PREFIXES)
+            return self._annotation if is_annotation else None
+        handler = self._handlers.get(kind)
+        if handler is None and (prefixed := _PREFIXED.fullmatch(kind)):
+            handler = self._handlers[prefixed[1]]
+            if len(self._handlers) < _CATEGORIES_MAXIMUM:
+                self._handlers[kind] = handler
+        return handler
+
+    def _pass_over(self, category: str) -> None:
+        name = category[:_CATEGORY_MAXIMUM]
+        if name not in self.unread and len(self.unread) >= _CATEGORIES_MAXIMUM:
+            name = "other categories"
+        self.unread[name] += 1
+
+    def _device(self, event: Event, arguments: Mapping[str, Any]) -> str:
+        found = arguments.get("device")
+        key = str(event.get("pid") if found is None else found)[:_CATEGORY_MAXIMUM]
+        if len(self.used_devices) < self._limits.devices_maximum:
+            self.used_devices[key] = None
+        return key
+
+    def _kernel(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
+        record = partial(
+            self._recorder.kernel,
+            self._device(event, arguments),
+            *span,
+            _name(event),
+            is_collective=True if "Collective name" in arguments else None,
+            occupancy_ratio=percent(arguments.get(_OCCUPANCY)),
+        )
+        if (correlation := _correlation(arguments)) is not None:
+            record(correlation=correlation)
+        else:
+            self._untied = (event, record)
+        return True
+
+    def _tie(self, following: Event) -> None:
+        """Hand over a kernel without a number; until 2024 ROCm's had it in the arrow behind it."""
+        if self._untied is None:
+            return
+        (event, record), self._untied = self._untied, None
+        is_arrow = following.get("ph") == "f" and all(
+            following.get(key) == event.get(key) for key in ("pid", "tid", "ts")
+        )
+        record(correlation=whole_number(following.get("id")) if is_arrow else None)
+
+    def _copy(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
+        name, device = _name(event), self._device(event, arguments)
+        size = whole_number(arguments.get("bytes"))
+        self.copies_without_size += size is None
+        self._recorder.copy(device, *span, copy_kind(name), host_memory(name), size or 0)
+        return True
+
+    def _fill(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
+        self._recorder.fill(self._device(event, arguments), *span)
+        return True
+
+    def _call(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
+        name = _name(event)
+        correlation = _correlation(arguments)
+        if "Synchronize" in name:
+            self._recorder.host_span(SpanKind.SYNCHRONIZATION, name, *span)
+        elif correlation is not None:
+            self._recorder.launch(correlation, *span)
+        else:
+            return False
+        return True
+
+    def _annotation(self, event: Event, _: _Arguments, span: Interval) -> bool:
+        name = _name(event)
+        if _STEP.match(name):
+            self._has_steps = True
+            self._recorder.step(name, *span)
+        else:
+            self._recorder.host_span(span_kind(name), name, *span)
+        return True
+
+    def _frame(self, event: Event, _: _Arguments, span: Interval) -> bool:
+        found = python_span(_name(event))
+        if found is not None:
+            self._recorder.host_span(*found, *span)
+        return found is not None
+
+    def _device_annotation(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
+        name = _name(event)
+        if not _STEP.match(name) or len(self._device_steps) >= self._limits.steps_maximum:
+            return False
+        self._device_steps.append((name, span, self._device(event, arguments)))
+        return True
+
+    def _range(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
+        start, end = span
+        if end >= start:
+            self.counters.add(_name(event), end - start, arguments)
+        return end >= start
+
+    def _memory_total(self, arguments: Any) -> bool:
+        if not isinstance(arguments, dict) or arguments.get("Device Type") in (0, None):
+            return False
+        total = whole_number(arguments.get("Total Allocated"))
+        if total is None or total < 0:
+            return False
+        key = str(arguments.get("Device Id"))[:_CATEGORY_MAXIMUM]
+        if key not in self._memory and len(self._memory) >= _CATEGORIES_MAXIMUM:
+            return False
+        self._memory[key] = max(total, self._memory.get(key, 0))
+        return True
+
+
+def _correlation(arguments: Mapping[str, Any]) -> int | None:
+    """What ties a call to what it launched; ROCm's tracer writes 0 where it does not know."""
+    return whole_number(arguments.get("correlation")) or None
+
+
+def _name(event: Event) -> str:
+    name = event.get("name")
+    return name if isinstance(name, str) else ""
+
+
+def _facts(key: str, listed: Mapping[int, Mapping[str, Any]]) -> Mapping[str, Any]:
+    """The fields of `ProfiledDevice` that are known of a device by its number.
+
+    ROCm numbers the devices of kernels otherwise than those of the list; where all in the list
+    are alike, what they are is known all the same.
+    """
+    index, kinds = whole_number(key), list(listed.values())
+    alike = kinds[0] if kinds and all(each == kinds[0] for each in kinds) else {}
+    return {"index": index, **(alike if index is None else listed.get(index, alike))}
+
+
+def _listed_devices(properties: Any) -> Iterator[tuple[int, dict[str, Any]]]:
     """Number and facts of each entry that is understood."""
     for entry in properties if isinstance(properties, list) else ():
         index = whole_number(entry.get("id")) if isinstance(entry, dict) else None
@@ -100,10 +353,12 @@ def read_pytorch(path: Path, limits: ReadLimits) -> Profile:
     events.finish()
     # The list had another name until 2021.
     listed = (trace.values.get(key) for key in ("deviceProperties", "computeProperties"))
-    facts = PyTorchDevice(next(filter(None, listed), None))
+    facts = dict(_listed_devices(next(filter(None, listed), None)))
     for key in events.used_devices:
-        recorder.device(key, **facts.of(key))
-    devices = _devices(recorder, events, facts)
+        recorder.device(key, **_facts(key, facts))
+    devices = recorder.devices()
+    if not devices and events.counters.count:
+        devices = (events.counters.profile(ProfiledDevice("0", **_facts("0", facts))),)
     distributed = trace.values.get("distributedInfo")
     ranks: Mapping[str, Any] = distributed if isinstance(distributed, dict) else {}
     return Profile(
@@ -122,31 +377,17 @@ def read_pytorch(path: Path, limits: ReadLimits) -> Profile:
     )
 
 
-PYTORCH: Final = ProfileReader(ProfileFormat.PYTORCH, recognizes_pytorch, read_pytorch)
-
-
-def _devices(
-    recorder: Recorder, events: PyTorchEvents, facts: PyTorchDevice
-) -> tuple[DeviceProfile, ...]:
-    devices = recorder.devices()
-    if devices or not events.counters.count:
-        return devices
-    return (events.counters.profile(ProfiledDevice("0", **facts.of("0"))),)
-
-
 def _version(values: Mapping[str, Any]) -> str:
-    schema = whole_number(values.get("schemaVersion"))
-    runtimes = (
-        (name, whole_number(values.get(key)))
-        for name, key in (("CUDA", "cuda_runtime_version"), ("HIP", "hip_runtime_version"))
+    schema, cuda, hip = (
+        whole_number(values.get(key))
+        for key in ("schemaVersion", "cuda_runtime_version", "hip_runtime_version")
     )
-    parts = [] if schema is None else [f"schema {schema}"]
-    for name, number in runtimes:
-        if number is not None and name == "CUDA":
-            parts.append(f"CUDA {number // 1000}.{number % 1000 // 10}")
-        elif number is not None:
-            parts.append(f"HIP {number // 10_000_000}.{number // 100_000 % 100}")
-    return ", ".join(parts)
+    parts = (
+        "" if schema is None else f"schema {schema}",
+        "" if cuda is None else f"CUDA {cuda // 1000}.{cuda % 1000 // 10}",
+        "" if hip is None else f"HIP {hip // 10_000_000}.{hip // 100_000 % 100}",
+    )
+    return ", ".join(filter(None, parts))
 
 
 def _start(base: Any, latest: Nanoseconds) -> Nanoseconds | None:
@@ -170,3 +411,6 @@ def _notes(
         yield "No kernel in it: it was recorded without a GPU, or with host activities only."
     if events.copies_without_size:
         yield f"The sizes of {events.copies_without_size} copies are not in it."
+
+
+PYTORCH: Final = ProfileReader(ProfileFormat.PYTORCH, recognizes_pytorch, read_pytorch)
