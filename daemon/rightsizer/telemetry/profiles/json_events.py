@@ -25,11 +25,7 @@ class JsonWindow:
     """The text from where reading is to what is read ahead, and ways past what is not wanted."""
 
     def __init__(self, read: Callable[[int], bytes]) -> None:
-        """Start at the beginning.
-
-        Args:
-            read: Gives the next bytes, none at the end.
-        """
+        """Start at the beginning of what `read` gives, no bytes at the end."""
         self._read = read
         # What is no UTF-8 is told apart no further: names are all that it can be in.
         self._decoder = codecs.getincrementaldecoder("utf-8-sig")(errors="replace")
@@ -89,19 +85,15 @@ class JsonWindow:
 
     def _skip_nested(self) -> bool:
         depth = 0
-        while True:
-            found = self._find(_STRUCTURE)
-            if found == "":
-                return False
+        while found := self._find(_STRUCTURE):
             if found == '"':
                 if not self._skip_string():
                     return False
-            elif found in "{[":
-                depth += 1
-            else:
-                depth -= 1
-                if depth == 0:
-                    return True
+                continue
+            depth += 1 if found in "{[" else -1
+            if depth == 0:
+                return True
+        return False
 
     def _skip_string(self) -> bool:
         while True:
@@ -113,25 +105,18 @@ class JsonWindow:
             self.at += 1
 
     def _skip_scalar(self) -> bool:
-        while True:
-            found = _SCALAR_END.search(self.text, self.at)
-            if found:
-                self.at = found.start()
-                return True
-            self.at = len(self.text)
-            if not self._fill_some():
-                return False
+        found = self._find(_SCALAR_END)
+        self.at -= len(found)
+        return bool(found)
 
     def _find(self, pattern: "re.Pattern[str]") -> str:
         """Go past the next place that matches; empty at the end of the file."""
-        while True:
-            found = pattern.search(self.text, self.at)
-            if found:
-                self.at = found.end()
-                return found.group()
+        while not (found := pattern.search(self.text, self.at)):
             self.at = len(self.text)
             if not self._fill_some():
                 return ""
+        self.at = found.end()
+        return found.group()
 
     def _fill_some(self) -> bool:
         """Read on until there is something; false at the end of the file."""

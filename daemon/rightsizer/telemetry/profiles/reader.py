@@ -5,7 +5,6 @@ import zlib
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from types import TracebackType
 from typing import Final, Self
 
 from rightsizer.model.errors import ProfileError
@@ -59,11 +58,7 @@ class Unpacked:
     """
 
     def __init__(self, path: Path, limits: ReadLimits) -> None:
-        """Open it.
-
-        Raises:
-            ProfileError: it cannot be opened.
-        """
+        """Raises `ProfileError` where it cannot be opened."""
         self._name = path.name
         self._limits = limits
         try:
@@ -81,25 +76,16 @@ class Unpacked:
         )
         self._waiting = b""
         self._packed = 0
-        self._unpacked = 0
+        self.unpacked_bytes = 0
+        """That were read so far."""
         self.is_torn = False
         """The packed data ended, or turned into something else, before its own end."""
 
     def __enter__(self) -> Self:
         return self
 
-    def __exit__(
-        self,
-        kind: type[BaseException] | None,
-        error: BaseException | None,
-        traceback: TracebackType | None,
-    ) -> None:
+    def __exit__(self, *_: object) -> None:
         self._file.close()
-
-    @property
-    def unpacked_bytes(self) -> int:
-        """That were read so far."""
-        return self._unpacked
 
     def read(self, size: int = _CHUNK) -> bytes:
         """The next bytes, `size` at most; none at the end.
@@ -108,7 +94,7 @@ class Unpacked:
             ProfileError: the file is larger than allowed, grew more than allowed, or went away.
         """
         data = self._inflated(size) if self.is_packed else self._plain(size)
-        self._unpacked += len(data)
+        self.unpacked_bytes += len(data)
         self._judge()
         return data
 
@@ -135,15 +121,13 @@ class Unpacked:
     def _inflated(self, size: int) -> bytes:
         while self._inflate is not None:
             packed = self._waiting or self._raw(_CHUNK)
-            if not packed:
-                self.is_torn = not self._inflate.eof
-                self._inflate = None
-                break
             try:
                 data = self._inflate.decompress(packed, size)
             except zlib.error:
-                self.is_torn = True
-                self._inflate = None
+                packed = b""
+            if not packed:
+                # Neither its data nor its end is there.
+                self.is_torn, self._inflate = not self._inflate.eof, None
                 break
             self._waiting = self._inflate.unconsumed_tail
             if self._inflate.eof:
@@ -164,15 +148,15 @@ class Unpacked:
         self._inflate = None
 
     def _judge(self) -> None:
-        if self._unpacked > self._limits.unpacked_maximum_bytes:
+        if self.unpacked_bytes > self._limits.unpacked_maximum_bytes:
             raise ProfileError(
                 f"{self._name}: more than {self._limits.unpacked_maximum_bytes} bytes unpacked; "
                 "record fewer steps, or raise unpacked_maximum_bytes"
             )
-        if not self.is_packed or self._unpacked < _JUDGED_FROM:
+        if not self.is_packed or self.unpacked_bytes < _JUDGED_FROM:
             return
         used = self._packed - len(self._waiting)
-        if self._unpacked > self._limits.expansion_maximum_ratio * max(used, 1):
+        if self.unpacked_bytes > self._limits.expansion_maximum_ratio * max(used, 1):
             raise ProfileError(
                 f"{self._name}: grew over {self._limits.expansion_maximum_ratio:g} times as it "
                 f"was unpacked, after {used} bytes; unpack it yourself if you trust it"

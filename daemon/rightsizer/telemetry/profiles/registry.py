@@ -4,7 +4,10 @@ import json
 import os
 import re
 import stat
+from collections import defaultdict
 from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
 from pathlib import Path
 from typing import Final
 
@@ -50,29 +53,23 @@ def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
     """The files of a folder and of those in it; of a log folder of TensorFlow, its latest run.
 
     Raises:
-        ProfileError: the folder cannot be read, or holds more files than anybody means.
+        ProfileError: the folder cannot be read, or holds too many files.
     """
+    within = folder
     try:
-        return _files_of(folder, limits)
+        if (runs := folder / _RUNS).is_dir():
+            # A run's folder is named by its time.
+            inner = (each for each in runs.iterdir() if each.is_dir())
+            within = max(inner, key=_natural, default=runs)
+        files = list(islice(_walk(within), limits.files_maximum + 1))
     except OSError as error:
         reason = error.strerror or str(error)
         raise ProfileError(f"{folder}: {reason}; name a folder that can be read") from error
-
-
-def _files_of(folder: Path, limits: ReadLimits) -> list[Path]:
-    runs = folder / _RUNS
-    if runs.is_dir():
-        # A run's folder is named by its time.
-        inner = sorted((each for each in runs.iterdir() if each.is_dir()), key=_natural)
-        folder = inner[-1] if inner else runs
-    files: list[Path] = []
-    for path in _walk(folder):
-        files.append(path)
-        if len(files) > limits.files_maximum:
-            raise ProfileError(
-                f"{folder}: holds more than {limits.files_maximum} files; name the profiles, or "
-                "the folder that they are in"
-            )
+    if len(files) > limits.files_maximum:
+        raise ProfileError(
+            f"{within}: holds more than {limits.files_maximum} files; name the profiles, or "
+            "the folder that they are in"
+        )
     return sorted(files, key=_natural)
 
 
@@ -103,16 +100,13 @@ def _repeated(found: Sequence[ProfileFile]) -> Iterator[ProfileFile]:
 
 
 def _pairs(found: Sequence[ProfileFile]) -> Iterator[tuple[ProfileFile, ProfileFile]]:
-    """Summary and detail of a folder that holds one of each; of more, nobody can tell."""
-    logs: dict[Path, tuple[list[ProfileFile], list[ProfileFile]]] = {}
+    """Summary and detail of a folder that holds one of each; of more, none can be told."""
+    logs: defaultdict[tuple[Path, ProfileReader], list[ProfileFile]] = defaultdict(list)
     for each in found:
-        summaries, details = logs.setdefault(each.path.parent, ([], []))
-        if each.reader is MLPERF_SUMMARY:
-            summaries.append(each)
-        elif each.reader is MLPERF_DETAIL:
-            details.append(each)
-    for summaries, details in logs.values():
-        if len(summaries) == len(details) == 1:
+        logs[each.path.parent, each.reader].append(each)
+    for (folder, reader), summaries in logs.items():
+        details = logs.get((folder, MLPERF_DETAIL), ())
+        if reader is MLPERF_SUMMARY and len(summaries) == len(details) == 1:
             yield summaries[0], details[0]
 
 
@@ -176,13 +170,12 @@ class ReadFiles:
 _EVENTS: Final = re.compile(rb'(?:\xef\xbb\xbf)?\s*\{(?:[^\[\]]*,)?\s*"traceEvents"\s*:')
 
 
-def trace_fault(data: bytes) -> str:
+def _unfinished(data: bytes) -> str:
     """What is wrong with a trace that no reader knows, and what to do; empty for all else.
 
-    Args:
-        data: The whole file.
+    It must be whole in its head.
     """
-    if not _EVENTS.match(data):
+    if len(data) >= _HEAD_BYTES or not _EVENTS.match(data):
         return ""
     try:
         document = json.loads(data)
@@ -201,15 +194,8 @@ def trace_fault(data: bytes) -> str:
 
 
 FORMATS: Final[tuple[ProfileReader, ...]] = (
-    XPLANE,
-    NSIGHT_SYSTEMS,
-    TRACE_VIEWER,
-    PYTORCH,
-    NSIGHT_COMPUTE,
-    NSIGHT_STATS,
-    MLPERF_DETAIL,
-    MLPERF_TRAINING,
-    MLPERF_SUMMARY,
+    *(XPLANE, NSIGHT_SYSTEMS, TRACE_VIEWER, PYTORCH, NSIGHT_COMPUTE, NSIGHT_STATS),
+    *(MLPERF_DETAIL, MLPERF_TRAINING, MLPERF_SUMMARY),
 )
 """In the order in which they are tried: the more particular first."""
 
@@ -277,7 +263,7 @@ def _is_folder(path: Path) -> bool:
         reason = error.strerror or str(error)
         raise ProfileError(f"{path}: {reason}; name a file or a folder that can be read") from error
     if not stat.S_ISDIR(mode) and not stat.S_ISREG(mode):
-        # Opening a pipe waits until somebody writes into it.
+        # Opening a pipe waits for a writer.
         raise ProfileError(f"{path}: a pipe or a device; name a file or a folder")
     return stat.S_ISDIR(mode)
 
@@ -305,7 +291,10 @@ def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
     return ReadFiles(
         # Of a folder of ranks, the ranks in order; of others, as their names are.
         tuple(sorted(profiles, key=lambda each: -1 if each.rank is None else each.rank)),
-        tuple(_broken(folder, path, error) for path, error in broken.items()),
+        tuple(
+            BrokenFile(str(path.relative_to(folder)), str(error).removeprefix(f"{path}: "))
+            for path, error in broken.items()
+        ),
     )
 
 
@@ -324,13 +313,9 @@ def _told_apart(
         reader = _reader_for(head)
         if reader is not None:
             found.append(ProfileFile(path, reader))
-        elif fault := _unfinished(head):
+        elif fault := _unfinished(head.data):
             broken[path] = ProfileError(f"{path}: {fault}")
     return found, broken
-
-
-def _broken(folder: Path, path: Path, error: ProfileError) -> BrokenFile:
-    return BrokenFile(str(path.relative_to(folder)), str(error).removeprefix(f"{path}: "))
 
 
 def _read(path: Path, reader: ProfileReader, limits: ReadLimits) -> Profile:
@@ -348,7 +333,7 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
     if not head.data:
         what = "its packed data is broken" if head.is_packed else "it is empty"
         raise ProfileError(f"{path}: {what}; wait until it is written, or copy it again")
-    if fault := _unfinished(head):
+    if fault := _unfinished(head.data):
         raise ProfileError(f"{path}: {fault}")
     if packing := other_packing(head.data):
         raise ProfileError(
@@ -362,11 +347,6 @@ def _recognized(path: Path, limits: ReadLimits) -> ProfileReader:
 
 def _reader_for(head: Head) -> ProfileReader | None:
     return next((each for each in FORMATS if each.recognizes(head)), None)
-
-
-def _unfinished(head: Head) -> str:
-    """Why nobody knows a file that is whole in its head."""
-    return trace_fault(head.data) if len(head.data) < _HEAD_BYTES else ""
 
 
 def _head(path: Path, limits: ReadLimits) -> Head:
@@ -384,13 +364,10 @@ def _placed(text: str, path: Path) -> str:
     """With the whole path: readers know a file by its name, operators by where it is."""
     if str(path) in text:
         return text
-    return (
-        str(path) + text.removeprefix(path.name)
-        if text.startswith(path.name)
-        else f"{path}: {text}"
-    )
+    if text.startswith(path.name):
+        return str(path) + text.removeprefix(path.name)
+    return f"{path}: {text}"
 
 
 def _known() -> str:
-    names = dict.fromkeys(each.format.value for each in FORMATS)
-    return ", ".join(names)
+    return ", ".join(dict.fromkeys(each.format.value for each in FORMATS))

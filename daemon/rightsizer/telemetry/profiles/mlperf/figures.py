@@ -4,6 +4,8 @@ import json
 import math
 import re
 from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from itertools import accumulate
 from typing import Any, Final
 
 from rightsizer.model.frozen import dataclass, field
@@ -83,12 +85,9 @@ def percentile_name(percentile: str) -> str:
 def printed_figure(key: str, value: str, group: str = "") -> tuple[str, float] | None:
     """Name and value of a line of a summary; `group` is the heading that it stands under."""
     named = named_figure(key, value)
-    if named is None:
-        return None
-    name, number = named
-    if group.startswith("per-sample latency") and name.startswith("latency_"):
-        return f"sample_{name}", number
-    return name, number
+    if named and group.startswith("per-sample latency") and named[0].startswith("latency_"):
+        return f"sample_{named[0]}", named[1]
+    return named
 
 
 def named_figure(key: str, value: object) -> tuple[str, float] | None:
@@ -210,11 +209,5 @@ def _object(text: str) -> dict[str, Any] | None:
 
 def _depth(text: str) -> int:
     """How deep brackets go, those in texts included: more is refused than must be."""
-    deepest = now = 0
-    for each in text:
-        if each in "[{":
-            now += 1
-            deepest = max(deepest, now)
-        elif each in "]}":
-            now -= 1
-    return deepest
+    steps = {"[": 1, "{": 1, "]": -1, "}": -1}
+    return max(accumulate((steps.get(each, 0) for each in text), initial=0))

@@ -51,6 +51,13 @@ class LoadGeneratorFindings:
         if figure is not None:
             self.figures.setdefault(*figure)
 
+    def take(self, key: str, field_key: str, value: object) -> None:
+        """Takes a word or a figure of a detail log."""
+        if (word := _FIELDS.get(field_key)) is not None:
+            setattr(self, word, str(value)[:200])
+        else:
+            self.add(named_figure(key, value))
+
     def profile(self, source: str) -> Profile:
         """The profile that they make."""
         figures = dict(self.figures)
@@ -72,10 +79,10 @@ class LoadGeneratorFindings:
             version=_shown(self.version),
             start=self.start,
             benchmark=BenchmarkResult(
-                benchmark=_shown(self.system),
-                scenario=_shown(self.scenario.replace(" ", "")),
-                is_valid=_VALIDITY.get(self.validity.strip().upper()),
-                figures=figures,
+                _shown(self.system),
+                _shown(self.scenario.replace(" ", "")),
+                _VALIDITY.get(self.validity.strip().upper()),
+                figures,
             ),
             events=self.events,
             unread=self.unread,
@@ -121,7 +128,8 @@ def read_detail(path: Path, limits: ReadLimits) -> Profile:
         ProfileError: it cannot be read, or none of its lines is the load generator's.
     """
     text = PrintedText(path, limits)
-    first = next((line for line in text.lines() if _is_marked(line)), "")
+    marked = (line for line in text.lines() if ":::MLLOG" in line or _TEXT.match(line))
+    first = next(marked, "")
     text.unread.clear()
     findings = _from_text(text) if _TEXT.match(first) else _from_json(text)
     if not findings.events:
@@ -131,10 +139,6 @@ def read_detail(path: Path, limits: ReadLimits) -> Profile:
         )
     findings.unread = dict(text.unread)
     return findings.profile(path.name)
-
-
-def _is_marked(line: str) -> bool:
-    return ":::MLLOG" in line or _TEXT.match(line) is not None
 
 
 def _from_json(text: PrintedText) -> LoadGeneratorFindings:
@@ -152,15 +156,12 @@ def _from_json(text: PrintedText) -> LoadGeneratorFindings:
 
 
 def _take(entry: MlperfRecord, findings: LoadGeneratorFindings) -> None:
-    word = _FIELDS.get(entry.key)
-    if word is not None:
-        setattr(findings, word, str(entry.value)[:200])
-    elif entry.key == "test_datetime":
+    if entry.key == "test_datetime":
         findings.start = _time(str(entry.value))
     elif entry.key in _REQUIREMENTS and entry.value is False:
         findings.notes.append(f"Not satisfied: {_REQUIREMENTS[entry.key]}.")
     else:
-        findings.add(named_figure(entry.key, entry.value))
+        findings.take(entry.key, entry.key, entry.value)
 
 
 def _from_text(text: PrintedText) -> LoadGeneratorFindings:
@@ -177,18 +178,10 @@ def _from_text(text: PrintedText) -> LoadGeneratorFindings:
             findings.start = _time(said.removeprefix(_TEXT_DATE).strip())
         elif said in {"Effective Settings:", "Requested Settings:"}:
             is_effective = said.startswith("Effective")
-        elif is_effective:
-            _take_text(said, findings)
+        elif is_effective and ":" in said:
+            key, _, value = map(str.strip, said.partition(":"))
+            findings.take(key, key.lower(), value)
     return findings
-
-
-def _take_text(said: str, findings: LoadGeneratorFindings) -> None:
-    key, colon, value = said.partition(":")
-    word = _FIELDS.get(key.strip().lower())
-    if word is not None:
-        setattr(findings, word, value.strip()[:200])
-    elif colon:
-        findings.add(named_figure(key.strip(), value.strip()))
 
 
 def _time(text: str) -> Nanoseconds | None:
@@ -252,11 +245,9 @@ def read_summary(path: Path, limits: ReadLimits) -> Profile:
 
 
 def _line(key: str, value: str, group: str, findings: LoadGeneratorFindings) -> None:
-    word = _FIELDS.get(key.strip().lower())
     requirement = _REQUIREMENT.match(key)
-    if word is not None:
-        if not getattr(findings, word):
-            setattr(findings, word, value.strip())
+    if (word := _FIELDS.get(key.strip().lower())) is not None:
+        setattr(findings, word, getattr(findings, word) or value.strip())
     elif requirement is not None and value.strip().lower() in _BINDING:
         findings.notes.append(f"Not satisfied: {requirement[1][:80]}.")
     elif not group.startswith(("intervals", "ttft", "tpot")):
