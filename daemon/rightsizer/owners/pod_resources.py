@@ -7,6 +7,7 @@ from typing import Final
 
 from rightsizer.io.grpc_client import GrpcCallError, unary_call
 from rightsizer.io.protobuf import ProtobufError, ProtobufFields
+from rightsizer.model.frozen import dataclass
 
 POD_RESOURCES_VERSIONS: Final = ("v1", "v1beta1", "v1alpha1")
 """Newest first; a kubelet before 1.20 has the last alone."""

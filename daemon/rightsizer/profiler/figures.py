@@ -1,10 +1,10 @@
 """Figures and rows of a profile as people read them, in the terminal and in the report alike."""
 
 from collections.abc import Mapping, Sequence
-from dataclasses import dataclass
 from datetime import UTC, datetime
 from typing import Any, Final, TypeAlias
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.report.figures import percent
 from rightsizer.report.labels import readable_name
 

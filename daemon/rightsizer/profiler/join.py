@@ -4,11 +4,10 @@ Its GPU of the node, its holder, telemetry of the same time.
 """
 
 from collections.abc import Sequence
-from dataclasses import dataclass, replace
 from typing import Final
 
 from rightsizer.model.device import Device
-from rightsizer.model.frozen import dataclass
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import DeviceProfile, Profile, ProfiledDevice
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.profiler.comparison import (

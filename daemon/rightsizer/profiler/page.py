@@ -6,7 +6,6 @@ Where time goes, why GPUs idle, telemetry beside, what to change.
 from collections.abc import Sequence
 from typing import Any, Final
 
-from rightsizer.model.frozen import dataclass
 from rightsizer.profiler.figures import (
     CAUSES,
     ProfileForm,

@@ -2,7 +2,6 @@
 
 import json
 from collections.abc import Mapping
-from dataclasses import asdict, dataclass, replace
 from datetime import UTC, datetime
 from typing import Any, Final
 
@@ -10,6 +9,7 @@ from rightsizer.advice.ledger_repository import finding_from, stored_finding
 from rightsizer.advice.verdict import confidence_of, finding_id
 from rightsizer.io.codec import convert
 from rightsizer.model.finding import Finding, Instruction, Reason
+from rightsizer.model.frozen import asdict, dataclass, replace
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, seconds
 from rightsizer.profiler.comparison import PCIE_BOUND_RATIO, TENSOR_CORE_RATIO
 from rightsizer.profiler.join import ProfileJoin

@@ -4,6 +4,7 @@ from collections.abc import Callable, Sequence
 from typing import Any, Final
 
 from rightsizer.model.finding import Finding
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile, StepUse
 from rightsizer.profiler.rules import PROFILE_RULES
 from rightsizer.profiler.rules.rule import ProfiledMember, ProfileRule, members_of, source_of

@@ -8,6 +8,7 @@ from statistics import mean
 from typing import Final
 
 from rightsizer.model.finding import Action, Instruction, Reason
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import Profile, StepUse
 from rightsizer.model.units import seconds
 from rightsizer.profiler.rules import rule

@@ -2,11 +2,11 @@
 
 from bisect import bisect_right
 from collections.abc import Iterable, Sequence
-from dataclasses import dataclass
 from heapq import merge
 from itertools import chain
 from typing import Final
 
+from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import LaunchUse, SpanKind, TimeUse
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.telemetry.profiles.launches import IdleCause, LaunchCounter, Launches, gaps

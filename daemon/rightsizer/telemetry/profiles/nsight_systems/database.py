@@ -9,7 +9,6 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import dataclass
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.reader import unreadable
 from rightsizer.telemetry.profiles.recorder import Recorder

@@ -4,11 +4,11 @@ import re
 from collections import Counter
 from collections.abc import Iterator, Mapping
 from collections.abc import Set as AbstractSet
-from dataclasses import dataclass, field
 from struct import unpack
 from typing import Final, TypeAlias
 
 from rightsizer.io.protobuf import FIXED64, LENGTH, MORE, VARINT, fields, read_varint, signed
+from rightsizer.model.frozen import dataclass, field
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.xplane.wire import FileWindow, messages, others, scan
 
