@@ -59,7 +59,7 @@ class Told:
 
     def track(self, uuid: str, step: Nanoseconds = COARSE_STEP) -> DayFrame:
         """A device's day."""
-        return self.days[step].tracks[uuid]
+        return self.days[step].frames[uuid]
 
 
 @pytest.fixture(scope="module")
@@ -122,14 +122,14 @@ def truths(nodes: tuple[ScrapedDay, ...], step: Nanoseconds) -> Iterator[tuple[s
 def test_all_devices_with_states_have_a_day(nodes: tuple[ScrapedDay, ...], told: Told) -> None:
     """GPUs that are divided have none of their own, their instances have."""
     expected = {uuid for uuid, _, _ in truths(nodes, COARSE_STEP)}
-    assert told.days[COARSE_STEP].tracks.keys() == expected
+    assert told.days[COARSE_STEP].frames.keys() == expected
     assert any(uuid.startswith("MIG-") for uuid in expected)
 
 
 @pytest.mark.parametrize("step", [COARSE_STEP, FINE_STEP])
 def test_states_of_a_stretch_sum_to_its_length(told: Told, step: Nanoseconds) -> None:
     """Unknown is what is left, where the device was there; nothing is said of other stretches."""
-    for track in told.days[step].tracks.values():
+    for track in told.days[step].frames.values():
         states = [
             column for name, column in track.columns.items() if kind_of(name) is ColumnKind.STATE
         ]
@@ -234,7 +234,7 @@ def test_peaks_are_what_scrapes_have_seen(
 
 def test_bounds_of_compute_hold(told: Told) -> None:
     """The lower is never above the upper."""
-    for track in told.days[FINE_STEP].tracks.values():
+    for track in told.days[FINE_STEP].frames.values():
         lower = track.columns.get(ColumnKind.MEAN.column(Measure.COMPUTE_AT_LEAST))
         if lower is not None:
             upper = track.columns[ColumnKind.MEAN.column(Measure.COMPUTE)]
@@ -282,7 +282,7 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], told: Told) ->
     """By what was there to be read, for all the known time."""
     for node in nodes:
         for each in node.latest.devices:
-            if each.device.uuid in told.days[COARSE_STEP].tracks:
+            if each.device.uuid in told.days[COARSE_STEP].frames:
                 columns = told.track(each.device.uuid).columns
                 tiers = {
                     name.partition(":")[2] for name in columns if kind_of(name) is ColumnKind.TIER
@@ -297,9 +297,9 @@ def test_tiers_are_the_devices_own(nodes: tuple[ScrapedDay, ...], told: Told) ->
 def test_days_that_are_read_at_once_are_those_that_are_read_one_by_one(told: Told) -> None:
     """Hour by hour, with their holders; what a day ends with is known where it was there then."""
     day, both = told.days[COARSE_STEP], told.both
-    assert both.tracks.keys() == day.tracks.keys()
-    for uuid, mine in both.tracks.items():
-        theirs = day.tracks[uuid]
+    assert both.frames.keys() == day.frames.keys()
+    for uuid, mine in both.frames.items():
+        theirs = day.frames[uuid]
         assert mine.grid == Grid(NUMBER - 1, COARSE_STEP, 2)
         assert theirs.columns.keys() >= mine.columns.keys()
         for column, values in mine.columns.items():
@@ -320,7 +320,7 @@ def test_holders_are_the_agents_own(nodes: tuple[ScrapedDay, ...], told: Told) -
     for node in nodes:
         for each in node.latest.devices:
             uuid = each.device.uuid
-            if uuid not in told.days[COARSE_STEP].tracks:
+            if uuid not in told.days[COARSE_STEP].frames:
                 continue
             last = (LAST - NUMBER * DAY) // COARSE_STEP - 1
             found = {

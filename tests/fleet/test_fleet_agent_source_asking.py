@@ -8,7 +8,7 @@ from typing import Final
 
 import pytest
 
-from kept_estate import FIRST_DAY, estate_device
+from cached_fleet import FIRST_DAY, estate_device
 from rightsizer.accounting.classification_settings import UsageSettings
 from rightsizer.fleet.cache.day_frame import (
     COARSE_STEP,
@@ -71,7 +71,7 @@ def test_nothing_is_asked_for_of_the_time_after_the_last_sample() -> None:
     found = DayReader(store, NAMES, [estate_device(0)], grid, UsageSettings()).read()
     ends = {end for promql, end in store.asked if "state_seconds" not in promql}
     assert ends == {grid.start + STRETCHES * FINE_STEP}
-    productive = found.tracks["GPU-0"].columns[ColumnKind.STATE.column(State.PRODUCTIVE)]
+    productive = found.frames["GPU-0"].columns[ColumnKind.STATE.column(State.PRODUCTIVE)]
     assert list(productive[:STRETCHES]) == [300.0] * STRETCHES
     assert len(productive) == grid.count
     assert all(math.isnan(value) for value in productive[STRETCHES:])

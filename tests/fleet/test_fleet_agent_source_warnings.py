@@ -90,7 +90,7 @@ def test_duplicates_do_not_count_twice_in_a_day() -> None:
         report = source.probe(store, NOW, DAY)
         devices = tuple(source.inventory(store, report, NOW, DAY).devices.values())
         day = source.day(store, report, devices, Grid(EPOCH // DAY, FINE_STEP))
-    states = day.tracks["GPU-0"].columns
+    states = day.frames["GPU-0"].columns
     assert states["state:productive"][5] == pytest.approx(300, abs=1)
     assert states["state:unknown"][5] == pytest.approx(0, abs=1)
 

@@ -10,7 +10,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept_estate import FIRST_DAY, STATES, estate_device, track, tracks
+from cached_fleet import FIRST_DAY, STATES, day_frame, day_frames, estate_device
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.advice.engine import findings
 from rightsizer.fleet.cache.day_cache import HoldingRow
@@ -68,12 +68,12 @@ def cases_of(
 
 def four_days(*numbers: int, **facts: object) -> dict[str, list[DayFrame]]:
     """Of some GPUs."""
-    days = [track(FIRST_DAY + day, **facts) for day in range(4)]  # type: ignore[arg-type]
+    days = [day_frame(FIRST_DAY + day, **facts) for day in range(4)]  # type: ignore[arg-type]
     return {f"GPU-{number}": days for number in numbers}
 
 
 @given(
-    st.lists(tracks(), min_size=1, max_size=3, unique_by=lambda each: each.grid.day),
+    st.lists(day_frames(), min_size=1, max_size=3, unique_by=lambda each: each.grid.day),
     st.integers(0, 4 * 24),
     st.integers(0, 4 * 24),
 )
@@ -94,7 +94,7 @@ def test_the_states_of_a_window_sum_to_its_span(
 
 def test_fine_days_are_answered_exactly() -> None:
     """A span of ten minutes has ten minutes."""
-    days = SubjectDays([SummedDay(track(FIRST_DAY, FINE_STEP), DemandSettings())])
+    days = SubjectDays([SummedDay(day_frame(FIRST_DAY, FINE_STEP), DemandSettings())])
     window = days.window("GPU-0", FIRST_DAY * DAY + HOUR, FIRST_DAY * DAY + HOUR + 10 * MINUTE)
     assert window.known == 10 * MINUTE
     assert len(window.blocks.of(Measure.BUSY)) == 2
@@ -102,7 +102,7 @@ def test_fine_days_are_answered_exactly() -> None:
 
 def test_an_hour_stands_for_its_twelve_blocks() -> None:
     """Each with its mean and its peak."""
-    days = SubjectDays([SummedDay(track(FIRST_DAY, busy=0.5), DemandSettings())])
+    days = SubjectDays([SummedDay(day_frame(FIRST_DAY, busy=0.5), DemandSettings())])
     blocks = days.blocks(0, 2**62).of(Measure.BUSY)
     assert len(blocks) == 288
     assert [block.start - FIRST_DAY * DAY for block in blocks[:2]] == [0, 5 * MINUTE]
@@ -113,14 +113,14 @@ def test_an_hour_stands_for_its_twelve_blocks() -> None:
 def test_time_of_which_nothing_is_known_has_no_blocks() -> None:
     """As where an agent did not run."""
     gap = [1.0] * 6 + [0.0] * 12 + [1.0] * 6
-    days = SubjectDays([SummedDay(track(FIRST_DAY, known=gap), DemandSettings())])
+    days = SubjectDays([SummedDay(day_frame(FIRST_DAY, known=gap), DemandSettings())])
     starts = [block.start % DAY // HOUR for block in days.blocks(0, 2**62).of(Measure.MEMORY)]
     assert sorted(set(starts)) == [*range(6), *range(18, 24)]
 
 
 def test_a_stretch_is_never_longer_than_it_is() -> None:
     """`increase` extrapolates beyond it; what is too much is taken off all its states alike."""
-    long = track(FIRST_DAY)
+    long = day_frame(FIRST_DAY)
     columns = {**long.columns}
     for column, values in columns.items():
         columns[column] = array("f", [1.02 * value for value in values])
@@ -131,13 +131,13 @@ def test_a_stretch_is_never_longer_than_it_is() -> None:
 
 def test_demand_is_of_the_active_time() -> None:
     """Idle time is what lies lowest of a distribution that is exported."""
-    found = track(FIRST_DAY)
+    found = day_frame(FIRST_DAY)
     half = array("f", [1800.0] * 24)
     columns = {**found.columns, "state:productive": half, "state:idle_held": half}
     histogram = {0: 12 * HOUR, 60: 6 * HOUR, 70: 6 * HOUR}
-    sheet = DayFrame.of(found.grid, columns)
-    sheet = replace(sheet, demands={Resource.COMPUTE: Histogram(histogram)})
-    window = SubjectDays([SummedDay(sheet, DemandSettings())]).window("GPU-0", 0, 2**63)
+    frame = DayFrame.of(found.grid, columns)
+    frame = replace(frame, demands={Resource.COMPUTE: Histogram(histogram)})
+    window = SubjectDays([SummedDay(frame, DemandSettings())]).window("GPU-0", 0, 2**63)
     assert dict(window.demands[Resource.COMPUTE].items()) == {60: 6 * HOUR, 70: 6 * HOUR}
 
 
@@ -182,7 +182,7 @@ def test_a_short_absence_is_none(away: int, since: int) -> None:
 def test_nobody_left_while_nothing_was_known() -> None:
     """A gap of the telemetry is no end of a tenure."""
     gap = [1.0] * 2 + [0.0] * 10 + [1.0] * 12
-    days = [track(FIRST_DAY), track(FIRST_DAY + 1, known=gap)]
+    days = [day_frame(FIRST_DAY), day_frame(FIRST_DAY + 1, known=gap)]
     cases = cases_of(
         {"GPU-0": days}, {"GPU-0": [(JOB, 0, 26, 1.0), (JOB, 36, 48, 1.0)]}, (FIRST_DAY + 2) * DAY
     )
@@ -192,7 +192,7 @@ def test_nobody_left_while_nothing_was_known() -> None:
 
 def test_a_device_that_is_silent_is_no_case() -> None:
     """It has gone, or its node has; what it did stays in its workload's past."""
-    gone = [track(FIRST_DAY + day) for day in range(2)]
+    gone = [day_frame(FIRST_DAY + day) for day in range(2)]
     cases = cases_of(
         four_days(0) | {"GPU-1": gone}, {"GPU-0": [(JOB, 0, 96, 1.0)], "GPU-1": [(JOB, 0, 48, 1.0)]}
     )
@@ -232,9 +232,9 @@ def test_time_that_becomes_unknown_advises_nothing_new(
     holders = {"GPU-0": [(JOB, 0, 48, 1.0)]}
     now = (FIRST_DAY + 2) * DAY
     facts = {"state": state, "busy": busy, "memory": memory}
-    whole = [track(FIRST_DAY + day, **facts) for day in range(2)]  # type: ignore[arg-type]
+    whole = [day_frame(FIRST_DAY + day, **facts) for day in range(2)]  # type: ignore[arg-type]
     hazy = [
-        track(FIRST_DAY + day, known=[float(each) for each in known], **facts)  # type: ignore[arg-type]
+        day_frame(FIRST_DAY + day, known=[float(each) for each in known], **facts)  # type: ignore[arg-type]
         for day in range(2)
     ]
     said = [complaints(cases_of({"GPU-0": days}, holders, now)) for days in (whole, hazy)]
@@ -252,7 +252,7 @@ def complaints(cases: FleetCases) -> set[tuple[str, str]]:
 
 def test_a_device_of_which_nothing_is_known_advises_nothing() -> None:
     """Every rule abstains, or has nothing to complain of."""
-    days = [track(FIRST_DAY + day, known=[0.0] * 24) for day in range(4)]
+    days = [day_frame(FIRST_DAY + day, known=[0.0] * 24) for day in range(4)]
     unknown = {ColumnKind.STATE.column(State.UNKNOWN): array("f", [3600.0] * 24)}
     there = [DayFrame.of(each.grid, each.columns | unknown) for each in days]
     cases = cases_of({"GPU-0": there}, {"GPU-0": [(JOB, 0, 96, 1.0)]})

@@ -8,7 +8,7 @@ from itertools import groupby
 
 import pytest
 
-from accounted_tracks import track_of
+from accounted_frames import frame_of
 from readings import DAY, HOUR, MINUTE
 from rightsizer.accounting.service import NodeAccounts
 from rightsizer.advice.engine import judge_all
@@ -44,7 +44,7 @@ class Life:
     def frame(self, uuid: str, grid: Grid) -> DayFrame:
         """A day as it is stored."""
         if (uuid, grid) not in self.frames:
-            track = track_of(self.accounts, uuid, grid, NOW)
+            track = frame_of(self.accounts, uuid, grid, NOW)
             self.frames[uuid, grid] = unpack(grid, pack(track))
         return self.frames[uuid, grid]
 

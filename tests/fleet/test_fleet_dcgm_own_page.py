@@ -59,7 +59,7 @@ def test_every_device_is_found(looked: tuple[SourceReport, FleetInventory, Fleet
     """With its board and its node, in each generation of labels."""
     report, estate, day = looked
     uuids = {each.device.uuid for each in full_report(GPUS).devices}
-    assert set(estate.devices) == set(day.tracks) == uuids
+    assert set(estate.devices) == set(day.frames) == uuids
     assert {each.node for each in estate.devices.values()} == {"node-7"}
     assert None not in {each.device.board for each in estate.devices.values()}
     assert report.tier is Tier.PROFILING
@@ -84,7 +84,7 @@ def test_holders_have_the_agent_s_own_keys(
 
 def test_every_second_has_a_state(looked: tuple[SourceReport, FleetInventory, FleetDay]) -> None:
     """Six hours each, at most, and their energy where power is told."""
-    for track in looked[2].tracks.values():
+    for track in looked[2].frames.values():
         states = [
             track.columns[ColumnKind.STATE.column(state)] for state in State if state != "unknown"
         ]

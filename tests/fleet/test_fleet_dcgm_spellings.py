@@ -85,7 +85,7 @@ def test_each_spelling_gives_the_same_states(
     looked: tuple[SourceReport, FleetInventory, FleetDay], number: int
 ) -> None:
     """Eight hours at work, eight held idle, eight empty."""
-    track = looked[2].tracks[gpu(number)]
+    track = looked[2].frames[gpu(number)]
     hours = {
         state: sum(track.columns[ColumnKind.STATE.column(state)]) / 3600
         for state in State

@@ -97,7 +97,7 @@ def looked(store: PrometheusStore) -> tuple[SourceReport, FleetInventory, FleetD
 
 def hours(day: FleetDay, number: int, *columns: str) -> list[float]:
     """Hours in some columns of seconds; what is unknown is none."""
-    track = day.tracks[gpu(number)]
+    track = day.frames[gpu(number)]
     return [
         round(sum(value for value in track.columns[column] if not math.isnan(value)) / 3600, 1)
         for column in columns
@@ -114,15 +114,15 @@ def test_power_and_utilization_tell_work_from_rest(looked: Looked) -> None:
         for state in (State.PRODUCTIVE, State.IDLE_HELD, State.IDLE_EMPTY)
     ]
     assert hours(looked[2], POWER, *columns, ColumnKind.TIER.column(Tier.POWER)) == [8, 8, 8, 24]
-    assert ColumnKind.MEAN.column(Measure.COMPUTE) in looked[2].tracks[gpu(POWER)].columns
+    assert ColumnKind.MEAN.column(Measure.COMPUTE) in looked[2].frames[gpu(POWER)].columns
     assert (
-        ColumnKind.MEAN.column(Measure.MEMORY_BANDWIDTH) not in looked[2].tracks[gpu(POWER)].columns
+        ColumnKind.MEAN.column(Measure.MEMORY_BANDWIDTH) not in looked[2].frames[gpu(POWER)].columns
     )
 
 
 def test_utilization_alone_is_the_basic_tier(looked: Looked) -> None:
     """Idle is known, energy is not."""
-    track = looked[2].tracks[gpu(BASIC)]
+    track = looked[2].frames[gpu(BASIC)]
     columns = [
         ColumnKind.STATE.column(State.IDLE_HELD),
         ColumnKind.STATE.column(State.IDLE_EMPTY),
@@ -138,7 +138,7 @@ def test_an_instance_without_profiling_is_not_known(looked: Looked) -> None:
     found = looked[1].devices[name].device
     assert found.mig is not None
     assert found.mig.compute_share == pytest.approx(1 / 7)
-    columns = looked[2].tracks[name].columns
+    columns = looked[2].frames[name].columns
     assert all(math.isnan(value) for column in columns.values() for value in column)
 
 
@@ -146,7 +146,7 @@ def test_reasons_tell_throttling(looked: Looked) -> None:
     """Held down by the power limit for half of the day; of other devices nothing is said."""
     power = ColumnKind.CONDITION.column(Condition.POWER_THROTTLED)
     assert hours(looked[2], THROTTLED, power) == [12]
-    assert power not in looked[2].tracks[gpu(TWICE)].columns
+    assert power not in looked[2].frames[gpu(TWICE)].columns
     waste = ColumnKind.WASTE.column("throttled")
     assert hours(looked[2], THROTTLED, waste)[0] > 1
 
@@ -155,7 +155,7 @@ def test_what_is_scraped_twice_counts_once(looked: Looked) -> None:
     """Time, energy and the number of devices; an operator is told."""
     report, estate, day = looked
     assert hours(day, TWICE, ColumnKind.STATE.column(State.COMPUTE_BOUND)) == [24]
-    joules = sum(day.tracks[gpu(TWICE)].columns[ColumnKind.ENERGY.column("joules")])
+    joules = sum(day.frames[gpu(TWICE)].columns[ColumnKind.ENERGY.column("joules")])
     assert joules == pytest.approx(560 * 86400, rel=0.02)
     assert report.devices == len(estate.devices)
     assert any("1 of the GPUs; each is counted once" in text for text in report.warnings)
@@ -164,7 +164,7 @@ def test_what_is_scraped_twice_counts_once(looked: Looked) -> None:
 def test_time_without_samples_is_unknown(looked: Looked) -> None:
     """Not idle, not 0: nothing."""
     assert hours(looked[2], SOMETIMES, ColumnKind.STATE.column(State.COMPUTE_BOUND)) == [18]
-    idle = looked[2].tracks[gpu(SOMETIMES)].columns[ColumnKind.STATE.column(State.IDLE_EMPTY)]
+    idle = looked[2].frames[gpu(SOMETIMES)].columns[ColumnKind.STATE.column(State.IDLE_EMPTY)]
     unknown = [at for at, value in enumerate(idle) if math.isnan(value)]
     assert unknown == list(range(72, 144))
 
@@ -187,7 +187,7 @@ def test_an_hour_is_read_as_five_minutes_are(store: PrometheusStore, looked: Loo
     day = DcgmExporterSource().day(
         store, report, [estate.devices[gpu(POWER)]], Grid(YESTERDAY.day, COARSE_STEP)
     )
-    columns: Mapping[str, object] = day.tracks[gpu(POWER)].columns
+    columns: Mapping[str, object] = day.frames[gpu(POWER)].columns
     states = (State.PRODUCTIVE, State.IDLE_HELD, State.IDLE_EMPTY)
     assert hours(day, POWER, *map(ColumnKind.STATE.column, states)) == [8, 8, 8]
     assert ColumnKind.CONDITION.column(Condition.RANK_IMBALANCE) not in columns
@@ -198,7 +198,7 @@ def test_violations_tell_how_long_clocks_were_held_down(looked: Looked) -> None:
     thermal = ColumnKind.CONDITION.column(Condition.THERMAL_THROTTLED)
     assert hours(looked[2], VIOLATED, thermal) == [6]
     power = ColumnKind.CONDITION.column(Condition.POWER_THROTTLED)
-    assert power not in looked[2].tracks[gpu(VIOLATED)].columns
+    assert power not in looked[2].frames[gpu(VIOLATED)].columns
 
 
 def test_a_holder_that_leaves_takes_its_part_of_the_hour(
@@ -210,14 +210,14 @@ def test_a_holder_that_leaves_takes_its_part_of_the_hour(
     day = DcgmExporterSource().day(store, report, [estate.devices[gpu(LEFT)]], grid)
     (run,) = day.holdings[gpu(LEFT)]
     assert (run.first, run.last, run.share_ratio) == (6, 6, 0.25)
-    columns = day.tracks[gpu(LEFT)].columns
+    columns = day.frames[gpu(LEFT)].columns
     assert columns[ColumnKind.MEAN.column(Measure.BUSY)][6] == pytest.approx(0.97 / 4, rel=0.01)
     assert columns[ColumnKind.PEAK.column(Measure.BUSY)][6] == pytest.approx(0.97)
 
 
 def test_a_peak_is_never_below_its_mean(looked: Looked) -> None:
     """In any measure of any device."""
-    for track in looked[2].tracks.values():
+    for track in looked[2].frames.values():
         for measure in Measure:
             mean, peak = (
                 track.columns.get(of(measure))

@@ -73,7 +73,7 @@ def day(store: PrometheusStore) -> FleetDay:
 @pytest.mark.parametrize("number", range(4))
 def test_a_shared_gpu_has_the_load_of_all(day: FleetDay, number: int) -> None:
     """And not the mean over its pods' parts of it."""
-    columns = day.tracks[gpu(number)].columns
+    columns = day.frames[gpu(number)].columns
     used, busy = (
         columns[ColumnKind.MEAN.column(Measure.MEMORY_BYTES)],
         columns[ColumnKind.MEAN.column(Measure.BUSY)],

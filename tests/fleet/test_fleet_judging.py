@@ -8,7 +8,7 @@ from pathlib import Path
 
 import pytest
 
-from kept_estate import FIRST_DAY, MadeUp, NoStore, estate_device
+from cached_fleet import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, MINUTE, workload
 from rightsizer.advice.rules import RULES
 from rightsizer.fleet.cache.day_cache import DayCache
@@ -56,18 +56,18 @@ def path(tmp_path_factory: pytest.TempPathFactory) -> Path:
     sources = [PlannedSource(report, tuple(DEVICES.values()))]
     source = MadeUp(HOLDERS, STATES)
     settings = FleetSettings(lookback_seconds=3 * 86400.0, samples_maximum=100_000)
-    with DayCache(path) as shelf:
-        plan = plan_of(sources, shelf.done, NOW, settings)
-        fetch(plan, shelf, FetchTask(NoStore, {"rightsizer": (source, report)}))
+    with DayCache(path) as day_cache:
+        plan = plan_of(sources, day_cache.done, NOW, settings)
+        fetch(plan, day_cache, FetchTask(NoStore, {"rightsizer": (source, report)}))
     return path
 
 
 def order(path: Path) -> BatchRequest:
     """The whole estate."""
-    with DayCache(path, read_only=True) as shelf:
-        rows = shelf.holdings(FIRST_DAY, FIRST_DAY + 3)
+    with DayCache(path, read_only=True) as day_cache:
+        rows = day_cache.holdings(FIRST_DAY, FIRST_DAY + 3)
         roster = occupancy_of(DEVICES, rows, NOW, 10 * MINUTE)
-        return BatchRequest(roster, DEVICES, shelf.workloads(), FIRST_DAY, NOW)
+        return BatchRequest(roster, DEVICES, day_cache.workloads(), FIRST_DAY, NOW)
 
 
 def judged(path: Path, workers: int = 1, **facts: object) -> BatchVerdicts:
@@ -169,9 +169,9 @@ def test_parts_of_no_batch_are_an_empty_estate() -> None:
 
 def test_who_is_asked_about_is_measured_beside_peers(path: Path) -> None:
     """And nobody where nobody is asked about."""
-    with DayCache(path, read_only=True) as shelf:
-        found = CaseMeasurement(shelf, order(path), [LLAMA.key, "slurm/gone"])(DAY)
+    with DayCache(path, read_only=True) as day_cache:
+        found = CaseMeasurement(day_cache, order(path), [LLAMA.key, "slurm/gone"])(DAY)
         assert set(found) == {LLAMA.key, TRAIN.key}
         assert found[LLAMA.key].gpus == 4.0
         assert found[LLAMA.key].waste_ratio == pytest.approx(1.0)
-        assert CaseMeasurement(shelf, order(path), ())(DAY) == {}
+        assert CaseMeasurement(day_cache, order(path), ())(DAY) == {}

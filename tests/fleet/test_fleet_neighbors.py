@@ -2,8 +2,8 @@
 
 from collections.abc import Callable, Mapping, Sequence
 
+from cached_fleet import FIRST_DAY, estate_device
 from cases import case, window
-from kept_estate import FIRST_DAY, estate_device
 from readings import DAY
 from rightsizer.fleet.cache.day_cache import HoldingRow
 from rightsizer.fleet.cache.day_frame import FINE_STEP, Grid

@@ -6,7 +6,7 @@ from dataclasses import replace
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept_estate import FIRST_DAY, estate_device
+from cached_fleet import FIRST_DAY, estate_device
 from readings import DAY, HOUR, MINUTE
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP
 from rightsizer.fleet.fetch_plan import FetchCost, FetchPlan, PlannedSource, plan_of

@@ -87,7 +87,7 @@ def test_a_label_tells_what_waits() -> None:
 
 def hours(day: FleetDay, number: int, column: str) -> float:
     """Hours in a column, none where it is not there."""
-    return sum(day.tracks[gpu(number)].columns.get(column, ())) / 3600
+    return sum(day.frames[gpu(number)].columns.get(column, ())) / 3600
 
 
 @pytest.mark.parametrize("number", range(len(ENGINES)), ids=[each[0] for each in ENGINES])

@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from kept_estate import FIRST_DAY, track
+from cached_fleet import FIRST_DAY, day_frame
 from readings import DAY, HOUR, MINUTE
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP
 from rightsizer.fleet.cache.subject_days import SubjectDays, SummedDay
@@ -22,8 +22,8 @@ NOON = FIRST_DAY * DAY + 12 * HOUR
 
 def days(step: Nanoseconds) -> SubjectDays:
     """A day of a GPU that idles."""
-    sheet = track(FIRST_DAY, step, state=State.IDLE_HELD)
-    return SubjectDays([SummedDay(sheet, DemandSettings())])
+    frame = day_frame(FIRST_DAY, step, state=State.IDLE_HELD)
+    return SubjectDays([SummedDay(frame, DemandSettings())])
 
 
 @pytest.mark.parametrize(

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept_estate import FIRST_DAY, track, tracks
+from cached_fleet import FIRST_DAY, day_frame, day_frames
 from readings import DAY, HOUR
 from rightsizer.fleet.cache.blocks import blocks_of
 from rightsizer.fleet.cache.day_cache import CachedFrame, HoldingRow
@@ -35,12 +35,12 @@ def single(number: int) -> DayFrame:
     """A day as it is kept: unlike the others, and half of it unknown."""
     states = (State.PRODUCTIVE, State.IDLE_HELD, State.HIDDEN_STALL)
     parts = [1.0] * 24 if number != 1 else [1.0] * 10 + [0.0] * 9 + [0.5] * 5
-    one = track(FIRST_DAY + number, state=states[number], busy=BUSY[number], known=parts)
+    one = day_frame(FIRST_DAY + number, state=states[number], busy=BUSY[number], known=parts)
     return unpack(one.grid, pack(one))
 
 
 def at_once(days: Sequence[DayFrame]) -> DayFrame:
-    """The same days as one sheet."""
+    """The same days as one frame."""
     first, count = days[0], days[0].grid.count
     values = array("f")
     for place in range(0, len(first.values), count):
@@ -52,9 +52,9 @@ def at_once(days: Sequence[DayFrame]) -> DayFrame:
 DAYS = [single(number) for number in range(3)]
 
 
-def days_of(sheets: Sequence[DayFrame]) -> SubjectDays:
+def days_of(frames: Sequence[DayFrame]) -> SubjectDays:
     """As cases have them."""
-    return SubjectDays([SummedDay(sheet, DemandSettings()) for sheet in sheets])
+    return SubjectDays([SummedDay(frame, DemandSettings()) for frame in frames])
 
 
 def plain(window: Window) -> tuple[object, ...]:
@@ -118,10 +118,10 @@ def test_days_are_aligned_where_none_is_told_of_in_two_ways() -> None:
 
 
 def test_sources_that_tell_of_other_days_at_once_meet_day_by_day() -> None:
-    """The first that knows a day is believed, of sheets as of holders."""
+    """The first that knows a day is believed, of frames as of holders."""
     kept = [CachedFrame("a", DAYS[1]), CachedFrame("b", at_once(DAYS))]
     found = merged_frames(kept, ("a", "b"))
-    assert [sheet.grid for sheet in found] == [day.grid for day in DAYS]
+    assert [frame.grid for frame in found] == [day.grid for day in DAYS]
     assert merged_frames(kept[1:], ("a", "b")) == [kept[1].frame]
     rows = [
         HoldingRow("GPU-0", "a", DAYS[1].grid, "mine", 0, 23, 1.0),
@@ -134,15 +134,15 @@ def test_sources_that_tell_of_other_days_at_once_meet_day_by_day() -> None:
 @st.composite
 def kept(draw: st.DrawFn) -> SubjectDays:
     """A day or two by the hour, and perhaps one by five minutes, with any gaps."""
-    found = [draw(tracks()) for _ in range(draw(st.integers(1, 2)))]
+    found = [draw(day_frames()) for _ in range(draw(st.integers(1, 2)))]
     gap = draw(st.integers(0, 287))
     if draw(st.booleans()):
         known = [1.0] * gap + [0.0] * (288 - gap)
-        found.append(track(FIRST_DAY, FINE_STEP, known=known))
+        found.append(day_frame(FIRST_DAY, FINE_STEP, known=known))
     return days_of(
         [
-            DayFrame(Grid(FIRST_DAY + place, sheet.grid.step), sheet.layout, sheet.values)
-            for place, sheet in enumerate(found)
+            DayFrame(Grid(FIRST_DAY + place, frame.grid.step), frame.layout, frame.values)
+            for place, frame in enumerate(found)
         ]
     )
 

@@ -159,7 +159,7 @@ def read_day(
     half = len(devices) // 2
     parts = [read_day(read, some) for some in (devices[:half], devices[half:])]
     return FleetDay(
-        {uuid: track for part in parts for uuid, track in part.tracks.items()},
+        {uuid: track for part in parts for uuid, track in part.frames.items()},
         {uuid: held for part in parts for uuid, held in part.holdings.items()},
     )
 

@@ -99,7 +99,7 @@ class FleetInventory:
 class FleetDay:
     """One day of some devices."""
 
-    tracks: Mapping[str, DayFrame]
+    frames: Mapping[str, DayFrame]
     """By uuid."""
     holdings: Mapping[str, tuple[DeviceHolding, ...]] = field(default_factory=dict)
     """By uuid; shares of one stretch sum to at most 1."""

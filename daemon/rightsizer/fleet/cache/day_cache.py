@@ -101,7 +101,7 @@ class PackedDay:
     """All that were read, those without samples included."""
     until: Nanoseconds
     """Up to when there could be samples when it was read."""
-    tracks: Mapping[str, bytes]
+    frames: Mapping[str, bytes]
     holdings: Mapping[str, tuple[DeviceHolding, ...]]
 
     @classmethod
@@ -109,8 +109,8 @@ class PackedDay:
         cls, source: str, grid: Grid, uuids: Sequence[str], until: Nanoseconds, day: FleetDay
     ) -> Self:
         """What a source gave, packed."""
-        tracks = {uuid: pack(frame) for uuid, frame in day.tracks.items()}
-        return cls(source, grid, tuple(uuids), until, tracks, dict(day.holdings))
+        frames = {uuid: pack(frame) for uuid, frame in day.frames.items()}
+        return cls(source, grid, tuple(uuids), until, frames, dict(day.holdings))
 
 
 class DayCache:
@@ -193,7 +193,7 @@ class DayCache:
         return {key: codec.decode(text, Workload) for key, text in rows}
 
     def forget(self, before: int) -> int:
-        """Delete what is older than a day; how many tracks were deleted."""
+        """Delete what is older than a day; how many frames were deleted."""
         with self.database.transaction() as connection:
             removed = connection.execute(
                 "DELETE FROM track WHERE day + days <= ?", (before,)
@@ -223,7 +223,7 @@ def _write(connection: Connection, day: PackedDay) -> None:
     place = day.grid.day, day.source, day.grid.step, day.grid.days
     connection.executemany(
         "INSERT INTO track VALUES (?, ?, ?, ?, ?, ?)",
-        [(uuid, *place, data) for uuid, data in day.tracks.items()],
+        [(uuid, *place, data) for uuid, data in day.frames.items()],
     )
     connection.executemany(
         "INSERT INTO holding VALUES (?, ?, ?, ?, ?, ?, ?, ?, ?)",

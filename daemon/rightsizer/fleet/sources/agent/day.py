@@ -126,12 +126,12 @@ class DayReader:
         # The same query for every part of the days that are read at once.
         labels = _labels(self._devices if 2 * len(presences) >= len(self._devices) else presences)
         answers = self._answers(labels, states)
-        tracks = {}
+        frames = {}
         for uuid, presence in presences.items():
             own = {name: each[uuid] for name, each in answers.items() if uuid in each}
-            tracks[uuid] = self._frame(uuid, presence, DeviceAnswers(**own))
+            frames[uuid] = self._frame(uuid, presence, DeviceAnswers(**own))
         holdings = self._holdings(labels)
-        return FleetDay(tracks, {uuid: held for uuid, held in holdings.items() if uuid in tracks})
+        return FleetDay(frames, {uuid: held for uuid, held in holdings.items() if uuid in frames})
 
     def _answers(self, labels: Labels, states: _ByDevice) -> dict[str, _ByDevice]:
         """What the store says of all the devices, by the fields of `DeviceAnswers` and uuid."""

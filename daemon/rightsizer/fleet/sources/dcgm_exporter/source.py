@@ -1,4 +1,4 @@
-"""Source of a fleet's metrics: dcgm-exporter, with tracks of who held each device."""
+"""Source of a fleet's metrics: dcgm-exporter, with who held each device."""
 
 from __future__ import annotations
 
@@ -292,8 +292,8 @@ class DcgmExporterSource:
             day, presence = read[device.uuid], present[device.uuid]
             day.known_seconds = presence.known_seconds(grid, resolution)
             day.holdings = held_runs(presence, workloads, grid)
-        tracks = accounted_days(DayAccounting(grid, self._books), watched, read)
-        return FleetDay(tracks, {uuid: held for uuid in tracks if (held := read[uuid].holdings)})
+        frames = accounted_days(DayAccounting(grid, self._books), watched, read)
+        return FleetDay(frames, {uuid: held for uuid in frames if (held := read[uuid].holdings)})
 
     def _workloads(
         self,

@@ -32,7 +32,7 @@ def estate_device(number: int, pool: str = "h100", **facts: object) -> FleetDevi
     return FleetDevice(gpu(number, **facts), node=f"node-{number // 8}", pool=pool)
 
 
-def track(  # noqa: PLR0913 - one for each thing that a test may vary.
+def day_frame(  # noqa: PLR0913 - one for each thing that a test may vary.
     day: int,
     step: Nanoseconds = COARSE_STEP,
     *,
@@ -77,7 +77,7 @@ def _known(parts: Sequence[float], value: float) -> array[float]:
 
 
 @st.composite
-def tracks(draw: st.DrawFn, step: Nanoseconds = COARSE_STEP) -> DayFrame:
+def day_frames(draw: st.DrawFn, step: Nanoseconds = COARSE_STEP) -> DayFrame:
     """Any day of a GPU: any states that fit into their stretches, any measures, any gaps."""
     grid = Grid(FIRST_DAY + draw(st.integers(0, 3)), step)
     length = step / NANOSECONDS_PER_SECOND
@@ -190,4 +190,4 @@ class MadeUp:
         number, uuid = device.device.index, device.device.uuid
         state = self.states.get(uuid, State.PRODUCTIVE)
         busy = 0.0 if state in (State.IDLE_EMPTY, State.IDLE_HELD) else 0.3 + number % 7 / 10
-        return track(grid.day, grid.step, state=state, busy=busy)
+        return day_frame(grid.day, grid.step, state=state, busy=busy)

@@ -15,7 +15,7 @@ from rightsizer.model.state import Cause, Condition, Resource, State, Tier
 from rightsizer.model.units import Nanoseconds, seconds
 from rightsizer.model.window import Window
 
-__all__ = ["track_of"]
+__all__ = ["frame_of"]
 
 _COLUMNS = tuple(
     chain(
@@ -32,7 +32,7 @@ _COLUMNS = tuple(
 )
 
 
-def track_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) -> DayFrame:
+def frame_of(accounts: NodeAccounts, uuid: str, grid: Grid, now: Nanoseconds) -> DayFrame:
     """A day of a device, up to now."""
     columns = {column: array("f") for column in _COLUMNS}
     measures = [*map(ColumnKind.MEAN.column, Measure), *map(ColumnKind.PEAK.column, Measure)]

@@ -5,7 +5,7 @@ from pathlib import Path
 
 import pytest
 
-from kept_estate import FIRST_DAY, MadeUp, NoStore, estate_device
+from cached_fleet import FIRST_DAY, MadeUp, NoStore, estate_device
 from readings import DAY, HOUR, workload
 from rightsizer.fleet.cache.day_cache import DayCache
 from rightsizer.fleet.fetch import FetchTask, fetch
@@ -24,22 +24,22 @@ SETTINGS = FleetSettings(
 """Four devices in a shard: two shards a day."""
 
 
-def planned(shelf: DayCache, now: int = NOW) -> FetchPlan:
+def planned(day_cache: DayCache, now: int = NOW) -> FetchPlan:
     """What is left to be read."""
-    return plan_of([PlannedSource(REPORT, DEVICES)], shelf.done, now, SETTINGS)
+    return plan_of([PlannedSource(REPORT, DEVICES)], day_cache.done, now, SETTINGS)
 
 
-def read(shelf: DayCache, source: MadeUp, workers: int = 1) -> list[tuple[int, int]]:
+def read(day_cache: DayCache, source: MadeUp, workers: int = 1) -> list[tuple[int, int]]:
     """Read what is left; the progress that was told."""
     told: list[tuple[int, int]] = []
     reading = FetchTask(NoStore, {"rightsizer": (source, REPORT)})
-    fetch(planned(shelf), shelf, reading, workers, lambda *each: told.append(each))
+    fetch(planned(day_cache), day_cache, reading, workers, lambda *each: told.append(each))
     return told
 
 
-def kept(shelf: DayCache) -> tuple[list[tuple[object, ...]], ...]:
+def kept(day_cache: DayCache) -> tuple[list[tuple[object, ...]], ...]:
     """All that is kept, byte by byte."""
-    with shelf.database.transaction() as connection:
+    with day_cache.database.transaction() as connection:
         return tuple(
             connection.execute(query).fetchall()
             for query in (
@@ -54,10 +54,10 @@ def kept(shelf: DayCache) -> tuple[list[tuple[object, ...]], ...]:
 @pytest.fixture(scope="module")
 def undisturbed(tmp_path_factory: pytest.TempPathFactory) -> tuple[list[tuple[object, ...]], ...]:
     """What a run without any trouble keeps."""
-    with DayCache(tmp_path_factory.mktemp("undisturbed") / "fleet.db") as shelf:
-        told = read(shelf, MadeUp(HOLDERS))
+    with DayCache(tmp_path_factory.mktemp("undisturbed") / "fleet.db") as day_cache:
+        told = read(day_cache, MadeUp(HOLDERS))
         assert told == [(done, 8) for done in range(9)]
-        return kept(shelf)
+        return kept(day_cache)
 
 
 @pytest.mark.parametrize("fails_at", range(8))
@@ -65,26 +65,26 @@ def test_a_run_that_was_broken_off_goes_on(
     tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...], fails_at: int
 ) -> None:
     """Wherever it was, the next one asks for the rest alone, and the same bytes are kept."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as day_cache:
         with pytest.raises(StoreError, match="start it"):
-            read(shelf, MadeUp(HOLDERS, fails_at=fails_at))
-        assert len(kept(shelf)[2]) == sum([4, 1] * 4) - sum(([4, 1] * 4)[fails_at:])
-    with DayCache(tmp_path / "fleet.db") as shelf:
+            read(day_cache, MadeUp(HOLDERS, fails_at=fails_at))
+        assert len(kept(day_cache)[2]) == sum([4, 1] * 4) - sum(([4, 1] * 4)[fails_at:])
+    with DayCache(tmp_path / "fleet.db") as day_cache:
         again = MadeUp(HOLDERS)
-        read(shelf, again)
+        read(day_cache, again)
         # Today is asked for again; whole days that were read are not.
         assert len(again.asked) == 8 - max(0, fails_at - 2)
-        assert kept(shelf) == undisturbed
+        assert kept(day_cache) == undisturbed
 
 
 def test_days_that_are_over_are_asked_for_once(tmp_path: Path) -> None:
     """Only today is asked for again, and yesterday until its last samples are in."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        read(shelf, MadeUp(HOLDERS))
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        read(day_cache, MadeUp(HOLDERS))
         again = MadeUp(HOLDERS)
-        read(shelf, again)
+        read(day_cache, again)
         assert {day for day, _ in again.asked} == {FIRST_DAY + 3}
-        tomorrow = planned(shelf, NOW + DAY)
+        tomorrow = planned(day_cache, NOW + DAY)
         assert {shard.grid.day for shard in tomorrow.shards} == {FIRST_DAY + 3, FIRST_DAY + 4}
 
 
@@ -93,24 +93,27 @@ def test_halves_are_asked_for_where_the_store_allows_less(
     tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...], most: int
 ) -> None:
     """What is kept is the same."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        read(shelf, MadeUp(HOLDERS, most=most))
-        assert kept(shelf) == undisturbed
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        read(day_cache, MadeUp(HOLDERS, most=most))
+        assert kept(day_cache) == undisturbed
 
 
 def test_a_store_that_allows_not_even_one_device_is_told(tmp_path: Path) -> None:
     """There is nothing smaller to ask for."""
-    with DayCache(tmp_path / "fleet.db") as shelf, pytest.raises(StoreLimitError, match="fewer"):
-        read(shelf, MadeUp(HOLDERS, most=0))
+    with (
+        DayCache(tmp_path / "fleet.db") as day_cache,
+        pytest.raises(StoreLimitError, match="fewer"),
+    ):
+        read(day_cache, MadeUp(HOLDERS, most=0))
 
 
 def test_several_processes_keep_the_same(
     tmp_path: Path, undisturbed: tuple[list[tuple[object, ...]], ...]
 ) -> None:
     """Each has a store of its own; one writes."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        assert read(shelf, MadeUp(HOLDERS), workers=2)[-1] == (8, 8)
-        assert kept(shelf) == undisturbed
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        assert read(day_cache, MadeUp(HOLDERS), workers=2)[-1] == (8, 8)
+        assert kept(day_cache) == undisturbed
 
 
 def test_a_fortnight_that_is_asked_for_at_once_is_kept_by_the_week(tmp_path: Path) -> None:
@@ -119,14 +122,15 @@ def test_a_fortnight_that_is_asked_for_at_once_is_kept_by_the_week(tmp_path: Pat
     report = replace(REPORT, days_at_once=14)
     settings = replace(SETTINGS, lookback_seconds=14 * 86400.0, fine_seconds=0.0)
     source = MadeUp(HOLDERS)
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        plan = plan_of([PlannedSource(report, DEVICES)], shelf.done, now, settings)
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        plan = plan_of([PlannedSource(report, DEVICES)], day_cache.done, now, settings)
         assert [shard.grid.days for shard in plan.shards] == [1, 1, 14, 14]
-        fetch(plan, shelf, FetchTask(NoStore, {"rightsizer": (source, report)}))
-        rows = shelf.holdings(FIRST_DAY, FIRST_DAY + 14, ["GPU-0"])
+        fetch(plan, day_cache, FetchTask(NoStore, {"rightsizer": (source, report)}))
+        rows = day_cache.holdings(FIRST_DAY, FIRST_DAY + 14, ["GPU-0"])
         assert [row.grid.days for row in rows] == [7, 7, 1]
         assert {
-            row[0] - FIRST_DAY for row in shelf.done("rightsizer", range(FIRST_DAY, FIRST_DAY + 15))
+            row[0] - FIRST_DAY
+            for row in day_cache.done("rightsizer", range(FIRST_DAY, FIRST_DAY + 15))
         } == {*range(15)}
 
 
@@ -145,9 +149,9 @@ class AwayAt(MadeUp):
 
 def test_an_error_in_another_process_is_told_with_what_was_done_kept(tmp_path: Path) -> None:
     """As what it is: its message names the thing, the place and the remedy."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
+    with DayCache(tmp_path / "fleet.db") as day_cache:
         with pytest.raises(StoreError, match="does not answer; start it"):
-            read(shelf, AwayAt(HOLDERS), workers=2)
-        days = {row[1] for row in kept(shelf)[2]}
+            read(day_cache, AwayAt(HOLDERS), workers=2)
+        days = {row[1] for row in kept(day_cache)[2]}
         assert FIRST_DAY + 3 in days
         assert FIRST_DAY + 1 not in days

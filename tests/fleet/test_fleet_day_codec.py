@@ -7,7 +7,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept_estate import FIRST_DAY, track, tracks
+from cached_fleet import FIRST_DAY, day_frame, day_frames
 from rightsizer.fleet.cache.day_codec import pack, unpack
 from rightsizer.fleet.cache.day_frame import (
     COARSE_STEP,
@@ -29,7 +29,7 @@ def read_back(found: DayFrame) -> DayFrame:
     return unpack(found.grid, pack(found))
 
 
-@given(tracks())
+@given(day_frames())
 @settings(max_examples=12, deadline=None)
 def test_everything_comes_back_as_exactly_as_it_counts(found: DayFrame) -> None:
     """Seconds to a sixteenth of an hour's, measures to a thousandth, what is unknown unknown."""
@@ -45,7 +45,7 @@ def test_everything_comes_back_as_exactly_as_it_counts(found: DayFrame) -> None:
             )
 
 
-@given(tracks())
+@given(day_frames())
 @settings(max_examples=12, deadline=None)
 def test_a_peak_is_never_below_what_it_was(found: DayFrame) -> None:
     """What is rounded off a peak would be missing where it is needed."""
@@ -56,7 +56,7 @@ def test_a_peak_is_never_below_what_it_was(found: DayFrame) -> None:
                 assert math.isnan(value) or again >= value
 
 
-@given(tracks())
+@given(day_frames())
 @settings(max_examples=12, deadline=None)
 def test_what_was_read_is_written_alike(found: DayFrame) -> None:
     """Rounding happens once; keeping a day again changes nothing."""
@@ -64,7 +64,7 @@ def test_what_was_read_is_written_alike(found: DayFrame) -> None:
     assert pack(unpack(found.grid, data)) == data
 
 
-@given(tracks())
+@given(day_frames())
 @settings(max_examples=6, deadline=None)
 def test_distributions_come_back(found: DayFrame) -> None:
     """With their bins, and their weights to what a float holds."""
@@ -81,7 +81,7 @@ def test_a_day_is_small(step: int, most: int) -> None:
     chance = random.Random(7)
     grid = Grid(FIRST_DAY, step)
     parts = [chance.choice([1.0, 1.0, 0.7]) for _ in range(grid.count)]
-    assert len(pack(track(FIRST_DAY, step, known=parts))) < most
+    assert len(pack(day_frame(FIRST_DAY, step, known=parts))) < most
 
 
 @given(st.binary(max_size=60))
@@ -93,6 +93,6 @@ def test_what_is_no_track_is_refused(data: bytes) -> None:
 
 def test_a_track_of_another_grid_is_refused() -> None:
     """An hourly day is not read as one of five minutes."""
-    data = pack(track(FIRST_DAY))
+    data = pack(day_frame(FIRST_DAY))
     with pytest.raises(ValueError, match="track"):
         unpack(Grid(FIRST_DAY, FINE_STEP), data)

@@ -1,10 +1,10 @@
-"""The shelf keeps a shard's day whole or not at all, and gives up what is broken or old."""
+"""The day_cache keeps a shard's day whole or not at all, and gives up what is broken or old."""
 
 from pathlib import Path
 
 import pytest
 
-from kept_estate import FIRST_DAY, track
+from cached_fleet import FIRST_DAY, day_frame
 from readings import workload
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
 from rightsizer.fleet.cache.day_codec import pack
@@ -27,7 +27,7 @@ def day_of(
         UUIDS,
         grid.end,
         FleetDay(
-            {f"GPU-{each}": track(number, step) for each in (0, 1)},
+            {f"GPU-{each}": day_frame(number, step) for each in (0, 1)},
             {"GPU-0": (DeviceHolding(JOB, 0, grid.count // 2 - 1, 0.5),)},
         ),
     )
@@ -35,58 +35,58 @@ def day_of(
 
 def test_a_day_comes_back_with_who_held_it(tmp_path: Path) -> None:
     """Tracks, holdings, workloads and the mark that it was read."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        shelf.put(day_of())
-        found = shelf.frames(UUIDS, FIRST_DAY, FIRST_DAY)
-        (row,) = shelf.holdings(FIRST_DAY, FIRST_DAY)
-        assert pack(found["GPU-1"][0].frame) == pack(track(FIRST_DAY))
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        day_cache.put(day_of())
+        found = day_cache.frames(UUIDS, FIRST_DAY, FIRST_DAY)
+        (row,) = day_cache.holdings(FIRST_DAY, FIRST_DAY)
+        assert pack(found["GPU-1"][0].frame) == pack(day_frame(FIRST_DAY))
         assert (row.uuid, row.workload, row.share_ratio) == ("GPU-0", JOB.key, 0.5)
         assert (row.start, row.end) == (
             Grid(FIRST_DAY, COARSE_STEP).start,
             row.start + 12 * COARSE_STEP,
         )
-        assert shelf.workloads() == {JOB.key: JOB}
+        assert day_cache.workloads() == {JOB.key: JOB}
         until = Grid(FIRST_DAY, COARSE_STEP).end
-        done = shelf.done("rightsizer", [FIRST_DAY])
+        done = day_cache.done("rightsizer", [FIRST_DAY])
         assert done == {(FIRST_DAY, uuid): until for uuid in UUIDS}
 
 
 def test_a_day_that_is_kept_again_takes_the_place_of_the_first(tmp_path: Path) -> None:
     """Nothing is there twice, whichever step it was read by."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        shelf.put(day_of())
-        shelf.put(day_of(step=FINE_STEP))
-        (kept,) = shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        day_cache.put(day_of())
+        day_cache.put(day_of(step=FINE_STEP))
+        (kept,) = day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
         assert kept.frame.grid.step == FINE_STEP
-        assert len(shelf.holdings(FIRST_DAY, FIRST_DAY)) == 1
+        assert len(day_cache.holdings(FIRST_DAY, FIRST_DAY)) == 1
 
 
 def test_a_day_that_cannot_be_written_leaves_what_was_there(tmp_path: Path) -> None:
     """Neither its tracks nor its mark."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        shelf.put(day_of())
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        day_cache.put(day_of())
         broken = day_of(step=FINE_STEP)
         half = PackedDay(
             broken.source,
             broken.grid,
             broken.uuids,
             broken.until,
-            {"GPU-0": broken.tracks["GPU-0"], "GPU-1": None},  # type: ignore[dict-item]
+            {"GPU-0": broken.frames["GPU-0"], "GPU-1": None},  # type: ignore[dict-item]
             broken.holdings,
         )
         with pytest.raises(HistoryError):
-            shelf.put(half)
-        (kept,) = shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
+            day_cache.put(half)
+        (kept,) = day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)["GPU-0"]
         assert kept.frame.grid.step == COARSE_STEP
-        assert not shelf.done("rightsizer", [FIRST_DAY + 1])
+        assert not day_cache.done("rightsizer", [FIRST_DAY + 1])
 
 
 def test_others_look_on_while_one_writes(tmp_path: Path) -> None:
     """A reader sees what was kept meanwhile; a second writer is refused."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        shelf.put(day_of())
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        day_cache.put(day_of())
         with DayCache(tmp_path / "fleet.db", read_only=True) as reader:
-            shelf.put(day_of(FIRST_DAY + 1))
+            day_cache.put(day_of(FIRST_DAY + 1))
             assert len(reader.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]) == 2
         with pytest.raises(HistoryError):
             DayCache(tmp_path / "fleet.db")
@@ -96,20 +96,20 @@ def test_a_broken_file_is_set_aside(tmp_path: Path) -> None:
     """All can be read anew, so that work goes on with an empty one."""
     path = tmp_path / "fleet.db"
     path.write_bytes(b"no database " * 1000)
-    with DayCache(path) as shelf:
-        assert shelf.database.set_aside is not None
-        shelf.put(day_of())
-        assert shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)
+    with DayCache(path) as day_cache:
+        assert day_cache.database.set_aside is not None
+        day_cache.put(day_of())
+        assert day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)
 
 
 def test_a_row_that_cannot_be_read_is_passed_over(tmp_path: Path) -> None:
     """What it told counts as unknown; the other days stay."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        shelf.put(day_of())
-        shelf.put(day_of(FIRST_DAY + 1))
-        with shelf.database.transaction() as connection:
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        day_cache.put(day_of())
+        day_cache.put(day_of(FIRST_DAY + 1))
+        with day_cache.database.transaction() as connection:
             connection.execute("UPDATE track SET data = x'00' WHERE day = ?", (FIRST_DAY,))
-        (kept,) = shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]
+        (kept,) = day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 1)["GPU-0"]
         assert kept.frame.grid.day == FIRST_DAY + 1
 
 
@@ -117,32 +117,32 @@ def test_days_that_were_read_at_once_are_kept_together(tmp_path: Path) -> None:
     """Each is read, whoever asks for any of them has them, and they go away with the last."""
     grid = Grid(FIRST_DAY, COARSE_STEP, 3)
     columns = {
-        column: values * 3 for column, values in track(FIRST_DAY, COARSE_STEP).columns.items()
+        column: values * 3 for column, values in day_frame(FIRST_DAY, COARSE_STEP).columns.items()
     }
     told = FleetDay({"GPU-0": DayFrame.of(grid, columns)}, {"GPU-0": (DeviceHolding(JOB, 30, 71),)})
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        shelf.put(day_of(FIRST_DAY + 1))
-        shelf.put(PackedDay.of("rightsizer", grid, ("GPU-0",), grid.end, told))
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        day_cache.put(day_of(FIRST_DAY + 1))
+        day_cache.put(PackedDay.of("rightsizer", grid, ("GPU-0",), grid.end, told))
         for day in range(FIRST_DAY, FIRST_DAY + 3):
-            (kept,) = shelf.frames(["GPU-0"], day, day)["GPU-0"]
+            (kept,) = day_cache.frames(["GPU-0"], day, day)["GPU-0"]
             assert kept.frame.grid == grid
-            (row,) = [each for each in shelf.holdings(day, day) if each.uuid == "GPU-0"]
+            (row,) = [each for each in day_cache.holdings(day, day) if each.uuid == "GPU-0"]
             assert row.start == grid.start + 30 * COARSE_STEP
-        done = shelf.done("rightsizer", [FIRST_DAY, FIRST_DAY + 2])
+        done = day_cache.done("rightsizer", [FIRST_DAY, FIRST_DAY + 2])
         assert {day for day, uuid in done if uuid == "GPU-0"} == set(range(FIRST_DAY, grid.day + 3))
-        shelf.forget(FIRST_DAY + 2)
-        assert shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)
-        assert shelf.forget(FIRST_DAY + 3) == 1
-        assert not shelf.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 3)
+        day_cache.forget(FIRST_DAY + 2)
+        assert day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY)
+        assert day_cache.forget(FIRST_DAY + 3) == 1
+        assert not day_cache.frames(["GPU-0"], FIRST_DAY, FIRST_DAY + 3)
 
 
 def test_what_is_old_is_forgotten(tmp_path: Path) -> None:
     """With its marks, its holders, and the workloads that nobody names any more."""
-    with DayCache(tmp_path / "fleet.db") as shelf:
-        shelf.put(day_of())
-        assert shelf.forget(FIRST_DAY + 1) == 2
-        assert not shelf.frames(UUIDS, FIRST_DAY, FIRST_DAY)
-        assert not shelf.done("rightsizer", [FIRST_DAY])
-        assert not shelf.workloads()
-        shelf.put(day_of(FIRST_DAY + 1))
-        assert shelf.workloads() == {JOB.key: JOB}
+    with DayCache(tmp_path / "fleet.db") as day_cache:
+        day_cache.put(day_of())
+        assert day_cache.forget(FIRST_DAY + 1) == 2
+        assert not day_cache.frames(UUIDS, FIRST_DAY, FIRST_DAY)
+        assert not day_cache.done("rightsizer", [FIRST_DAY])
+        assert not day_cache.workloads()
+        day_cache.put(day_of(FIRST_DAY + 1))
+        assert day_cache.workloads() == {JOB.key: JOB}

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from kept_estate import FIRST_DAY, track, tracks
+from cached_fleet import FIRST_DAY, day_frame, day_frames
 from readings import DAY
 from rightsizer.fleet.cache.combination import DevicePart, combined
 from rightsizer.fleet.cache.day_frame import (
@@ -36,14 +36,14 @@ def part(
     )
 
 
-def values(sheet: DayFrame, column: str) -> list[float]:
+def values(frame: DayFrame, column: str) -> list[float]:
     """A column that is there."""
-    found = sheet.column(column)
+    found = frame.column(column)
     assert found is not None
     return list(found)
 
 
-@given(tracks(), tracks(), tracks())
+@given(day_frames(), day_frames(), day_frames())
 @settings(max_examples=8, deadline=None)
 def test_the_order_of_devices_does_not_matter(
     one: DayFrame, other: DayFrame, third: DayFrame
@@ -51,9 +51,9 @@ def test_the_order_of_devices_does_not_matter(
     """The same sums, but for the last bit of a float."""
     same_day = [DayFrame.of(one.grid, each.columns) for each in (one, other, third)]
     found = [combined([part(each) for each in order]) for order in permutations(same_day)]
-    for sheet in found[1:]:
-        assert sheet.layout is found[0].layout
-        for mine, first in zip(sheet.values, found[0].values, strict=True):
+    for frame in found[1:]:
+        assert frame.layout is found[0].layout
+        for mine, first in zip(frame.values, found[0].values, strict=True):
             assert mine == pytest.approx(first, rel=1e-5, abs=1e-5, nan_ok=True)
 
 
@@ -61,9 +61,9 @@ def test_the_order_of_devices_does_not_matter(
 @settings(max_examples=15, deadline=None)
 def test_a_peak_lies_between_the_mean_and_the_sum_of_the_peaks(busy: list[float]) -> None:
     """And is never less than any device's own excess above the means."""
-    parts = [part(track(FIRST_DAY, busy=each)) for number, each in enumerate(busy)]
-    sheet = combined(parts)
-    mean, peak = values(sheet, BUSY_MEAN)[3], values(sheet, BUSY_PEAK)[3]
+    parts = [part(day_frame(FIRST_DAY, busy=each)) for number, each in enumerate(busy)]
+    frame = combined(parts)
+    mean, peak = values(frame, BUSY_MEAN)[3], values(frame, BUSY_PEAK)[3]
     peaks = [values(each.frame, BUSY_PEAK)[3] for each in parts if each.frame]
     assert mean == pytest.approx(sum(busy), rel=1e-5, abs=1e-6)
     assert mean - 1e-5 <= peak <= sum(peaks) + 1e-5
@@ -72,20 +72,20 @@ def test_a_peak_lies_between_the_mean_and_the_sum_of_the_peaks(busy: list[float]
 
 def test_a_shared_device_counts_by_its_share() -> None:
     """Of its seconds, and of what was used of it."""
-    sheet = combined([part(track(FIRST_DAY, busy=0.8), share=0.25)])
-    assert values(sheet, ColumnKind.STATE.column(State.PRODUCTIVE))[0] == pytest.approx(900.0)
-    assert values(sheet, BUSY_MEAN)[0] == pytest.approx(0.2)
-    assert values(sheet, DEVICES) == [0.25] * 24
+    frame = combined([part(day_frame(FIRST_DAY, busy=0.8), share=0.25)])
+    assert values(frame, ColumnKind.STATE.column(State.PRODUCTIVE))[0] == pytest.approx(900.0)
+    assert values(frame, BUSY_MEAN)[0] == pytest.approx(0.2)
+    assert values(frame, DEVICES) == [0.25] * 24
 
 
 def test_a_device_counts_only_while_it_is_held() -> None:
     """Before and after, nothing is known of the workload, and it has no time."""
-    sheet = combined([part(track(FIRST_DAY), 6, 11)])
-    assert values(sheet, DEVICES) == [0.0] * 6 + [1.0] * 6 + [0.0] * 12
-    assert [math.isnan(each) for each in values(sheet, BUSY_MEAN)] == [
+    frame = combined([part(day_frame(FIRST_DAY), 6, 11)])
+    assert values(frame, DEVICES) == [0.0] * 6 + [1.0] * 6 + [0.0] * 12
+    assert [math.isnan(each) for each in values(frame, BUSY_MEAN)] == [
         not 6 <= hour <= 11 for hour in range(24)
     ]
-    days = SubjectDays([SummedDay(sheet, DemandSettings())])
+    days = SubjectDays([SummedDay(frame, DemandSettings())])
     window = days.window("workload:job", 0, 2**63)
     assert window.accounted == window.known == DAY // 4
 
@@ -93,10 +93,10 @@ def test_a_device_counts_only_while_it_is_held() -> None:
 def test_a_measure_is_known_only_where_it_is_of_all() -> None:
     """What adds up does so over those that are known; the rest of the time is unknown."""
     gap = [1.0] * 12 + [0.0] * 12
-    sheet = combined([part(track(FIRST_DAY)), part(track(FIRST_DAY, known=gap))])
-    assert values(sheet, ColumnKind.STATE.column(State.PRODUCTIVE)) == [7200.0] * 12 + [3600.0] * 12
-    assert [math.isnan(each) for each in values(sheet, BUSY_MEAN)] == [False] * 12 + [True] * 12
-    days = SubjectDays([SummedDay(sheet, DemandSettings())])
+    frame = combined([part(day_frame(FIRST_DAY)), part(day_frame(FIRST_DAY, known=gap))])
+    assert values(frame, ColumnKind.STATE.column(State.PRODUCTIVE)) == [7200.0] * 12 + [3600.0] * 12
+    assert [math.isnan(each) for each in values(frame, BUSY_MEAN)] == [False] * 12 + [True] * 12
+    days = SubjectDays([SummedDay(frame, DemandSettings())])
     window = days.window("workload:job", 0, 2**63)
     assert (window.known, window.accounted) == (3 * DAY // 2, 2 * DAY)
 
@@ -104,28 +104,28 @@ def test_a_measure_is_known_only_where_it_is_of_all() -> None:
 def test_a_device_of_which_nothing_is_known_has_its_time() -> None:
     """A scheduler gave it away, and nobody measured it."""
     grid = Grid(FIRST_DAY, COARSE_STEP)
-    sheet = combined([part(track(FIRST_DAY)), DevicePart(None, grid, 0, 23)])
-    assert values(sheet, DEVICES) == [2.0] * 24
-    assert sum(values(sheet, ColumnKind.STATE.column(State.PRODUCTIVE))) == 86400.0
-    assert all(map(math.isnan, values(sheet, BUSY_MEAN)))
+    frame = combined([part(day_frame(FIRST_DAY)), DevicePart(None, grid, 0, 23)])
+    assert values(frame, DEVICES) == [2.0] * 24
+    assert sum(values(frame, ColumnKind.STATE.column(State.PRODUCTIVE))) == 86400.0
+    assert all(map(math.isnan, values(frame, BUSY_MEAN)))
 
 
 def test_days_of_different_steps_meet_by_the_hour() -> None:
     """The same seconds and means; the largest peak."""
-    fine, coarse = track(FIRST_DAY, FINE_STEP, busy=0.2), track(FIRST_DAY, busy=0.6)
-    sheet = combined([part(fine), part(coarse)])
-    assert sheet.grid.step == COARSE_STEP
-    assert values(sheet, ColumnKind.STATE.column(State.PRODUCTIVE)) == pytest.approx([7200.0] * 24)
-    assert values(sheet, BUSY_MEAN) == pytest.approx([0.8] * 24)
+    fine, coarse = day_frame(FIRST_DAY, FINE_STEP, busy=0.2), day_frame(FIRST_DAY, busy=0.6)
+    frame = combined([part(fine), part(coarse)])
+    assert frame.grid.step == COARSE_STEP
+    assert values(frame, ColumnKind.STATE.column(State.PRODUCTIVE)) == pytest.approx([7200.0] * 24)
+    assert values(frame, BUSY_MEAN) == pytest.approx([0.8] * 24)
 
 
 def test_a_whole_device_alone_is_taken_as_it_is() -> None:
     """Most workloads have one device; nothing is copied for them."""
-    whole = part(track(FIRST_DAY))
+    whole = part(day_frame(FIRST_DAY))
     assert combined([whole]) is whole.frame
 
 
-@given(tracks(), tracks(), st.floats(0.1, 1.0), st.integers(0, 23), st.randoms())
+@given(day_frames(), day_frames(), st.floats(0.1, 1.0), st.integers(0, 23), st.randoms())
 @settings(max_examples=15, deadline=None)
 def test_a_column_is_the_same_whether_it_is_asked_alone_or_with_all(
     one: DayFrame, other: DayFrame, share: float, first: int, order: random.Random
