@@ -25,14 +25,6 @@ class FleetApi:
         interval_seconds: float,
         wall_time: Callable[[], Nanoseconds],
     ) -> None:
-        """Routes over the last look's answer.
-
-        Args:
-            latest: The last look's answer, `None` before the first.
-            trouble: Why the last look failed, `None` where it did not.
-            interval_seconds: Between looks.
-            wall_time: The clock that answers are of.
-        """
         self._latest, self._trouble = latest, trouble
         self._interval_seconds, self._wall_time = interval_seconds, wall_time
         self._made: tuple[FleetAnswer, Mapping[str, Any], bytes] | None = None

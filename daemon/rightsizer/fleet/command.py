@@ -49,13 +49,7 @@ class ProgressLine:
         self._terminal.flush()
 
     def __call__(self, stage: str, done: int, total: int) -> None:
-        """Show how far a stage is.
-
-        Args:
-            stage: What is going on, in a word or two.
-            done: Parts that are done.
-            total: All its parts.
-        """
+        """Show how many parts of a stage are done."""
         now = self._clock()
         if now < self._due and done < total:
             return

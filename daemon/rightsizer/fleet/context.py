@@ -100,13 +100,6 @@ def fleet_context(
 ) -> FleetContext:
     """Probe the store, and plan what is to be read.
 
-    Args:
-        settings: Everything that an operator may set.
-        catalogue: Of GPUs.
-        cache: Knows which days are kept.
-        now: Wall time.
-        progress: Receives how far it has come.
-
     Raises:
         StoreError: the store does not answer, or has no device.
         ConfigurationError: its address or credentials are at fault.

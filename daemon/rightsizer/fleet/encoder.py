@@ -191,13 +191,7 @@ def encode_answer(answer: FleetAnswer) -> dict[str, Any]:
 def encode_plan(
     reports: Sequence[SourceReport], plan: FetchPlan, now_seconds: float
 ) -> dict[str, Any]:
-    """What a look would ask of the store.
-
-    Args:
-        reports: What the probe found.
-        plan: What would be read.
-        now_seconds: Wall time.
-    """
+    """What a look would ask of the store."""
     return {
         "time": now_seconds,
         "sources": [encode_source(each) for each in reports],
@@ -287,12 +281,7 @@ USED: Final = {
 
 
 def fleet_gauges(answer: FleetAnswer, limit: int) -> dict[str, float]:
-    """By pool, team and source; what is not known has no series.
-
-    Args:
-        answer: What was found.
-        limit: Pools, and teams, that have series; the largest.
-    """
+    """By pool, team and source, of so many of the largest; what is not known has no series."""
     found = dict(_verdict_samples(answer))
     found["rightsizer_fleet_coverage_ratio"] = answer.view.coverage_ratio
     for source in answer.sources:

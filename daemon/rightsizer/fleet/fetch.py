@@ -120,16 +120,9 @@ def fetch(
 
     What was read before something failed is kept, so that the next run goes on from there.
 
-    Args:
-        plan: What to read.
-        shelf: Where it is kept.
-        reading: How.
-        workers: How many processes read.
-        progress: Is told how many shards are done, and of how many.
-
     Raises:
         StoreError: the store is away, refuses, or allows less than a single device's day.
-        HistoryError: the shelf cannot be written.
+        HistoryError: the cache cannot be written.
     """
     total = len(plan.shards)
     progress(0, total)

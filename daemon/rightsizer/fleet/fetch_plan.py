@@ -85,14 +85,7 @@ class FetchPlan:
 def plan_of(
     sources: Sequence[PlannedSource], done: _DoneOf, now: Nanoseconds, settings: FleetSettings
 ) -> FetchPlan:
-    """The plan of a run.
-
-    Args:
-        sources: Who is read.
-        done: By source and days, up to when each day of a device was read.
-        now: Wall time.
-        settings: How far back, and how much at most.
-    """
+    """The plan of a run; `done` has, by source and days, up to when each device was read."""
     first = (now - nanoseconds(settings.lookback_seconds)) // DAY
     days = range(first, now // DAY + 1)
     fine = _fine_days(sources, days, now, settings)
@@ -143,13 +136,7 @@ def _fine_days(
 
 
 def _at_once(asked: Sequence[_Asked], report: SourceReport, late: Nanoseconds) -> Sequence[_Asked]:
-    """Days by the hour side by side, as many as a source can read with one question.
-
-    Args:
-        asked: Newest first.
-        report: What the source can.
-        late: Days that ended before are read for good.
-    """
+    """Days by the hour, newest first, joined as far as a source can read them with one query."""
     found: list[_Asked] = []
     for each in asked:
         last = found[-1] if found else None

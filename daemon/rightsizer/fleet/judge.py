@@ -105,10 +105,7 @@ def informed(
 ) -> FleetInventory:
     """The inventory with the classes and allocators that policies state.
 
-    Args:
-        inventory: As the sources describe it.
-        holders: A device of each workload, by the workload's key.
-        policies: Of the operators.
+    Policies match by a device of each workload: `holders`, by the workload's key.
     """
     if not policies:
         return inventory
@@ -139,13 +136,6 @@ class FleetJudge:
         keeps_all: bool = False,
     ) -> None:
         """Read the files of the settings; the store is not asked yet.
-
-        Args:
-            settings: Everything that an operator may set.
-            clock: Whose present is looked back from.
-            cache: Keeps the days that were read.
-            progress: Receives how far it has come.
-            keeps_all: Keep every verdict, not complaints alone.
 
         Raises:
             ConfigurationError: no store is named, or an operator's file has faults.

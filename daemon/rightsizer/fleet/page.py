@@ -29,11 +29,7 @@ _Form = Mapping[str, Any]
 
 
 def fleet_document(form: Mapping[str, Any]) -> str:
-    """The whole page.
-
-    Args:
-        form: What `rightsizer fleet --json` prints.
-    """
+    """The whole page, from what `rightsizer fleet --json` prints."""
     opened = sorted(
         (each for each in form["advice"] if each["state"] in OPEN_STATES), key=by_savings
     )

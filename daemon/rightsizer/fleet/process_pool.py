@@ -45,12 +45,6 @@ class ProcessPool(Generic[Task, Result]):
     """Workers that each begin once, and then take one task after the other."""
 
     def __init__(self, begin: Callable[[], Callable[[Task], Result]], workers: int) -> None:
-        """Nobody works yet.
-
-        Args:
-            begin: Makes what does a task; called in each process, so that it must be picklable.
-            workers: How many processes; with one, all is done in this one.
-        """
         self._begin, self._workers = begin, workers
 
     def results(self, tasks: Iterable[Task]) -> Iterator[Result]:

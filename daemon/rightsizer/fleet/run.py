@@ -128,12 +128,6 @@ Sleep = Callable[[float], object]
 def restoration(judge: FleetJudge, settings: FleetConfig, warn: Warn, sleep: Sleep) -> Restoration:
     """What the store and Grafana know of a lost ledger, after a run of the judge.
 
-    Args:
-        judge: Has run, and knows the store.
-        settings: Where Grafana is, and how long decisions last.
-        warn: Receives why Grafana could not answer, which has no other effect.
-        sleep: Waits between tries; where it returns true there are no more.
-
     Raises:
         StoreError: the store does not answer.
     """
@@ -197,13 +191,8 @@ def advice_service(  # noqa: PLR0913, PLR0917 - the outside world comes in as ar
 ) -> tuple[AdviceService, NotificationService]:
     """The ledger's service over a judge, and what it notifies.
 
-    Args:
-        judge: Runs the rules.
-        settings: Everything that an operator may set.
-        storage: Of the ledger and of pending notifications.
-        clock: Of decisions.
-        warn: Receives the name of an event, and a message.
-        sleep: Waits between tries; where it returns true there are no more.
+    `warn` receives the name of an event and a message; no more tries follow where `sleep` returns
+    true.
     """
     notifications = NotificationService(
         settings,
@@ -229,11 +218,7 @@ def run_once(
 ) -> FleetAnswer:
     """Run, and give the ledger as it is after that.
 
-    Args:
-        judge: Runs the rules.
-        settings: Everything that an operator may set.
-        clock: The run's.
-        keeps: Save the ledger and notify Grafana and webhooks; otherwise nothing is changed.
+    Only where it keeps it is the ledger saved, and are Grafana and webhooks notified.
 
     Raises:
         StoreError: the store does not answer, or not wholly.

@@ -49,15 +49,6 @@ class FleetService:
         clock: Clock,
         notifier: Notifier = _NO_NOTIFIER,
     ) -> None:
-        """Wire it; it does not listen yet.
-
-        Args:
-            settings: Everything that an operator may set.
-            judge: Runs the rules over the fleet.
-            storage: Of the ledger and of pending notifications.
-            clock: The service's.
-            notifier: Reports to the service manager.
-        """
         self._settings, self._judge, self._clock = settings, judge, clock
         self._notifier, self._stopping = notifier, threading.Event()
         self._started, self._generation = clock.wall_time(), 0

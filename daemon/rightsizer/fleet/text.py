@@ -173,11 +173,7 @@ _WIDEST_NAME: Final = 26
 
 
 def fleet_text(form: Mapping[str, Any]) -> str:
-    """In lines of at most 100 columns, but for names that are longer.
-
-    Args:
-        form: What `rightsizer fleet --json` prints.
-    """
+    """What `rightsizer fleet --json` prints, in lines of at most 100 columns but for long names."""
     lines = [
         *wrapped(_title(form)),
         *(line for note in form["notes"] for line in wrapped(f"! {note}", 2)),
@@ -293,11 +289,7 @@ def _middle(interval: Mapping[str, float] | None) -> str:
 
 
 def plan_text(form: Mapping[str, Any]) -> str:
-    """In lines of at most 100 columns.
-
-    Args:
-        form: What `rightsizer fleet --dry-run --json` prints.
-    """
+    """What `rightsizer fleet --dry-run --json` prints, in lines of at most 100 columns."""
     fine, coarse = counted(form["fine_days"], "day"), counted(form["coarse_days"], "day")
     kept, wanted = form["kept_device_days"], form["device_days"]
     days = (

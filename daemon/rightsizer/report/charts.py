@@ -16,15 +16,7 @@ _STRETCHED: Final = ' preserveAspectRatio="none"'
 def figure(
     size: tuple[float, float], name: str, description: str, parts: Iterable[str], kind: str
 ) -> str:
-    """A drawing that says what it shows to readers who cannot see it.
-
-    Args:
-        size: Width and height, in the drawing's own units.
-        name: One line.
-        description: What the drawing tells, in words.
-        parts: SVG, escaped.
-        kind: A class of the style sheet.
-    """
+    """A drawing of escaped SVG parts, with its name and description for screen readers."""
     width, height = size
     return (
         f'<svg class="{kind}" viewBox="0 0 {width:g} {height:g}" role="img" '

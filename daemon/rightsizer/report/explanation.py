@@ -51,12 +51,9 @@ _ESTATE_RULES: Final = "fleet.rules."
 
 
 def explain_advice(advice: Advice, rules: object) -> Form:
-    """The reasoning behind a piece of advice, and what has become of it.
+    """The reasoning behind a recommendation, and what has become of it.
 
-    Args:
-        advice: What is explained.
-        rules: The rules' settings by the names of the rules; or several trees of them, by the keys
-            that they stand under in a configuration.
+    `rules` are their settings by name, or several such trees by their keys in a configuration.
     """
     form = _reasoning(advice.finding, advice.updated, rules)
     if not advice.is_open:

@@ -98,12 +98,7 @@ _ACTIVE_SHARE: Final[Mapping[Reason, _Template]] = {
 
 
 def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
-    """A query for each number of the evidence that the agent's metrics tell.
-
-    Args:
-        finding: The verdict.
-        end: Wall time of the judgement, where its window ends.
-    """
+    """A query for each number of the evidence that the agent's metrics have; at its end."""
     span = _span_of(finding, end)
     if span is None:
         return ()
@@ -117,11 +112,7 @@ def queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
 def pool_queries_of(finding: Finding, end: Nanoseconds) -> tuple[Query, ...]:
     """The most of a pool that was held, where the verdict names all of its GPUs.
 
-    What is known of a pool is who held it, which no counter of a single GPU tells.
-
-    Args:
-        finding: The verdict on a pool.
-        end: Wall time of the judgement.
+    What is known of a pool is its holders, which no counter of a single GPU has.
     """
     span, held = _span_of(finding, end), finding.evidence.get("held_most")
     if span is None or not isinstance(held, int | float):

@@ -66,12 +66,7 @@ def labels(facts: NodeFacts) -> Mapping[str, str]:
 
 
 def feature_file(named: Mapping[str, str], expires: Nanoseconds | None) -> str:
-    """The file's text.
-
-    Args:
-        named: The labels, without the prefix.
-        expires: Wall time from which on they no longer hold; `None` for good.
-    """
+    """The file's text; without an expiry (wall time) the labels hold for good."""
     lines = [f"{_NAMESPACE}/{name}={value}" for name, value in named.items()]
     if expires is not None:
         until = datetime.fromtimestamp(int(seconds(expires)), UTC)

@@ -29,9 +29,9 @@ def gres_conf(
     instances, which have none. `Type` is the board's name as Slurm's own AutoDetect spells it.
 
     Args:
-        devices: All of the node; GPUs that are cut up stand for themselves no more.
-        topology: How they hang together.
-        files: The device files of each, by uuid; who has none gets a comment in place of a line.
+        devices: All of the node; GPUs that are cut up are left out.
+        topology: Of the node.
+        files: The device files of each, by uuid; one without gets a comment for a line.
         cores: Slurm's core by the kernel's CPU.
         host: The node's name.
     """

@@ -48,10 +48,7 @@ def attributes(source: object, names: str) -> Form:
 def topology_form(topology: Topology, devices: Iterable[Device], offered: Collection[str]) -> Form:
     """GPUs, the ways between them, adapters with their ways to each GPU, and NUMA nodes.
 
-    Args:
-        topology: How they hang together.
-        devices: Those that have a place in it are told of.
-        offered: The uuids of those that the driver offers; others have no index.
+    GPUs whose uuid the driver does not offer have no index.
     """
     return {
         "gpus": [

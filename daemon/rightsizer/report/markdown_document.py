@@ -56,13 +56,7 @@ def cell(text: str) -> str:
 
 
 def table(header: Sequence[str], rows: Iterable[Sequence[str]], sides: str) -> str:
-    """A table.
-
-    Args:
-        header: Of each column.
-        rows: As many cells each.
-        sides: `l` or `r` for each column.
-    """
+    """A table; `sides` has `l` or `r` for each column."""
     lines = [[cell(each) for each in row] for row in (header, *rows)]
     widths = [
         max(3, *(min(_WIDEST, len(line[place])) for line in lines)) for place in range(len(header))

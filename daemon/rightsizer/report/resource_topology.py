@@ -23,15 +23,15 @@ def resource_topology(
 ) -> dict[str, Any]:
     """The object, one zone for each NUMA node with CPUs or devices.
 
-    `available` leaves out what somebody holds now, by processes or by allocation. Of CPUs only the
-    capacity is told: what the kubelet has given away of them, it alone knows. Resources go by the
-    names that NVIDIA's device plugin gives them (mixed strategy). Devices whose node nobody knows
+    `available` leaves out what is held now, by processes or by allocation. Of CPUs only the
+    capacity is known here: what the kubelet has given away of them, it alone knows. Resources have
+    the names that NVIDIA's device plugin gives them (mixed strategy). Devices whose node is unknown
     are in the first zone of a machine with a single one, and else in none.
 
     Args:
-        devices: All of the node; GPUs that are cut up stand for themselves no more.
-        topology: How they hang together.
-        distances: Between NUMA nodes; empty where nobody tells.
+        devices: All of the node; GPUs that are cut up are left out.
+        topology: Of the node.
+        distances: Between NUMA nodes; empty where unknown.
         held: Uuids of what is in use.
         host: The node's name in Kubernetes.
     """

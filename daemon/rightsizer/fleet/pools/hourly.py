@@ -179,10 +179,7 @@ def growth_of(
 ) -> PoolGrowth | None:
     """Where a pool is heading; `None` where too few days are known.
 
-    Args:
-        pool: Whose held GPUs are looked at.
-        settings: How far ahead.
-        full_ratio: What the line must reach within the horizon, of all GPUs.
+    `full_ratio` is what the line must reach within the horizon, of all GPUs.
     """
     size = sum(pool.size_by_node.values())
     trend = trend_of(daily_peaks(series_of(pool.held_peak), settings.trend), settings.trend)

@@ -35,11 +35,6 @@ class PoolChoice:
     """What waiting work needs of a pool, by what is known of its like."""
 
     def __init__(self, view: FleetView) -> None:
-        """Of a fleet.
-
-        Args:
-            view: Its pools and their holders.
-        """
         self._pools = {pool.name: pool for pool in view.pools}
         self._memory = {pool.name: _memory_of(pool) for pool in view.pools}
         self._kinds = {pool.name: kind_of(view, pool) for pool in view.pools}
@@ -111,14 +106,7 @@ def why_left(
     obstacles: Mapping[str, PoolObstacle],
     memory_bytes: float | None,
 ) -> str:
-    """Why the rest could not be placed: the pools that were tried, then the others.
-
-    Args:
-        waiting: Of which something could not be placed.
-        tried: Pools that might have served it, its own first.
-        obstacles: The other pools, by name, and what is in the way of each.
-        memory_bytes: That a GPU must have for it, as far as anything tells.
-    """
+    """Why the rest could not be placed: the pools that were tried, then the others."""
     reasons = [*_of_tried(waiting, tried), *_of_others(waiting, obstacles, memory_bytes)]
     return f"{'; '.join(reasons)}." if reasons else "No pool is known."
 
@@ -200,15 +188,11 @@ class WaitingOutcome:
 
 
 def place_waiting(view: FleetView, judgements: Iterable[Judgement]) -> tuple[WaitingOutcome, ...]:
-    """Each piece of waiting work with what it could get, whatever has waited longest first.
+    """Each piece of waiting work with what it could get, the longest waiting first.
 
     Its own pool comes first, then others of the same scheduler whose boards have enough memory;
     free GPUs before those that a step would free, and of steps those with the fewest moves, the
     least disturbance by class, the most idle GPU-hours.
-
-    Args:
-        view: Pools, who holds them, and what waits.
-        judgements: Verdicts, of which complaints that may become advice say what could be freed.
     """
     reclaims = reclaims_of(view, judgements)
     rooms = {

@@ -197,11 +197,6 @@ def placed_waiting(
 
     In this order: what it says itself; where more of the same already runs; where everything else
     of its namespace runs; the only pool with nodes that are large enough for one of its parts.
-
-    Args:
-        waiting: As its scheduler reports it.
-        pools: All of the fleet.
-        workloads: All that hold something.
     """
     own: dict[str, set[str]] = {}
     spaces: dict[str, set[str]] = {}

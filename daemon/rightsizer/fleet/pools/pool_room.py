@@ -185,13 +185,6 @@ class PoolRoom:
     def __init__(
         self, pool: FleetPool, reclaims: Iterable[Reclaim], workloads: Iterable[FleetWorkload]
     ) -> None:
-        """All of a pool.
-
-        Args:
-            pool: What is free of it now.
-            reclaims: What could be freed of it.
-            workloads: Those that are in it.
-        """
         self.pool = pool
         self._free = {node: float(gpus) for node, gpus in pool.free_by_node.items()}
         self._freed: dict[str, float] = {}
@@ -208,12 +201,7 @@ class PoolRoom:
         self._move_plans = 0
 
     def give_now(self, part: float, most: float) -> list[tuple[str, float]]:
-        """Promise free GPUs, by node: whole parts, on the fullest nodes that have room.
-
-        Args:
-            part: GPUs that must be on one node.
-            most: GPUs that are wanted in all.
-        """
+        """Promise free GPUs by node, at most so many, in parts, on the fullest nodes first."""
         given: list[tuple[str, float]] = []
         for node in sorted(self._free, key=lambda name: (self._free[name], name)):
             here = 0.0

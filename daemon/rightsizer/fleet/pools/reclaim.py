@@ -44,14 +44,7 @@ def follow_the_load(
 def sharing_fragments(
     action: Action, most_together: int, slices: tuple[str, ...], kind: WorkloadKind | None
 ) -> tuple[Instruction, ...]:
-    """How GPUs of a node are given out several times, or in slices.
-
-    Args:
-        action: Which of the three ways.
-        most_together: Workloads on one GPU.
-        slices: MIG profiles of a GPU that is cut.
-        kind: Who hands GPUs out.
-    """
+    """How GPUs of a node are shared by so many workloads, or cut into MIG profiles."""
     if action is Action.SHARE_MIG:
         text = f"# The GPU must be empty.\nnvidia-smi mig -i UUID -cgi {','.join(slices)} -C\n"
         return shell("Cut a GPU of the pool", text)
@@ -100,10 +93,7 @@ def room_for(
 ) -> Defragmentation | None:
     """The fewest moves, then the fewest GPUs moved, that free so many on one node.
 
-    Args:
-        wanted: GPUs that one job takes on a node.
-        free: By node, what nobody holds.
-        residents: By node, what may be moved off it.
+    `free` and `residents` are by node: GPUs without a holder, and work that may be moved.
     """
     best: tuple[int, int, str] | None = None
     found: Defragmentation | None = None
@@ -194,10 +184,6 @@ def reclaims_of(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Recla
     Only advice that holds over both of its spans counts, so that the grace of a class is over, and
     only GPUs that the workload holds alone. Of what a workload could do without, those on the node
     with most of them are taken. Autoscaling frees nothing that is needed at this hour.
-
-    Args:
-        view: Who holds what.
-        judgements: Verdicts on it.
     """
     devices = {each.device.uuid: each for pool in view.pools for each in pool.devices}
     held = Counter(device.uuid for each in view.workloads for device in each.case.devices)

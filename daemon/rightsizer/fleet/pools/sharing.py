@@ -26,12 +26,7 @@ _ROUNDING: Final = 0.01
 def slice_up(
     needs: Mapping[str, SliceNeed], board: Board
 ) -> tuple[tuple[tuple[str, str], ...], ...]:
-    """GPUs cut for at least two workloads each, as keys and profiles; others keep their own.
-
-    Args:
-        needs: What each workload needs of a whole board, by its key.
-        board: That is cut.
-    """
+    """GPUs cut for at least two workloads each, as keys and profiles; others keep their own."""
     chosen = [
         (key, profile) for key, need in needs.items() for profile in fitting_slices(board, need)[:1]
     ]
@@ -75,10 +70,8 @@ def small_work(
 ) -> tuple[SmallWorkload, ...]:
     """Workloads of one pool that may share, by key.
 
-    Args:
-        views: Workloads of one pool.
-        minimum_coverage_ratio: Hours that must be known of each.
-        busy_ratio: Busy share up to which a workload was idle; an idle one shares nothing.
+    Enough of their hours must be known; one that was never busier than `busy_ratio` is idle, and
+    shares nothing.
     """
     given = sorted(views, key=lambda each: each.case.key)
     tenants = Counter(device.uuid for each in given for device in each.case.devices)
@@ -197,12 +190,8 @@ def plan_sharing(
 ) -> SharingPlan:
     """Workloads of one namespace together; those of several, and the rest, in MIG slices.
 
-    Args:
-        given: Workloads that may share.
-        limits: What a GPU holds.
-        board: The pool's, where all are alike and known; without, nothing is cut.
-        busy_ratio: Busy share of an hour from which on a workload was at work.
-        alternating_ratio: Part of the hours in which two may be at work, for them to take turns.
+    Without a board nothing is cut. Workloads take turns where more than one was at work, by
+    `busy_ratio`, in at most `alternating_ratio` of the hours.
     """
     by_key = {each.load.key: each for each in given}
     gpus, at_least, alone = [], 0, []
