@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 from cached_fleet import FIRST_DAY, estate_device
 from readings import DAY, HOUR, MINUTE
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, FINE_STEP
-from rightsizer.fleet.fetch_plan import FetchCost, FetchPlan, PlannedSource, plan_of
+from rightsizer.fleet.fetch_plan import COLUMNS, SHARD_QUERIES, FetchPlan, PlannedSource, plan_of
 from rightsizer.fleet.settings import FleetSettings, StoreSettings
 from rightsizer.fleet.source import SourceReport
 from rightsizer.model.units import Nanoseconds
@@ -27,7 +27,7 @@ def nothing(source: str, days: Sequence[int]) -> Mapping[tuple[int, str], Nanose
 def source(resolution: float = 30.0, oldest: Nanoseconds | None = 0) -> PlannedSource:
     """Twenty GPUs."""
     report = SourceReport("rightsizer", oldest=oldest, resolution_seconds=resolution)
-    return PlannedSource(report, DEVICES, FetchCost(columns=10, queries=5))
+    return PlannedSource(report, DEVICES)
 
 
 def plan(
@@ -47,23 +47,23 @@ def test_all_days_are_read_finely_where_that_is_little() -> None:
     assert found.fine_days == tuple(range(FIRST_DAY, FIRST_DAY + 15))
     assert found.coarse_days == ()
     assert [shard.grid.day for shard in found.shards] == sorted(found.fine_days, reverse=True)
-    assert found.samples == 20 * 10 * (14 * 288 + 120)
-    assert found.queries == 15 * 5
+    assert found.samples == 20 * COLUMNS * (14 * 288 + 120)
+    assert found.queries == 15 * SHARD_QUERIES
 
 
 def test_old_days_are_read_by_the_hour_where_it_is_much() -> None:
     """The last hours are read by five minutes whatever that takes, a UTC day by one step."""
-    found = plan(samples_maximum=100_000)
+    found = plan(samples_maximum=300_000)
     assert found.fine_days == (FIRST_DAY + 14,)
     assert {shard.grid.step for shard in found.shards[1:]} == {COARSE_STEP}
-    early = plan(now=NOW - 5 * HOUR, samples_maximum=100_000)
+    early = plan(now=NOW - 5 * HOUR, samples_maximum=300_000)
     assert early.fine_days == (FIRST_DAY + 13, FIRST_DAY + 14)
-    assert plan(samples_maximum=100_000, fine_seconds=86400.0).fine_days == early.fine_days
-    more = plan(samples_maximum=300_000)
+    assert plan(samples_maximum=300_000, fine_seconds=86400.0).fine_days == early.fine_days
+    more = plan(samples_maximum=900_000)
     assert len(found.fine_days) < len(more.fine_days) < 15
 
 
-@given(st.integers(100_000, 2_000_000))
+@given(st.integers(300_000, 6_000_000))
 @settings(max_examples=30, deadline=None)
 def test_more_is_never_asked_for_than_is_allowed_beyond_the_last_day(most: int) -> None:
     """A day more by five minutes is taken only where all of it fits."""
@@ -77,16 +77,16 @@ def test_days_by_the_hour_are_read_at_once_as_far_as_a_source_can() -> None:
     weekly = replace(one, report=replace(one.report, days_at_once=7))
     spans = [
         (shard.grid.day - FIRST_DAY, shard.grid.days)
-        for shard in plan(one=weekly, samples_maximum=100_000).shards
+        for shard in plan(one=weekly, samples_maximum=300_000).shards
     ]
     assert spans == [(14, 1), (7, 7), (0, 7)]
-    early = plan(now=(FIRST_DAY + 14) * DAY, one=weekly, samples_maximum=100_000, fine_seconds=0.0)
+    early = plan(now=(FIRST_DAY + 14) * DAY, one=weekly, samples_maximum=300_000, fine_seconds=0.0)
     assert [(each.grid.day - FIRST_DAY, each.grid.days) for each in early.shards] == [
         (13, 1),
         (6, 7),
         (0, 6),
     ]
-    assert early.samples == plan(now=early.shards[0].now, samples_maximum=100_000).samples - (
+    assert early.samples == plan(now=early.shards[0].now, samples_maximum=300_000).samples - (
         20 * 10 * (288 - 24)
     )
 
@@ -97,7 +97,7 @@ def test_days_that_are_not_alike_are_read_apart() -> None:
     names = {FIRST_DAY + day: frozenset({"rule"} if day > 9 else ()) for day in range(15)}
     kept = {(FIRST_DAY + 3, DEVICES[0].device.uuid): end + HOUR}
     report = replace(one.report, days_at_once=30, names_by_day=names)
-    found = plan(one=replace(one, report=report), done=kept, samples_maximum=100_000)
+    found = plan(one=replace(one, report=report), done=kept, samples_maximum=300_000)
     spans = [(each.grid.day - FIRST_DAY, each.grid.days) for each in found.shards]
     assert spans == [(14, 1), (10, 4), (4, 6), (3, 1), (0, 3)]
 

@@ -4,10 +4,10 @@ from __future__ import annotations
 
 from bisect import bisect_left, bisect_right
 from collections.abc import Callable, Mapping, Sequence
-from typing import Final, NamedTuple
+from functools import partial
+from typing import Final
 
 from rightsizer.fleet.cache.day_cache import DayCache, PackedDay
-from rightsizer.fleet.cache.day_frame import Grid
 from rightsizer.fleet.fetch_plan import FetchPlan, FetchShard
 from rightsizer.fleet.model import FleetDay, FleetDevice
 from rightsizer.fleet.process_pool import ProcessPool
@@ -17,22 +17,10 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import Nanoseconds
 
 
-class _PartPlace(NamedTuple):
-    """Where a part lies in the samples of a series."""
-
-    first: int
-    last: int
-    """The first that is not in it."""
-    times: Sequence[Nanoseconds]
-
-
 class PrefetchingStore:
-    """A `Store` that asks for all that is left of a span of time, and keeps it for who comes next.
+    """A store that asks for all that is left of a span of time, and keeps it for later parts.
 
-    Args:
-        store: Who is asked.
-        end: Of the last part: where questions are extended to. Every question about a range must
-            come to it by its own steps.
+    Queries are extended to the end of the last part; each must come to it by its own steps.
     """
 
     def __init__(self, store: MetricStore, end: Nanoseconds) -> None:
@@ -65,54 +53,60 @@ def _within(
     answer: Sequence[SampledSeries], start: Nanoseconds, end: Nanoseconds
 ) -> Sequence[SampledSeries]:
     """Series that have samples in a span of time, with those alone."""
-    places: dict[int, _PartPlace] = {}
+    places: dict[int, tuple[slice, Sequence[Nanoseconds]]] = {}
     found = []
     for series in answer:
         times = series.times
         # Series of one answer share their times.
-        place = places.get(id(times)) or places.setdefault(id(times), _place(times, start, end))
-        if place.last - place.first == len(times):
+        if id(times) not in places:
+            place = slice(bisect_left(times, start), bisect_right(times, end))
+            places[id(times)] = place, times[place]
+        place, inside = places[id(times)]
+        if len(inside) == len(times):
             found.append(series)
-        elif place.times:
-            values = series.values[place.first : place.last]
-            found.append(SampledSeries(series.labels, place.times, values))
+        elif inside:
+            found.append(SampledSeries(series.labels, inside, series.values[place]))
     return found
 
 
-def _place(times: Sequence[Nanoseconds], start: Nanoseconds, end: Nanoseconds) -> _PartPlace:
-    first, last = bisect_left(times, start), bisect_right(times, end)
-    return _PartPlace(first, last, times[first:last])
-
-
 _DAYS_PER_FRAME: Final = 7
-"""That are kept as one: a distribution is one of all its days, and rules look at three and at
-fourteen of them."""
+"""A distribution is one of all days of a frame, and rules look at three and at fourteen days."""
 
 
-class _FetchedShard(NamedTuple):
-    """What came of a shard."""
-
-    days: tuple[PackedDay, ...]
-    use: StoreUse
+_FetchedShard = tuple[tuple[PackedDay, ...], StoreUse]
 
 
 @dataclass(frozen=True, slots=True)
 class FetchTask:
-    """How shards are read; it goes to other processes."""
+    """How shards are read; pickled to worker processes."""
 
     store: Callable[[], MetricStore]
     """Makes a process's own."""
     sources: Mapping[str, tuple[FleetSource, SourceReport]]
 
     def begin(self) -> Callable[[FetchShard], _FetchedShard]:
-        """Who reads one shard after the other."""
-        return _ShardFetcher(self.store(), self.sources).read
+        """What reads one shard after the other, with a store of its own."""
+        return partial(self._read, self.store())
+
+    def _read(self, store: MetricStore, shard: FetchShard) -> _FetchedShard:
+        before = store.use
+        source, report = self.sources[shard.source]
+        uuids = [device.device.uuid for device in shard.devices]
+        grids = shard.grid.parts(_DAYS_PER_FRAME)
+        # All parts are one query, so that there is one answer to parse.
+        parts = store if len(grids) == 1 else PrefetchingStore(store, shard.grid.end)
+        days = []
+        for grid in grids:
+            read = partial(source.day, parts, report, grid=grid)
+            day = read_day(read, shard.devices)
+            days.append(PackedDay.of(shard.source, grid, uuids, shard.now, day))
+        return tuple(days), store.use.since(before)
 
 
 def fetch(
     plan: FetchPlan,
-    shelf: DayCache,
-    reading: FetchTask,
+    cache: DayCache,
+    task: FetchTask,
     workers: int = 1,
     progress: Callable[[int, int], None] = lambda *_: None,
 ) -> StoreUse:
@@ -127,11 +121,11 @@ def fetch(
     total = len(plan.shards)
     progress(0, total)
     use = StoreUse()
-    crew: ProcessPool[FetchShard, _FetchedShard] = ProcessPool(reading.begin, min(workers, total))
-    for done, read in enumerate(crew.results(plan.shards), start=1):
-        for day in read.days:
-            shelf.put(day)
-        use += read.use
+    pool: ProcessPool[FetchShard, _FetchedShard] = ProcessPool(task.begin, min(workers, total))
+    for done, (days, used) in enumerate(pool.results(plan.shards), start=1):
+        for day in days:
+            cache.put(day)
+        use += used
         progress(done, total)
     return use
 
@@ -155,27 +149,3 @@ def read_day(
         {uuid: track for part in parts for uuid, track in part.frames.items()},
         {uuid: held for part in parts for uuid, held in part.holdings.items()},
     )
-
-
-class _ShardFetcher:
-    """Reads shards with a store of its own."""
-
-    def __init__(
-        self, store: MetricStore, sources: Mapping[str, tuple[FleetSource, SourceReport]]
-    ) -> None:
-        self._store, self._sources = store, sources
-
-    def read(self, shard: FetchShard) -> _FetchedShard:
-        """One shard, packed, and what it took."""
-        before = self._store.use
-        grids = shard.grid.parts(_DAYS_PER_FRAME)
-        # What is asked for is asked for at once, so that it is one answer to read.
-        store = self._store if len(grids) == 1 else PrefetchingStore(self._store, shard.grid.end)
-        days = tuple(self._day(store, shard, grid) for grid in grids)
-        return _FetchedShard(days, self._store.use.since(before))
-
-    def _day(self, store: MetricStore, shard: FetchShard, grid: Grid) -> PackedDay:
-        source, report = self._sources[shard.source]
-        day = read_day(lambda devices: source.day(store, report, devices, grid), shard.devices)
-        uuids = [device.device.uuid for device in shard.devices]
-        return PackedDay.of(shard.source, grid, uuids, shard.now, day)

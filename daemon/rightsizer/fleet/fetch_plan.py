@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from datetime import UTC, datetime
-from typing import Final, NamedTuple
+from typing import Final
 
 from rightsizer.fleet.cache.day_frame import COARSE_STEP, DAY, FINE_STEP, Grid
 from rightsizer.fleet.model import FleetDevice
@@ -19,17 +19,13 @@ _WIDEST: Final = len(State)
 _SAMPLES_A_STRETCH: Final = 2
 """Without two of them nothing is said of five minutes."""
 
+COLUMNS: Final = 30
+"""Series of a device, about."""
+SHARD_QUERIES: Final = 20
+"""Of a day of one shard, about."""
+
 _DoneOf = Callable[[str, Sequence[int]], Mapping[tuple[int, str], Nanoseconds]]
-
-
-@dataclass(frozen=True, slots=True)
-class FetchCost:
-    """What reading a source takes."""
-
-    columns: int = 30
-    """Series of a device, about."""
-    queries: int = 20
-    """Of a day of one shard, about."""
+_GridDevices = tuple[Grid, tuple[FleetDevice, ...]]
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +34,6 @@ class PlannedSource:
 
     report: SourceReport
     devices: tuple[FleetDevice, ...]
-    effort: FetchCost = FetchCost()
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,13 +45,6 @@ class FetchShard:
     devices: tuple[FleetDevice, ...]
     now: Nanoseconds
     """Up to when there can be samples."""
-
-
-class _Asked(NamedTuple):
-    """Days of devices that are still to be read."""
-
-    grid: Grid
-    devices: tuple[FleetDevice, ...]
 
 
 @dataclass(frozen=True, slots=True)
@@ -87,31 +75,33 @@ def plan_of(
 ) -> FetchPlan:
     """The plan of a run; `done` has, by source and days, up to when each device was read."""
     first = (now - nanoseconds(settings.lookback_seconds)) // DAY
+    late = nanoseconds(settings.late_seconds)
     days = range(first, now // DAY + 1)
     fine = _fine_days(sources, days, now, settings)
     shards: list[FetchShard] = []
     kept = wanted = queries = samples = 0
     for source in sources:
         known = done(source.report.source, days)
-        asked: list[_Asked] = []
+        asked: list[_GridDevices] = []
         for day in reversed(days):
             grid = Grid(day, FINE_STEP if day in fine and _is_fine(source, day) else COARSE_STEP)
             if not _has_samples(source, grid, now):
                 continue
+            # A day that was read after its last sample is done, at whichever step.
             left = tuple(
                 device
                 for device in source.devices
-                if not _is_over(known.get((day, device.device.uuid)), grid, settings)
+                if known.get((day, device.device.uuid), 0) < grid.end + late
             )
             wanted += len(source.devices)
             kept += len(source.devices) - len(left)
-            asked.append(_Asked(grid, left))
+            asked.append((grid, left))
             stretches = min(grid.count, (now - grid.start) // grid.step)
-            samples += len(left) * source.effort.columns * stretches
-        for grid, left in _at_once(asked, source.report, now - nanoseconds(settings.late_seconds)):
+            samples += len(left) * COLUMNS * stretches
+        for grid, left in _at_once(asked, source.report, now - late):
             found = _shards(source, grid, left, now, settings)
             shards += found
-            queries += len(found) * source.effort.queries
+            queries += len(found) * SHARD_QUERIES
     coarse = tuple(day for day in days if day not in fine)
     return FetchPlan(tuple(shards), tuple(sorted(fine)), coarse, kept, wanted, queries, samples)
 
@@ -120,7 +110,7 @@ def _fine_days(
     sources: Sequence[PlannedSource], days: range, now: Nanoseconds, settings: FleetSettings
 ) -> frozenset[int]:
     """The newest days, as far as the samples of all days allow, and the last hours anyhow."""
-    series = sum(len(source.devices) * source.effort.columns for source in sources)
+    series = sum(len(source.devices) * COLUMNS for source in sources)
     fine = {day for day in days if (day + 1) * DAY > now - nanoseconds(settings.fine_seconds)}
     left = settings.samples_maximum - series * (
         len(fine) * (DAY // FINE_STEP) + (len(days) - len(fine)) * (DAY // COARSE_STEP)
@@ -135,29 +125,27 @@ def _fine_days(
     return frozenset(fine)
 
 
-def _at_once(asked: Sequence[_Asked], report: SourceReport, late: Nanoseconds) -> Sequence[_Asked]:
+def _at_once(
+    asked: Sequence[_GridDevices], report: SourceReport, late: Nanoseconds
+) -> Sequence[_GridDevices]:
     """Days by the hour, newest first, joined as far as a source can read them with one query."""
-    found: list[_Asked] = []
-    for each in asked:
-        last = found[-1] if found else None
+    found: list[_GridDevices] = []
+    names = report.names_by_day
+    for grid, devices in asked:
+        last, last_devices = found[-1] if found else (None, None)
         if (
             last is not None
-            and last.grid.step == each.grid.step == COARSE_STEP
-            and last.grid.days < report.days_at_once
-            and last.grid.day == each.grid.day + 1
-            and last.grid.end <= late
-            and last.devices == each.devices
-            and _names(report, last.grid.day) == _names(report, each.grid.day)
+            and last.step == grid.step == COARSE_STEP
+            and last.days < report.days_at_once
+            and last.day == grid.day + 1
+            and last.end <= late
+            and last_devices == devices
+            and names.get(last.day) == names.get(grid.day)
         ):
-            days = last.grid.days + 1
-            found[-1] = _Asked(Grid(each.grid.day, COARSE_STEP, days), each.devices)
+            found[-1] = Grid(grid.day, COARSE_STEP, last.days + 1), devices
         else:
-            found.append(each)
+            found.append((grid, devices))
     return found
-
-
-def _names(report: SourceReport, day: int) -> frozenset[str] | None:
-    return report.names_by_day.get(day)
 
 
 def _is_fine(source: PlannedSource, day: int) -> bool:
@@ -172,11 +160,6 @@ def _has_samples(source: PlannedSource, grid: Grid, now: Nanoseconds) -> bool:
     return now - grid.start >= grid.step and oldest is not None and oldest < grid.end
 
 
-def _is_over(until: Nanoseconds | None, grid: Grid, settings: FleetSettings) -> bool:
-    """Whether a day was read after its last sample, at whichever step."""
-    return until is not None and until >= grid.end + nanoseconds(settings.late_seconds)
-
-
 def _shards(
     source: PlannedSource,
     grid: Grid,
@@ -186,15 +169,11 @@ def _shards(
 ) -> list[FetchShard]:
     """Devices of the same nodes go together, so that what is asked for has few names."""
     most = max(1, settings.store.series_maximum // _WIDEST)
-    sorted_devices = sorted(devices, key=_place)
+    sorted_devices = sorted(devices, key=lambda one: (one.cluster, one.node, one.device.uuid))
     return [
         FetchShard(source.report.source, grid, tuple(sorted_devices[place : place + most]), now)
         for place in range(0, len(sorted_devices), most)
     ]
-
-
-def _place(device: FleetDevice) -> tuple[str, str, str]:
-    return device.cluster, device.node, device.device.uuid
 
 
 _SHOWN: Final = 5

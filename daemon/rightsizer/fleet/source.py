@@ -5,11 +5,12 @@ from __future__ import annotations
 import threading
 from array import array
 from collections.abc import Mapping, Sequence
+from operator import add, sub
 from typing import Protocol
 
 from rightsizer.fleet.cache.day_frame import Grid
 from rightsizer.fleet.model import FleetDay, FleetDevice, FleetInventory
-from rightsizer.model.frozen import dataclass, field, fields
+from rightsizer.model.frozen import astuple, dataclass, field
 from rightsizer.model.state import Tier
 from rightsizer.model.units import Nanoseconds
 
@@ -35,16 +36,10 @@ class StoreUse:
 
     def since(self, before: StoreUse) -> StoreUse:
         """What came on top of what there was before."""
-        return StoreUse(
-            *(getattr(self, each.name) - getattr(before, each.name) for each in fields(StoreUse))
-        )
+        return StoreUse(*map(sub, astuple(self), astuple(before)))
 
     def __add__(self, other: StoreUse) -> StoreUse:
-        sums = {
-            each.name: getattr(self, each.name) + getattr(other, each.name)
-            for each in fields(StoreUse)
-        }
-        return StoreUse(**sums)
+        return StoreUse(*map(add, astuple(self), astuple(other)))
 
 
 class StoreUseCounter:
