@@ -87,7 +87,7 @@ def test_days_by_the_hour_are_read_at_once_as_far_as_a_source_can() -> None:
         (0, 6),
     ]
     assert early.samples == plan(now=early.shards[0].now, samples_maximum=300_000).samples - (
-        20 * 10 * (288 - 24)
+        20 * COLUMNS * (288 - 24)
     )
 
 

@@ -35,7 +35,7 @@ _BAR: Final = 30
 
 
 class ProgressLine:
-    """A line that is written over, and gone in the end."""
+    """A line that is overwritten, and erased in the end."""
 
     def __init__(self, terminal: TextIO, clock: Callable[[], float] = time.monotonic) -> None:
         self._terminal, self._clock = terminal, clock
@@ -123,7 +123,7 @@ def configure(parser: argparse.ArgumentParser) -> None:
 
 
 def run(arguments: argparse.Namespace) -> int:
-    """Look at the estate, and say what was found.
+    """Look at the fleet, and print what was found.
 
     Raises:
         RightsizerError: no store is named, it does not answer, or a file is out of reach.
@@ -157,7 +157,7 @@ def run(arguments: argparse.Namespace) -> int:
 def _judge(
     arguments: argparse.Namespace, settings: FleetConfig, clock: Clock
 ) -> Iterator[FleetJudge]:
-    """A judge that tells a terminal how far it is, and is silent once it has ended."""
+    """A judge that shows its progress on a terminal."""
     keeps_all = arguments.all or bool(arguments.explain)
     if arguments.no_progress or not sys.stderr.isatty():
         with FleetJudge.open(settings, clock, keeps_all=keeps_all) as judge:

@@ -30,11 +30,11 @@ class FleetDevice:
     """Machines that are interchangeable: a label of the node, a Slurm partition, else the board."""
     cluster: str = ""
     demands: Mapping[Resource, float] = field(default_factory=dict, hash=False)
-    """What its agent says is needed of it now, as `Provisioning.demand`; empty without an agent."""
+    """What its agent exports as `Provisioning.demand` now; empty without an agent."""
     source: str = ""
-    """Name of the source that reads it, where several know the estate."""
+    """Name of the source that reads it, where several know the fleet."""
     scheduler: WorkloadKind | None = None
-    """Who hands out its node, where a scheduler's exporter tells of it."""
+    """What allocates its node, where a scheduler's exporter has it."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -90,7 +90,7 @@ class FleetInventory:
     workloads: Mapping[str, Workload] = field(default_factory=dict)
     """By key; an identity that survives the churn of pods and jobs."""
     teams: Mapping[str, str] = field(default_factory=dict)
-    """Who answers for a workload, by its key: a label, its namespace or its account."""
+    """Of each workload, by its key: a label, its namespace or its account."""
     advice: tuple[NodeAdvice, ...] = ()
     waiting: tuple[WaitingWork, ...] = ()
 
@@ -146,20 +146,20 @@ class FleetPool:
     """Those that are there now; MIG parents are not among them."""
     present: HourlySeries
     held: HourlySeries
-    """GPUs that somebody holds, the mean over the hour."""
+    """GPUs in use or allocated, the mean over the hour."""
     held_peak: HourlySeries
     """The most that were held at the same moment of the hour."""
     active: HourlySeries
     free_by_node: Mapping[str, int]
-    """Whole GPUs that nobody holds now."""
+    """Whole GPUs without a holder now."""
     size_by_node: Mapping[str, int]
     node_free: Mapping[str, HourlySeries] = field(default_factory=dict, hash=False)
-    """By node and hour, GPUs that nobody holds."""
+    """By node and hour, GPUs without a holder."""
 
 
 @dataclass(frozen=True, slots=True)
 class FleetView:
-    """What a rule of the estate judges."""
+    """What a rule of the fleet judges."""
 
     start: Nanoseconds
     end: Nanoseconds

@@ -1,7 +1,4 @@
-"""ProcessPool: the same task over many inputs in worker processes.
-
-Garbage collection paused meanwhile.
-"""
+"""ProcessPool: the same task over many inputs in worker processes, without garbage collection."""
 
 from __future__ import annotations
 
@@ -18,7 +15,7 @@ from typing import Any, Final, Generic, TypeVar
 
 @contextmanager
 def paused_collection() -> Iterator[None]:
-    """Look for cycles afterwards alone: an estate's views are looked through again and again."""
+    """Collect cycles only afterwards: each collection would search all views of a fleet."""
     was_enabled = gc.isenabled()
     gc.disable()
     try:
@@ -30,19 +27,22 @@ def paused_collection() -> Iterator[None]:
 
 _MOST: Final = 8
 _IN_FLIGHT: Final = 2
-"""Tasks a worker has in hand or before it; more of them would only take room."""
+"""Tasks of a worker, the running one included; more would only take memory."""
 
 Task = TypeVar("Task")
 Result = TypeVar("Result")
 
 
 def worker_count(workers: int) -> int:
-    """How many processes a setting stands for, in which 0 is one a core."""
+    """How many processes a setting means, in which 0 is one a core."""
     return workers or min(_MOST, os.cpu_count() or 1)
 
 
 class ProcessPool(Generic[Task, Result]):
-    """Workers that each begin once, and then take one task after the other."""
+    """Workers that each begin once, and then do tasks; with one worker, in this process.
+
+    `begin` makes what does a task; it is called in each process, so it must be picklable.
+    """
 
     def __init__(self, begin: Callable[[], Callable[[Task], Result]], workers: int) -> None:
         self._begin, self._workers = begin, workers
@@ -97,8 +97,8 @@ class _PoolWorker:
         """Make it, once."""
         threading.Thread(target=_end_with_parent, daemon=True).start()
         cls._work = staticmethod(begin())
-        # What is loaded by now stays, and cycles are looked for between tasks: to look through all
-        # of a task again and again takes a sixth of its time.
+        # What is loaded by now stays, and cycles are collected between tasks: to search all of a
+        # task again and again takes a sixth of its time.
         gc.freeze()
         gc.disable()
 
@@ -112,7 +112,7 @@ class _PoolWorker:
 
 
 def _end_with_parent() -> None:
-    """End once the process that hands out the work is gone: nothing else would end it."""
+    """End once the parent is gone, however it ended."""
     parent = multiprocessing.parent_process()
     if parent is not None:
         parent.join()

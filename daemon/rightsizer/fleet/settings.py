@@ -15,6 +15,7 @@ from rightsizer.fleet.rules import FLEET_RULES
 from rightsizer.io.log_settings import LogSettings
 from rightsizer.model.frozen import dataclass, field, make_dataclass
 from rightsizer.model.settings import setting
+from rightsizer.model.units import DAY_SECONDS
 from rightsizer.notify.grafana.settings import GrafanaSettings
 from rightsizer.notify.webhook.settings import WebhookSettings
 from rightsizer.sizing.settings import SizingSettings
@@ -62,9 +63,6 @@ class DemandSettings:
         within=(0.001, 1),
         source="its P99 is then the P90 of the peaks; a single spike is no demand",
     )
-
-
-_DAY_SECONDS = 86400.0
 
 
 @dataclass(frozen=True, slots=True)
@@ -130,7 +128,7 @@ FleetRuleTree: Any = make_dataclass(
     ],
     frozen=True,
     slots=True,
-    namespace={"__doc__": "The estate's own rules by name.", "__module__": __name__},
+    namespace={"__doc__": "The fleet's own rules by name.", "__module__": __name__},
 )
 """Each rule's own settings under its name, so that a rule is registered in one place."""
 
@@ -141,9 +139,9 @@ class FleetSettings:
 
     store: StoreSettings = field(default_factory=StoreSettings)
     lookback_seconds: float = setting(
-        14 * _DAY_SECONDS,
+        14 * DAY_SECONDS,
         help="How far back is looked.",
-        within=(_DAY_SECONDS, 90 * _DAY_SECONDS),
+        within=(DAY_SECONDS, 90 * DAY_SECONDS),
         source="docs/definitions.md, conduct: sizing rests on 14 days",
     )
     matchers: str = setting(
@@ -186,7 +184,7 @@ class FleetSettings:
         6 * 3600.0,
         help="How far back days are read by five minutes whatever that comes to, so that what "
         "lasts for minutes is seen while it lasts; a UTC day is read by one step.",
-        within=(0.0, _DAY_SECONDS),
+        within=(0.0, DAY_SECONDS),
         source="docs/definitions.md, conduct: bottlenecks are looked for in six hours",
     )
     agents: AgentSourceSettings = field(default_factory=AgentSourceSettings)
@@ -195,13 +193,13 @@ class FleetSettings:
     late_seconds: float = setting(
         900.0,
         help="How long after its end a day is asked for once more, for samples that come late.",
-        within=(0.0, _DAY_SECONDS),
+        within=(0.0, DAY_SECONDS),
         source="a receiver that was away, and recording rules that lag",
     )
     absent_seconds: float = setting(
         3600.0,
         help="How long a device may be silent before it is taken to be gone.",
-        within=(300.0, _DAY_SECONDS),
+        within=(300.0, DAY_SECONDS),
         source="a node that restarts is no node less",
     )
     workers: int = setting(
@@ -225,7 +223,7 @@ class FleetSettings:
         source="2,000 series for both; a team is whatever a label of a workload says",
     )
     interval_seconds: float = setting(
-        3600.0, help="How often `rightsizer fleet --serve` looks anew.", within=(60.0, _DAY_SECONDS)
+        3600.0, help="How often `rightsizer fleet --serve` looks anew.", within=(60.0, DAY_SECONDS)
     )
 
 
@@ -250,15 +248,14 @@ class FleetConfig:
 
 
 def rule_trees(settings: FleetConfig) -> Mapping[str, object]:
-    """The settings of a node's rules and of the estate's own, by their keys in the file."""
+    """The settings of a node's rules and of the fleet's own, by their keys in the file."""
     return {"recommender.rules": settings.recommender.rules, "fleet.rules": settings.fleet.rules}
 
 
 def day_cache_path(settings: FleetConfig) -> Path:
     """The file of days that were read; all of it can be read again.
 
-    Where the service's own folder is out of reach, as for users who try it out, it lies in the
-    user's cache.
+    In the user's cache where the service's own folder is out of reach.
     """
     if settings.fleet.path:
         return Path(settings.fleet.path)
@@ -271,6 +268,6 @@ def day_cache_path(settings: FleetConfig) -> Path:
 
 
 def ledger_path(settings: FleetConfig) -> Path:
-    """The file of the ledger and of what is still to be told."""
+    """The file of the ledger and of pending notifications."""
     days = day_cache_path(settings)
     return days.with_name(f"{days.stem}-advice{days.suffix}")

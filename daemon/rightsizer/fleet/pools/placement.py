@@ -1,8 +1,9 @@
 """Placement of waiting work: which pool serves it, what to do first, and why none does."""
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from enum import StrEnum
+from math import inf
 from typing import Final
 
 from rightsizer.advice.rules.rule import Judgement
@@ -54,7 +55,7 @@ class PoolChoice:
         """Its own, then others: those whose GPUs are smallest first, which are missed least."""
         obstacles = self.obstacles(waiting)
         others = [name for name in self._pools if name != waiting.pool and name not in obstacles]
-        others.sort(key=lambda name: (self._memory[name] or float("inf"), name))
+        others.sort(key=lambda name: (self._memory[name] or inf, name))
         own = self._pools.get(waiting.pool)
         return [*([own.name] if own and own.name not in obstacles else ()), *others]
 
@@ -107,35 +108,27 @@ def why_left(
     memory_bytes: float | None,
 ) -> str:
     """Why the rest could not be placed: the pools that were tried, then the others."""
-    reasons = [*_of_tried(waiting, tried), *_of_others(waiting, obstacles, memory_bytes)]
-    return f"{'; '.join(reasons)}." if reasons else "No pool is known."
-
-
-def _of_tried(waiting: WaitingWork, tried: Sequence[FleetPool]) -> Iterator[str]:
-    if not tried:
-        return
-    named = first_names([pool.name for pool in tried], _MOST_NAMED)
-    # Where the size of its parts is unknown, a part is what a node of its own pool has.
-    part = gpus_text(part_of(waiting, tried[0]))
-    yield f"no node of {named} has {part} left, free or after any advice or move"
-
-
-def _of_others(
-    waiting: WaitingWork, obstacles: Mapping[str, PoolObstacle], memory_bytes: float | None
-) -> Iterator[str]:
+    reasons = []
+    if tried:
+        named = first_names([pool.name for pool in tried], _MOST_NAMED)
+        # Where the size of its parts is unknown, a part is what a node of its own pool has.
+        part = gpus_text(part_of(waiting, tried[0]))
+        reasons.append(f"no node of {named} has {part} left, free or after any advice or move")
+    each = waiting.gpus if waiting.gpus_each is None else waiting.gpus_each
     counts = Counter(obstacles.values())
-    if count := counts[PoolObstacle.NODE]:
-        each = waiting.gpus if waiting.gpus_each is None else waiting.gpus_each
-        yield f"{_pools(count, 'has', 'have')} no node of {gpus_text(each)}"
-    if count := counts[PoolObstacle.MEMORY]:
-        least = (memory_bytes or 0.0) / GIB
-        yield f"{_pools(count, 'has', 'have')} not the {least:,.0f} GiB a GPU that it needs"
-    if count := counts[PoolObstacle.SCHEDULER]:
-        yield f"{_pools(count, 'is', 'are')} another scheduler's"
-
-
-def _pools(count: int, one: str, many: str) -> str:
-    return f"1 pool {one}" if count == 1 else f"{count} pools {many}"
+    for obstacle, one, many, why in (
+        (PoolObstacle.NODE, "has", "have", f"no node of {gpus_text(each)}"),
+        (
+            PoolObstacle.MEMORY,
+            "has",
+            "have",
+            f"not the {(memory_bytes or 0.0) / GIB:,.0f} GiB a GPU that it needs",
+        ),
+        (PoolObstacle.SCHEDULER, "is", "are", "another scheduler's"),
+    ):
+        if count := counts[obstacle]:
+            reasons.append(f"1 pool {one} {why}" if count == 1 else f"{count} pools {many} {why}")
+    return f"{'; '.join(reasons)}." if reasons else "No pool is known."
 
 
 def gpus_text(count: float) -> str:
@@ -209,8 +202,8 @@ def place_waiting(view: FleetView, judgements: Iterable[Judgement]) -> tuple[Wai
 
 def _turn(waiting: WaitingWork) -> tuple[float, str, str]:
     """Longest first; unknown comes last."""
-    known = waiting.since_seconds
-    return (float("inf") if known is None else -known, waiting.key, waiting.pool)
+    since = waiting.since_seconds
+    return (inf if since is None else -since, waiting.key, waiting.pool)
 
 
 def _serve(
@@ -237,8 +230,6 @@ def _serve(
             nodes_after = ((way.node, given),)
             offers.append(PoolOffer(room.pool.name, given, False, nodes_after, steps))
             left = round(left - given, _PLACES)
-    memory, why = choice.memory_of(waiting), ""
-    if left > 0:
-        tried = [room.pool for room in rooms]
-        why = why_left(waiting, tried, choice.obstacles(waiting), memory)
+    memory, tried = choice.memory_of(waiting), [room.pool for room in rooms]
+    why = why_left(waiting, tried, choice.obstacles(waiting), memory) if left > 0 else ""
     return WaitingOutcome(waiting, tuple(offers), memory, why)

@@ -20,7 +20,7 @@ _MOST_NODES: Final = 16
 
 
 def take_out(nodes: Sequence[str], kind: WorkloadKind | None) -> tuple[Instruction, ...]:
-    """How to empty nodes, so that they can be given back; for a person to review."""
+    """How to empty nodes, so that they can be released; for a person to review."""
     named = tuple(nodes[:_MOST_NODES])
     if not named:
         return ()
@@ -34,7 +34,7 @@ def take_out(nodes: Sequence[str], kind: WorkloadKind | None) -> tuple[Instructi
 def follow_the_load(
     schedule: ReplicaSchedule, kind: WorkloadKind | None
 ) -> tuple[Instruction, ...]:
-    """How to let nodes come and go: the hours, and what the scheduler's own scaling is told."""
+    """How to scale nodes: the hours, and the settings of the scheduler's own scaling."""
     lines = [f"{hours} nodes" for hours in hours_of(schedule)]
     least, most = min(schedule.replicas), max(schedule.replicas)
     scaling = scheduler_of(kind).scale_nodes(least, most, schedule.lead_seconds)
@@ -54,7 +54,7 @@ def sharing_fragments(
 _MOST_RESIDENTS: Final = 12
 """Subsets of twelve are 4096; a node with more is one that packs small work already."""
 _MOST_MOVES: Final = 4
-"""Nobody moves more than that for one job."""
+"""More are not worth it for one job."""
 
 
 @dataclass(frozen=True, slots=True, order=True)
@@ -149,8 +149,7 @@ _DISRUPTION: Final = {
     WorkloadClass.BATCH: 3,
     WorkloadClass.STANDBY: 4,
 }
-"""A notebook is opened again, a replica is started again, a job may lose what it has done, and what
-stands by is there to be idle."""
+"""A notebook and a replica restart, a job may lose its work, and standby is idle on purpose."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -242,8 +241,8 @@ def _of_judgement(judgement: Judgement, own: Mapping[str, _Holder]) -> Iterator[
                 yield from _freed(judgement, some, leaving, len(leaving))
 
 
-def _groups(told: Any) -> Iterator[Sequence[str]]:
-    for each in told:
+def _groups(together: Any) -> Iterator[Sequence[str]]:
+    for each in together:
         # Replicas of services that would share stand there by their names alone: what that frees
         # is not sure.
         if isinstance(each, Mapping) and each["risk"] in _SURE and len(each["workloads"]) > 1:
@@ -259,7 +258,7 @@ def _most_together(devices: Sequence[FleetDevice], count: int) -> list[FleetDevi
 def _freed(
     judgement: Judgement, holders: Sequence[_Holder], devices: Sequence[FleetDevice], moves: int
 ) -> Iterator[Reclaim]:
-    """By pool, which are mostly one."""
+    """One for each pool; a workload is mostly in one."""
     for pool in sorted({each.pool for each in devices}):
         here = [each for each in devices if each.pool == pool]
         yield Reclaim(
