@@ -3,6 +3,7 @@
 import math
 import time
 from collections.abc import Mapping, Sequence
+from ctypes import Structure
 from typing import Any, Final
 
 import pynvml
@@ -192,28 +193,32 @@ class NvmlLibrary:
         answer = self.ask("nvmlDeviceGetFieldValues", device, keys)
         if isinstance(answer, NvmlFailure):
             return answer
-        return {key: _value(key, field) for key, field in zip(keys, answer, strict=True)}
+        fields = (_Field * len(keys)).from_buffer(answer)
+        return {key: _value(key, field) for key, field in zip(keys, fields, strict=True)}
+
+
+class _Field(Structure):
+    """The bindings' structure without their conversion of each attribute, which costs most."""
+
+    _fields_ = pynvml.c_nvmlFieldValue_t._fields_
 
 
 def _value(key: FieldKey, field: Any) -> Any:
     code = field.nvmlReturn
     if code == pynvml.NVML_SUCCESS:
-        if _is_untouched(field):
+        kind, value = field.valueType, field.value
+        # As empty as before the call: it only looks like success and 0.
+        if not (kind or field.timestamp or value.ullVal):
             return NvmlFailure(
                 Missing.NOT_SUPPORTED, _call(key), "the driver left the field as it was"
             )
-        value = value_of(field.valueType, field.value)
-        if value is not None:
-            return value
-        return NvmlFailure(Missing.INVALID, _call(key), f"no number of type {field.valueType}")
+        found = value_of(kind, value)
+        if found is not None:
+            return found
+        return NvmlFailure(Missing.INVALID, _call(key), f"no number of type {kind}")
     if code == pynvml.NVML_ERROR_INVALID_ARGUMENT:
         return NvmlFailure(Missing.NOT_SUPPORTED, _call(key), "the driver does not know this field")
     return failure_of(pynvml.NVMLError(code), _call(key))
-
-
-def _is_untouched(field: Any) -> bool:
-    """Whether a field is as empty as before the call, which only looks like success and 0."""
-    return not (field.valueType or field.timestamp or field.value.ullVal)
 
 
 def _call(key: FieldKey) -> str:

@@ -1,6 +1,6 @@
 """The NVLinks one by one, the traffic over all of them, and their fabric."""
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from ctypes import Structure, byref, c_uint, c_uint8, c_uint32, sizeof
 from enum import Enum, auto
 from functools import partial
@@ -18,8 +18,7 @@ from rightsizer.telemetry.nvml.library import FieldKey, NvmlFailure
 from rightsizer.telemetry.nvml.nvlink_wiring import link_is_up
 from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 
-FieldOf = Callable[[int], FieldKey | None]
-"""The field of a link by its number; `None` where there is none for it."""
+_ROW: Final = 6
 
 
 class NvlinkFact(Enum):
@@ -36,25 +35,25 @@ class NvlinkFact(Enum):
 
 @dataclass(frozen=True, slots=True)
 class NvlinkFieldScheme:
-    """One way to read a fact: the sum of some fields."""
+    """One way to read a fact: the sum of some fields of each link."""
 
-    fields: tuple[FieldOf, ...]
+    keys: Mapping[int, tuple[FieldKey, ...]]
+    """By the link's number; a link that is not here cannot be asked in this way."""
     scale: float = 1.0
-
-    def keys_of(self, link: int) -> list[FieldKey]:
-        """The fields to ask for."""
-        return [key for field_of in self.fields if (key := field_of(link)) is not None]
 
     def value(self, link: int, answers: Mapping[FieldKey, Any]) -> float | None:
         """The fact in base units, `None` where it is missing."""
-        found = [answers[key] for key in self.keys_of(link)]
-        if not found or any(isinstance(each, NvmlFailure) or each in _BLANKS for each in found):
-            return None
-        return float(sum(found)) * self.scale
+        total = 0.0
+        for key in self.keys.get(link, ()):
+            answer = answers[key]
+            if isinstance(answer, NvmlFailure) or answer in _BLANKS:
+                return None
+            total += answer
+        return total * self.scale if link in self.keys else None
 
     def is_refused(self, link: int, answers: Mapping[FieldKey, Any]) -> bool:
         """Whether it is of no use to ask this way again."""
-        found = [answers[key] for key in self.keys_of(link)]
+        found = [answers[key] for key in self.keys.get(link, ())]
         return not found or any(
             isinstance(each, NvmlFailure) and each.is_unsupported for each in found
         )
@@ -62,27 +61,22 @@ class NvlinkFieldScheme:
 
 def _scoped(field: int, scale: float = 1.0) -> NvlinkFieldScheme:
     """A field that takes the link's number as its scope."""
-    return NvlinkFieldScheme((lambda link: (field, link),), scale)
+    links = range(pynvml.NVML_NVLINK_MAX_LINKS)
+    return NvlinkFieldScheme({link: ((field, link),) for link in links}, scale)
 
 
 def _numbered(*fields: str, scale: float = 1.0) -> NvlinkFieldScheme:
     """Older fields, which have a number for each of the first twelve links, in two rows."""
-    return NvlinkFieldScheme(tuple(_number_of(field) for field in fields), scale)
+    rows = [
+        [getattr(pynvml, f"NVML_FI_DEV_NVLINK_{field}_L{first}") for first in (0, _ROW)]
+        for field in fields
+    ]
+    return NvlinkFieldScheme(
+        {link: tuple(row[link // _ROW] + link % _ROW for row in rows) for link in range(2 * _ROW)},
+        scale,
+    )
 
 
-def _number_of(field: str) -> FieldOf:
-    first: int = getattr(pynvml, f"NVML_FI_DEV_NVLINK_{field}_L0")
-    second: int = getattr(pynvml, f"NVML_FI_DEV_NVLINK_{field}_L6")
-
-    def number(link: int) -> FieldKey | None:
-        if link < _ROW:
-            return first + link
-        return second + link - _ROW if link < 2 * _ROW else None
-
-    return number
-
-
-_ROW: Final = 6
 _MEGABYTE: Final = 1e6
 _KIBIBYTE: Final = 2.0**10
 _BLANKS: Final = frozenset({2**32 - 1, 2**64 - 1})
@@ -130,23 +124,32 @@ class _Links:
     def __init__(self, handle: DeviceHandle) -> None:
         self._handle = handle
         self._ways: dict[NvlinkFact, tuple[NvlinkFieldScheme, ...]] = dict(LINK_FACTS)
+        self._keys: list[FieldKey] = []
         self._errors: dict[int, float] = {}
 
     def read(self) -> tuple[Nvlink, ...] | NvmlFailure:
         """All links that lead somewhere."""
         numbers = self._handle.target.wiring.links
-        ways = [way for ways in self._ways.values() for way in ways]
-        answers = self._handle.ask_fields(
-            [key for number in numbers for way in ways for key in way.keys_of(number)]
-        )
+        self._keys = self._keys or [
+            key
+            for ways in self._ways.values()
+            for way in ways
+            for number in numbers
+            for key in way.keys.get(number, ())
+        ]
+        answers = self._handle.ask_fields(self._keys)
         up: dict[int, bool] = {}
         for number in numbers:
             state = self._state(number, answers)
             if isinstance(state, NvmlFailure):
                 return state
             up[number] = link_is_up(state)
-        self._narrow([number for number in numbers if up[number]], answers)
-        return tuple(self._link(number, answers, is_up=up[number]) for number in numbers)
+        running = [number for number in numbers if up[number]]
+        told = {fact: self._tell(fact, running, answers) for fact in self._ways}
+        return tuple(
+            self._link(number, told) if up[number] else Nvlink(number, is_up=False)
+            for number in numbers
+        )
 
     @property
     def errors(self) -> float | None:
@@ -160,30 +163,27 @@ class _Links:
                 return int(state)
         return self._handle.ask("nvmlDeviceGetNvLinkState", number)
 
-    def _narrow(self, up: Sequence[int], answers: Mapping[FieldKey, Any]) -> None:
-        """Keep to the way that tells each fact; a link that is down tells nothing of that."""
-        if not up:
-            return
-        for fact, ways in self._ways.items():
-            offered = [
-                way for way in ways if not all(way.is_refused(number, answers) for number in up)
-            ]
-            telling = (
-                way
-                for way in offered
-                if any(way.value(number, answers) is not None for number in up)
-            )
-            self._ways[fact] = tuple(offered) if not (one := next(telling, None)) else (one,)
+    def _tell(
+        self, fact: NvlinkFact, up: Sequence[int], answers: Mapping[FieldKey, Any]
+    ) -> Mapping[int, float | None]:
+        """A fact of each link that is up; from then on it is asked in the way that told it."""
+        offered = []
+        for way in self._ways[fact]:
+            found = {number: way.value(number, answers) for number in up}
+            if any(value is not None for value in found.values()):
+                self._keep(fact, (way,))
+                return found
+            if not up or not all(way.is_refused(number, answers) for number in up):
+                offered.append(way)
+        self._keep(fact, tuple(offered))
+        return {}
 
-    def _link(self, number: int, answers: Mapping[FieldKey, Any], *, is_up: bool) -> Nvlink:
-        if not is_up:
-            return Nvlink(number, is_up=False)
-        facts: dict[NvlinkFact, Any] = {
-            fact: next(
-                (found for way in ways if (found := way.value(number, answers)) is not None), None
-            )
-            for fact, ways in self._ways.items()
-        }
+    def _keep(self, fact: NvlinkFact, ways: tuple[NvlinkFieldScheme, ...]) -> None:
+        if len(ways) < len(self._ways[fact]):
+            self._ways[fact], self._keys = ways, []
+
+    def _link(self, number: int, told: Mapping[NvlinkFact, Mapping[int, float | None]]) -> Nvlink:
+        facts: dict[NvlinkFact, Any] = {fact: found.get(number) for fact, found in told.items()}
         errors = [None if (count := facts[fact]) is None else int(count) for fact in _ERRORS]
         if any(count is not None for count in errors):
             self._errors[number] = sum(count or 0 for count in errors)
