@@ -34,11 +34,15 @@ _BY_SIGNAL: Final[Mapping[Signal, tuple[float, float]]] = {
 }
 """What a device itself can tell, both ends included: tighter than what a recording may hold, and
 wide enough for boards to come."""
+_BOUNDS: Final[Mapping[Signal, tuple[float, float]]] = {
+    **{each: _BY_UNIT[each.unit] for each in Signal if each.unit in _BY_UNIT},
+    **_BY_SIGNAL,
+}
 
 
 def is_possible(signal: Signal, value: float) -> bool:
     """Whether a device can have this value, in the signal's unit; not whether it is likely."""
-    bounds = _BY_SIGNAL.get(signal) or _BY_UNIT.get(signal.unit)
+    bounds = _BOUNDS.get(signal)
     return bounds is None or bounds[0] <= value <= bounds[1]
 
 

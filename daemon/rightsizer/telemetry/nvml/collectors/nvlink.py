@@ -2,7 +2,7 @@
 
 from collections.abc import Mapping, Sequence
 from ctypes import Structure, byref, c_uint, c_uint8, c_uint32, sizeof
-from enum import Enum, auto
+from enum import StrEnum, auto
 from functools import partial
 from typing import Any, Final
 
@@ -21,7 +21,7 @@ from rightsizer.telemetry.nvml.reading_builder import ReadingBuilder
 _ROW: Final = 6
 
 
-class NvlinkFact(Enum):
+class NvlinkFact(StrEnum):
     """What the driver tells of a link."""
 
     STATE = auto()
