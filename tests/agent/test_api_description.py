@@ -24,8 +24,8 @@ from rightsizer.fleet.api import FleetApi
 from rightsizer.io.clock import FastClock
 from rightsizer.model.report import Report
 from rightsizer.profiler.capture.encoder import CaptureState
-from rightsizer.profiler.capture.feature import CapturesApi
-from rightsizer.profiler.service import ProfilesApi
+from rightsizer.profiler.capture.feature import captures_route
+from rightsizer.profiler.service import profiles_route
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController
 from rightsizer.web.advice_api import AdviceApi
@@ -46,8 +46,8 @@ def site_of(report: Report | None) -> Router:
         *AdviceApi(Book(), RuleTree()).routes,
         *ControlRoutes(ReleaseController(clock), clock, lambda _: None).routes,
         *LifecycleRoutes(lambda: None, is_enabled=True).routes,
-        *ProfilesApi(tuple).routes,
-        *CapturesApi(CaptureState).routes,
+        profiles_route(tuple),
+        captures_route(CaptureState),
         *ActionsApi(ActionState).routes,
         *PlaceApi(Settings).routes,
         *closed_routes(),

@@ -63,7 +63,7 @@ def intake(
         settings,
         ReadLimits,
         repository or CaptureRepository(Storage("").database),
-        controller,
+        controller.take,
         read=read,
     )
 

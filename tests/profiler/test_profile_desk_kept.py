@@ -20,7 +20,7 @@ from rightsizer.accounting.settings import AccountingSettings
 from rightsizer.advice.storage import Storage
 from rightsizer.io.clock import FastClock
 from rightsizer.model.profile import ProfiledDevice
-from rightsizer.profiler.service import ProfilesApi, ProfileService
+from rightsizer.profiler.service import ProfileService, profiles_route
 from rightsizer.profiler.settings import ProfileSettings
 from rightsizer.telemetry.profiles.registry import open_profile
 from rightsizer.web.message import WebRequest
@@ -152,7 +152,7 @@ def test_nothing_of_who_recorded_it_is_kept(node: Node, tmp_path: Path) -> None:
 def test_the_api_lists_what_was_taken_as_it_is_described(node: Node) -> None:
     """Matched or not, with telemetry beside it and without."""
     node.profiles.take([waits(node), replace(waits(node), start=None, source="timeless.json")])
-    (route,) = ProfilesApi(node.profiles.profiles).routes
+    route = profiles_route(node.profiles.profiles)
     answer = json.loads(route.handler(None, WebRequest("GET", route.path, {})).body)  # type: ignore[arg-type] # It asks nothing of the site.
 
     assert list(faults(answer, json_schema_of("GET", route.path))) == []

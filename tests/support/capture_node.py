@@ -103,7 +103,7 @@ class CaptureNode:
             settings,
             CaptureContext(self.accountant.latest, lambda: self.judgements, lambda: self.advice),
             self.repository,
-            self,
+            self.take,
             limits=ReadLimits,
             controls=self.controls,
             still_held=lambda _: self.still_held,

@@ -39,9 +39,9 @@ from rightsizer.model.report import AgentReport, Report
 from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import nanoseconds
 from rightsizer.notify.service import NotificationService
-from rightsizer.profiler.capture.feature import CapturesApi, capture_service, capture_state
+from rightsizer.profiler.capture.feature import capture_state, captures_route
 from rightsizer.profiler.capture.request import CaptureContext
-from rightsizer.profiler.service import ProfilesApi, ProfileService
+from rightsizer.profiler.service import ProfileService, profiles_route
 from rightsizer.report.freshness import FreshnessSettings
 from rightsizer.telemetry.source import ReleaseController, SnapshotSource, StillHeld
 from rightsizer.web.advice_api import AdviceApi
@@ -181,14 +181,22 @@ class Agent:
     def _capture_service(
         self, controls: ReleaseController, still_held: StillHeld
     ) -> CaptureService | None:
+        settings = self.settings.profiles
+        if not settings.drop_folder.path:
+            return None
+        # Most agents have no folder, and load nothing for it.
+        from rightsizer.profiler.capture.repository import CaptureRepository  # noqa: PLC0415
+        from rightsizer.profiler.capture.service import CaptureService  # noqa: PLC0415
+
         advice, recommender = self.advice_service, self.recommender
-        return capture_service(
-            self.settings.profiles,
+        return CaptureService(
+            settings.drop_folder,
+            settings.capture,
             CaptureContext(
                 self.accountant.latest, lambda: recommender.judgements, lambda: advice.advice
             ),
-            self._storage.database,
-            self.profiles,
+            CaptureRepository(self._storage.database),
+            self.profiles.take,
             limits=lambda: self.settings.profiles.read_limits,
             controls=controls,
             still_held=still_held,
@@ -265,8 +273,8 @@ class Agent:
             local_routes=(
                 *local_routes,
                 *self._advice_routes.routes,
-                *ProfilesApi(self.profiles.profiles).routes,
-                *CapturesApi(partial(capture_state, self._captures)).routes,
+                profiles_route(self.profiles.profiles),
+                captures_route(partial(capture_state, self._captures)),
                 *ActionsApi(partial(action_state, self._actions, self._storage.database)).routes,
                 *FlushRoute(self.history_writer.flush).routes,
                 *PlaceApi(lambda: self.settings, self._broker).routes,

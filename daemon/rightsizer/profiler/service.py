@@ -165,7 +165,7 @@ def _latest(kept: Mapping[str, str], maximum: int) -> dict[str, str]:
 
 
 def _taken(text: str) -> Nanoseconds:
-    """When, of text that need not be understood; those that nobody understands go first."""
+    """When, of text that need not be understood; what is not understood goes first."""
     try:
         time = json.loads(text)["taken"]
     except (ValueError, KeyError, TypeError):
@@ -173,24 +173,18 @@ def _taken(text: str) -> Nanoseconds:
     return time if isinstance(time, int) else 0
 
 
-PROFILES_PATH = "/api/v1/profiles"
+def profiles_route(profiles: Callable[[], tuple[TakenProfile, ...]]) -> Route:
+    """The route that tells what was taken, the latest first, and what each profile says.
 
+    Args:
+        profiles: Gives them; called from any thread.
+    """
 
-class ProfilesApi:
-    """Answers what was taken, the latest first, and what each profile says."""
-
-    def __init__(self, profiles: Callable[[], tuple[TakenProfile, ...]]) -> None:
-        """A route over what gives the profiles, from any thread."""
-        self._profiles = profiles
-
-    @property
-    def routes(self) -> tuple[Route, ...]:
-        """Where it is served."""
-        return (Route("GET", PROFILES_PATH, self._answer),)
-
-    def _answer(self, site: Router, request: WebRequest) -> WebResponse:
+    def answer(site: Router, request: WebRequest) -> WebResponse:
         del site, request
-        return WebResponse.of_json({"profiles": [_form(each) for each in self._profiles()]})
+        return WebResponse.of_json({"profiles": [_form(each) for each in profiles()]})
+
+    return Route("GET", "/api/v1/profiles", answer)
 
 
 def _form(profile: TakenProfile) -> dict[str, Any]:

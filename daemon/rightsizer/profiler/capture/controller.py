@@ -1,10 +1,11 @@
 """Controller of captures: looks, decides, has a profile taken, records the result."""
 
 import re
-from collections import Counter
-from collections.abc import Callable, Mapping, Sequence
+from collections import Counter, defaultdict
+from collections.abc import Mapping, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import Final, Protocol
+from typing import Final
 
 import structlog
 
@@ -14,7 +15,7 @@ from rightsizer.model.advice import AdviceState
 from rightsizer.model.device import Device
 from rightsizer.model.errors import RightsizerError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.model.report import DeviceReport, Report, WorkloadReport
+from rightsizer.model.report import DeviceReport, Report
 from rightsizer.model.units import Nanoseconds, nanoseconds, seconds
 from rightsizer.model.workload import Workload
 from rightsizer.profiler.capture.policy import (
@@ -27,6 +28,7 @@ from rightsizer.profiler.capture.policy import (
 )
 from rightsizer.profiler.capture.repository import CaptureCache, CaptureRecord, CaptureRepository
 from rightsizer.profiler.capture.request import CaptureContext, CaptureOutcome, CaptureRequest
+from rightsizer.profiler.capture.runner import ThreadedCaptureRunner
 from rightsizer.profiler.capture.settings import CaptureSettings
 from rightsizer.profiler.capture.storage import CaptureStorage, new_id
 
@@ -38,7 +40,7 @@ class ActiveWorkload:
     workload: Workload
     devices: tuple[Device, ...]
     is_alone: bool
-    """Whether nobody else has processes on them, so that all that are there are its own."""
+    """Whether no other workload has processes on them, so that all there are its own."""
     sighting: WorkloadSample
 
     @property
@@ -48,52 +50,27 @@ class ActiveWorkload:
 
 
 def active_workloads(report: Report, now: Nanoseconds) -> Mapping[str, ActiveWorkload]:
-    """The workloads that are there, by key.
-
-    Args:
-        report: The latest.
-        now: On the steady clock.
-    """
+    """The workloads that are there, by key; `now` is on the steady clock."""
     accounts = {each.workload.key: each for each in report.workloads}
-    held: dict[str, list[DeviceReport]] = {}
+    held: defaultdict[str, list[DeviceReport]] = defaultdict(list)
     for device in report.devices:
         for holding in device.holdings:
-            if holding.has_process:
-                held.setdefault(holding.workload.key, []).append(device)
-    return {
-        key: _active_workload(accounts[key], devices, now)
-        for key, devices in held.items()
-        if key in accounts
-    }
-
-
-def _active_workload(
-    account: WorkloadReport, devices: list[DeviceReport], now: Nanoseconds
-) -> ActiveWorkload:
-    is_alone = all(
-        holding.workload.key == account.workload.key
-        for device in devices
-        for holding in device.holdings
-        if holding.has_process
-    )
-    return ActiveWorkload(
-        account.workload,
-        tuple(each.device for each in devices),
-        is_alone,
-        WorkloadSample(
-            now,
-            account.totals.state_seconds,
-            len(devices),
-            _pids(devices) if is_alone else None,
-        ),
-    )
-
-
-def _pids(devices: list[DeviceReport]) -> frozenset[int] | None:
-    processes = [None if each.reading is None else each.reading.processes for each in devices]
-    if any(each is None for each in processes):
-        return None
-    return frozenset(process.pid for each in processes for process in each or ())
+            if holding.has_process and holding.workload.key in accounts:
+                held[holding.workload.key].append(device)
+    found: dict[str, ActiveWorkload] = {}
+    for key, devices in held.items():
+        holdings = chain.from_iterable(each.holdings for each in devices)
+        is_alone = all(each.workload.key == key for each in holdings if each.has_process)
+        processes = [None if each.reading is None else each.reading.processes for each in devices]
+        pids = None
+        if is_alone and None not in processes:
+            pids = frozenset(process.pid for each in processes for process in each or ())
+        account = accounts[key]
+        sample = WorkloadSample(now, account.totals.state_seconds, len(devices), pids)
+        found[key] = ActiveWorkload(
+            account.workload, tuple(each.device for each in devices), is_alone, sample
+        )
+    return found
 
 
 _LEAP: Final[Nanoseconds] = nanoseconds(3600.0)
@@ -104,25 +81,6 @@ _FIGURE: Final = re.compile(r"[\d.]+ ?(%|d\b|h\b|min\b|s\b)?")
 _QUIET: Final = frozenset({AdviceState.DISMISSED, AdviceState.SNOOZED})
 
 
-class CaptureRunner(Protocol):
-    """Carries a capture out, on a thread of its own."""
-
-    def start(
-        self,
-        request: CaptureRequest,
-        record: CaptureRecord,
-        done: Callable[[CaptureRecord], None],
-    ) -> None:
-        """Begin; `done` is told how it went, once, from the thread that carried it out."""
-
-    @property
-    def is_busy(self) -> bool:
-        """Whether one is under way."""
-
-    def stop(self) -> None:
-        """End what is under way and wait until it has."""
-
-
 class CaptureController:
     """Decides at each look; its state may be read from any thread."""
 
@@ -130,7 +88,7 @@ class CaptureController:
         self,
         settings: CaptureSettings,
         context: CaptureContext,
-        runner: CaptureRunner,
+        runner: ThreadedCaptureRunner,
         repository: CaptureRepository,
         *,
         folder: Path,
@@ -164,14 +122,17 @@ class CaptureController:
         """How captures ended since the agent started."""
 
     def start(self) -> None:
-        """See to what the last agent left: a program that still runs, a capture without an end.
+        """End what an agent that was killed has left: a program that still runs, an open capture.
 
         Raises:
             HistoryError: what is remembered cannot be read.
         """
         for record in self._cache.mended():
             if record.outcome is CaptureOutcome.RUNNING:
-                self._bury(record)
+                detail = "the agent ended meanwhile"
+                if end_group(record.process, record.process_started):
+                    detail += "; what it had called was ended with the next start"
+                self._finish(replace(record, outcome=CaptureOutcome.INTERRUPTED, detail=detail))
 
     def stop(self) -> None:
         """End what is under way."""
@@ -182,7 +143,7 @@ class CaptureController:
         return self._cache.records()
 
     def look(self) -> None:
-        """Look at everybody, settle what has landed, and call where it is the moment.
+        """Look at all workloads, settle what has landed, and start a capture where one is due.
 
         Raises:
             RightsizerError: a capture cannot be begun, or what is remembered not be read.
@@ -190,10 +151,9 @@ class CaptureController:
         here = self._here()
         self._settle()
         records = self._tidied(self._cache.mended())
-        found = self._candidates(here, records)
-        self.candidates = found
-        self._tell(found)
-        chosen = next((each for each in found if each.why_not is None), None)
+        self.candidates = self._candidates(here, records)
+        self._tell(self.candidates)
+        chosen = next((each for each in self.candidates if each.why_not is None), None)
         if chosen is not None:
             self._begin(chosen, here[chosen.key])
 
@@ -220,25 +180,21 @@ class CaptureController:
             now=self._clock.wall_time(),
             quiet={each.id for each in self._context.advice() if each.state in _QUIET},
         )
-        if all(each.why_not is not None for each in found):
-            return found
-        obstacle = self._obstacle(records)
         return tuple(
-            each
-            if each.why_not is not None
-            else replace(each, why_not=obstacle or self._why_out_of_reach(here[each.key]))
+            replace(each, why_not=self._obstacle(here[each.key], records))
+            if each.why_not is None
+            else each
             for each in found
         )
 
-    def _obstacle(self, records: Sequence[CaptureRecord]) -> str | None:
-        """What keeps every capture from being made."""
+    def _obstacle(self, workload: ActiveWorkload, records: Sequence[CaptureRecord]) -> str | None:
+        """What keeps a workload's capture from being made, other than its finding and its past."""
         if not self._repository.is_kept:
             return "no history is kept, and a restart would forget its limits; set history.path"
         if self._runner.is_busy:
             return "another capture is under way"
-        return self._room.why_none(records)
-
-    def _why_out_of_reach(self, workload: ActiveWorkload) -> str | None:
+        if (why := self._room.why_none(records)) is not None:
+            return why
         if not self._settings.needs_pids or workload.pids:
             return None
         if not workload.is_alone:
@@ -268,7 +224,7 @@ class CaptureController:
             started=now,
             outcome=CaptureOutcome.RUNNING,
         )
-        # On disk before anybody is called: an agent that is killed meanwhile does not call again.
+        # On disk before the call: an agent that is killed meanwhile does not call again.
         try:
             self._cache.begin(record)
         except RightsizerError:
@@ -321,15 +277,8 @@ class CaptureController:
         tell = self._log.info if is_well else self._log.warning
         tell(f"capture_{outcome}", id=record.id, workload=record.workload, detail=record.detail)
 
-    def _bury(self, record: CaptureRecord) -> None:
-        """End what an agent that was killed has left running."""
-        detail = "the agent ended meanwhile"
-        if end_group(record.process, record.process_started):
-            detail += "; what it had called was ended with the next start"
-        self._finish(replace(record, outcome=CaptureOutcome.INTERRUPTED, detail=detail))
-
     def _tidied(self, records: Sequence[CaptureRecord]) -> Sequence[CaptureRecord]:
-        """The captures without those that nobody asks for any more; old profiles are deleted."""
+        """The captures without those past their age or number; old profiles are deleted."""
         now = self._clock.wall_time()
         by_age = self._is_clock_trusted()
         for each in self._room.prune(records, now, by_age=by_age):

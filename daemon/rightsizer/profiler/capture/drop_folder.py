@@ -6,6 +6,7 @@ import threading
 import time
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import groupby
+from operator import attrgetter
 from pathlib import Path
 from typing import Final
 
@@ -15,7 +16,6 @@ from rightsizer.model.errors import ProfileError, RightsizerError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.profile import DeviceProfile, Profile
 from rightsizer.model.units import Nanoseconds
-from rightsizer.profiler.capture.feature import ProfileConsumer
 from rightsizer.profiler.capture.repository import CaptureRepository, ReadFile
 from rightsizer.profiler.capture.settings import DropFolderSettings
 from rightsizer.telemetry.profiles.limits import ReadLimits
@@ -32,15 +32,14 @@ def with_origin(profile: Profile, devices: Sequence[str]) -> Profile:
         profile: Of a capture.
         devices: The GPUs that the capture was of, by uuid, in the node's order.
     """
-    return replace(profile, devices=tuple(_of(each, devices) for each in profile.devices))
 
+    def named(found: DeviceProfile) -> DeviceProfile:
+        place = 0 if len(devices) == 1 else found.device.index
+        if found.device.uuid or place is None or not 0 <= place < len(devices):
+            return found
+        return replace(found, device=replace(found.device, uuid=devices[place]))
 
-def _of(found: DeviceProfile, devices: Sequence[str]) -> DeviceProfile:
-    device = found.device
-    place = 0 if len(devices) == 1 else device.index
-    if device.uuid or place is None or not 0 <= place < len(devices):
-        return found
-    return replace(found, device=replace(device, uuid=devices[place]))
+    return replace(profile, devices=tuple(map(named, profile.devices)))
 
 
 _DEEPEST: Final = 4
@@ -79,13 +78,10 @@ class DroppedFile:
         """Its own."""
         return self.path.rpartition("/")[2]
 
-    def is_as(self, other: "DroppedFile | None") -> bool:
-        """Whether nobody has written to it since."""
-        return other is not None and (self.size_bytes, self.modified, self.number) == (
-            other.size_bytes,
-            other.modified,
-            other.number,
-        )
+    @property
+    def state(self) -> tuple[int, Nanoseconds, tuple[int, int]]:
+        """What changes once it is written to or replaced."""
+        return self.size_bytes, self.modified, self.number
 
 
 def scan_folder(folder: Path, files_maximum: int) -> tuple[list[DroppedFile], int]:
@@ -148,17 +144,13 @@ def _walk(folder: Path) -> Iterator[DroppedFile]:
             except OSError:
                 continue  # It went away meanwhile.
             path = f"{inner}/{name}" if inner else name
-            yield _dropped_file(path, status, is_open_to_all=is_open_to_all)
-
-
-def _dropped_file(path: str, status: os.stat_result, *, is_open_to_all: bool) -> DroppedFile:
-    return DroppedFile(
-        path.encode(errors="replace").decode(),
-        status.st_size,
-        status.st_mtime_ns,
-        (status.st_dev, status.st_ino),
-        _refusal(path, status, is_open_to_all=is_open_to_all),
-    )
+            yield DroppedFile(
+                path.encode(errors="replace").decode(),
+                status.st_size,
+                status.st_mtime_ns,
+                (status.st_dev, status.st_ino),
+                _refusal(path, status, is_open_to_all=is_open_to_all),
+            )
 
 
 def _refusal(path: str, status: os.stat_result, *, is_open_to_all: bool) -> str | None:
@@ -189,7 +181,7 @@ class DropFolderWatcher:
         settings: DropFolderSettings,
         limits: Callable[[], ReadLimits],
         repository: CaptureRepository,
-        consumer: ProfileConsumer,
+        take: Callable[[Sequence[Profile]], object],
         *,
         read: _Read | None = None,
     ) -> None:
@@ -199,13 +191,13 @@ class DropFolderWatcher:
             settings: Which folder, and what a file may cost.
             limits: What a file may ask of its reader, as it is configured now.
             repository: Remembers what was read.
-            consumer: Gets what was read.
+            take: Gets what was read, the profiles of one folder together.
             read: Reads one file; in a process of its own unless told otherwise.
         """
         self._settings, self._limits = settings, limits
-        self._repository, self._consumer = repository, consumer
+        self._repository, self._take_profiles = repository, take
         self._read_with = read
-        self._before: Mapping[str, DroppedFile] = {}
+        self._before: Mapping[str, tuple[object, ...]] = {}
         self._stop = threading.Event()
         self._trouble: str | None = None
         self._has_too_many = False
@@ -231,12 +223,15 @@ class DropFolderWatcher:
             return
         known = self._repository.files()
         self._repository.forget_files(known.keys() - {each.path for each in found})
-        settled = [each for each in found if each.is_as(self._before.get(each.path))]
-        self._before = {each.path: each for each in found}
-        fresh = [each for each in settled if not _is_known(each, known.get(each.path))]
+        before, self._before = self._before, {each.path: each.state for each in found}
+        fresh = [
+            each
+            for each in found
+            if before.get(each.path) == each.state and not _is_known(each, known.get(each.path))
+        ]
         began = time.monotonic()
         # The ranks of one program lie beside each other and are judged together.
-        for _, group in groupby(sorted(fresh, key=_place), key=lambda each: each.top):
+        for _, group in groupby(sorted(fresh, key=attrgetter("top", "path")), attrgetter("top")):
             if self._stop.is_set() or time.monotonic() - began > _MOST_IN_A_LOOK_SECONDS:
                 return
             self._take(list(group))
@@ -308,29 +303,20 @@ class DropFolderWatcher:
     def _hand_over(self, profiles: Sequence[Profile], read: Sequence[ReadFile]) -> None:
         names = ",".join(each.path for each in read)
         try:
-            self._consumer.take(profiles)
+            self._take_profiles(profiles)
         except RightsizerError:
             raise  # Of the disk, most likely: they are read again.
-        except Exception as error:  # noqa: BLE001 - who breaks its judge must not do so each minute.
+        except Exception as error:  # noqa: BLE001 - a profile that breaks its judge must not do so each minute.
             self._log.exception("profile_not_judged", files=names)
             fault = f"broke whoever judges it: {error!r:.200}"
-            self._repository.put_files(
-                [ReadFile(each.path, each.size_bytes, each.modified, fault) for each in read]
-            )
+            self._repository.put_files(replace(each, fault=fault) for each in read)
             return
         self._repository.put_files(read)
         self._log.info("profiles_read", files=names, profiles=len(profiles))
 
 
-def _place(landed: DroppedFile) -> tuple[str, str]:
-    return landed.top, landed.path
-
-
 def _is_known(landed: DroppedFile, known: ReadFile | None) -> bool:
-    return known is not None and (known.size_bytes, known.modified) == (
-        landed.size_bytes,
-        landed.modified,
-    )
+    return known is not None and _noted(landed, known.fault) == known
 
 
 def _noted(landed: DroppedFile, fault: str = "") -> ReadFile:

@@ -6,15 +6,15 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.units import seconds
 from rightsizer.profiler.capture.policy import CaptureCandidate
 from rightsizer.profiler.capture.repository import CaptureRecord, ReadFile
-from rightsizer.report.json_encoder import Form
+from rightsizer.report.json_encoder import Form, attributes
 
 
 @dataclass(frozen=True, slots=True)
 class CaptureState:
-    """As it stands."""
+    """How captures stand."""
 
     kind: str = "none"
-    """Who is called; `none` where nobody is."""
+    """What takes profiles; `none` where nothing does."""
     captures: Sequence[CaptureRecord] = ()
     candidates: Sequence[CaptureCandidate] = ()
     files: Sequence[ReadFile] = ()
@@ -24,40 +24,31 @@ def state_form(state: CaptureState) -> Form:
     """The same as plain values for JSON; captures latest first."""
     return {
         "kind": state.kind,
-        "captures": [_capture(each) for each in reversed(state.captures)],
-        "candidates": [_candidate(each) for each in state.candidates],
-        "files": [_file(each) for each in state.files],
-    }
-
-
-def _capture(record: CaptureRecord) -> Form:
-    return {
-        "id": record.id,
-        "workload": record.workload,
-        "finding": record.finding,
-        "reason": record.reason,
-        "devices": list(record.devices),
-        "started": seconds(record.started),
-        "ended": None if record.ended is None else seconds(record.ended),
-        "outcome": record.outcome,
-        "detail": record.detail,
-    }
-
-
-def _candidate(candidate: CaptureCandidate) -> Form:
-    return {
-        "workload": candidate.key,
-        "finding": candidate.finding.id,
-        "reasons": list(candidate.finding.reasons),
-        "confidence": candidate.finding.confidence,
-        "why_not": candidate.why_not,
-    }
-
-
-def _file(file: ReadFile) -> Form:
-    return {
-        "path": file.path,
-        "bytes": file.size_bytes,
-        "modified": seconds(file.modified),
-        "fault": file.fault or None,
+        "captures": [
+            {
+                **attributes(each, "id workload finding reason devices"),
+                "started": seconds(each.started),
+                "ended": None if each.ended is None else seconds(each.ended),
+                **attributes(each, "outcome detail"),
+            }
+            for each in reversed(state.captures)
+        ],
+        "candidates": [
+            {
+                "workload": each.key,
+                "finding": each.finding.id,
+                **attributes(each.finding, "reasons confidence"),
+                "why_not": each.why_not,
+            }
+            for each in state.candidates
+        ],
+        "files": [
+            {
+                "path": each.path,
+                "bytes": each.size_bytes,
+                "modified": seconds(each.modified),
+                "fault": each.fault or None,
+            }
+            for each in state.files
+        ],
     }

@@ -1,7 +1,6 @@
 """Isolated reader: one file read in a process of its own, which may crash or hang."""
 
 import contextlib
-import json
 import os
 import signal
 import subprocess
@@ -13,9 +12,10 @@ from collections.abc import Iterator
 from pathlib import Path
 from typing import Final
 
+from rightsizer.io.codec import decode, encode
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import Profile
-from rightsizer.profiler.capture.reader_protocol import ReaderAnswer, ReaderTask, plain, restored
+from rightsizer.profiler.capture.reader_protocol import ReaderAnswer, ReaderTask
 from rightsizer.profiler.capture.settings import DropFolderSettings
 from rightsizer.telemetry.profiles.limits import ReadLimits
 
@@ -45,11 +45,11 @@ def read_isolated(
         name: What it is called.
         limits: What a file may ask of its reader.
         settings: What the process may take.
-        stop: Set where nobody waits for it any more.
+        stop: Set where its profile is no longer wanted.
 
     Raises:
         ProfileError: it cannot be read, or not within the bounds.
-        Interrupted: `stop` was set.
+        ReadInterrupted: `stop` was set.
     """
     # Readers take a path: one that leads to the open file, whatever becomes of its folder.
     with tempfile.TemporaryDirectory(prefix="rightsizer-") as folder:
@@ -58,11 +58,13 @@ def read_isolated(
         cpu_seconds = max(1, round(settings.read_timeout))
         task = ReaderTask(str(path), name, limits, settings.read_memory_bytes, cpu_seconds)
         with _started(descriptor) as process:
-            words = json.dumps(plain(task)).encode()
-            data = _asked(process, words, settings.read_timeout, stop)
+            data = _asked(process, encode(task).encode(), settings.read_timeout, stop)
             if data is None:
                 _end(process)
-            status = _status(process)
+            try:
+                status = process.wait(_END_SECONDS)
+            except subprocess.TimeoutExpired:
+                status = None  # It has no more to say, and has not ended.
     return _understood(data, status, name, settings)
 
 
@@ -92,7 +94,7 @@ def _started(descriptor: int) -> "Iterator[subprocess.Popen[bytes]]":
 def _asked(
     process: "subprocess.Popen[bytes]", task: bytes, timeout_seconds: float, stop: threading.Event
 ) -> bytes | None:
-    """What it says; `None` where that took too long or was more than anybody asked for."""
+    """What it says; `None` where that took too long or was too much."""
     answer = bytearray()
     is_done = threading.Event()
     asker = threading.Thread(
@@ -122,14 +124,6 @@ def _talk(
     is_done.set()
 
 
-def _status(process: "subprocess.Popen[bytes]") -> int | None:
-    """How it ended; `None` where it has not, though it has no more to say."""
-    try:
-        return process.wait(_END_SECONDS)
-    except subprocess.TimeoutExpired:
-        return None
-
-
 def _end(process: "subprocess.Popen[bytes]") -> None:
     if process.returncode is None:
         with contextlib.suppress(ProcessLookupError, PermissionError):
@@ -150,8 +144,8 @@ def _understood(
             f"{name}: whatever reads it ended {how}; see what `rightsizer profile` says of it"
         )
     try:
-        answer = restored(ReaderAnswer, json.loads(data))
-    except (ValueError, TypeError, RecursionError):
+        answer = decode(data, ReaderAnswer)
+    except ValueError:
         raise ProfileError(f"{name}: what was read of it makes no sense; record it again") from None
     if answer.profile is None:
         raise ProfileError(answer.fault)

@@ -98,15 +98,12 @@ def advanced(
     points = course.points
     # A look that nothing was accounted for since tells nothing, and its time goes to the next.
     if seen.state_seconds != points[-1].state_seconds:
-        points = _kept((*points, seen), span_seconds)
+        points = (*points, seen)
+        # What lies within the span, and enough beyond to cover it and to compare.
+        since = seen.time - round(span_seconds * NANOSECONDS_PER_SECOND)
+        inside = sum(each.time > since for each in points)
+        points = points[-max(inside + 1, _LEAST_POINTS) :]
     return replace(course, first_seen=first or course.first_seen, points=points)
-
-
-def _kept(points: tuple[WorkloadSample, ...], span_seconds: float) -> tuple[WorkloadSample, ...]:
-    """What lies within the span, and enough beyond to cover it and to compare."""
-    since = points[-1].time - round(span_seconds * NANOSECONDS_PER_SECOND)
-    inside = sum(each.time > since for each in points)
-    return points[-max(inside + 1, _LEAST_POINTS) :]
 
 
 def _shares(before: WorkloadSample, after: WorkloadSample) -> Mapping[State, float]:
@@ -192,11 +189,16 @@ def capture_candidates(  # noqa: PLR0913 - all that speaks for it or against it.
         and not each.finding.rule.startswith(_OF_PROFILES)
         and any(reason in settings.reasons for reason in each.finding.reasons)
     ]
-    return tuple(sorted(found, key=lambda each: _rank(each.finding)))
-
-
-def _rank(finding: Finding) -> tuple[int, float, str]:
-    return -_RANKS[finding.severity], -finding.confidence, finding.id
+    return tuple(
+        sorted(
+            found,
+            key=lambda each: (
+                -_RANKS[each.finding.severity],
+                -each.finding.confidence,
+                each.finding.id,
+            ),
+        )
+    )
 
 
 def _of_the_finding(

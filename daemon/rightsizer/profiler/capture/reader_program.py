@@ -1,6 +1,5 @@
 """Program of the isolated reader: reads one file, writes its profile as JSON."""
 
-import json
 import os
 import resource
 import sys
@@ -9,8 +8,9 @@ from dataclasses import replace
 from pathlib import Path
 from typing import Final
 
+from rightsizer.io.codec import decode, encode
 from rightsizer.model.errors import ProfileError
-from rightsizer.profiler.capture.reader_protocol import ReaderAnswer, ReaderTask, plain, restored
+from rightsizer.profiler.capture.reader_protocol import ReaderAnswer, ReaderTask
 from rightsizer.telemetry.profiles.registry import open_profile
 
 _KERNEL_NAMES: Final = 2000
@@ -23,10 +23,9 @@ _FIRST_VICTIM: Final = "1000"
 
 def main() -> None:
     """Read the task, then the file; always answers, unless it is ended."""
-    task = restored(ReaderTask, json.load(sys.stdin))
+    task = decode(sys.stdin.buffer.read(), ReaderTask)
     _confine(task)
-    answer = _answer(task)
-    json.dump(plain(answer), sys.stdout, separators=(",", ":"))
+    sys.stdout.write(encode(_answer(task)))
 
 
 def _confine(task: ReaderTask) -> None:

@@ -18,7 +18,6 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.http_result import Failure, FailureKind
 from rightsizer.io.program import Ending, Limits, run_program
 from rightsizer.model.errors import RightsizerError
-from rightsizer.model.units import Nanoseconds
 from rightsizer.notify.webhook.client import post_once
 from rightsizer.profiler.capture.repository import CaptureRecord, CaptureRepository
 from rightsizer.profiler.capture.request import CaptureOutcome, CaptureRequest, CaptureResult
@@ -89,7 +88,7 @@ def run_command(
     )
 
 
-_NOBODY: Final = "No processes were matched"
+_NO_PROCESS: Final = "No processes were matched"
 
 
 def words(settings: DynologSettings, request: CaptureRequest) -> tuple[str, ...]:
@@ -112,7 +111,7 @@ def judged(called: CaptureResult) -> CaptureResult:
     """What its client's answer means: it ends well even where it has reached nobody."""
     if called.outcome is not CaptureOutcome.CALLED:
         return called
-    if _NOBODY in called.said:
+    if _NO_PROCESS in called.said:
         return CaptureResult(
             CaptureOutcome.FAILED,
             "dynolog knows none of the processes: start them with KINETO_USE_DAEMON=1, and the "
@@ -131,7 +130,7 @@ _STOP_SECONDS: Final = 5.0
 
 
 class ThreadedCaptureRunner:
-    """Calls whom the settings name; one capture at a time. Times are the world's."""
+    """Calls the profiler that the settings name; one capture at a time, by real time."""
 
     def __init__(  # noqa: PLR0913 - the outside world comes in as arguments.
         self,
@@ -192,18 +191,18 @@ class ThreadedCaptureRunner:
         try:
             with self._counters_let_go():
                 called = self._call(request, record)
-                if called.outcome is CaptureOutcome.CALLED and not called.is_recorded:
-                    called = self._recorded(request, called)
+                # Wait until what was only asked for is recorded.
+                is_awaited = called.outcome is CaptureOutcome.CALLED and not called.is_recorded
+                if is_awaited and self._stop.wait(request.seconds + self._settings.margin):
+                    why = "the agent ended meanwhile"
+                    called = CaptureResult(CaptureOutcome.INTERRUPTED, why)
         except Exception:  # noqa: BLE001 - its end is told and the counters come back, whatever it is.
             self._log.exception("capture_broke", id=request.id)
         finally:
             if called.said:
                 self._log.info("capture_said", id=request.id, said=called.said)
-            done(self._ended(record, called))
-
-    def _ended(self, record: CaptureRecord, called: CaptureResult) -> CaptureRecord:
-        ended: Nanoseconds = self._clock.wall_time()
-        return replace(record, outcome=called.outcome, detail=called.detail, ended=ended)
+            ended = self._clock.wall_time()
+            done(replace(record, outcome=called.outcome, detail=called.detail, ended=ended))
 
     @contextmanager
     def _counters_let_go(self) -> Iterator[None]:
@@ -227,17 +226,9 @@ class ThreadedCaptureRunner:
         finally:
             self._controls.resume(ReleasableResource.COUNTERS, asker=COUNTER_HOLDER)
 
-    def _recorded(self, request: CaptureRequest, called: CaptureResult) -> CaptureResult:
-        """Wait until what was only asked for is recorded."""
-        if self._stop.wait(request.seconds + self._settings.margin):
-            return CaptureResult(CaptureOutcome.INTERRUPTED, "the agent ended meanwhile")
-        return called
-
     def _call(self, request: CaptureRequest, record: CaptureRecord) -> CaptureResult:
         settings = self._settings
         if settings.kind is CaptureKind.WEBHOOK:
-            # Most agents never make a request.
-
             return call_webhook(settings.webhook, request, self._stop.wait)
         if settings.kind is CaptureKind.DYNOLOG:
             return judged(self._run(words(settings.dynolog, request), request, record))

@@ -1,7 +1,7 @@
 """Capture service: drop folder, controller, runner and storage of an agent."""
 
 import contextlib
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
 from pathlib import Path
 from typing import Final
 
@@ -9,17 +9,17 @@ from rightsizer.io.clock import Clock
 from rightsizer.io.jobs import Job
 from rightsizer.model.errors import HistoryError
 from rightsizer.model.metric_family import series_key
+from rightsizer.model.profile import Profile
 from rightsizer.profiler.capture.controller import CaptureController
 from rightsizer.profiler.capture.drop_folder import DropFolderWatcher
 from rightsizer.profiler.capture.encoder import CaptureState
-from rightsizer.profiler.capture.feature import ProfileConsumer
 from rightsizer.profiler.capture.repository import CaptureRepository
 from rightsizer.profiler.capture.request import CaptureContext
 from rightsizer.profiler.capture.runner import ThreadedCaptureRunner
 from rightsizer.profiler.capture.settings import CaptureKind, CaptureSettings, DropFolderSettings
 from rightsizer.profiler.capture.storage import CaptureStorage
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.source import ReleaseController, ReleaseRequest
+from rightsizer.telemetry.source import ReleaseController, StillHeld
 
 _LOOK_SECONDS: Final = 60.0
 
@@ -33,18 +33,18 @@ class CaptureService:
         capture: CaptureSettings,
         context: CaptureContext,
         repository: CaptureRepository,
-        consumer: ProfileConsumer,
+        take: Callable[[Sequence[Profile]], object],
         *,
         limits: Callable[[], ReadLimits],
         controls: ReleaseController,
-        still_held: Callable[[ReleaseRequest], str | None],
+        still_held: StillHeld,
         clock: Clock,
     ) -> None:
-        """A station that does nothing yet; its arguments are those of its parts."""
+        """A service that does nothing yet; its arguments are those of its parts."""
         self._kind, self._repository = capture.kind, repository
         self._interval = drop_folder.interval
         folder = Path(drop_folder.path)
-        self._watcher = DropFolderWatcher(drop_folder, limits, repository, consumer)
+        self._watcher = DropFolderWatcher(drop_folder, limits, repository, take)
         self._controller: CaptureController | None = None
         if capture.kind is not CaptureKind.NONE:
             room = CaptureStorage(folder, capture.room)
