@@ -376,4 +376,3 @@ def test_nothing_of_the_environment_comes_out(tmp_path: Path) -> None:
 def test_files_are_told_by_how_they_begin(name: str, data: bytes, *, is_one: bool) -> None:
     """But for reports, whose form is nobody's but their program's."""
     assert NSIGHT_SYSTEMS.recognizes(Head(name, data)) is is_one
-    assert not NSIGHT_SYSTEMS.recognizes(Head(name, data, is_folder=True))

@@ -33,9 +33,9 @@ def profile_of(trace: KinetoTrace, folder: Path, limits: ReadLimits | None = Non
     return PYTORCH.read(trace.write(folder, "rank0.pt.trace.json.gz"), limits or ReadLimits())
 
 
-def recognized(data: str, *, is_folder: bool = False) -> bool:
+def recognized(data: str) -> bool:
     """Whether a file that begins so is taken for a trace."""
-    return PYTORCH.recognizes(Head("file", data.encode(), is_folder=is_folder))
+    return PYTORCH.recognizes(Head("file", data.encode()))
 
 
 def test_a_step_of_training_is_read_as_it_was(tmp_path: Path) -> None:
@@ -333,4 +333,3 @@ def test_traces_are_told_by_what_kineto_alone_writes(data: str) -> None:
 def test_other_files_are_not_taken_for_traces(data: str) -> None:
     """XLA's traces have the same list of events, and none of the rest."""
     assert not recognized(data)
-    assert not recognized('{"schemaVersion": 1}', is_folder=True)

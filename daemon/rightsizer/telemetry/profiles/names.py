@@ -119,7 +119,7 @@ def span_kind(name: str) -> SpanKind:
 
 
 def python_span(name: str) -> tuple[SpanKind, str] | None:
-    """The kind of a frame of Python, and a name without anybody's folders; most are of none."""
+    """The kind of a frame of Python, and a name without folders; most frames have none."""
     if not name.endswith("save"):
         return None
     found = ((kind, said) for pattern, kind, said in _PYTHON if pattern.search(name))
@@ -156,7 +156,8 @@ _SYNCHRONIZATION_RANGE: Final = re.compile(r"synchroni[sz]|\bbarrier\b", re.IGNO
 
 def range_name(text: str) -> str:
     """The name without what makes each range different, and without folders."""
-    return _PATH.sub(_last_part, _COUNTED.sub("", text)).strip()
+    plain = _COUNTED.sub("", text)
+    return _PATH.sub(lambda path: re.split(r"[/\\]", path[0])[-1], plain).strip()
 
 
 def range_kind(name: str) -> SpanKind:
@@ -173,7 +174,3 @@ def range_kind(name: str) -> SpanKind:
 def is_step(name: str) -> bool:
     """Whether a range of this name is one turn of the program's main loop."""
     return _STEP.fullmatch(name) is not None
-
-
-def _last_part(path: re.Match[str]) -> str:
-    return re.split(r"[/\\]", path[0])[-1]

@@ -39,34 +39,6 @@ _MEASURED: Final = (
 )
 
 
-class CounterTable:
-    """The kernels of a profile that has counters in place of a time line."""
-
-    def __init__(self, limits: ReadLimits) -> None:
-        self._table = KernelTable(limits)
-        self.count = 0
-        """Ranges so far."""
-
-    def add(self, name: str, duration: Nanoseconds, counters: Mapping[str, Any]) -> None:
-        """One range: one run of one kernel."""
-        self.count += 1
-        row = self._table.row("(unnamed)" if name in _UNNAMED else name)
-        row.add(duration)
-        for metric, written in counters.items():
-            value = number(written)
-            if value is None:
-                continue
-            if _TENSOR.search(metric):
-                row.uses_tensor_cores = value > 0 or row.uses_tensor_cores is True
-            for ratio, pattern in _MEASURED:
-                if pattern.search(metric):
-                    row.measure(ratio, value / 100, 1)
-
-    def profile(self, device: ProfiledDevice) -> DeviceProfile:
-        """The kernels of what is one device, for ranges do not name theirs."""
-        return DeviceProfile(device, time=None, kernels=self._table.uses())
-
-
 _Arguments: TypeAlias = Mapping[str, Any]
 _Handler: TypeAlias = Callable[[Event, _Arguments, Interval], bool]
 
@@ -91,7 +63,9 @@ class PyTorchEvents:
         self._has_steps = False
         self._memory: dict[str, int] = {}
         self._untied: tuple[Event, Callable[..., None]] | None = None
-        self.counters = CounterTable(limits)
+        self.ranges = KernelTable(limits)
+        """The kernels of a profile that has counters in place of a time line."""
+        self.range_count = 0
         self.unread: Counter[str] = Counter()
         """By category."""
         self.used_devices: dict[str, None] = {}
@@ -109,7 +83,7 @@ class PyTorchEvents:
             "user_annotation": self._annotation,
             "gpu_user_annotation": self._device_annotation,
             "python_function": self._frame,
-            "cuda_profiler_range": self._range,
+            "cuda_profiler_range": self._counted_range,
         }
 
     def take(self, event: Event) -> None:
@@ -250,11 +224,24 @@ class PyTorchEvents:
         self._device_steps.append((name, span, self._device(event, arguments)))
         return True
 
-    def _range(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
+    def _counted_range(self, event: Event, arguments: _Arguments, span: Interval) -> bool:
         start, end = span
-        if end >= start:
-            self.counters.add(_name(event), end - start, arguments)
-        return end >= start
+        if end < start:
+            return False
+        self.range_count += 1
+        name = _name(event)
+        row = self.ranges.row("(unnamed)" if name in _UNNAMED else name)
+        row.add(end - start)
+        for metric, written in arguments.items():
+            value = number(written)
+            if value is None:
+                continue
+            if _TENSOR.search(metric):
+                row.uses_tensor_cores = value > 0 or row.uses_tensor_cores is True
+            for ratio, pattern in _MEASURED:
+                if pattern.search(metric):
+                    row.measure(ratio, value / 100, 1)
+        return True
 
     def _memory_total(self, arguments: Any) -> bool:
         if not isinstance(arguments, dict) or arguments.get("Device Type") in (0, None):
@@ -317,7 +304,7 @@ _KEPT: Final = (
     "cuda_runtime_version",
     "hip_runtime_version",
 )
-"""Of the top level. Its `metadata` may hold the whole environment of who recorded it."""
+"""Of the top level. Its `metadata` may hold the whole environment of the program."""
 _JSON: Final = re.compile(rb"(?:\xef\xbb\xbf)?\s*[{\[]")
 _MARKS: Final = re.compile(
     rb'"(?:schemaVersion|deviceProperties|distributedInfo|baseTimeNanoseconds)"\s*:'
@@ -334,9 +321,7 @@ _LATEST: Final = 2**63
 
 def recognizes_pytorch(head: Head) -> bool:
     """By the keys and categories that Kineto alone writes."""
-    if head.is_folder or not _JSON.match(head.data):
-        return False
-    return _MARKS.search(head.data) is not None
+    return bool(_JSON.match(head.data) and _MARKS.search(head.data))
 
 
 def read_pytorch(path: Path, limits: ReadLimits) -> Profile:
@@ -357,15 +342,20 @@ def read_pytorch(path: Path, limits: ReadLimits) -> Profile:
     for key in events.used_devices:
         recorder.device(key, **_facts(key, facts))
     devices = recorder.devices()
-    if not devices and events.counters.count:
-        devices = (events.counters.profile(ProfiledDevice("0", **_facts("0", facts))),)
+    if not devices and events.range_count:
+        # Ranges do not name their device.
+        device = ProfiledDevice("0", **_facts("0", facts))
+        devices = (DeviceProfile(device, time=None, kernels=events.ranges.uses()),)
+    base = whole_number(trace.values.get("baseTimeNanoseconds"))
+    if base is None or not 0 <= base < _LATEST:
+        base = 0 if events.latest > _EPOCH else None
     distributed = trace.values.get("distributedInfo")
     ranks: Mapping[str, Any] = distributed if isinstance(distributed, dict) else {}
     return Profile(
         format=ProfileFormat.PYTORCH,
         source=path.name,
         version=_version(trace.values),
-        start=_start(trace.values.get("baseTimeNanoseconds"), events.latest),
+        start=base,
         rank=whole_number(ranks.get("rank")),
         world_size=whole_number(ranks.get("world_size")),
         devices=devices,
@@ -390,21 +380,14 @@ def _version(values: Mapping[str, Any]) -> str:
     return ", ".join(filter(None, parts))
 
 
-def _start(base: Any, latest: Nanoseconds) -> Nanoseconds | None:
-    known = whole_number(base)
-    if known is not None and 0 <= known < _LATEST:
-        return known
-    return 0 if latest > _EPOCH else None
-
-
 def _notes(
     trace: JsonEvents, events: PyTorchEvents, devices: tuple[DeviceProfile, ...]
 ) -> Iterator[str]:
     if trace.fault:
         yield f"Not whole: {trace.fault}; what came before is shown."
-    if events.counters.count:
+    if events.range_count:
         yield (
-            f"Hardware counters of {events.counters.count} kernel runs in place of a time line: "
+            f"Hardware counters of {events.range_count} kernel runs in place of a time line: "
             "times of kernels are those of the profiler's ranges, and idle time is not known."
         )
     elif not any(device.time for device in devices):

@@ -21,7 +21,6 @@ class Head:
     """The file's name."""
     data: bytes
     is_packed: bool = False
-    is_folder: bool = False
 
 
 @dataclass(frozen=True, slots=True)

@@ -195,8 +195,6 @@ _NO_TIME_LINE: Final = (
 
 def recognizes(head: Head) -> bool:
     """Whether a page's header, or a line that only `ncu` writes, is in it; or it is a report."""
-    if head.is_folder:
-        return False
     if _is_report(head.name, head.data):
         return True
     if b"\0" in head.data:

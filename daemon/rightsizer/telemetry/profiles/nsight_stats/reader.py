@@ -4,10 +4,10 @@ import re
 from collections import Counter
 from collections.abc import Iterator
 from pathlib import Path
-from typing import Final
+from typing import Final, TypeAlias
 
 from rightsizer.model.errors import ProfileError
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import replace
 from rightsizer.model.profile import (
     CopyKind,
     CopyUse,
@@ -22,11 +22,7 @@ from rightsizer.model.profile import (
 )
 from rightsizer.model.units import seconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
-from rightsizer.telemetry.profiles.names import (
-    is_step,
-    range_kind,
-    range_name,
-)
+from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
 from rightsizer.telemetry.profiles.nsight_stats.tables import (
     StatsReport,
     StatsRow,
@@ -45,19 +41,12 @@ _KERNEL_REPORTS: Final = (StatsReport.KERNELS, StatsReport.KERNELS_BY_GRID, Stat
 """The same kernels stand in each; the first that is there counts."""
 _COPY_REPORTS: Final = (StatsReport.COPY_TIMES, StatsReport.GPU_SUMS, StatsReport.COPY_SIZES)
 _ALL_DEVICES: Final = ProfiledDevice(key="all")
-
-
-@dataclass(frozen=True, slots=True)
-class _Sum:
-    """Of one name; nanoseconds."""
-
-    count: int
-    total: int
-    extremes: tuple[int, int]
+_Sum: TypeAlias = tuple[int, int, tuple[int, int]]
+"""Of one name: how often, how long in all, the shortest and the longest; nanoseconds."""
 
 
 class StatsSums:
-    """Takes rows of summaries and tells what they come to."""
+    """Sums of the rows of summaries."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._kernels = {each: KernelTable(limits) for each in _KERNEL_REPORTS}
@@ -73,17 +62,6 @@ class StatsSums:
     def has_device(self) -> bool:
         """Whether anything of a device is in it."""
         return any(self._kernels.values()) or any(self._copies.values())
-
-    @property
-    def lacks_sizes(self) -> bool:
-        """Whether copies are in it without their sizes."""
-        return any(self._copies.values()) and not self._copies[StatsReport.COPY_SIZES]
-
-    @property
-    def lacks_times(self) -> bool:
-        """Whether copies are in it without their times."""
-        times = (self._copies[each] for each in (StatsReport.COPY_TIMES, StatsReport.GPU_SUMS))
-        return bool(self._copies[StatsReport.COPY_SIZES]) and not any(times)
 
     def add(self, row: StatsRow) -> None:
         """A row of any summary."""
@@ -107,31 +85,37 @@ class StatsSums:
         """Longest in sum first."""
         return self._spans.uses()
 
+    def notes(self) -> Iterator[str]:
+        """What is not known of copies."""
+        has_sizes = bool(self._copies[StatsReport.COPY_SIZES])
+        has_times = any(
+            self._copies[each] for each in (StatsReport.COPY_TIMES, StatsReport.GPU_SUMS)
+        )
+        if has_times and not has_sizes:
+            yield "The sizes of copies are not in it."
+        if has_sizes and not has_times:
+            yield "The times of copies are not in it."
+
     def _takes(self, row: StatsRow) -> bool:
-        category = row.text("category").upper()
+        category, found = row.text("category").upper(), _sum_of(row)
         match row.report:
+            case StatsReport.COPY_TIMES | StatsReport.COPY_SIZES:
+                return self._takes_copy(row)
             case StatsReport.GPU_SUMS if category.startswith("MEM"):
                 return self._takes_copy(row)
             case StatsReport.GPU_SUMS if category.endswith("API"):
-                return self._takes_call(row, row.text("operation"))
-            case StatsReport.GPU_SUMS:
-                return self._takes_kernel(row, row.text("operation"))
-            case StatsReport.COPY_TIMES | StatsReport.COPY_SIZES:
-                return self._takes_copy(row)
+                return self._takes_call(row, row.text("operation"), found)
             case StatsReport.CALLS:
-                return self._takes_call(row, row.text("name"))
+                return self._takes_call(row, row.text("name"), found)
             case StatsReport.RANGES:
                 name = range_name(row.text("range").lstrip(":"))
-                return self._takes_span(range_kind(name), name, _sum_of(row, "instances"))
-            case _:
-                return self._takes_kernel(row, row.text("name"))
-
-    def _takes_kernel(self, row: StatsRow, name: str) -> bool:
-        found = _sum_of(row, "instances")
-        if found is None or not name:
-            return False
-        self._kernels[row.report].row(name).add_sum(found.count, found.total, found.extremes)
-        return True
+                return self._takes_span(range_kind(name), name, found)
+            case report:
+                name = row.text("operation" if report is StatsReport.GPU_SUMS else "name")
+                if found is None or not name:
+                    return False
+                self._kernels[report].row(name).add_sum(*found)
+                return True
 
     def _takes_copy(self, row: StatsRow) -> bool:
         kind = copy_of(row.text("operation"))
@@ -140,6 +124,25 @@ class StatsSums:
             return False
         size, time = row.bytes("total") or 0, row.nanoseconds("total time") or 0
         self._copies[row.report].add(*kind, size, time, round(count))
+        return True
+
+    def _takes_call(self, row: StatsRow, text: str, found: _Sum | None) -> bool:
+        # The same calls stand in two reports; the first that is there counts.
+        self._calls_of = self._calls_of or row.report
+        if found is None or row.report is not self._calls_of:
+            return False
+        name, (count, total, _) = call_name(text), found
+        if not is_launch(name):
+            return is_wait(name) and self._takes_span(SpanKind.SYNCHRONIZATION, name, found)
+        known = self._launches or LaunchUse(0, 0.0)
+        self._launches = LaunchUse(known.count + count, known.host_seconds + seconds(total))
+        return True
+
+    def _takes_span(self, kind: SpanKind, name: str, found: _Sum | None) -> bool:
+        if found is None or not name:
+            return False
+        count, total, _ = found
+        self._spans.add_sum(kind, name, count, total)
         return True
 
     def _joined_copies(self) -> tuple[CopyUse, ...]:
@@ -156,42 +159,27 @@ class StatsSums:
             sorted(joined, key=lambda each: (-each.seconds, -each.bytes, each.kind, each.memory))
         )
 
-    def _takes_call(self, row: StatsRow, text: str) -> bool:
-        name, found = call_name(text), _sum_of(row, "num calls", "instances")
-        # The same calls stand in two reports; the first that is there counts.
-        self._calls_of = self._calls_of or row.report
-        if found is None or row.report is not self._calls_of:
-            return False
-        if is_launch(name):
-            known = self._launches or LaunchUse(0, 0.0)
-            time = known.host_seconds + seconds(found.total)
-            self._launches = LaunchUse(known.count + found.count, time)
-            return True
-        return is_wait(name) and self._takes_span(SpanKind.SYNCHRONIZATION, name, found)
 
-    def _takes_span(self, kind: SpanKind, name: str, found: _Sum | None) -> bool:
-        if found is None or not name:
-            return False
-        self._spans.add_sum(kind, name, found.count, found.total)
-        return True
-
-
-def _sum_of(row: StatsRow, *counted: str) -> _Sum | None:
+def _sum_of(row: StatsRow) -> _Sum | None:
     """`None` for what no report says: nothing, or less than nothing."""
-    count, total = row.number(*counted), row.nanoseconds("total time")
+    count, total = row.number("num calls", "instances"), row.nanoseconds("total time")
     if count is None or total is None or count < 1 or total < 0:
         return None
     mean = round(total / count)
     shortest, longest = row.nanoseconds("min"), row.nanoseconds("max")
     extremes = (mean if shortest is None else shortest, mean if longest is None else longest)
-    return _Sum(round(count), total, extremes)
+    return round(count), total, extremes
 
 
+_MEMORY_COLUMNS: Final = {
+    CopyKind.HOST_TO_DEVICE: "srcmemkd",
+    CopyKind.DEVICE_TO_HOST: "dstmemkd",
+}
 _DEVICE: Final = re.compile(r"(.*?)\s*\((\d{1,4})\)")
 
 
 class StatsTrace:
-    """Takes rows of traces and hands them to the recorder."""
+    """Records the rows of traces."""
 
     def __init__(self, recorder: Recorder) -> None:
         self._recorder = recorder
@@ -216,8 +204,9 @@ class StatsTrace:
         name, device = row.text("name"), self._device(row.text("device"))
         if copied := copy_of(name):
             kind, memory = copied
-            if memory is HostMemory.UNKNOWN:
-                memory = _memory_of(kind, row)
+            said = row.text(_MEMORY_COLUMNS.get(kind, "")).lower()
+            if memory is HostMemory.UNKNOWN and said in set(HostMemory):
+                memory = HostMemory(said)
             self._recorder.copy(device, start, end, kind, memory, row.bytes("bytes") or 0)
         elif name.strip().lower() == "[cuda memset]":
             self._recorder.fill(device, start, end)
@@ -256,12 +245,6 @@ class StatsTrace:
         return self._devices[text]
 
 
-def _memory_of(kind: CopyKind, row: StatsRow) -> HostMemory:
-    column = {CopyKind.HOST_TO_DEVICE: "srcmemkd", CopyKind.DEVICE_TO_HOST: "dstmemkd"}.get(kind)
-    said = row.text(column).lower() if column else ""
-    return HostMemory(said) if said in set(HostMemory) else HostMemory.UNKNOWN
-
-
 def _correlation(row: StatsRow) -> int | None:
     number = row.number("corrid")
     return None if number is None else int(number)
@@ -273,7 +256,7 @@ _KEY_MARKS: Final = ('"Total Time (', '"Total (', '"CorrId"', '"Duration (')
 
 def recognizes(head: Head) -> bool:
     """Whether one of the reports' headers, or a line that only `nsys stats` writes, is in it."""
-    if head.is_folder or b"\0" in head.data:
+    if b"\0" in head.data:
         return False
     text = head.data.decode("utf-8", "replace").lstrip("\ufeff")
     for line in text.splitlines():
@@ -338,10 +321,7 @@ def _notes(tables: StatsTables, sums: StatsSums, trace: StatsTrace) -> Iterator[
             "Summaries have no time line: how long a GPU was idle and what ran side by side is not "
             "known, and all GPUs are one; `nsys stats --report cuda_gpu_trace` tells them apart."
         )
-        if sums.lacks_sizes:
-            yield "The sizes of copies are not in it."
-        if sums.lacks_times:
-            yield "The times of copies are not in it."
+        yield from sums.notes()
     else:
         yield "Nothing that a GPU did is in it."
 

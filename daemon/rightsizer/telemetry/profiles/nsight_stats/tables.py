@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from enum import StrEnum
 from functools import lru_cache
-from itertools import islice
+from itertools import chain, islice
 from pathlib import Path
 from typing import Any, Final
 
@@ -14,6 +14,7 @@ from rightsizer.model.frozen import dataclass
 from rightsizer.model.profile import CopyKind, HostMemory
 from rightsizer.telemetry.profiles.json_events import JsonWindow
 from rightsizer.telemetry.profiles.limits import ReadLimits
+from rightsizer.telemetry.profiles.names import copy_kind
 from rightsizer.telemetry.profiles.printed_text import (
     LARGEST,
     DecimalMark,
@@ -26,12 +27,6 @@ from rightsizer.telemetry.profiles.printed_text import (
 from rightsizer.telemetry.profiles.reader import open_unpacked
 
 _COPY: Final = re.compile(r"\[CUDA (Unified Memory )?memcpy ([\w-]+)\]", re.IGNORECASE)
-_DIRECTIONS: Final[Mapping[str, CopyKind]] = {
-    **dict.fromkeys(("host-to-device", "htod"), CopyKind.HOST_TO_DEVICE),
-    **dict.fromkeys(("device-to-host", "dtoh"), CopyKind.DEVICE_TO_HOST),
-    **dict.fromkeys(("device-to-device", "dtod"), CopyKind.DEVICE_TO_DEVICE),
-    **dict.fromkeys(("peer-to-peer", "ptop"), CopyKind.PEER),
-}
 
 
 def copy_of(name: str) -> tuple[CopyKind, HostMemory] | None:
@@ -40,7 +35,7 @@ def copy_of(name: str) -> tuple[CopyKind, HostMemory] | None:
     if not found:
         return None
     memory = HostMemory.MANAGED if found[1] else HostMemory.UNKNOWN
-    return _DIRECTIONS.get(found[2].lower(), CopyKind.OTHER), memory
+    return copy_kind(found[2]), memory
 
 
 _COLUMN: Final = re.compile(r"(.*?)\s*\(([^()]*)\)")
@@ -134,11 +129,9 @@ class StatsRow:
         return None if value is None or factor is None else round(value * factor)
 
     def _value(self, *names: str) -> tuple[Any, str]:
-        for name in names:
-            if name in self.header.names:
-                place = self.header.names.index(name)
-                return self.cells[place], self.header.units[place]
-        return None, ""
+        known = self.header.names
+        place = next((known.index(name) for name in names if name in known), None)
+        return (None, "") if place is None else (self.cells[place], self.header.units[place])
 
 
 @lru_cache(maxsize=64)
@@ -146,25 +139,21 @@ def header_of(titles: tuple[str, ...]) -> StatsHeader | None:
     """The header that these column titles make; `None` where they are no header."""
     if not 3 <= len(titles) <= _LONGEST_HEADER:  # noqa: PLR2004 - no report has fewer columns.
         return None
-    columns = [_column(title) for title in titles]
-    names = tuple(name for name, _ in columns)
-    units = tuple(unit for _, unit in columns)
+    parted = [_COLUMN.fullmatch(title.strip()) or (title, title.strip(), "") for title in titles]
+    names = tuple(_FORMER_NAMES.get(each[1].lower(), each[1].lower()) for each in parted)
+    units = tuple(each[2].strip() for each in parted)
     there = frozenset(names)
     for report, needed, absent in _NEEDED:
         if needed <= there and not absent & there:
             return StatsHeader(report, names, units)
     if "time" in there and "%" in units and any(map(seconds_in, units)):
         return StatsHeader(StatsReport.OTHER, names, units)
-    if any(name in {"start", "duration"} and seconds_in(unit) for name, unit in columns):
+    if any(
+        name in {"start", "duration"} and seconds_in(unit)
+        for name, unit in zip(names, units, strict=True)
+    ):
         return StatsHeader(StatsReport.OTHER, names, units)
     return None
-
-
-def _column(title: str) -> tuple[str, str]:
-    found = _COLUMN.fullmatch(title.strip())
-    name, unit = (found[1], found[2]) if found else (title.strip(), "")
-    plain = name.lower()
-    return _FORMER_NAMES.get(plain, plain), unit.strip()
 
 
 _NOTICE: Final = re.compile(
@@ -245,7 +234,9 @@ class StatsTables:
         return self._csv_rows()
 
     def _csv_rows(self) -> Iterator[StatsRow]:
-        mark = decimal_mark(self._sampled_fields())
+        lines = self._text.lines()
+        records = (self._text.record(line, lines) for line in islice(lines, _SAMPLED_LINES))
+        mark = decimal_mark(chain.from_iterable(record or () for record in records))
         self.unread.clear()
         header: StatsHeader | None = None
         lines = self._text.lines()
@@ -276,25 +267,9 @@ class StatsTables:
             return None
         return cells
 
-    def _sampled_fields(self) -> Iterator[str]:
-        lines = self._text.lines()
-        for line in islice(lines, _SAMPLED_LINES):
-            yield from self._text.record(line, lines) or ()
-
     def _json_rows(self) -> Iterator[StatsRow]:
-        last: StatsHeader | None = None
-        for each in self._objects():
-            header = header_of(tuple(map(str, each)))
-            if header is None:
-                self.unread["object that is no row of a table"] += 1
-                continue
-            self.tables += header != last
-            last = header
-            yield StatsRow(header, list(each.values()), ".")
-
-    def _objects(self) -> Iterator[dict[str, Any]]:
-        """Whatever is a JSON object in the file; what stands between is passed over."""
-        decode = json.JSONDecoder().raw_decode
+        """Whatever is a row of a table; what stands between objects is passed over."""
+        decode, last = json.JSONDecoder().raw_decode, None
         with open_unpacked(self._path, self._limits) as file:
             window = JsonWindow(file.read)
             while self._to_object(window):
@@ -313,7 +288,13 @@ class StatsTables:
                     place = getattr(error, "pos", 0)
                     window.at = max(window.at + 1, min(place, len(window.text)))
                 else:
-                    yield value
+                    header = header_of(tuple(map(str, value)))
+                    if header is None:
+                        self.unread["object that is no row of a table"] += 1
+                        continue
+                    self.tables += header != last
+                    last = header
+                    yield StatsRow(header, list(value.values()), ".")
 
     def _to_object(self, window: JsonWindow) -> bool:
         while (place := window.text.find("{", window.at)) < 0:

@@ -32,7 +32,7 @@ _COPY_KINDS: Final[Mapping[int, CopyKind]] = {
 }
 """ENUM_CUDA_MEMCPY_OPER; arrays are memory of the device, 11 to 13 migrations of managed memory."""
 _MIGRATIONS: Final = frozenset({11, 12, 13})
-_MEMORIES: Final[Mapping[int, HostMemory]] = {
+_MEMORIES: Final[Mapping[Any, HostMemory]] = {
     0: HostMemory.PAGEABLE,
     1: HostMemory.PINNED,
     4: HostMemory.MANAGED,
@@ -53,12 +53,35 @@ def record_activities(database: ExportDatabase, recorder: Recorder, gpus: Gpus) 
     """Everything that ran on a device.
 
     Returns:
-        The correlations of copies for which their callers had to wait, in order.
+        The correlations of copies for which their callers had to wait, in order: those that end
+        in pageable memory are never in passing.
     """
-    _record_kernels(database, recorder, gpus)
-    _record_graphs(database, recorder, gpus)
-    _record_fills(database, recorder, gpus)
-    return array("q", sorted(_record_copies(database, recorder, gpus)))
+    names = ("demangledName", "shortName", "mangledName")
+    for start, end, device, owner, number, *texts in _timed(
+        database, KERNELS, _WHEN, (*_WHOSE, *names)
+    ):
+        process = process_of(owner)
+        name = next(filter(None, map(database.text, texts)), "(no name)")
+        correlation = correlation_of(process, number)
+        recorder.kernel(gpus.key(process, device), start, end, name, correlation=correlation)
+    for start, end, device, owner, number in _timed(database, GRAPHS, _WHEN, _WHOSE):
+        process = process_of(owner)
+        recorder.graph(gpus.key(process, device), start, end, correlation_of(process, number))
+    for start, end, device, owner in database.rows(FILLS, _WHEN, ("globalPid",)):
+        recorder.fill(gpus.key(process_of(owner), device), start, end)
+    awaited: Column = array("q")
+    optional = (*_WHOSE, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
+    for start, end, device, size, code, owner, number, *ends in _timed(
+        database, COPIES, (*_WHEN, "bytes", "copyKind"), optional
+    ):
+        process = process_of(owner)
+        kind, memory = _kind_of(code, *ends)
+        correlation = correlation_of(process, number)
+        is_awaited = kind is CopyKind.DEVICE_TO_HOST and memory is HostMemory.PAGEABLE
+        if is_awaited and correlation is not None:
+            awaited.append(correlation)
+        recorder.copy(gpus.key(process, device), start, end, kind, memory, size)
+    return array("q", sorted(awaited))
 
 
 def _timed(
@@ -72,45 +95,6 @@ def _timed(
             yield row
 
 
-def _record_kernels(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
-    columns = ("demangledName", "shortName", "mangledName")
-    for start, end, device, owner, number, *names in _timed(
-        database, KERNELS, _WHEN, (*_WHOSE, *columns)
-    ):
-        process = process_of(owner)
-        name = next(filter(None, map(database.text, names)), "(no name)")
-        correlation = correlation_of(process, number)
-        recorder.kernel(gpus.key(process, device), start, end, name, correlation=correlation)
-
-
-def _record_graphs(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
-    for start, end, device, owner, number in _timed(database, GRAPHS, _WHEN, _WHOSE):
-        process = process_of(owner)
-        recorder.graph(gpus.key(process, device), start, end, correlation_of(process, number))
-
-
-def _record_fills(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> None:
-    for start, end, device, owner in database.rows(FILLS, _WHEN, ("globalPid",)):
-        recorder.fill(gpus.key(process_of(owner), device), start, end)
-
-
-def _record_copies(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> Column:
-    """Returns the correlations of those that end in pageable memory: these are never in passing."""
-    awaited: Column = array("q")
-    optional = (*_WHOSE, "srcKind", "dstKind", "srcDeviceId", "dstDeviceId")
-    for start, end, device, size, code, owner, number, *ends in _timed(
-        database, COPIES, (*_WHEN, "bytes", "copyKind"), optional
-    ):
-        process = process_of(owner)
-        kind, memory = _kind_of(code, *ends)
-        if kind is CopyKind.DEVICE_TO_HOST and memory is HostMemory.PAGEABLE:
-            correlation = correlation_of(process, number)
-            if correlation is not None:
-                awaited.append(correlation)
-        recorder.copy(gpus.key(process, device), start, end, kind, memory, size)
-    return awaited
-
-
 def _kind_of(
     code: int, source: Any, target: Any, source_device: Any, target_device: Any
 ) -> tuple[CopyKind, HostMemory]:
@@ -119,11 +103,8 @@ def _kind_of(
         kind = CopyKind.PEER
     if code in _MIGRATIONS:
         return kind, HostMemory.MANAGED
-    if kind is CopyKind.HOST_TO_DEVICE:
-        return kind, _MEMORIES.get(source, HostMemory.UNKNOWN)
-    if kind is CopyKind.DEVICE_TO_HOST:
-        return kind, _MEMORIES.get(target, HostMemory.UNKNOWN)
-    return kind, HostMemory.UNKNOWN
+    host = {CopyKind.HOST_TO_DEVICE: source, CopyKind.DEVICE_TO_HOST: target}.get(kind)
+    return kind, _MEMORIES.get(host, HostMemory.UNKNOWN)
 
 
 ALLOCATIONS: Final = "CUDA_GPU_MEMORY_USAGE_EVENTS"
@@ -184,7 +165,11 @@ def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Col
     into pageable memory, a copy is never in passing. The correlations are in order.
     """
     if CALLS not in database.tables:
-        _record_waits(database, recorder)
+        for start, end, code in database.rows(WAITS, ("start", "end", "syncType")):
+            if name := _WAIT_TYPES.get(code):
+                recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
+            else:
+                database.unread["wait of a stream, not of the host"] += 1
         return
     columns = ("start", "end", "correlationId", "globalTid")
     for start, end, correlation, thread, number in database.rows(CALLS, columns, ("nameId",)):
@@ -199,14 +184,6 @@ def record_host_calls(database: ExportDatabase, recorder: Recorder, awaited: Col
     if WAITS in database.tables:
         # The same waits once more, under codes that differ between versions.
         database.unread[WAITS] += database.count(WAITS)
-
-
-def _record_waits(database: ExportDatabase, recorder: Recorder) -> None:
-    for start, end, code in database.rows(WAITS, ("start", "end", "syncType")):
-        if name := _WAIT_TYPES.get(code):
-            recorder.host_span(SpanKind.SYNCHRONIZATION, name, start, end)
-        else:
-            database.unread["wait of a stream, not of the host"] += 1
 
 
 @lru_cache(maxsize=4096)

@@ -82,18 +82,14 @@ class ExportDatabase:
         connection.set_progress_handler(self._look, _INSTRUCTIONS_A_LOOK)
         for statement in _HARDENING:
             connection.execute(statement)
-        self._tables = self._plain_tables()
+        self.tables = self._plain_tables()
+        """What is a table, and neither a view nor virtual."""
         self._columns: dict[str, frozenset[str]] = {}
         connection.set_authorizer(_authorize)
 
-    @property
-    def tables(self) -> frozenset[str]:
-        """What is a table, and neither a view nor virtual."""
-        return self._tables
-
     def columns(self, table: str) -> frozenset[str]:
         """Of one table, computed ones left out; none where there is no such table."""
-        if table not in self._tables:
+        if table not in self.tables:
             return frozenset()
         if table not in self._columns:
             rows = self._connection.execute(f"PRAGMA table_info({_quoted(table)})")

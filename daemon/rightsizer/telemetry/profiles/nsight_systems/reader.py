@@ -13,7 +13,6 @@ from typing import Final
 
 from rightsizer.model.errors import ProfileError
 from rightsizer.model.profile import DeviceProfile, Profile, ProfileFormat
-from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.names import is_step, range_kind, range_name
 from rightsizer.telemetry.profiles.nsight_systems.activities import (
@@ -49,7 +48,7 @@ _NOTE_CHARACTERS: Final = 300
 _TEXT_CHARACTERS: Final = 1000
 
 
-def tool_version(database: ExportDatabase) -> str:
+def _version(database: ExportDatabase) -> str:
     """The profiler's version and that of the tables' form, as far as they are told."""
     found = {
         name: value
@@ -60,19 +59,8 @@ def tool_version(database: ExportDatabase) -> str:
     return f"{product}, schema {schema}" if product and schema else product or schema
 
 
-def session_start(database: ExportDatabase) -> Nanoseconds | None:
-    """Wall time of the profile's time 0."""
-    rows = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
-    return next((int(row[0]) for row in rows), None)
-
-
-def diagnostic_notes(database: ExportDatabase) -> tuple[str, ...]:
-    """What the profiler itself says went wrong."""
-    notes = dict.fromkeys(_diagnostics(database))
-    return tuple(notes)[:_NOTES_MAXIMUM]
-
-
 def _diagnostics(database: ExportDatabase) -> Iterator[str]:
+    """What the profiler itself says went wrong."""
     for severity, text in database.rows("DIAGNOSTIC_EVENT", ("severity",), ("text",)):
         if not isinstance(text, str):
             continue
@@ -110,9 +98,6 @@ def record_ranges(database: ExportDatabase, recorder: Recorder, gpus: Gpus) -> N
             recorder.events = counted
 
 
-PROGRAM: Final = "nsys"
-
-
 @contextmanager
 def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
     """A SQLite export of a report, there until the block ends.
@@ -120,11 +105,11 @@ def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
     Raises:
         ProfileError: `nsys` is not installed, fails, or takes too long.
     """
-    program = shutil.which(PROGRAM)
+    program = shutil.which("nsys")
     by_hand = f"nsys export --type sqlite {path.name}"
     if program is None:
         raise ProfileError(
-            f"{path.name}: a report that only Nsight Systems can read, and `{PROGRAM}` is not on "
+            f"{path.name}: a report that only Nsight Systems can read, and `nsys` is not on "
             f"PATH; run `{by_hand}` where it is installed and name the file that it writes"
         )
     # The export holds the environment of the profiled program: for this user alone, and not long.
@@ -134,13 +119,13 @@ def exported(path: Path, limits: ReadLimits) -> Iterator[Path]:
         status = _run([*words, str(path.absolute())], limits.export_maximum_seconds)
         if status is None:
             raise ProfileError(
-                f"{path.name}: `{PROGRAM} export` was not done after "
+                f"{path.name}: `nsys export` was not done after "
                 f"{limits.export_maximum_seconds:g} seconds; run `{by_hand}` by hand and name the "
                 "file that it writes"
             )
         if status or not target.is_file():
             raise ProfileError(
-                f"{path.name}: `{PROGRAM} export` failed with exit code {status}; run `{by_hand}` "
+                f"{path.name}: `nsys export` failed with exit code {status}; run `{by_hand}` "
                 "by hand to see why, with a version no older than the one that wrote the report"
             )
         yield target
@@ -165,10 +150,7 @@ _GZIP: Final = b"\x1f\x8b"
 _REPORT_ENDINGS: Final = (".nsys-rep", ".qdrep")
 _TOLD_BY: Final = frozenset({"StringIds", "META_DATA_EXPORT", "TARGET_INFO_SESSION_START_TIME"})
 _USED: Final = frozenset(
-    {
-        *(KERNELS, GRAPHS, COPIES, FILLS, CALLS, WAITS),
-        *(RANGES, ALLOCATIONS, "DIAGNOSTIC_EVENT"),
-    }
+    (KERNELS, GRAPHS, COPIES, FILLS, CALLS, WAITS, RANGES, ALLOCATIONS, "DIAGNOSTIC_EVENT")
 )
 _TIMES: Final = frozenset({"start", "timestamp", "startedAt"})
 """A table with one of these columns holds events."""
@@ -179,8 +161,6 @@ def recognizes(head: Head) -> bool:
 
     The vendor says nothing of how a report begins, so that its name has to do.
     """
-    if head.is_folder:
-        return False
     if head.data.startswith(MAGIC):
         return True
     return head.name.lower().endswith(_REPORT_ENDINGS) and b"\0" in head.data
@@ -232,19 +212,22 @@ def _profile(database: ExportDatabase, limits: ReadLimits, path: Path) -> Profil
     for table in sorted(database.tables - _USED):
         if _TIMES & database.columns(table) and (count := database.count(table)):
             database.unread[table] += count
+    starts = database.rows("TARGET_INFO_SESSION_START_TIME", ("utcEpochNs",))
     devices = recorder.devices()
     unread = Counter(database.unread) + recorder.refused
+    diagnostics = tuple(dict.fromkeys(_diagnostics(database)))[:_NOTES_MAXIMUM]
     return Profile(
         format=ProfileFormat.NSIGHT_SYSTEMS,
         source=path.name,
-        version=tool_version(database),
-        start=session_start(database),
+        version=_version(database),
+        # Wall time of its time 0.
+        start=next((int(row[0]) for row in starts), None),
         devices=devices,
         host_spans=recorder.host_spans(),
         host_steps=recorder.host_steps(),
         events=recorder.events + unread.total(),
         unread=dict(unread),
-        notes=(*_notes(database, gpus, devices), *diagnostic_notes(database)),
+        notes=(*_notes(database, gpus, devices), *diagnostics),
     )
 
 
