@@ -18,7 +18,6 @@ from rightsizer.telemetry.profiles.printed_text import excerpt, plain_words
 from rightsizer.telemetry.profiles.reader import Head
 from rightsizer.telemetry.profiles.registry import (
     FORMATS,
-    ProfileFile,
     grouped,
     open_profile,
     read_all,
@@ -275,11 +274,9 @@ def test_logs_of_several_runs_in_one_folder_stay_apart(tmp_path: Path) -> None:
 
 def test_a_report_beside_its_export_is_read_once() -> None:
     """Nsight Systems leaves both; other files of such names are what they are."""
-    export, report, other, table = (
-        ProfileFile(Path(name), NSIGHT_SYSTEMS)
-        for name in ("a/run.sqlite", "a/run.nsys-rep", "b/run.nsys-rep", "a/run.csv")
-    )
-    groups = list(grouped([export, report, other, table]))
+    names = ("a/run.sqlite", "a/run.nsys-rep", "b/run.nsys-rep", "a/run.csv")
+    export, _, other, table = paths = [Path(name) for name in names]
+    groups = list(grouped(dict.fromkeys(paths, NSIGHT_SYSTEMS)))
     assert groups == [(export,), (other,), (table,)]
 
 

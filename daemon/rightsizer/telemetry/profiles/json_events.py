@@ -79,11 +79,10 @@ class JsonWindow:
         if first == '"':
             self.at += 1
             return self._skip_string()
-        if first and first in "{[":
-            return self._skip_nested()
-        return self._skip_scalar()
-
-    def _skip_nested(self) -> bool:
+        if not first or first not in "{[":
+            end = self._find(_SCALAR_END)
+            self.at -= len(end)
+            return bool(end)
         depth = 0
         while found := self._find(_STRUCTURE):
             if found == '"':
@@ -103,11 +102,6 @@ class JsonWindow:
             if self.at >= len(self.text) and not self._fill_some():
                 return False
             self.at += 1
-
-    def _skip_scalar(self) -> bool:
-        found = self._find(_SCALAR_END)
-        self.at -= len(found)
-        return bool(found)
 
     def _find(self, pattern: "re.Pattern[str]") -> str:
         """Go past the next place that matches; empty at the end of the file."""
@@ -188,28 +182,16 @@ def repaired(text: str, error: Exception) -> str | None:
     if not isinstance(error, json.JSONDecodeError):
         return None
     if error.msg.startswith("Invalid \\"):
-        return _with_plain_backslashes(text)
+        # Folders of Windows as other systems have them; what may go on behind the text stays.
+        last = len(text) - _LONGEST_ESCAPE
+        changed = _ESCAPE.sub(
+            lambda each: each[0] if len(each[0]) > 1 or each.start() > last else "/", text
+        )
+        return None if changed == text else changed
     found = _NO_NUMBER.match(text, error.pos)
     if found is None:
         return None
     return text[: found.start()] + _AS_LONG[found[1]] + text[found.end() :]
-
-
-def next_event(text: str, at: int) -> int | None:
-    """Where the event behind one begins whose quotes do not tell where it ends."""
-    found = _NEXT_EVENT.search(text, at)
-    return None if found is None else found.end()
-
-
-def _with_plain_backslashes(text: str) -> str | None:
-    """Folders of Windows as other systems have them; what may go on behind the text stays."""
-    last = len(text) - _LONGEST_ESCAPE
-
-    def plain(found: "re.Match[str]") -> str:
-        return found[0] if len(found[0]) > 1 or found.start() > last else "/"
-
-    changed = _ESCAPE.sub(plain, text)
-    return None if changed == text else changed
 
 
 Event: TypeAlias = dict[str, Any]
@@ -347,7 +329,10 @@ class JsonEvents:
                 return None, "event nested too deep"
             except (ValueError, ArithmeticError) as error:
                 repairs += 1
-                if self._may_repair(repairs) and (text := repaired(window.text, error)) is not None:
+                self._repairs += 1
+                # Within what a real writer's mistakes come to: each repair copies the text.
+                may_repair = repairs <= _REPAIRS_A_VALUE and self._repairs <= _REPAIRS
+                if may_repair and (text := repaired(window.text, error)) is not None:
                     window.text = text
                     continue
                 if window.ahead > maximum:
@@ -361,16 +346,12 @@ class JsonEvents:
                 window.at = min(end, len(window.text))
                 return value, ""
 
-    def _may_repair(self, of_this_value: int) -> bool:
-        """Whether a repair is within what a real writer's mistakes come to: each copies text."""
-        self._repairs += 1
-        return of_this_value <= _REPAIRS_A_VALUE and self._repairs <= _REPAIRS
-
     def _pass_over(self, window: JsonWindow, what: str) -> None:
         is_open = what.startswith(_NO_JSON)
-        following = next_event(window.text, window.at) if is_open else None
+        # Where the quotes of an event do not tell where it ends, the next one's beginning does.
+        following = _NEXT_EVENT.search(window.text, window.at) if is_open else None
         if following is not None:
-            window.at = following
+            window.at = following.end()
         elif not window.skip_value():
             self._break(window)
             return

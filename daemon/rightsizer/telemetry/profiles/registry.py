@@ -5,7 +5,7 @@ import os
 import re
 import stat
 from collections import defaultdict
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping
 from itertools import islice
 from pathlib import Path
 from typing import Final
@@ -40,14 +40,6 @@ _REPORTS: Final = frozenset({".nsys-rep", ".qdrep"})
 """Of Nsight Systems, which leaves its export beside them."""
 
 
-@dataclass(frozen=True, slots=True)
-class ProfileFile:
-    """A file and what reads it."""
-
-    path: Path
-    reader: ProfileReader
-
-
 def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
     """The files of a folder and of those in it; of a log folder of TensorFlow, its latest run.
 
@@ -72,41 +64,37 @@ def files_of(folder: Path, limits: ReadLimits) -> list[Path]:
     return sorted(files, key=_natural)
 
 
-def grouped(found: Sequence[ProfileFile]) -> Iterator[tuple[ProfileFile, ...]]:
+def grouped(found: Mapping[Path, ProfileReader]) -> Iterator[tuple[Path, ...]]:
     """What makes one profile each: the two logs of a run together, nothing said twice."""
-    pairs = dict(_pairs(found))
-    taken = {*pairs.values(), *_repeated(found)}
-    for each in found:
-        if each in pairs:
-            yield each, pairs[each]
-        elif each not in taken:
-            yield (each,)
-
-
-def _repeated(found: Sequence[ProfileFile]) -> Iterator[ProfileFile]:
-    """What holds the same events as another file beside it."""
-    planes = {_place(each.path) for each in found if each.reader.format is ProfileFormat.XPLANE}
-    folders = {folder for folder, _ in planes}
-    exports = {_place(each.path) for each in found if each.path.suffix == ".sqlite"}
-    for each in found:
-        place = _place(each.path)
-        if each.reader.format is ProfileFormat.TRACE_VIEWER:
-            is_perfetto = each.path.name.startswith(_PERFETTO) and place[0] in folders
-            if place in planes or is_perfetto:
-                yield each
-        elif each.path.suffix in _REPORTS and place in exports:
-            yield each
-
-
-def _pairs(found: Sequence[ProfileFile]) -> Iterator[tuple[ProfileFile, ProfileFile]]:
-    """Summary and detail of a folder that holds one of each; of more, none can be told."""
-    logs: defaultdict[tuple[Path, ProfileReader], list[ProfileFile]] = defaultdict(list)
-    for each in found:
-        logs[each.path.parent, each.reader].append(each)
+    logs: defaultdict[tuple[Path, ProfileReader], list[Path]] = defaultdict(list)
+    for path, reader in found.items():
+        logs[path.parent, reader].append(path)
+    pairs: dict[Path, Path] = {}
     for (folder, reader), summaries in logs.items():
         details = logs.get((folder, MLPERF_DETAIL), ())
+        # Of several in one folder, it is not known which belong together.
         if reader is MLPERF_SUMMARY and len(summaries) == len(details) == 1:
-            yield summaries[0], details[0]
+            pairs[summaries[0]] = details[0]
+    taken = {*pairs.values(), *_repeated(found)}
+    for path in found:
+        if path in pairs:
+            yield path, pairs[path]
+        elif path not in taken:
+            yield (path,)
+
+
+def _repeated(found: Mapping[Path, ProfileReader]) -> Iterator[Path]:
+    """What holds the same events as another file beside it."""
+    planes = {_place(path) for path, each in found.items() if each.format is ProfileFormat.XPLANE}
+    folders = {folder for folder, _ in planes}
+    exports = {_place(path) for path in found if path.suffix == ".sqlite"}
+    for path, reader in found.items():
+        place = _place(path)
+        if reader.format is ProfileFormat.TRACE_VIEWER:
+            if place in planes or (path.name.startswith(_PERFETTO) and place[0] in folders):
+                yield path
+        elif path.suffix in _REPORTS and place in exports:
+            yield path
 
 
 def _walk(folder: Path) -> Iterator[Path]:
@@ -279,9 +267,9 @@ def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
         read: list[Profile] = []
         for each in group:
             try:
-                read.append(_read(each.path, each.reader, limits))
+                read.append(_read(each, found[each], limits))
             except ProfileError as error:
-                broken[each.path] = error
+                broken[each] = error
         if read:
             profiles.append(merged(*read) if len(read) > 1 else read[0])
     if not profiles:
@@ -299,9 +287,9 @@ def _read_folder(folder: Path, limits: ReadLimits) -> ReadFiles:
 
 def _told_apart(
     files: Iterable[Path], limits: ReadLimits
-) -> tuple[list[ProfileFile], dict[Path, ProfileError]]:
+) -> tuple[dict[Path, ProfileReader], dict[Path, ProfileError]]:
     """The profiles among some files, and those that cannot even be begun."""
-    found: list[ProfileFile] = []
+    found: dict[Path, ProfileReader] = {}
     broken: dict[Path, ProfileError] = {}
     for path in files:
         try:
@@ -311,7 +299,7 @@ def _told_apart(
             continue
         reader = _reader_for(head)
         if reader is not None:
-            found.append(ProfileFile(path, reader))
+            found[path] = reader
         elif fault := _unfinished(head.data):
             broken[path] = ProfileError(f"{path}: {fault}")
     return found, broken

@@ -12,43 +12,37 @@ from rightsizer.telemetry.profiles.printed_text import PrintedText
 
 _RATES: Final = {
     "samples per second": "samples_per_second",
-    "result samples per second": "samples_per_second",
     "completed samples per second": "completed_samples_per_second",
-    "result completed samples per sec": "completed_samples_per_second",
+    "completed samples per sec": "completed_samples_per_second",
     "scheduled samples per second": "scheduled_samples_per_second",
-    "result scheduled samples per sec": "scheduled_samples_per_second",
+    "scheduled samples per sec": "scheduled_samples_per_second",
     "tokens per second": "tokens_per_second",
-    "result tokens per second": "tokens_per_second",
+    "completed tokens per second": "completed_tokens_per_second",
     "tokens per second (inferred)": "inferred_tokens_per_second",
     "completed tokens per second (inferred)": "inferred_tokens_per_second",
-    "result inferred tokens per second": "inferred_tokens_per_second",
-    "result inferred completed tokens per second": "inferred_tokens_per_second",
-    "completed tokens per second": "completed_tokens_per_second",
-    "result completed tokens per second": "completed_tokens_per_second",
+    "inferred tokens per second": "inferred_tokens_per_second",
+    "inferred completed tokens per second": "inferred_tokens_per_second",
     "tps w/o loadgen overhead": "tokens_per_second",
     "tps w/ loadgen overhead": "tokens_per_second_with_overhead",
     "qps w/o loadgen overhead": "queries_per_second",
-    "result qps without loadgen overhead": "queries_per_second",
+    "qps without loadgen overhead": "queries_per_second",
     "qps w/ loadgen overhead": "queries_per_second_with_overhead",
-    "result qps with loadgen overhead": "queries_per_second_with_overhead",
+    "qps with loadgen overhead": "queries_per_second_with_overhead",
     "samples per query": "samples_per_query",
-    "result samples per query": "samples_per_query",
-    "effective samples per query": "samples_per_query",
-    "result query count": "queries",
+    "query count": "queries",
     "target qps": "target_queries_per_second",
-    "effective target qps": "target_queries_per_second",
 }
 _TIMES: Final = {
     "target latency": "target_latency_seconds",
-    "effective target latency": "target_latency_seconds",
     "ttft latency": "target_ttft_seconds",
-    "effective server ttft latency": "target_ttft_seconds",
+    "server ttft latency": "target_ttft_seconds",
     "requested server ttft latency": "target_ttft_seconds",
     "tpot latency": "target_tpot_seconds",
     "requested server tpot latency": "target_tpot_seconds",
     "min duration": "minimum_duration_seconds",
-    "effective min duration": "minimum_duration_seconds",
 }
+_STANDING: Final = re.compile(r"^(?:result|effective) ")
+"""Before the names of detail logs that summaries have alone."""
 _TARGETS_OF_NOTHING: Final = frozenset(
     {"target_latency_seconds", "target_ttft_seconds", "target_tpot_seconds"}
 )
@@ -81,14 +75,6 @@ def percentile_name(percentile: str) -> str:
     return f"p{int(whole)}{rest.rstrip('0')}"
 
 
-def printed_figure(key: str, value: str, group: str = "") -> tuple[str, float] | None:
-    """Name and value of a line of a summary; `group` is the heading that it stands under."""
-    named = named_figure(key, value)
-    if named and group.startswith("per-sample latency") and named[0].startswith("latency_"):
-        return f"sample_{named[0]}", named[1]
-    return named
-
-
 def named_figure(key: str, value: object) -> tuple[str, float] | None:
     """Name and value of what is known by this key; `None` where it is no figure."""
     number = finite(value)
@@ -97,11 +83,12 @@ def named_figure(key: str, value: object) -> tuple[str, float] | None:
     plain = " ".join(key.lower().replace("_", " ").split())
     unit = _UNIT.search(plain)
     plain = _UNIT.sub("", plain)
-    if plain in _RATES:
-        return _RATES[plain], number
+    known = _STANDING.sub("", plain)
+    if known in _RATES:
+        return _RATES[known], number
     parts = _PER_SECOND[unit[1] if unit else "ns"]
-    if plain in _TIMES:
-        time = _TIMES[plain]
+    if known in _TIMES:
+        time = _TIMES[known]
         is_none = number == 0 and time in _TARGETS_OF_NOTHING
         return None if is_none else (time, number / parts)
     name = _measured_time(plain, has_unit=unit is not None)
@@ -196,17 +183,14 @@ def _logged_formerly(line: "re.Match[str]") -> MlperfRecord:
 
 
 def _object(text: str) -> dict[str, Any] | None:
-    if text.count("[") + text.count("{") > _DEEPEST and _depth(text) > _DEEPEST:
-        return None
+    if text.count("[") + text.count("{") > _DEEPEST:
+        # Brackets in texts are counted too: more is refused than must be.
+        steps = {"[": 1, "{": 1, "]": -1, "}": -1}
+        if max(accumulate(steps.get(each, 0) for each in text)) > _DEEPEST:
+            return None
     try:
         # Loggers of others put their own after it, as a change of color.
         entry, _ = json.JSONDecoder().raw_decode(text.lstrip())
     except (ValueError, RecursionError):
         return None
     return entry if isinstance(entry, dict) else None
-
-
-def _depth(text: str) -> int:
-    """How deep brackets go, those in texts included: more is refused than must be."""
-    steps = {"[": 1, "{": 1, "]": -1, "}": -1}
-    return max(accumulate((steps.get(each, 0) for each in text), initial=0))

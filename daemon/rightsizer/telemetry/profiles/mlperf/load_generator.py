@@ -12,10 +12,8 @@ from rightsizer.model.profile import BenchmarkResult, Profile, ProfileFormat
 from rightsizer.model.units import Nanoseconds, nanoseconds
 from rightsizer.telemetry.profiles.limits import ReadLimits
 from rightsizer.telemetry.profiles.mlperf.figures import (
-    MlperfRecord,
     mlperf_records,
     named_figure,
-    printed_figure,
 )
 from rightsizer.telemetry.profiles.printed_text import PrintedText
 from rightsizer.telemetry.profiles.reader import Head, ProfileReader
@@ -148,20 +146,16 @@ def _from_json(text: PrintedText) -> LoadGeneratorFindings:
         findings.events += 1
         for name in faults:
             faults[name] += entry.metadata.get(name) is True
-        _take(entry, findings)
+        if entry.key == "test_datetime":
+            findings.start = _time(str(entry.value))
+        elif entry.key in _REQUIREMENTS and entry.value is False:
+            findings.notes.append(f"Not satisfied: {_REQUIREMENTS[entry.key]}.")
+        else:
+            findings.take(entry.key, entry.key, entry.value)
     for name, count in faults.items():
         if count:
             findings.notes.append(f"The load generator counted {count} {name[3:]}(s).")
     return findings
-
-
-def _take(entry: MlperfRecord, findings: LoadGeneratorFindings) -> None:
-    if entry.key == "test_datetime":
-        findings.start = _time(str(entry.value))
-    elif entry.key in _REQUIREMENTS and entry.value is False:
-        findings.notes.append(f"Not satisfied: {_REQUIREMENTS[entry.key]}.")
-    else:
-        findings.take(entry.key, entry.key, entry.value)
 
 
 def _from_text(text: PrintedText) -> LoadGeneratorFindings:
@@ -200,8 +194,7 @@ MLPERF_DETAIL: Final = ProfileReader(ProfileFormat.MLPERF_INFERENCE, recognizes_
 
 
 _TITLE: Final = b"MLPerf Results Summary"
-_COUNTS: Final = re.compile(r"^(\d+) (warning|error)s? encountered", re.IGNORECASE)
-_NO_COUNTS: Final = re.compile(r"^No (warning|error)s? encountered", re.IGNORECASE)
+_COUNTS: Final = re.compile(r"(No|\d+) (warning|error)s? encountered", re.IGNORECASE)
 _BINARY_COUNTS: Final = re.compile(rb"(?m)^(No|\d+) (warning|error)s? encountered", re.IGNORECASE)
 _HEADING: Final = re.compile(r"^\S.*(latency|IssueQuery|Result):", re.IGNORECASE)
 _REQUIREMENT: Final = re.compile(r"^\s+(.+?) satisfied\s*$")
@@ -227,7 +220,12 @@ def read_summary(path: Path, limits: ReadLimits) -> Profile:
         plain = line.strip()
         findings.events += bool(plain)
         key, colon, value = line.partition(":")
-        if _counted(plain, findings) or "MLPerf Results Summary" in plain:
+        if (counted := _COUNTS.match(plain)) is not None:
+            is_summary = True
+            if counted[1].lower() != "no":
+                count, what = counted[1][:9], counted[2].lower()
+                findings.notes.append(f"The load generator counted {count} {what}(s).")
+        elif "MLPerf Results Summary" in plain:
             is_summary = True
         elif plain.startswith("==="):
             group = ""
@@ -251,14 +249,10 @@ def _line(key: str, value: str, group: str, findings: LoadGeneratorFindings) -> 
     elif requirement is not None and value.strip().lower() in _BINDING:
         findings.notes.append(f"Not satisfied: {requirement[1][:80]}.")
     elif not group.startswith(("intervals", "ttft", "tpot")):
-        findings.add(printed_figure(key.strip(" *"), value.strip(), group))
-
-
-def _counted(plain: str, findings: LoadGeneratorFindings) -> bool:
-    found = _COUNTS.match(plain)
-    if found is not None:
-        findings.notes.append(f"The load generator counted {found[1][:9]} {found[2].lower()}(s).")
-    return found is not None or _NO_COUNTS.match(plain) is not None
+        figure = named_figure(key.strip(" *"), value.strip())
+        if figure and group.startswith("per-sample latency") and figure[0].startswith("latency_"):
+            figure = f"sample_{figure[0]}", figure[1]
+        findings.add(figure)
 
 
 MLPERF_SUMMARY: Final = ProfileReader(

@@ -75,14 +75,11 @@ class _TrainingRun:
 
     def _span(self, key: str, time: float) -> None:
         what, _, edge = key.rpartition("_")
-        name = _SPANS.get(what)
-        if name is None:
-            return
-        if edge == "start":
+        if what in _SPANS and edge == "start":
             self._open[what] = time
         elif edge == "stop" and what in self._open:
             took = max(0.0, time - self._open.pop(what)) / 1e3
-            self.figures[name] = self.figures.get(name, 0.0) + took
+            self.figures[_SPANS[what]] = self.figures.get(_SPANS[what], 0.0) + took
 
     def _describe(self, system: Mapping[str, Any]) -> None:
         nodes = finite(system.get("number_of_nodes"))

@@ -57,17 +57,27 @@ class KernelLaunch:
     rules: list[ProfilerRule] = field(default_factory=list)
 
     def first(
-        self, keys: Iterable[MetricKey], convert: Callable[[LaunchMetric, str], float | None]
+        self,
+        keys: Iterable[MetricKey],
+        factor_of: Callable[[str], float | None],
+        part: str = "value",
     ) -> float | None:
-        """The first of these metrics that is there and in a unit that can be converted."""
-        found = ((self.metrics.get(key), key[1]) for key in keys)
-        values = (convert(figure, name) for figure, name in found if figure is not None)
-        return next((value for value in values if value is not None), None)
+        """The first of these metrics that is there and in a unit that can be converted.
 
-
-def metric_key(section: str, name: str) -> MetricKey:
-    """Where a metric is kept."""
-    return ("", name) if _RAW in name else (section, name)
+        Args:
+            keys: The metrics.
+            factor_of: Leads from a unit to the base unit; `None` for units of something else.
+            part: The metric's `least` or `most` in place of its value, where it has one.
+        """
+        for key in keys:
+            if (figure := self.metrics.get(key)) is None:
+                continue
+            known = getattr(figure, part)
+            value = figure.value if known is None else known
+            factor = factor_of(figure.unit or ("%" if ".pct_of_" in key[1] else ""))
+            if factor is not None and value >= 0:
+                return float(value * factor)
+        return None
 
 
 _SPEED_OF_LIGHT: Final = ("GPU Speed Of Light Throughput", "GPU Speed Of Light")
@@ -131,54 +141,35 @@ def is_wanted(key: MetricKey) -> bool:
 
 def duration_seconds(launch: KernelLaunch) -> float | None:
     """Its time, the mean of several; `None` where it was not measured."""
-    return launch.first(_DURATION, lambda figure, _: _in_seconds(figure, figure.value))
+    return launch.first(_DURATION, seconds_in)
 
 
 def measured(launch: KernelLaunch) -> dict[str, float]:
     """What was measured beside its time, by the field's name in `KernelUse`."""
-    found = {name: launch.first(keys, _ratio) for name, keys in _RATIOS.items()}
-    found["dram_bytes_per_second"] = _dram_rate(launch, duration_seconds(launch))
+    found = {name: launch.first(keys, ratio_in) for name, keys in _RATIOS.items()}
+    found["dram_bytes_per_second"] = _dram_rate(launch)
     return {name: value for name, value in found.items() if value is not None}
 
 
 def duration_figure(launch: KernelLaunch) -> tuple[float, float] | None:
     """The shortest and the longest time; `None` where no time was measured."""
-    shortest = launch.first(_DURATION, lambda figure, _: _in_seconds(figure, figure.least))
-    longest = launch.first(_DURATION, lambda figure, _: _in_seconds(figure, figure.most))
+    shortest = launch.first(_DURATION, seconds_in, "least")
+    longest = launch.first(_DURATION, seconds_in, "most")
     return None if shortest is None or longest is None else (shortest, longest)
 
 
 def multiprocessors_of(launch: KernelLaunch) -> int | None:
     """How many the device has."""
-    count = launch.first(_MULTIPROCESSORS, lambda figure, _: figure.value)
+    count = launch.first(_MULTIPROCESSORS, lambda _: 1.0)
     return round(count) if count is not None and count >= 1 else None
 
 
-def _in_seconds(figure: LaunchMetric, value: float | None) -> float | None:
-    factor = seconds_in(figure.unit)
-    value = figure.value if value is None else value
-    return None if factor is None or value < 0 else value * factor
-
-
-def _ratio(figure: LaunchMetric, name: str) -> float | None:
-    factor = ratio_in(figure.unit)
-    if factor is None and not figure.unit and ".pct_of_" in name:
-        factor = 0.01
-    return None if factor is None or figure.value < 0 else figure.value * factor
-
-
-def _bytes(figure: LaunchMetric, _name: str) -> float | None:
-    factor = bytes_in(figure.unit)
-    return None if factor is None or figure.value < 0 else figure.value * factor
-
-
-def _dram_rate(launch: KernelLaunch, duration: float | None) -> float | None:
-    if (rate := launch.first(_DRAM_RATE, _bytes)) is not None:
+def _dram_rate(launch: KernelLaunch) -> float | None:
+    duration = duration_seconds(launch)
+    if (rate := launch.first(_DRAM_RATE, bytes_in)) is not None or not duration:
         return rate
-    if not duration:
-        return None
     for keys in _DRAM_BYTES:
-        parts = [launch.first((key,), _bytes) for key in keys]
+        parts = [launch.first((key,), bytes_in) for key in keys]
         known = [part for part in parts if part is not None]
         if len(known) == len(parts):
             return sum(known) / duration
@@ -226,7 +217,8 @@ class LaunchTable:
 
     def metric(self, cells: Sequence[str]) -> MetricKey:
         """The metric that a row of a long page is of; without a name where it is a rule's."""
-        return metric_key(self.cell(cells, "Section Name"), self.cell(cells, _METRIC))
+        name = self.cell(cells, _METRIC)
+        return ("" if _RAW in name else self.cell(cells, "Section Name"), name)
 
     def value(self, cells: Sequence[str]) -> str:
         """What was measured, as it is printed; the mean where launches are summed up."""
@@ -274,7 +266,13 @@ class ComputePages:
                     yield launch
                 continue
             this = [table.cell(cells, name) for name in _LAUNCH]
-            if current is None or key != this or self._repeats(table, cells, current):
+            # Where launches have no number, a metric that comes again begins the next one.
+            has_number = "ID" in table.places
+            if (
+                current is None
+                or key != this
+                or (not has_number and table.metric(cells) in current.metrics)
+            ):
                 if current is not None:
                     yield current
                 current, key = self._begun(table, cells), this
@@ -314,17 +312,15 @@ class ComputePages:
             count=round(count) if count and count >= 1 else 1,
         )
 
-    def _repeats(self, table: LaunchTable, cells: Sequence[str], current: KernelLaunch) -> bool:
-        """Whether a metric comes again, where launches have no number to tell them apart."""
-        if "ID" in table.places:
-            return False
-        return table.metric(cells) in current.metrics
-
     def _add(self, table: LaunchTable, cells: Sequence[str], launch: KernelLaunch) -> None:
         self.events += 1
         key = table.metric(cells)
         if not key[1]:
-            self._add_rule(table, cells, launch)
+            if text := table.cell(cells, "Rule Description"):
+                speedup = printed_number(table.cell(cells, "Estimated Speedup"), self._mark)
+                launch.rules.append(ProfilerRule(text[:_RULE_CHARACTERS], speedup or 0.0))
+            else:
+                self.unread["row without a metric or a rule"] += 1
         elif not is_wanted(key):
             self.unread["metric of no use here"] += 1
         elif (value := printed_number(table.value(cells), self._mark)) is None:
@@ -336,14 +332,6 @@ class ComputePages:
                 printed_number(table.cell(cells, "Minimum"), self._mark),
                 printed_number(table.cell(cells, "Maximum"), self._mark),
             )
-
-    def _add_rule(self, table: LaunchTable, cells: Sequence[str], launch: KernelLaunch) -> None:
-        text = table.cell(cells, "Rule Description")
-        if not text:
-            self.unread["row without a metric or a rule"] += 1
-            return
-        speedup = printed_number(table.cell(cells, "Estimated Speedup"), self._mark)
-        launch.rules.append(ProfilerRule(text[:_RULE_CHARACTERS], speedup or 0.0))
 
     def _wide(self, table: LaunchTable, cells: Sequence[str]) -> KernelLaunch | None:
         """A launch of a wide page; `None` for the row of the units."""

@@ -5,7 +5,6 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from types import ModuleType
 from typing import Any, Final
 
 from rightsizer.model.errors import ProfileError
@@ -27,7 +26,6 @@ from rightsizer.telemetry.profiles.nsight_compute.launch import (
     duration_seconds,
     is_wanted,
     measured,
-    metric_key,
     multiprocessors_of,
     table_of,
 )
@@ -45,7 +43,7 @@ _ABOUT_ITSELF: Final = re.compile(r"The optional metric \S+ could not be found")
 
 
 class RuleNotes:
-    """Takes launches and keeps the rules that promise most."""
+    """The rules of launches that promise most."""
 
     def __init__(self) -> None:
         self._speedups: dict[str, float] = {}
@@ -68,7 +66,7 @@ class RuleNotes:
 
 
 class MeasuredKernels:
-    """Takes launches and tells what they come to."""
+    """Sums of launches by kernel and device."""
 
     def __init__(self, limits: ReadLimits) -> None:
         self._limits = limits
@@ -100,16 +98,19 @@ class MeasuredKernels:
 
     def devices(self) -> tuple[DeviceProfile, ...]:
         """Each device's kernels, longest in sum first."""
-        return tuple(self._device(key) for key in sorted(self._kernels))
-
-    def _device(self, key: str) -> DeviceProfile:
-        device = ProfiledDevice(
-            key=key,
-            index=int(key) if key.isascii() and key.isdigit() else None,
-            name=self._names.get(key, ""),
-            multiprocessors=self._multiprocessors.get(key),
+        return tuple(
+            DeviceProfile(
+                ProfiledDevice(
+                    key=key,
+                    index=int(key) if key.isascii() and key.isdigit() else None,
+                    name=self._names.get(key, ""),
+                    multiprocessors=self._multiprocessors.get(key),
+                ),
+                time=None,
+                kernels=kernels.uses(),
+            )
+            for key, kernels in sorted(self._kernels.items())
         )
-        return DeviceProfile(device, time=None, kernels=self._kernels[key].uses())
 
 
 MODULE: Final = "ncu_report"
@@ -121,38 +122,31 @@ def launches_of_report(path: Path) -> Iterator[KernelLaunch]:
     Raises:
         ProfileError: the module is not installed, or cannot read the report.
     """
-    module = _module(path)
+    by_hand = f"run `ncu --import {path.name} --csv --page raw` and name a file with what it prints"
+    try:
+        module = importlib.import_module(MODULE)
+    except ImportError:
+        raise ProfileError(
+            f"{path.name}: a report that only Nsight Compute can read, and its module `{MODULE}` "
+            f"is not installed; {by_hand}, or put the folder extras/python of Nsight Compute on "
+            "PYTHONPATH"
+        ) from None
     try:
         report = module.load_report(str(path))
         for part in range(report.num_ranges()):
             launches = report.range_by_idx(part)
             for place in range(launches.num_actions()):
                 yield _launch(launches.action_by_idx(place))
-    except Exception as error:  # noqa: BLE001 - a foreign module, over a file of anybody's.
+    except Exception as error:  # noqa: BLE001 - a foreign module, over a file of unknown origin.
         raise ProfileError(
-            f"{path.name}: `{MODULE}` cannot read it ({type(error).__name__}); {_by_hand(path)}"
+            f"{path.name}: `{MODULE}` cannot read it ({type(error).__name__}); {by_hand}"
         ) from None
-
-
-def _module(path: Path) -> ModuleType:
-    try:
-        return importlib.import_module(MODULE)
-    except ImportError:
-        raise ProfileError(
-            f"{path.name}: a report that only Nsight Compute can read, and its module `{MODULE}` "
-            f"is not installed; {_by_hand(path)}, or put the folder extras/python of Nsight "
-            "Compute on PYTHONPATH"
-        ) from None
-
-
-def _by_hand(path: Path) -> str:
-    return f"run `ncu --import {path.name} --csv --page raw` and name a file with what it prints"
 
 
 def _launch(action: Any) -> KernelLaunch:
     launch = KernelLaunch(kernel=str(action.name()))
     for name in action.metric_names():
-        if name != DEVICE_NAME and not is_wanted(metric_key("", name)):
+        if name != DEVICE_NAME and not is_wanted(("", name)):
             continue
         metric = action.metric_by_name(name)
         if metric is None:
@@ -160,8 +154,8 @@ def _launch(action: Any) -> KernelLaunch:
         if name == DEVICE_NAME:
             launch.device_name = str(metric.as_string() or "")
         else:
-            figure = LaunchMetric(float(metric.as_double()), str(metric.unit() or ""))
-            launch.metrics[metric_key("", name)] = figure
+            unit = str(metric.unit() or "")
+            launch.metrics["", name] = LaunchMetric(float(metric.as_double()), unit)
     launch.rules.extend(_rules(action))
     return launch
 

@@ -4,7 +4,7 @@ import os
 import re
 import tempfile
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 from pathlib import Path
 from typing import BinaryIO, Final, cast
@@ -45,7 +45,7 @@ from rightsizer.telemetry.profiles.xplane.wire import FileWindow, messages, scan
 
 GPU_PLANE: Final = re.compile(r"^/device:GPU:(\d{1,6})$")
 WALL_CLOCK: Final = 10**18
-"""A time of the year 2001: who counts from the epoch is past it, who counts from a start is not."""
+"""A time of the year 2001: clocks that count from the epoch are past it, others are not."""
 _TPU_PLANE: Final = re.compile(r"^/device:TPU:\d+")
 _MESSAGE_BYTES: Final = 2000
 _MESSAGES_SHOWN: Final = 3
@@ -89,7 +89,7 @@ class SpaceReader:
                 self._message("an error", low, high)
             elif number == SPACE_WARNINGS and wire_type == LENGTH:
                 self._message("a warning", low, high)
-            elif number != SPACE_HOSTS:  # Their names are nobody's concern.
+            elif number != SPACE_HOSTS:  # Their names are never read.
                 self.unread["unknown fields"] += 1
 
     def _plane(self, plane: XPlane) -> None:
@@ -105,9 +105,9 @@ class SpaceReader:
                 self._profile_start = started
         elif _TPU_PLANE.match(plane.name):
             self.planes["TPU"] += 1
-            self._count(plane, "events of TPUs")
+            self._pass_over(plane.lines(), "events of TPUs")
         else:
-            self._count(plane, "events of other planes")
+            self._pass_over(plane.lines(), "events of other planes")
 
     def _gpu(self, plane: XPlane, index: int) -> None:
         self.planes[plane.name] += 1
@@ -118,10 +118,9 @@ class SpaceReader:
         for line in plane.lines():
             lines += 1
             if is_stream(line.name) or line.name == "Steps":
-                for event in plane.events(line):
-                    self._device_event(plane, key, line, event, wanted)
+                self._device_line(plane, key, line, wanted)
             else:
-                self._count_line(line, "events of derived lines")
+                self._pass_over([line], "events of derived lines")
         self.idle_gpus += not lines
         facts = plane.stats()
         self.recorder.device(
@@ -131,17 +130,19 @@ class SpaceReader:
             multiprocessors=_positive(facts.get("core_count")),
         )
 
-    def _device_event(
-        self, plane: XPlane, key: str, line: XPlaneLine, event: PlaneEvent, wanted: frozenset[int]
+    def _device_line(
+        self, plane: XPlane, key: str, line: XPlaneLine, wanted: frozenset[int]
     ) -> None:
-        span = self._span(line, event)
-        if span is None:
-            return
-        name = plane.event_names.get(event.metadata, "")
-        if line.name == "Steps":
-            self.recorder.step(name, *span, key)
-        elif not record_stream_event(self.recorder, key, name, span, plane.values(event, wanted)):
-            self.unread["events of memory"] += 1
+        for event in plane.events(line):
+            if (span := self._span(line, event)) is None:
+                continue
+            name = plane.event_names.get(event.metadata, "")
+            if line.name == "Steps":
+                self.recorder.step(name, *span, key)
+            elif not record_stream_event(
+                self.recorder, key, name, span, plane.values(event, wanted)
+            ):
+                self.unread["events of memory"] += 1
 
     def _host(self, plane: XPlane) -> None:
         self.planes["host"] += 1
@@ -158,7 +159,7 @@ class SpaceReader:
                     self._host_event(plane, line, read_event(data), wanted)
                 else:
                     passed += 1
-            self._count_events(passed, "events of the host")
+            self._count_unread(passed, "events of the host")
 
     def _host_event(
         self, plane: XPlane, line: XPlaneLine, event: PlaneEvent, wanted: frozenset[int]
@@ -172,37 +173,32 @@ class SpaceReader:
 
     def _span(self, line: XPlaneLine, event: PlaneEvent) -> tuple[Nanoseconds, Nanoseconds] | None:
         """Start and end; `None` for what has no time of its own."""
-        self._count_event()
+        self._count()
         if event.offset_picoseconds is None:
             self.unread["sums of events, without times"] += 1
             return None
-        start = line.start_nanoseconds * 1000 + event.offset_picoseconds
-        end = start + event.duration_picoseconds
-        if self._earliest is None or start // 1000 < self._earliest:
-            self._earliest = start // 1000
-        return start // 1000, end // 1000
+        picoseconds = line.start_nanoseconds * 1000 + event.offset_picoseconds
+        start = picoseconds // 1000
+        self._earliest = start if self._earliest is None else min(start, self._earliest)
+        return start, (picoseconds + event.duration_picoseconds) // 1000
 
-    def _count_events(self, count: int, what: str) -> None:
-        """Those that are of no use here."""
+    def _pass_over(self, lines: Iterable[XPlaneLine], what: str) -> None:
+        for line in lines:
+            found = messages(self._window, *line.stretch, LINE_EVENTS, 0)
+            self._count_unread(sum(1 for _ in found), what)
+
+    def _count_unread(self, count: int, what: str) -> None:
         if count:
             self.unread[what] += count
-            self._count_event(count)
+            self._count(count)
 
-    def _count_event(self, count: int = 1) -> None:
+    def _count(self, count: int = 1) -> None:
         self.events += count
         if self.events > self._limits.events_maximum:
             raise ProfileError(
                 f"more than {self._limits.events_maximum} events; record a shorter time, or raise "
                 "events_maximum"
             )
-
-    def _count(self, plane: XPlane, what: str) -> None:
-        for line in plane.lines():
-            self._count_line(line, what)
-
-    def _count_line(self, line: XPlaneLine, what: str) -> None:
-        found = messages(self._window, *line.stretch, LINE_EVENTS, 0)
-        self._count_events(sum(1 for _ in found), what)
 
     def _message(self, what: str, low: int, high: int) -> None:
         self.unread["messages of the profiler"] += 1
@@ -241,7 +237,15 @@ def read(path: Path, limits: ReadLimits) -> Profile:
         ProfileError: the file cannot be read, is cut, or is no `XSpace`.
     """
     try:
-        space = _read_space(path, limits)
+        with _seekable(path, limits) as file:
+            size = file.seek(0, os.SEEK_END)
+            if size > limits.unpacked_maximum_bytes:
+                raise ProfileError(
+                    f"{path}: larger than {limits.unpacked_maximum_bytes} bytes; record a shorter "
+                    "time, or raise unpacked_maximum_bytes"
+                )
+            space = SpaceReader(FileWindow(file, size), limits)
+            space.read()
     except ProtobufError as error:
         raise ProfileError(
             f"{path}: byte {error.at}: its protocol buffer is broken: {error}; wait until the "
@@ -253,19 +257,6 @@ def read(path: Path, limits: ReadLimits) -> Profile:
             f"{path}: {reason} while it was read; copy it to another disk"
         ) from error
     return _profile(path, space)
-
-
-def _read_space(path: Path, limits: ReadLimits) -> SpaceReader:
-    with _seekable(path, limits) as file:
-        size = file.seek(0, os.SEEK_END)
-        if size > limits.unpacked_maximum_bytes:
-            raise ProfileError(
-                f"{path}: larger than {limits.unpacked_maximum_bytes} bytes; record a shorter "
-                "time, or raise unpacked_maximum_bytes"
-            )
-        space = SpaceReader(FileWindow(file, size), limits)
-        space.read()
-    return space
 
 
 def _profile(path: Path, space: SpaceReader) -> Profile:

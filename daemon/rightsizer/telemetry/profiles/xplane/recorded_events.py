@@ -6,13 +6,11 @@ from typing import Final
 
 from rightsizer.model.profile import CopyKind, HostMemory, SpanKind
 from rightsizer.model.units import Nanoseconds
+from rightsizer.telemetry.profiles.names import copy_kind
 from rightsizer.telemetry.profiles.recorder import Recorder
 
 HOST_STATS: Final = frozenset(
-    {
-        *("correlation_id", "step_num"),
-        *("allocator_name", "bytes_allocated", "peak_bytes_in_use"),
-    }
+    ("correlation_id", "step_num", "allocator_name", "bytes_allocated", "peak_bytes_in_use")
 )
 _FRAME: Final = re.compile(r"^\$\S*?:\d+ ")
 """What the Python tracer puts before a function's name: the file, which does not matter."""
@@ -24,7 +22,7 @@ _SPANS: Final = (
         re.compile(r"(?:^|:)(IteratorGetNext\w*::DoCompute|MultiDeviceIteratorGetNext\w*)$"),
     ),
     (
-        # As people name their own annotations and functions, whole: the runtime's are among them.
+        # Whole names of annotations and functions of programs; the runtime's own are among them.
         SpanKind.LOADER,
         re.compile(r"^((?:load|get|next|fetch|wait_for)_batch|data_?load(?:er|ing)?|load_data)$"),
     ),
@@ -107,13 +105,7 @@ STREAM_STATS: Final = frozenset(
 """The stats of such an event that tell something here."""
 _NOT_BUSY: Final = ("memalloc_details", "memfree_details", "memory_residency_details")
 _DETAIL: Final = re.compile(r"(\w+):(\S*)")
-_KINDS: Final = {
-    **dict.fromkeys(("memcpyh2d", "memcpyhtod"), CopyKind.HOST_TO_DEVICE),
-    **dict.fromkeys(("memcpyd2h", "memcpydtoh"), CopyKind.DEVICE_TO_HOST),
-    **dict.fromkeys(("memcpyd2d", "memcpydtod"), CopyKind.DEVICE_TO_DEVICE),
-    **dict.fromkeys(("memcpyp2p", "memcpyptop"), CopyKind.PEER),
-}
-_MEMORIES: Final = {each.value: each for each in HostMemory}
+_MEMORIES: Final = {each.value: each for each in HostMemory if each is not HostMemory.UNKNOWN}
 
 
 def is_stream(line: str) -> bool:
@@ -132,12 +124,15 @@ def record_stream_event(
     if any(key in stats for key in _NOT_BUSY):
         return False
     correlation = _whole(stats.get("correlation_id"))
-    kind = _copy_kind(name)
-    if kind is not None or "memcpy_details" in stats:
+    word = name.lower().partition(" ")[0]
+    if word.startswith("memcpy") or "memcpy_details" in stats:
+        kind = copy_kind(word) if word.startswith("memcpy") else CopyKind.OTHER
         details = _details(stats, "memcpy_details")
         size = _whole(details.get("size") or details.get("num_bytes")) or 0
-        recorder.copy(device, *span, kind or CopyKind.OTHER, _host_memory(details), size)
-    elif name.lower().startswith("memset") or "memset_details" in stats:
+        sides = (_MEMORIES.get(details.get(side, "")) for side in ("kind_src", "kind_dst"))
+        memory = next(filter(None, sides), HostMemory.UNKNOWN)
+        recorder.copy(device, *span, kind, memory, size)
+    elif word.startswith("memset") or "memset_details" in stats:
         recorder.fill(device, *span)
     elif "cuda_graph_exec_id" in stats and "kernel_details" not in stats:
         recorder.graph(device, *span, correlation)
@@ -147,23 +142,8 @@ def record_stream_event(
     return True
 
 
-def _copy_kind(name: str) -> CopyKind | None:
-    lower = name.lower()
-    if not lower.startswith("memcpy"):
-        return None
-    return _KINDS.get(lower.split(" ")[0], CopyKind.OTHER)
-
-
 def _details(stats: Mapping[str, object], key: str) -> dict[str, str]:
     return dict(_DETAIL.findall(str(stats.get(key, ""))))
-
-
-def _host_memory(details: Mapping[str, str]) -> HostMemory:
-    for side in ("kind_src", "kind_dst"):
-        memory = _MEMORIES.get(details.get(side, ""))
-        if memory is not None and memory is not HostMemory.UNKNOWN:
-            return memory
-    return HostMemory.UNKNOWN
 
 
 def _occupancy(stats: Mapping[str, object]) -> float | None:

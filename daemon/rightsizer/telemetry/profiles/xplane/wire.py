@@ -11,7 +11,7 @@ _PIECE_BYTES: Final = 1 << 20
 class FileWindow:
     """Random access to a file that is read mostly forwards.
 
-    A mapping of the file would be shorter, and kill the process when somebody cuts the file short.
+    A mapping of the file would be shorter, and kill the process where the file is cut short.
     """
 
     def __init__(self, file: BinaryIO, size: int, piece_bytes: int = _PIECE_BYTES) -> None:
