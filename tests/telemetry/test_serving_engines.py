@@ -148,7 +148,6 @@ def test_first_page_gives_what_stands_and_the_second_what_happened(
         Signal.PREEMPTIONS: 15.0,
         Signal.REQUEST_LATENCY_SECONDS: 2.0,
     }
-    assert node.engines.models() == {f"serving/{pages.url[7:]}": ("llama",)}
 
 
 def test_an_engine_is_asked_once_an_interval(pages: Pages, node: Node) -> None:

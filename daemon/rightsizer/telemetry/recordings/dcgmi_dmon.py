@@ -10,7 +10,7 @@ from rightsizer.model.errors import RecordingError
 from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable
-from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import AssumedTimes, parse_timestamp
 
 _HEADING: Final = re.compile(r"#\s*Entity\s+(?P<fields>\S.*)")
@@ -31,56 +31,54 @@ _BY_SHORT_NAME: Final = {
 }
 
 
-class DcgmiDmon:
-    """Without times of its own; a time stamp before each line, as `ts` writes it, is used."""
+def _recognizes(head: Sequence[str]) -> bool:
+    """The line of headings that starts with `#Entity`."""
+    return any(_HEADING.search(line) for line in head)
 
-    name = "dcgmi dmon output"
 
-    def recognizes(self, head: Sequence[str]) -> bool:
-        """The line of headings that starts with `#Entity`."""
-        return any(_HEADING.search(line) for line in head)
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """One row an entity and poll; an entity that comes again starts the next poll.
 
-    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """One row an entity and poll; an entity that comes again starts the next poll.
+    Raises:
+        RecordingError: none of the fields says anything of a GPU.
+    """
+    names: list[str] = []
+    table = CellTable(())
+    assumed = AssumedTimes(notes, "record with 'dcgmi dmon ... | ts %.s' to have them")
+    for number, line in text.lines(notes):
+        time, rest = _stamped(line)
+        heading = _HEADING.search(rest)
+        if heading:
+            names = heading["fields"].split()
+            table = _table(text, names, number)
+            continue
+        entity = _ENTITY.search(rest)
+        if not names or entity is None:
+            continue
+        cells = entity["cells"].split()
+        if len(cells) != len(names):
+            notes.skip(number, line)
+            continue
+        device = f"{_DEVICES[entity['kind']]}{entity['id']}"
+        if entity["kind"] == "GPU":
+            notes.learn(device, RecordingDeviceFacts(index=int(entity["id"])))
+        else:
+            notes.remark("which part of a GPU its MIG instances are is not in this file")
+        values, missing = table.read(cells, number, notes)
+        if time is None:
+            time = assumed.next(device)
+        yield RecordingRow(time, device, values, missing, text.name)
 
-        Raises:
-            RecordingError: none of the fields says anything of a GPU.
-        """
-        names: list[str] = []
-        table = CellTable(())
-        assumed = AssumedTimes(notes, "record with 'dcgmi dmon ... | ts %.s' to have them")
-        for number, line in text.lines(notes):
-            time, rest = _stamped(line)
-            heading = _HEADING.search(rest)
-            if heading:
-                names = heading["fields"].split()
-                table = _table(text, names, number)
-                continue
-            entity = _ENTITY.search(rest)
-            if not names or entity is None:
-                continue
-            cells = entity["cells"].split()
-            if len(cells) != len(names):
-                notes.skip(number, line)
-                continue
-            device = f"{_DEVICES[entity['kind']]}{entity['id']}"
-            if entity["kind"] == "GPU":
-                notes.learn(device, RecordingDeviceFacts(index=int(entity["id"])))
-            else:
-                notes.remark("which part of a GPU its MIG instances are is not in this file")
-            values, missing = table.read(cells, number, notes)
-            if time is None:
-                time = assumed.next(device)
-            yield RecordingRow(time, device, values, missing, text.name)
+
+DCGMI_DMON: Final = RecordingFormat("dcgmi dmon output", _recognizes, _rows)
+"""Without times of its own; a time stamp before each line, as `ts` writes it, is used."""
 
 
 def _stamped(line: str) -> tuple[Nanoseconds | None, str]:
     found = _STAMP.match(line)
-    if found is None:
-        return None, line.strip()
-    rest = line[found.end() :].strip()
+    rest = line[found.end() if found else 0 :].strip()
     try:
-        return parse_timestamp(found["stamp"]), rest
+        return parse_timestamp(found["stamp"]) if found else None, rest
     except ValueError:
         return None, rest
 

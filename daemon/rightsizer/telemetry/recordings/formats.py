@@ -3,25 +3,25 @@
 from typing import Final
 
 from rightsizer.model.errors import RecordingError
-from rightsizer.telemetry.recordings.dcgmi_dmon import DcgmiDmon
-from rightsizer.telemetry.recordings.gpustat_json import GpustatJson
-from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, MappedCsv
-from rightsizer.telemetry.recordings.native import NativeRecording
-from rightsizer.telemetry.recordings.nvidia_smi import NvidiaSmiLog
-from rightsizer.telemetry.recordings.nvidia_smi_dmon import NvidiaSmiDmon
-from rightsizer.telemetry.recordings.prometheus_text import PrometheusJson, PrometheusText
-from rightsizer.telemetry.recordings.signal_csv import SignalCsv
+from rightsizer.telemetry.recordings.dcgmi_dmon import DCGMI_DMON
+from rightsizer.telemetry.recordings.gpustat_json import GPUSTAT_JSON
+from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, mapped_csv
+from rightsizer.telemetry.recordings.native import NATIVE
+from rightsizer.telemetry.recordings.nvidia_smi import NVIDIA_SMI_LOG
+from rightsizer.telemetry.recordings.nvidia_smi_dmon import NVIDIA_SMI_DMON
+from rightsizer.telemetry.recordings.prometheus_text import PROMETHEUS_JSON, PROMETHEUS_TEXT
+from rightsizer.telemetry.recordings.signal_csv import SIGNAL_CSV
 from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 
 FORMATS: Final[tuple[RecordingFormat, ...]] = (
-    NativeRecording(),
-    DcgmiDmon(),
-    NvidiaSmiDmon(),
-    PrometheusJson(),
-    GpustatJson(),
-    PrometheusText(),
-    NvidiaSmiLog(),
-    SignalCsv(),
+    NATIVE,
+    DCGMI_DMON,
+    NVIDIA_SMI_DMON,
+    PROMETHEUS_JSON,
+    GPUSTAT_JSON,
+    PROMETHEUS_TEXT,
+    NVIDIA_SMI_LOG,
+    SIGNAL_CSV,
 )
 """In the order in which they are asked."""
 
@@ -37,7 +37,7 @@ def format_of(text: TextFile, column_map: ColumnMap | None = None) -> RecordingF
     if column_map is not None:
         columns = column_map.columns_of(text.path)
         if columns is not None:
-            return MappedCsv(column_map, columns)
+            return mapped_csv(column_map, columns)
     for known in FORMATS:
         if known.recognizes(text.head):
             return known

@@ -10,7 +10,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.telemetry.recordings.nvidia_smi_columns import SIGNAL_COLUMNS
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn
-from rightsizer.telemetry.recordings.text_file import TextFile, json_objects
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _ANSWER: Final = re.compile(r'\{\s*"(?:hostname|driver_version|query_time)"\s*:')
@@ -21,30 +21,30 @@ _RENAMED: Final = {
 }
 
 
-class GpustatJson:
-    """The names of nvidia-smi's queries, in its units, and the time of each answer."""
+def _recognizes(head: Sequence[str]) -> bool:
+    """An object with the time of a query and a list of GPUs."""
+    return bool(_START.match("\n".join(head)))
 
-    name = "gpustat JSON"
 
-    def recognizes(self, head: Sequence[str]) -> bool:
-        """An object with the time of a query and a list of GPUs."""
-        return bool(_START.match("\n".join(head)))
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """One row a GPU and answer."""
+    columns: dict[str, CellColumn | None] = {}
+    for number, answer in json_objects(text, _ANSWER, notes):
+        try:
+            time = parse_timestamp(str(answer.get("query_time")))
+        except ValueError:
+            notes.count("unreadable timestamp", number, str(answer.get("query_time")))
+            continue
+        gpus = answer.get("gpus")
+        for gpu in gpus if isinstance(gpus, list) else ():
+            if isinstance(gpu, dict) and (gpu.get("uuid") or gpu.get("index") is not None):
+                yield _row(gpu, time, columns, number, notes)
+            else:
+                notes.count("GPU without a uuid and an index", number)
 
-    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """One row a GPU and answer."""
-        columns: dict[str, CellColumn | None] = {}
-        for number, answer in json_objects(text, _ANSWER, notes):
-            try:
-                time = parse_timestamp(str(answer.get("query_time")))
-            except ValueError:
-                notes.count("unreadable timestamp", number, str(answer.get("query_time")))
-                continue
-            gpus = answer.get("gpus")
-            for gpu in gpus if isinstance(gpus, list) else ():
-                if isinstance(gpu, dict) and (gpu.get("uuid") or gpu.get("index") is not None):
-                    yield _row(gpu, time, columns, number, notes)
-                else:
-                    notes.count("GPU without a uuid and an index", number)
+
+GPUSTAT_JSON: Final = RecordingFormat("gpustat JSON", _recognizes, _rows)
+"""The names of nvidia-smi's queries, in its units, and the time of each answer."""
 
 
 def _row(
@@ -66,7 +66,8 @@ def _row(
     missing: dict[Signal, Missing] = {}
     for name, cell in gpu.items():
         if name not in columns:
-            columns[name] = _column(name)
+            known = SIGNAL_COLUMNS.get(_RENAMED.get(name, name))
+            columns[name] = known and CellColumn(0, name, known.signal, known.unit)
         column = columns[name]
         if column is None:
             continue
@@ -78,8 +79,3 @@ def _row(
             if value is Missing.INVALID:
                 notes.count(f"unreadable value of '{name}'", number, str(cell))
     return RecordingRow(time, device, values, missing, notes.file)
-
-
-def _column(name: str) -> CellColumn | None:
-    known = SIGNAL_COLUMNS.get(_RENAMED.get(name, name))
-    return None if known is None else CellColumn(0, name, known.signal, known.unit)

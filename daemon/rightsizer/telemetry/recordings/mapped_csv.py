@@ -1,7 +1,7 @@
 """Any CSV through a column map in YAML."""
 
 import fnmatch
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from functools import partial
 from pathlib import Path
 from typing import Any, Final
@@ -11,10 +11,10 @@ from rightsizer.io.yaml import Document, YamlError, load_yaml
 from rightsizer.model.errors import ConfigurationError, RecordingError
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.signal import Signal, in_unit
-from rightsizer.model.units import Nanoseconds, convert
+from rightsizer.model.units import convert
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, CsvRowParser, split_csv_line
-from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.table import CellColumn, csv_rows, split_csv_line
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_calendar, parse_epoch
 
 _TIME_UNITS: Final = (*EPOCH_UNITS, "iso")
@@ -175,51 +175,34 @@ def _nearest(name: str, known: Iterable[str]) -> str:
     return f"did you mean '{near[0]}'?" if near else f"known are {', '.join(names)}"
 
 
-class MappedCsv:
-    """The files that one pattern of a column map fits."""
+def mapped_csv(column_map: ColumnMap, columns: Sequence[MappedColumn]) -> RecordingFormat:
+    """The format of the files that one pattern of a column map fits, whatever they look like."""
 
-    name = "CSV by a column map"
-
-    def __init__(self, column_map: ColumnMap, columns: Sequence[MappedColumn]) -> None:
-        self._map = column_map
-        self._columns = columns
-
-    def recognizes(self, head: Sequence[str]) -> bool:
-        """The map speaks for the file, whatever it looks like."""
-        return bool(head)
-
-    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """One row a line.
-
-        Raises:
-            RecordingError: a column that the map names is not there.
-        """
+    def rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
         names = [cell.strip() for cell in split_csv_line(text.head[0])]
-        workload = self._map.workload_column
-        return CsvRowParser(
-            time=self._place(self._map.time_column, names, text),
-            parse_time=_time_parser(self._map.time_unit),
-            device=self._place(self._map.device_column, names, text),
-            workload=None if workload is None else self._place(workload, names, text),
-            columns=[
-                CellColumn(
-                    self._place(mapped.column, names, text),
-                    mapped.column,
-                    mapped.signal,
-                    mapped.unit,
-                )
-                for mapped in self._columns
-            ],
-        ).read(text, notes)
 
-    def _place(self, column: str, names: Sequence[str], text: TextFile) -> int:
-        if column in names:
-            return names.index(column)
-        raise RecordingError(
-            f"{text.name}:1: there is no column '{column}', which {self._map.name} names; "
-            f"the columns are {', '.join(names)}"
+        def place(column: str) -> int:
+            if column in names:
+                return names.index(column)
+            raise RecordingError(
+                f"{text.name}:1: there is no column '{column}', which {column_map.name} names; "
+                f"the columns are {', '.join(names)}"
+            )
+
+        unit, workload = column_map.time_unit, column_map.workload_column
+        return csv_rows(
+            text,
+            notes,
+            time=place(column_map.time_column),
+            parse_time=parse_calendar
+            if unit == "iso"
+            else partial(parse_epoch, unit=EPOCH_UNITS[unit]),
+            device=place(column_map.device_column),
+            workload=None if workload is None else place(workload),
+            columns=[
+                CellColumn(place(each.column), each.column, each.signal, each.unit)
+                for each in columns
+            ],
         )
 
-
-def _time_parser(unit: str) -> Callable[[str], Nanoseconds]:
-    return parse_calendar if unit == "iso" else partial(parse_epoch, unit=EPOCH_UNITS[unit])
+    return RecordingFormat("CSV by a column map", bool, rows)

@@ -2,8 +2,9 @@
 
 import contextlib
 import json
-from collections.abc import Callable, Generator, Iterator, Mapping, Sequence
+from collections.abc import Generator, Iterator, Sequence
 from dataclasses import asdict, replace
+from functools import cache
 from heapq import merge
 from operator import attrgetter
 from typing import Any, Final
@@ -11,7 +12,7 @@ from typing import Any, Final
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import completed
 from rightsizer.io.codec import convert
-from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.device import Device
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing, Process, ProcessKind, Reading
 from rightsizer.model.signal import Signal
@@ -20,7 +21,7 @@ from rightsizer.model.units import Nanoseconds
 from rightsizer.model.workload import Holding, Workload
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.survey import IntervalMedian
-from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 
 FORMAT: Final = "rightsizer-recording"
 VERSION: Final = 1
@@ -76,9 +77,20 @@ def decode_section(name: str, data: Any, signals: list[Signal | None]) -> Any:
     """
     match name:
         case "devices":
-            return tuple(_decode_device(**fields) for fields in data)
+            return convert(data, tuple[Device, ...])
         case "columns":
-            return [_decode_columns(present, missing, signals) for present, missing in data]
+            return [
+                (
+                    [signals[number] for number in present],
+                    {
+                        signal: Missing(why)
+                        for why, numbers in missing.items()
+                        for number in numbers
+                        if (signal := signals[number]) is not None
+                    },
+                )
+                for present, missing in data
+            ]
         case "processes":
             return {
                 uuid: tuple(_decode_process(*fields) for fields in processes)
@@ -97,11 +109,6 @@ def decode_section(name: str, data: Any, signals: list[Signal | None]) -> Any:
             return {name: CollectorOutcome(*outcome) for name, outcome in data.items()}
         case _:
             return data
-
-
-def _decode_device(*, mig: Any = None, assumed: Sequence[str] = (), **fields: Any) -> Device:
-    instance = None if mig is None else MigInstance(**mig)
-    return Device(mig=instance, assumed=tuple(assumed), **fields)
 
 
 def _encode_process(process: Process) -> list[Any]:
@@ -130,70 +137,59 @@ def _encode_columns(reading: Reading) -> list[Any]:
     return [[_NUMBERS[signal] for signal in reading.values], missing]
 
 
-def _decode_columns(
-    present: list[int], missing: Mapping[str, list[int]], signals: list[Signal | None]
-) -> tuple[list[Signal | None], dict[Signal, Missing]]:
-    reasons = {
-        signal: Missing(why)
-        for why, numbers in missing.items()
-        for number in numbers
-        if (signal := signals[number]) is not None
-    }
-    return [signals[number] for number in present], reasons
-
-
 _START: Final = f'{{"format":"{FORMAT}"'
 _UNREADABLE: Final = (ValueError, KeyError, TypeError, IndexError, AttributeError)
 
 
-class NativeRecording:
-    """What `rightsizer record` writes: whole snapshots, not only readings."""
+def native_snapshots(text: TextFile, notes: RecordingNotes) -> Iterator[Snapshot]:
+    """The snapshots of a recording as they were written.
 
-    name = "Rightsizer recording"
+    Raises:
+        RecordingError: a newer version of the program wrote it, or a line in it is damaged.
+    """
+    state: _NativeState | None = None
+    for number, line in text.lines(notes):
+        try:
+            data = json.loads(line)
+            if state is None:
+                state = _NativeState(text, data)
+            elif isinstance(data, dict):
+                state.hear(data)
+            else:
+                yield state.snapshot(data)
+        except _UNREADABLE:
+            if not line.endswith("\n"):
+                notes.count("torn last line", number)
+                return
+            raise RecordingError(
+                f"{text.name}:{number}: this line of the recording is damaged; "
+                "cut the file before it to use what is above"
+            ) from None
 
-    def recognizes(self, head: Sequence[str]) -> bool:
-        """The start of the header."""
-        return head[0].startswith(_START)
 
-    def snapshots(self, text: TextFile, notes: RecordingNotes) -> Iterator[Snapshot]:
-        """The snapshots as they were written.
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """The readings alone, by the wall clock, for a recording that holds other files too."""
+    for snapshot in native_snapshots(text, notes):
+        for uuid, reading in snapshot.readings.items():
+            yield RecordingRow(
+                snapshot.wall_time_of(reading.time),
+                uuid,
+                reading.values,
+                reading.missing,
+                text.name,
+                holdings=snapshot.holdings.get(uuid, ()),
+                processes=reading.processes,
+            )
 
-        Raises:
-            RecordingError: a newer version of the program wrote it, or a line in it is damaged.
-        """
-        lines = text.lines(notes)
-        state: _NativeState | None = None
-        for number, line in lines:
-            try:
-                data = json.loads(line)
-                if state is None:
-                    state = _NativeState(text, data)
-                elif isinstance(data, dict):
-                    state.hear(data)
-                else:
-                    yield state.snapshot(data)
-            except _UNREADABLE:
-                if not line.endswith("\n"):
-                    notes.count("torn last line", number)
-                    return
-                raise RecordingError(
-                    f"{text.name}:{number}: this line of the recording is damaged; "
-                    "cut the file before it to use what is above"
-                ) from None
 
-    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """The readings alone, by the wall clock, for a recording that holds other files too."""
-        for snapshot in self.snapshots(text, notes):
-            for uuid, reading in snapshot.readings.items():
-                yield RecordingRow(
-                    snapshot.wall_time_of(reading.time),
-                    uuid,
-                    reading.values,
-                    reading.missing,
-                    text.name,
-                    holdings=snapshot.holdings.get(uuid, ()),
-                    processes=reading.processes,
-                )
+NATIVE: Final = RecordingFormat(
+    "Rightsizer recording", lambda head: head[0].startswith(_START), _rows
+)
+"""What `rightsizer record` writes: whole snapshots, not only readings."""
+
+
+_KEPT: Final = ("interval", "devices", "down", "host", "holdings", "collectors", "trouble")
+"""Sections that are a snapshot's fields as they are."""
 
 
 class _NativeState:
@@ -224,17 +220,11 @@ class _NativeState:
         return Snapshot(
             wall_time=self._wall_time,
             time=self._time,
-            interval=said["interval"],
-            devices=said["devices"],
             readings={
                 uuid: self._reading(uuid, columns, row)
                 for uuid, columns, row in zip(said["uuids"], said["columns"], cells, strict=True)
             },
-            down=said["down"],
-            host=said["host"],
-            holdings=said["holdings"],
-            collectors=said["collectors"],
-            trouble=said["trouble"],
+            **{name: said[name] for name in _KEPT},
         )
 
     def _reading(self, uuid: str, columns: Any, row: list[Any]) -> Reading:
@@ -253,7 +243,6 @@ class _NativeState:
         )
 
 
-_READINGS: Final = "readings"
 _SETTLE_EVERY: Final = 1 << 12
 
 
@@ -262,7 +251,11 @@ class NativeFiles:
 
     def __init__(self, texts: Sequence[TextFile], board: Board | None) -> None:
         self._texts = texts
-        self._complete = _completer(board)
+
+        def complete(devices: tuple[Device, ...]) -> tuple[Device, ...]:
+            return devices if board is None else tuple(completed(each, board) for each in devices)
+
+        self._complete = complete if board is None else cache(complete)
         self.notes = [RecordingNotes(text.name) for text in texts]
         self._devices: tuple[Device, ...] = ()
 
@@ -276,10 +269,10 @@ class NativeFiles:
         gaps = IntervalMedian()
         with contextlib.closing(gaps):
             for text, notes in zip(self._texts, self.notes, strict=True):
-                for snapshot in _counted(NativeRecording().snapshots(text, notes), gaps):
+                for snapshot in _counted(native_snapshots(text, notes), gaps):
                     for device in self._complete(snapshot.devices):
                         devices.setdefault(device.uuid, device)
-            interval = gaps.median(_READINGS)
+            interval = gaps.median("readings")
         if not devices:
             names = ", ".join(text.name for text in self._texts)
             raise RecordingError(f"{names}: there is no device in it; did its recorder find any?")
@@ -288,9 +281,7 @@ class NativeFiles:
 
     def snapshots(self) -> Generator[Snapshot, None, None]:
         """The snapshots in order."""
-        streams = [
-            NativeRecording().snapshots(text, RecordingNotes(text.name)) for text in self._texts
-        ]
+        streams = [native_snapshots(text, RecordingNotes(text.name)) for text in self._texts]
         if len(streams) == 1:
             for snapshot in streams[0]:
                 devices = self._complete(snapshot.devices)
@@ -303,7 +294,7 @@ class NativeFiles:
 
 
 def _counted(snapshots: Iterator[Snapshot], gaps: IntervalMedian) -> Iterator[Snapshot]:
-    between = gaps.of(_READINGS)
+    between = gaps.of("readings")
     last: dict[str, Nanoseconds] = {}
     for count, snapshot in enumerate(snapshots, 1):
         for uuid, reading in snapshot.readings.items():
@@ -326,16 +317,3 @@ def _on_wall_clock(snapshot: Snapshot, devices: tuple[Device, ...]) -> Snapshot:
             for uuid, reading in snapshot.readings.items()
         },
     )
-
-
-def _completer(board: Board | None) -> Callable[[tuple[Device, ...]], tuple[Device, ...]]:
-    if board is None:
-        return lambda devices: devices
-    known: dict[tuple[Device, ...], tuple[Device, ...]] = {}
-
-    def complete(devices: tuple[Device, ...]) -> tuple[Device, ...]:
-        if devices not in known:
-            known[devices] = tuple(completed(device, board) for device in devices)
-        return known[devices]
-
-    return complete

@@ -5,7 +5,7 @@ import re
 from collections import Counter
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from itertools import islice, pairwise
-from typing import Final
+from typing import Final, TypeAlias
 
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.reading import Missing
@@ -31,7 +31,7 @@ from rightsizer.telemetry.recordings.table import (
     missing_cell,
     split_csv_line,
 )
-from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _MILLISECOND: Final = 1_000_000
@@ -87,71 +87,60 @@ def _is_regular(gaps: Sequence[Nanoseconds], longest_within: Nanoseconds) -> boo
 
 
 _SAMPLED_ROWS: Final = 10_000
+_DeviceOf: TypeAlias = Callable[[Sequence[str], Nanoseconds], str]
 
 
-def identifier(
-    text: TextFile, places: Mapping[str, int], width: int, delimiter: str
-) -> Callable[[Sequence[str], Nanoseconds], str]:
+def _identifier(text: TextFile, places: Mapping[str, int], width: int, delimiter: str) -> _DeviceOf:
     """What tells the device of a row from its cells and time.
 
     The first rows tell the polls apart where no column names devices.
     """
     for name in IDENTITY:
         if name in places:
-            by_cell = _ByCell(places[name], name, places.get("index"))
-            return lambda cells, _: by_cell.of(cells)
+            return _by_cell(places[name], name, places.get("index"))
     times = islice(_times(text, places["timestamp"], width, delimiter), _SAMPLED_ROWS)
-    return _ByOrder(poll_gap(tuple(times)), places.get("count")).of
+    return _by_order(poll_gap(tuple(times)), places.get("count"))
 
 
-class _ByCell:
+def _by_cell(at: int, name: str, index_at: int | None) -> _DeviceOf:
     """Devices by a column that names them; anything but a uuid is numbered."""
+    keys: dict[str, str] = {}
 
-    def __init__(self, at: int, name: str, index_at: int | None) -> None:
-        self._at = at
-        self._name = name
-        self._index_at = index_at
-        self._keys: dict[str, str] = {}
-
-    def of(self, cells: Sequence[str]) -> str:
-        cell = cells[self._at]
-        key = self._keys.get(cell)
-        if key is not None:
+    def device(cells: Sequence[str], _: Nanoseconds) -> str:
+        cell = cells[at]
+        if (key := keys.get(cell)) is not None:
             return key
-        if missing_cell(cell) and self._index_at is not None:
-            return f"index:{cells[self._index_at].strip()}"
+        if missing_cell(cell) and index_at is not None:
+            return f"index:{cells[index_at].strip()}"
         plain = cell.strip()
-        if self._name == "uuid":
+        if name == "uuid":
             key = plain
-        elif self._name == "index":
+        elif name == "index":
             key = f"index:{plain}"
         else:
-            known = {other.strip(): key for other, key in self._keys.items()}
+            known = {other.strip(): key for other, key in keys.items()}
             key = known.get(plain, f"index:{len(set(known))}")
-        self._keys[cell] = key
+        keys[cell] = key
         return key
 
+    return device
 
-class _ByOrder:
+
+def _by_order(longest_gap: Nanoseconds, count_at: int | None) -> _DeviceOf:
     """Devices by their order in the poll."""
+    last: Nanoseconds | None = None
+    position = -1
 
-    def __init__(self, longest_gap: Nanoseconds, count_at: int | None) -> None:
-        self._longest_gap = longest_gap
-        self._count_at = count_at
-        self._last: Nanoseconds | None = None
-        self._position = -1
+    def device(cells: Sequence[str], time: Nanoseconds) -> str:
+        nonlocal last, position
+        count = None if count_at is None else _number(cells[count_at])
+        has_ended = last is None or (count is not None and position + 1 >= count)
+        if last is not None and (count is None or longest_gap >= 0):
+            has_ended = has_ended or not 0 <= time - last <= longest_gap
+        last, position = time, 0 if has_ended else position + 1
+        return f"index:{position}"
 
-    def of(self, cells: Sequence[str], time: Nanoseconds) -> str:
-        count = None if self._count_at is None else _number(cells[self._count_at])
-        step = None if self._last is None else time - self._last
-        if count is None or self._longest_gap >= 0:
-            ended = step is None or not 0 <= step <= self._longest_gap
-        else:
-            ended = step is None
-        ended = ended or (count is not None and self._position + 1 >= count)
-        self._position = 0 if ended else self._position + 1
-        self._last = time
-        return f"index:{self._position}"
+    return device
 
 
 def _times(text: TextFile, at: int, width: int, delimiter: str) -> Iterator[Nanoseconds]:
@@ -173,51 +162,54 @@ _REMEDY: Final = (
 )
 
 
-class NvidiaSmiLog:
-    """Any columns in any order, units in heading or cell, several devices to a poll."""
+def _recognizes(head: Sequence[str]) -> bool:
+    """A heading of nvidia-smi, or a row of one that was recorded without its heading."""
+    return _heading_of(head) is not None or bool(_DATA_START.match(head[0]))
 
-    name = "nvidia-smi CSV log"
 
-    def recognizes(self, head: Sequence[str]) -> bool:
-        """A heading of nvidia-smi, or a row of one that was recorded without its heading."""
-        return _heading_of(head) is not None or bool(_DATA_START.match(head[0]))
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """One row a device and poll.
 
-    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """One row a device and poll.
-
-        Raises:
-            RecordingError: there is no heading, or no timestamp among the columns.
-        """
-        heading = _heading_of(text.head)
-        if heading is None:
-            raise RecordingError(
-                f"{text.name}:1: this nvidia-smi log has no heading; record without 'noheader', or "
-                "put a first line with the names of the columns, separated by commas"
-            )
-        delimiter = _delimiter_of(heading)
-        layout: _QueryLogLayout | None = None
-        before: Sequence[str] = ()
-        for number, line in text.lines(notes):
-            cells = split_csv_line(line, delimiter)
-            if layout is None or layout.width != len(cells):
-                if _is_heading(line):
-                    layout = _QueryLogLayout(text, cells, number, delimiter)
-                elif layout is not None:
-                    notes.skip(number, line)
-                continue
-            try:
-                time = parse_timestamp(cells[layout.timestamp].strip())
-            except ValueError:
-                if _is_heading(line):
-                    layout = layout.renewed(cells, number)
-                else:
-                    notes.count("unreadable timestamp", number, cells[layout.timestamp].strip())
-                continue
-            if not line.endswith("\n") and _lacks_unit(cells, before):
+    Raises:
+        RecordingError: there is no heading, or no timestamp among the columns.
+    """
+    heading = _heading_of(text.head)
+    if heading is None:
+        raise RecordingError(
+            f"{text.name}:1: this nvidia-smi log has no heading; record without 'noheader', or "
+            "put a first line with the names of the columns, separated by commas"
+        )
+    delimiter = _delimiter_of(heading)
+    layout: _QueryLogLayout | None = None
+    before: Sequence[str] = ()
+    for number, line in text.lines(notes):
+        cells = split_csv_line(line, delimiter)
+        if layout is None or layout.width != len(cells):
+            if _is_heading(line):
+                layout = _QueryLogLayout(text, cells, number, delimiter)
+            elif layout is not None:
+                notes.skip(number, line)
+            continue
+        try:
+            time = parse_timestamp(cells[layout.timestamp].strip())
+        except ValueError:
+            if _is_heading(line):
+                layout = layout.renewed(cells, number)
+            else:
+                notes.count("unreadable timestamp", number, cells[layout.timestamp].strip())
+            continue
+        if not line.endswith("\n") and len(before) == len(cells):
+            # The last cell of a line without an end may have lost digits with its unit.
+            had_unit, has_unit = (" " in each[-1].strip() for each in (before, cells))
+            if had_unit and not has_unit:
                 notes.skip(number, line)
                 continue
-            before = cells
-            yield layout.row(cells, time, number, notes)
+        before = cells
+        yield layout.row(cells, time, number, notes)
+
+
+NVIDIA_SMI_LOG: Final = RecordingFormat("nvidia-smi CSV log", _recognizes, _rows)
+"""Any columns in any order, units in heading or cell, several devices to a poll."""
 
 
 class _QueryLogLayout:
@@ -255,7 +247,7 @@ class _QueryLogLayout:
         self._has_mask = "clocks_event_reasons.active" in self._at
         self._facts_at = [(name, at) for name, at in self._at.items() if name in FACTS]
         self._facts: dict[str, tuple[str, ...]] = {}
-        self._device = identifier(text, self._at, self.width, delimiter)
+        self._device = _identifier(text, self._at, self.width, delimiter)
 
     def renewed(self, headings: Sequence[str], line: int) -> "_QueryLogLayout":
         """This layout again, or another where an appended log has other columns."""
@@ -324,11 +316,6 @@ def _add_reasons(
         values[Signal.CLOCK_EVENT_REASONS] = float(mask)
     else:
         missing[Signal.CLOCK_EVENT_REASONS] = missing_cell(cells[reasons[0][0]]) or Missing.INVALID
-
-
-def _lacks_unit(cells: Sequence[str], before: Sequence[str]) -> bool:
-    """Whether the last cell of a line without an end may have lost digits with its unit."""
-    return len(before) == len(cells) and " " in before[-1].strip() and " " not in cells[-1].strip()
 
 
 def _number(cell: str | None) -> float | None:

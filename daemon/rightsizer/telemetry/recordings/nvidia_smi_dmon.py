@@ -9,7 +9,7 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds
 from rightsizer.telemetry.recordings.row import RecordingDeviceFacts, RecordingNotes, RecordingRow
 from rightsizer.telemetry.recordings.table import CellColumn, CellTable
-from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import AssumedTimes, DayTimes, parse_calendar
 
 _HEADING: Final = re.compile(r"#\s*(?:date[\s,]+)?(?:time[\s,]+)?gpu(?=[\s,])", re.IGNORECASE)
@@ -37,48 +37,48 @@ _COLUMNS: Final = {
 }
 
 
-class NvidiaSmiDmon:
-    """With the date and time of `-o DT`, the time alone, or neither; as a table or as CSV."""
+def _recognizes(head: Sequence[str]) -> bool:
+    """The heading that starts with `# gpu`, with the date and the time before it or not."""
+    return any(_HEADING.match(line) for line in head)
 
-    name = "nvidia-smi dmon output"
 
-    def recognizes(self, head: Sequence[str]) -> bool:
-        """The heading that starts with `# gpu`, with the date and the time before it or not."""
-        return any(_HEADING.match(line) for line in head)
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """One row a GPU and poll.
 
-    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """One row a GPU and poll.
+    Raises:
+        RecordingError: it tells of processes, or no column says anything of a GPU's load.
+    """
+    names: list[str] = []
+    table = CellTable(())
+    clock = _DmonClock(notes)
+    for number, line in text.lines(notes):
+        stripped = line.strip()
+        if stripped.startswith("#"):
+            if _HEADING.match(stripped):
+                names, table = _layout(text, stripped, number)
+            continue
+        cells = _cells(stripped)
+        if not names or not stripped:
+            continue
+        if len(cells) != len(names):
+            notes.skip(number, line)
+            continue
+        index = cells[names.index("gpu")]
+        if not index.isdecimal():
+            notes.count("row without a GPU's index", number, stripped)
+            continue
+        device = f"index:{int(index)}"
+        time = clock.of(device, dict(zip(names, cells, strict=True)))
+        if time is None:
+            notes.count("unreadable timestamp", number, stripped)
+            continue
+        notes.learn(device, RecordingDeviceFacts(index=int(index)))
+        values, missing = table.read(cells, number, notes)
+        yield RecordingRow(time, device, values, missing, text.name)
 
-        Raises:
-            RecordingError: it tells of processes, or no column says anything of a GPU's load.
-        """
-        names: list[str] = []
-        table = CellTable(())
-        clock = _DmonClock(notes)
-        for number, line in text.lines(notes):
-            stripped = line.strip()
-            if stripped.startswith("#"):
-                if _HEADING.match(stripped):
-                    names, table = _layout(text, stripped, number)
-                continue
-            cells = _cells(stripped)
-            if not names or not stripped:
-                continue
-            if len(cells) != len(names):
-                notes.skip(number, line)
-                continue
-            index = cells[names.index("gpu")]
-            if not index.isdecimal():
-                notes.count("row without a GPU's index", number, stripped)
-                continue
-            device = f"index:{int(index)}"
-            time = clock.of(device, dict(zip(names, cells, strict=True)))
-            if time is None:
-                notes.count("unreadable timestamp", number, stripped)
-                continue
-            notes.learn(device, RecordingDeviceFacts(index=int(index)))
-            values, missing = table.read(cells, number, notes)
-            yield RecordingRow(time, device, values, missing, text.name)
+
+NVIDIA_SMI_DMON: Final = RecordingFormat("nvidia-smi dmon output", _recognizes, _rows)
+"""With the date and time of `-o DT`, the time alone, or neither; as a table or as CSV."""
 
 
 class _DmonClock:

@@ -15,7 +15,7 @@ from rightsizer.telemetry.dcgm.series import (
     wanted,
 )
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.text_file import TextFile, json_objects
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile, json_objects
 from rightsizer.telemetry.recordings.timestamps import EPOCH_UNITS, parse_epoch
 
 _SAMPLE: Final = re.compile(r"(?:[a-zA-Z_:][\w:]*\{.*|\{.*\b__name__=\".*)\}\s+\S")
@@ -24,48 +24,48 @@ _COMMENT: Final = re.compile(r"# (HELP|TYPE|UNIT|EOF)\b")
 _REMEMBERED: Final = 100_000
 
 
-class PrometheusText:
-    """Scrapes one after the other, or series one after the other; every sample with its time."""
+def _recognizes(head: Sequence[str]) -> bool:
+    """A comment of that format, or a sample."""
+    return any(_COMMENT.match(line) or _SAMPLE.match(line) for line in head)
 
-    name = "Prometheus or OpenMetrics text"
 
-    def recognizes(self, head: Sequence[str]) -> bool:
-        """A comment of that format, or a sample."""
-        return any(_COMMENT.match(line) or _SAMPLE.match(line) for line in head)
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """One row a sample: the metrics of a device need not share their times.
 
-    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """One row a sample: the metrics of a device need not share their times.
-
-        Raises:
-            RecordingError: a sample has no time.
-        """
-        known: dict[str, DcgmSeries | None] = {}
-        for number, written in text.lines(notes):
-            line = _named(written) if written.startswith("{") else written
-            if not wanted(line):
+    Raises:
+        RecordingError: a sample has no time.
+    """
+    known: dict[str, DcgmSeries | None] = {}
+    for number, written in text.lines(notes):
+        line = _named(written) if written.startswith("{") else written
+        if not wanted(line):
+            continue
+        labelled, closing, rest = line.partition(" # {")[0].rpartition("}")
+        sample = _parsed(rest)
+        if not closing or sample is None:
+            notes.count("unreadable sample", number, line.strip())
+            continue
+        value, time = sample
+        if time is None:
+            if not line.endswith("\n"):
+                notes.skip(number, line)
                 continue
-            labelled, closing, rest = line.partition(" # {")[0].rpartition("}")
-            sample = _parsed(rest)
-            if not closing or sample is None:
-                notes.count("unreadable sample", number, line.strip())
-                continue
-            value, time = sample
-            if time is None:
-                if not line.endswith("\n"):
-                    notes.skip(number, line)
-                    continue
-                raise RecordingError(
-                    f"{text.name}:{number}: the sample has no timestamp; write one behind each "
-                    "value (milliseconds since the epoch), or record with 'rightsizer record'"
-                )
-            head = labelled + closing
-            if head not in known:
-                if len(known) >= _REMEMBERED:
-                    known.clear()
-                known[head] = _learned(head, value, number, notes)
-            series = known[head]
-            if series is not None and series.signal is not None:
-                yield sample_row(series, series.signal, time, value, text.name)
+            raise RecordingError(
+                f"{text.name}:{number}: the sample has no timestamp; write one behind each "
+                "value (milliseconds since the epoch), or record with 'rightsizer record'"
+            )
+        head = labelled + closing
+        if head not in known:
+            if len(known) >= _REMEMBERED:
+                known.clear()
+            known[head] = _learned(head, value, number, notes)
+        series = known[head]
+        if series is not None and series.signal is not None:
+            yield sample_row(series, series.signal, time, value, text.name)
+
+
+PROMETHEUS_TEXT: Final = RecordingFormat("Prometheus or OpenMetrics text", _recognizes, _rows)
+"""Scrapes one after the other, or series one after the other; every sample with its time."""
 
 
 def _named(line: str) -> str:
@@ -103,34 +103,34 @@ _SHOWN: Final = 200
 _REMEDY: Final = "ask for the metrics themselves, like query=DCGM_FI_DEV_GPU_UTIL"
 
 
-class PrometheusJson:
-    """Whole answers, their lists of results alone, or a series a line; several to a file."""
+def _recognizes_json(head: Sequence[str]) -> bool:
+    """A JSON document with a series, a kind of result, or an error in the place of them."""
+    start = "\n".join(head)
+    return bool(_START.match(start) or _ERROR.match(start))
 
-    name = "Prometheus JSON"
 
-    def recognizes(self, head: Sequence[str]) -> bool:
-        """A JSON document with a series, a kind of result, or an error in the place of them."""
-        start = "\n".join(head)
-        return bool(_START.match(start) or _ERROR.match(start))
+def _rows_json(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """One row a sample; the file is never in memory, its longest series is.
 
-    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """One row a sample; the file is never in memory, its longest series is.
+    Raises:
+        RecordingError: the file holds the error that a query was answered with.
+    """
+    if _ERROR.match("\n".join(text.head)):
+        raise RecordingError(
+            f"{text.name}:1: holds an error in the place of an answer: "
+            f"'{text.head[0][:_SHOWN]}'; ask again"
+        )
+    for number, found in json_objects(text, _SERIES, notes):
+        series = _series(found, number, notes)
+        if series is None or series.signal is None:
+            continue
+        for time, value in _samples(found, number, notes):
+            notes.learn(series.device, series.learned(value))
+            yield sample_row(series, series.signal, time, value, text.name)
 
-        Raises:
-            RecordingError: the file holds the error that a query was answered with.
-        """
-        if _ERROR.match("\n".join(text.head)):
-            raise RecordingError(
-                f"{text.name}:1: holds an error in the place of an answer: "
-                f"'{text.head[0][:_SHOWN]}'; ask again"
-            )
-        for number, found in json_objects(text, _SERIES, notes):
-            series = _series(found, number, notes)
-            if series is None or series.signal is None:
-                continue
-            for time, value in _samples(found, number, notes):
-                notes.learn(series.device, series.learned(value))
-                yield sample_row(series, series.signal, time, value, text.name)
+
+PROMETHEUS_JSON: Final = RecordingFormat("Prometheus JSON", _recognizes_json, _rows_json)
+"""Whole answers, their lists of results alone, or a series a line; several to a file."""
 
 
 def _series(found: Mapping[str, Any], number: int, notes: RecordingNotes) -> DcgmSeries | None:

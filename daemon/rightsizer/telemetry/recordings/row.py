@@ -7,7 +7,7 @@ from typing import Final, NamedTuple
 
 from rightsizer.catalogue.board import Board
 from rightsizer.catalogue.catalogue import Catalogue, completed, mig_instance
-from rightsizer.model.device import Device, MigInstance
+from rightsizer.model.device import Device
 from rightsizer.model.reading import Missing, Process
 from rightsizer.model.signal import Signal
 from rightsizer.model.units import Nanoseconds
@@ -162,32 +162,28 @@ def _adopt(facts: Mapping[str, RecordingDeviceFacts]) -> None:
 
 
 def _build(uuid: str, index: int, facts: RecordingDeviceFacts, board: Board | None) -> Device:
+    memory, profile = facts.memory_total_bytes, facts.mig_profile or mig_profile(facts.name)
+    if (
+        memory is None
+        and facts.memory_free_bytes is not None
+        and facts.memory_used_bytes is not None
+    ):
+        reserved = facts.memory_reserved_bytes or 0.0
+        memory = facts.memory_free_bytes + facts.memory_used_bytes + reserved
+    mig = None
+    if profile is not None and board is not None:
+        mig = mig_instance(board, profile, facts.parent_uuid or "", facts.gpu_instance_id or 0)
     device = Device(
         uuid=uuid,
         index=index,
         name=facts.name or ("" if board is None else board.usual_name),
         pci_bus_id=facts.pci_bus_id,
         numa_node=facts.numa_node,
-        mig=_instance(facts, board),
-        memory_total_bytes=_memory(facts),
+        mig=mig,
+        memory_total_bytes=memory,
         power_limit_watts=facts.power_limit_watts,
         sm_clock_maximum_hertz=facts.sm_clock_maximum_hertz,
         pcie_generation_maximum=facts.pcie_generation_maximum,
         pcie_width_maximum=facts.pcie_width_maximum,
     )
     return device if board is None else completed(device, board)
-
-
-def _memory(facts: RecordingDeviceFacts) -> float | None:
-    if facts.memory_total_bytes is not None:
-        return facts.memory_total_bytes
-    if facts.memory_free_bytes is None or facts.memory_used_bytes is None:
-        return None
-    return facts.memory_free_bytes + facts.memory_used_bytes + (facts.memory_reserved_bytes or 0.0)
-
-
-def _instance(facts: RecordingDeviceFacts, board: Board | None) -> MigInstance | None:
-    name = facts.mig_profile or mig_profile(facts.name)
-    if name is None or board is None:
-        return None
-    return mig_instance(board, name, facts.parent_uuid or "", facts.gpu_instance_id or 0)

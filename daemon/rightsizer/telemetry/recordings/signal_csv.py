@@ -7,8 +7,8 @@ from rightsizer.io.near import near_words
 from rightsizer.model.errors import RecordingError
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
-from rightsizer.telemetry.recordings.table import CellColumn, CsvRowParser, split_csv_line
-from rightsizer.telemetry.recordings.text_file import TextFile
+from rightsizer.telemetry.recordings.table import CellColumn, csv_rows, split_csv_line
+from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
 from rightsizer.telemetry.recordings.timestamps import parse_timestamp
 
 _TIME: Final = "timestamp"
@@ -17,50 +17,51 @@ _WORKLOAD: Final = "workload"
 _SIGNAL_NAMES: Final = {str(signal) for signal in Signal}
 
 
-class SignalCsv:
-    """Base units, times in any epoch unit or ISO 8601, an empty cell for what is missing."""
+def _recognizes(head: Sequence[str]) -> bool:
+    """A heading with `device`, or with a signal."""
+    names = set(_names(head[0]))
+    return bool(names & _SIGNAL_NAMES) or {_TIME, _DEVICE} <= names
 
-    name = "signal CSV"
 
-    def recognizes(self, head: Sequence[str]) -> bool:
-        """A heading with `device`, or with a signal."""
-        names = set(_names(head[0]))
-        return bool(names & _SIGNAL_NAMES) or {_TIME, _DEVICE} <= names
+def _rows(text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
+    """One row a line.
 
-    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """One row a line.
-
-        Raises:
-            RecordingError: a column that every line needs is not there.
-        """
-        names = _names(text.head[0])
-        for needed, remedy in (
-            (_TIME, "add one: seconds since the epoch, or like 2024-01-31T12:34:56Z"),
-            (_DEVICE, "add one: the GPU's uuid, or any name that stays the same"),
-        ):
-            if needed not in names:
-                raise RecordingError(
-                    f"{text.name}:1: there is no column '{needed}' among {', '.join(names)}; "
-                    f"{remedy}"
-                )
-        signals = [(at, name) for at, name in enumerate(names) if name in _SIGNAL_NAMES]
-        if not signals:
+    Raises:
+        RecordingError: a column that every line needs is not there.
+    """
+    names = _names(text.head[0])
+    for needed, remedy in (
+        (_TIME, "add one: seconds since the epoch, or like 2024-01-31T12:34:56Z"),
+        (_DEVICE, "add one: the GPU's uuid, or any name that stays the same"),
+    ):
+        if needed not in names:
             raise RecordingError(
-                f"{text.name}:1: none of the columns {', '.join(names)} is a signal; "
-                f"the signals are {', '.join(Signal)}"
+                f"{text.name}:1: there is no column '{needed}' among {', '.join(names)}; {remedy}"
             )
-        for name in names:
-            if name not in (*_SIGNAL_NAMES, _TIME, _DEVICE, _WORKLOAD):
-                near = near_words(name, _SIGNAL_NAMES)
-                hint = f"; did you mean '{near[0]}'?" if near else ""
-                notes.remark(f"column '{name}' is not a signal and is left out{hint}")
-        return CsvRowParser(
-            time=names.index(_TIME),
-            parse_time=parse_timestamp,
-            device=names.index(_DEVICE),
-            workload=names.index(_WORKLOAD) if _WORKLOAD in names else None,
-            columns=[CellColumn(at, name, Signal(name), Signal(name).unit) for at, name in signals],
-        ).read(text, notes)
+    signals = [(at, name) for at, name in enumerate(names) if name in _SIGNAL_NAMES]
+    if not signals:
+        raise RecordingError(
+            f"{text.name}:1: none of the columns {', '.join(names)} is a signal; "
+            f"the signals are {', '.join(Signal)}"
+        )
+    for name in names:
+        if name not in (*_SIGNAL_NAMES, _TIME, _DEVICE, _WORKLOAD):
+            near = near_words(name, _SIGNAL_NAMES)
+            hint = f"; did you mean '{near[0]}'?" if near else ""
+            notes.remark(f"column '{name}' is not a signal and is left out{hint}")
+    return csv_rows(
+        text,
+        notes,
+        time=names.index(_TIME),
+        parse_time=parse_timestamp,
+        device=names.index(_DEVICE),
+        workload=names.index(_WORKLOAD) if _WORKLOAD in names else None,
+        columns=[CellColumn(at, name, Signal(name), Signal(name).unit) for at, name in signals],
+    )
+
+
+SIGNAL_CSV: Final = RecordingFormat("signal CSV", _recognizes, _rows)
+"""Base units, times in any epoch unit or ISO 8601, an empty cell for what is missing."""
 
 
 def _names(line: str) -> list[str]:

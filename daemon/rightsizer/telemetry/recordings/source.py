@@ -16,8 +16,8 @@ from rightsizer.model.snapshot import Snapshot
 from rightsizer.model.units import NANOSECONDS_PER_SECOND, Nanoseconds, nanoseconds
 from rightsizer.model.workload import Holding
 from rightsizer.telemetry.recordings.formats import format_of
-from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, MappedCsv, load_column_map
-from rightsizer.telemetry.recordings.native import NativeFiles, NativeRecording
+from rightsizer.telemetry.recordings.mapped_csv import ColumnMap, load_column_map
+from rightsizer.telemetry.recordings.native import NATIVE, NativeFiles
 from rightsizer.telemetry.recordings.row import RecordingRow, build_devices
 from rightsizer.telemetry.recordings.survey import (
     RecordingSurvey,
@@ -25,7 +25,7 @@ from rightsizer.telemetry.recordings.survey import (
     merge_rows,
     survey_files,
 )
-from rightsizer.telemetry.recordings.text_file import RecordingFormat, TextFile
+from rightsizer.telemetry.recordings.text_file import TextFile
 
 
 @dataclass(frozen=True, slots=True)
@@ -53,51 +53,6 @@ class RecordingSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class SnapshotAssembler:
-    """What is known of a recording before its second pass."""
-
-    devices: tuple[Device, ...]
-    interval: Nanoseconds
-    poll_gap: Nanoseconds
-    """Readings of several devices that follow each other faster are of one poll."""
-    limits: Mapping[tuple[str, str], Nanoseconds]
-
-    def snapshots(self, rows: Iterable[RecordingRow]) -> Generator[Snapshot, None, None]:
-        """One snapshot a poll, in the order of time.
-
-        A poll ends when a device comes again or when the next reading is long in coming.
-        """
-        held = _DeviceState(self.limits)
-        poll: dict[str, list[RecordingRow]] = {}
-        last: Nanoseconds = 0
-        for row in rows:
-            known = poll.get(row.device)
-            if known is not None and known[0].time == row.time:
-                known.append(row)
-                continue
-            if poll and (known is not None or row.time - last > self.poll_gap):
-                yield self._snapshot(poll, last, held)
-                poll = {}
-            poll[row.device] = [row]
-            last = row.time
-        if poll:
-            yield self._snapshot(poll, last, held)
-
-    def _snapshot(
-        self, poll: Mapping[str, Sequence[RecordingRow]], time: Nanoseconds, held: "_DeviceState"
-    ) -> Snapshot:
-        readings = {device: held.reading(device, rows) for device, rows in poll.items()}
-        return Snapshot(
-            wall_time=time,
-            time=time,
-            interval=self.interval,
-            devices=self.devices,
-            readings=readings,
-            holdings=held.holdings,
-        )
-
-
 class _DeviceState:
     """What each stream said last; a slower one's values hold for a while."""
 
@@ -109,9 +64,7 @@ class _DeviceState:
 
     def reading(self, device: str, rows: Sequence[RecordingRow]) -> Reading:
         """The device's reading at the time of the rows."""
-        streams = self._streams.get(device)
-        if streams is None:
-            streams = self._streams[device] = {}
+        streams = self._streams.setdefault(device, {})
         for row in rows:
             streams[row.stream] = row
         newest = rows[-1]
@@ -128,8 +81,7 @@ class _DeviceState:
                 missing.update(row.missing)
                 processes = processes or row.processes
             else:
-                stale = dict.fromkeys((*row.values, *row.missing), Missing.STALE)
-                missing.update(stale)
+                missing.update(dict.fromkeys((*row.values, *row.missing), Missing.STALE))
         reasons = {signal: why for signal, why in missing.items() if signal not in values}
         return Reading(device, newest.time, values, reasons, processes)
 
@@ -207,8 +159,9 @@ def open_recording(
     with ExitStack() as opened:
         texts = [opened.enter_context(closing(TextFile(path))) for path in paths]
         formats = [format_of(text, column_map) for text in texts]
-        _check_map(column_map, formats, texts)
-        if all(isinstance(known, NativeRecording) for known in formats):
+        if column_map is not None:
+            _check_map(column_map, texts)
+        if all(known is NATIVE for known in formats):
             native = NativeFiles(texts, given)
             devices, interval = native.survey()
             notes, snapshots = native.notes, native.snapshots()
@@ -220,7 +173,9 @@ def open_recording(
             devices = build_devices(found.facts, catalogue, board)
             interval = found.interval
             notes = [file.notes for file in files]
-            snapshots = _assembler(found, devices, settings).snapshots(merge_rows(files))
+            snapshots = _snapshots(
+                merge_rows([file.rows() for file in files]), found, devices, settings
+            )
         warnings = [warning for each in notes for warning in each.warnings]
         if interval is None:
             warnings.append(_ASSUMED)
@@ -234,25 +189,50 @@ def open_recording(
         )
 
 
-def _assembler(
-    found: RecordingSurvey, devices: tuple[Device, ...], settings: RecordingSettings
-) -> SnapshotAssembler:
+def _snapshots(
+    rows: Iterable[RecordingRow],
+    found: RecordingSurvey,
+    devices: tuple[Device, ...],
+    settings: RecordingSettings,
+) -> Generator[Snapshot, None, None]:
+    """One snapshot a poll, in the order of time.
+
+    A poll ends when a device comes again or when the next reading is long in coming.
+    """
     interval = found.interval or _ASSUMED_INTERVAL
-    return SnapshotAssembler(
-        devices=devices,
-        interval=interval,
-        poll_gap=min(nanoseconds(settings.poll_gap_seconds), interval // 2),
-        limits={
-            key: round(settings.hold_intervals * between)
-            for key, between in found.intervals.items()
-        },
+    poll_gap = min(nanoseconds(settings.poll_gap_seconds), interval // 2)
+    held = _DeviceState(
+        {key: round(settings.hold_intervals * each) for key, each in found.intervals.items()}
     )
+    poll: dict[str, list[RecordingRow]] = {}
+    last: Nanoseconds = 0
+
+    def snapshot() -> Snapshot:
+        return Snapshot(
+            wall_time=last,
+            time=last,
+            interval=interval,
+            devices=devices,
+            readings={device: held.reading(device, rows) for device, rows in poll.items()},
+            holdings=held.holdings,
+        )
+
+    for row in rows:
+        known = poll.get(row.device)
+        if known is not None and known[0].time == row.time:
+            known.append(row)
+            continue
+        if poll and (known is not None or row.time - last > poll_gap):
+            yield snapshot()
+            poll = {}
+        poll[row.device] = [row]
+        last = row.time
+    if poll:
+        yield snapshot()
 
 
-def _check_map(
-    column_map: ColumnMap | None, formats: Sequence[RecordingFormat], texts: Sequence[TextFile]
-) -> None:
-    if column_map is None or any(isinstance(known, MappedCsv) for known in formats):
+def _check_map(column_map: ColumnMap, texts: Sequence[TextFile]) -> None:
+    if any(column_map.columns_of(text.path) is not None for text in texts):
         return
     patterns = ", ".join(pattern for pattern, _ in column_map.files)
     names = ", ".join(text.path.name for text in texts)

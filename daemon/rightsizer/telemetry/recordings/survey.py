@@ -6,7 +6,6 @@ from array import array
 from collections import defaultdict
 from collections.abc import Hashable, Iterable, Iterator, Sequence
 from heapq import merge
-from itertools import chain
 from operator import attrgetter
 from typing import Any, Final
 
@@ -184,12 +183,9 @@ class _OutOfOrderError(Exception):
         self.file = file
 
 
-def merge_rows(files: Sequence[RowFile]) -> Iterator[RecordingRow]:
+def merge_rows(streams: Sequence[Iterator[RecordingRow]]) -> Iterator[RecordingRow]:
     """The rows of all files by time; those of one time in the order of the files."""
-    streams = [file.rows() for file in files]
-    if len(streams) == 1:
-        return streams[0]
-    return merge(*streams, key=attrgetter("time"))
+    return streams[0] if len(streams) == 1 else merge(*streams, key=attrgetter("time"))
 
 
 def survey_files(files: Sequence[RowFile]) -> RecordingSurvey:
@@ -199,65 +195,52 @@ def survey_files(files: Sequence[RowFile]) -> RecordingSurvey:
         RecordingError: there is not a single row.
     """
     while True:
-        gaps = IntervalMedian()
-        with contextlib.closing(gaps):
+        with contextlib.closing(IntervalMedian()) as gaps:
             try:
-                return _SurveyPass(gaps).over(files)
+                return _surveyed(files, gaps)
             except _OutOfOrderError as error:
                 error.file.sort()
 
 
-class _SurveyPass:
-    def __init__(self, gaps: IntervalMedian) -> None:
-        self._gaps = gaps
-        self._last: dict[tuple[str, str], Nanoseconds] = {}
-        self._seen: dict[str, Nanoseconds] = {}
-        self._facts: dict[str, RecordingDeviceFacts] = {}
-
-    def over(self, files: Sequence[RowFile]) -> RecordingSurvey:
-        rows = (
-            _in_order(files[0])
-            if len(files) == 1
-            else merge(*map(_in_order, files), key=attrgetter("time"))
-        )
-        first = next(rows, None)
-        if first is None:
-            names = ", ".join(file.text.name for file in files)
-            raise RecordingError(f"{names}: there is no reading of any device in it{_why(files)}")
-        self._read(chain((first,), rows))
-        for file in files:
-            for device, facts in file.notes.facts.items():
-                self._facts.setdefault(device, RecordingDeviceFacts()).learn(facts)
-        return RecordingSurvey(
-            interval=self._gaps.median(_READINGS),
-            intervals={key: self._gaps.median(key) or 0 for key in self._last},
-            facts=self._facts,
-        )
-
-    def _read(self, rows: Iterator[RecordingRow]) -> None:
-        last, seen = self._last, self._seen
-        between_readings = self._gaps.of(_READINGS)
-        for count, row in enumerate(rows, 1):
-            time, device = row.time, row.device
-            key = (device, row.stream)
-            before = last.get(key)
-            last[key] = time
-            if before is None:
-                self._facts.setdefault(device, RecordingDeviceFacts()).learn(
-                    RecordingDeviceFacts(
-                        memory_total_bytes=row.values.get(Signal.MEMORY_TOTAL_BYTES),
-                        sm_clock_maximum_hertz=row.values.get(Signal.SM_CLOCK_MAXIMUM_HERTZ),
-                    )
+def _surveyed(files: Sequence[RowFile], gaps: IntervalMedian) -> RecordingSurvey:
+    last: dict[tuple[str, str], Nanoseconds] = {}
+    seen: dict[str, Nanoseconds] = {}
+    learned: defaultdict[str, RecordingDeviceFacts] = defaultdict(RecordingDeviceFacts)
+    between_readings = gaps.of(_READINGS)
+    for count, row in enumerate(merge_rows([_in_order(file) for file in files]), 1):
+        time, device = row.time, row.device
+        key = (device, row.stream)
+        before = last.get(key)
+        last[key] = time
+        if before is None:
+            learned[device].learn(
+                RecordingDeviceFacts(
+                    memory_total_bytes=row.values.get(Signal.MEMORY_TOTAL_BYTES),
+                    sm_clock_maximum_hertz=row.values.get(Signal.SM_CLOCK_MAXIMUM_HERTZ),
                 )
-            elif time > before:
-                self._gaps.of(key)[time - before] += 1
-            before = seen.get(device)
-            if before is None or time > before:
-                seen[device] = time
-                if before is not None:
-                    between_readings[time - before] += 1
-            if not count % _SETTLE_EVERY:
-                self._gaps.settle()
+            )
+        elif time > before:
+            gaps.of(key)[time - before] += 1
+        before = seen.get(device)
+        if before is None or time > before:
+            seen[device] = time
+            if before is not None:
+                between_readings[time - before] += 1
+        if not count % _SETTLE_EVERY:
+            gaps.settle()
+    if not last:
+        names = ", ".join(file.text.name for file in files)
+        warnings = "; ".join(each for file in files for each in file.notes.warnings)
+        why = f" ({warnings})" if warnings else "; was it recorded with GPUs present?"
+        raise RecordingError(f"{names}: there is no reading of any device in it{why}")
+    for file in files:
+        for device, facts in file.notes.facts.items():
+            learned[device].learn(facts)
+    return RecordingSurvey(
+        interval=gaps.median(_READINGS),
+        intervals={key: gaps.median(key) or 0 for key in last},
+        facts=learned,
+    )
 
 
 def _in_order(file: RowFile) -> Iterator[RecordingRow]:
@@ -267,8 +250,3 @@ def _in_order(file: RowFile) -> Iterator[RecordingRow]:
             raise _OutOfOrderError(file)
         last = row.time
         yield row
-
-
-def _why(files: Sequence[RowFile]) -> str:
-    warnings = [warning for file in files for warning in file.notes.warnings]
-    return f" ({'; '.join(warnings)})" if warnings else "; was it recorded with GPUs present?"

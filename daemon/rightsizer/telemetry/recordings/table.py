@@ -108,51 +108,45 @@ class CellTable:
         return values, missing
 
 
-class CsvRowParser:
-    """The columns of a CSV file with one line a device and time."""
+def csv_rows(  # noqa: PLR0913 - the columns that a format has.
+    text: TextFile,
+    notes: RecordingNotes,
+    *,
+    time: int,
+    parse_time: Callable[[str], Nanoseconds],
+    device: int,
+    workload: int | None,
+    columns: Sequence[CellColumn],
+) -> Iterator[RecordingRow]:
+    """The rows of a CSV file with one line a device and time, by the places of its columns.
 
-    def __init__(
-        self,
-        *,
-        time: int,
-        parse_time: Callable[[str], Nanoseconds],
-        device: int,
-        workload: int | None,
-        columns: Sequence[CellColumn],
-    ) -> None:
-        self._time = time
-        self._parse_time = parse_time
-        self._device = device
-        self._workload = workload
-        self._table = CellTable(columns)
-
-    def read(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """The rows below the heading; headings that come again are passed over."""
-        lines = text.lines(notes)
-        heading = next((line for _, line in lines if line.strip()), "")
-        width = len(split_csv_line(heading))
-        for number, line in lines:
-            cells = split_csv_line(line)
-            if len(cells) != width:
-                notes.skip(number, line)
-                continue
-            try:
-                time = self._parse_time(cells[self._time].strip())
-            except ValueError:
-                if line.strip() != heading.strip():
-                    notes.count("unreadable timestamp", number, cells[self._time].strip())
-                continue
-            device = cells[self._device].strip()
-            if not device:
-                notes.count("row without a device", number)
-                continue
-            values, missing = self._table.read(cells, number, notes)
-            holdings = None
-            if self._workload is not None:
-                name = cells[self._workload].strip()
-                workload = Workload(f"recorded:{name}", WorkloadKind.RECORDED, name)
-                holdings = (Holding(workload, 1.0),) if name else ()
-            yield RecordingRow(time, device, values, missing, text.name, holdings=holdings)
+    Headings that come again are passed over.
+    """
+    table, lines = CellTable(columns), text.lines(notes)
+    heading = next((line for _, line in lines if line.strip()), "")
+    width = len(split_csv_line(heading))
+    for number, line in lines:
+        cells = split_csv_line(line)
+        if len(cells) != width:
+            notes.skip(number, line)
+            continue
+        try:
+            at = parse_time(cells[time].strip())
+        except ValueError:
+            if line.strip() != heading.strip():
+                notes.count("unreadable timestamp", number, cells[time].strip())
+            continue
+        named = cells[device].strip()
+        if not named:
+            notes.count("row without a device", number)
+            continue
+        values, missing = table.read(cells, number, notes)
+        holdings = None
+        if workload is not None:
+            name = cells[workload].strip()
+            holder = Workload(f"recorded:{name}", WorkloadKind.RECORDED, name)
+            holdings = (Holding(holder, 1.0),) if name else ()
+        yield RecordingRow(at, named, values, missing, text.name, holdings=holdings)
 
 
 def split_csv_line(line: str, delimiter: str = ",") -> list[str]:

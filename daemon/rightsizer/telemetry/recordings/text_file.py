@@ -9,11 +9,13 @@ import shutil
 import stat
 import tempfile
 import zlib
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from itertools import chain
 from pathlib import Path
-from typing import IO, Any, Final, Protocol, cast
+from typing import IO, Any, Final, cast
 
 from rightsizer.model.errors import RecordingError
+from rightsizer.model.frozen import dataclass
 from rightsizer.telemetry.recordings.row import RecordingNotes, RecordingRow
 
 _GZIP: Final = b"\x1f\x8b"
@@ -144,22 +146,17 @@ def _spool(path: Path) -> IO[bytes]:
     return kept
 
 
-class RecordingFormat(Protocol):
+@dataclass(frozen=True, slots=True)
+class RecordingFormat:
     """One way to write readings down."""
 
-    @property
-    def name(self) -> str:
-        """What it is called in messages."""
-
-    def recognizes(self, head: Sequence[str]) -> bool:
-        """Whether the first lines of a file, stripped and none of them blank, look like it."""
-
-    def rows(self, text: TextFile, notes: RecordingNotes) -> Iterator[RecordingRow]:
-        """The rows of a file in its own order; each call is a pass of its own.
-
-        Raises:
-            RecordingError: the file is of this format but lacks what a recording needs.
-        """
+    name: str
+    """What it is called in messages."""
+    recognizes: Callable[[Sequence[str]], bool]
+    """Whether the first lines of a file, stripped and none of them blank, look like it."""
+    rows: Callable[[TextFile, RecordingNotes], Iterator[RecordingRow]]
+    """The rows of a file in its own order, in a pass of its own for each call; raises
+    `RecordingError` where a file of this format lacks what a recording needs."""
 
 
 _OVERLAP: Final = 1 << 10
@@ -177,15 +174,22 @@ def json_objects(
     """
     decoder = json.JSONDecoder()
     rest, at, line, needed = "", 0, 1, 0
-    for piece in text.pieces(notes):
+    for piece in chain(text.pieces(notes), ("",)):
+        is_last = not piece
         rest = rest[at:] + piece
         at = 0
-        while (start := starts.search(rest, at)) is not None and len(rest) - start.start() > needed:
+        while (start := starts.search(rest, at)) is not None and (
+            is_last or len(rest) - start.start() > needed
+        ):
             line += rest.count("\n", at, start.start())
             at = start.start()
             try:
                 found, end = decoder.raw_decode(rest, at)
             except (ValueError, RecursionError):
+                if is_last:
+                    notes.count("damaged or torn JSON", line, rest[at : at + 60])
+                    at += 1
+                    continue
                 # Perhaps its end is yet to come: waiting for twice as much keeps this linear.
                 needed = 2 * (len(rest) - at)
                 if needed > 2 * _LARGEST:
@@ -201,23 +205,3 @@ def json_objects(
             kept = max(at, len(rest) - _OVERLAP)
             line += rest.count("\n", at, kept)
             at = kept
-    yield from _last(decoder, rest[at:], starts, line, notes)
-
-
-def _last(
-    decoder: json.JSONDecoder, rest: str, starts: re.Pattern[str], line: int, notes: RecordingNotes
-) -> Iterator[tuple[int, dict[str, Any]]]:
-    """What was waited for in vain."""
-    at = 0
-    while (start := starts.search(rest, at)) is not None:
-        line += rest.count("\n", at, start.start())
-        at = start.start()
-        try:
-            found, end = decoder.raw_decode(rest, at)
-        except (ValueError, RecursionError):
-            notes.count("damaged or torn JSON", line, rest[at : at + 60])
-            at += 1
-            continue
-        yield line, found
-        line += rest.count("\n", at, end)
-        at = end

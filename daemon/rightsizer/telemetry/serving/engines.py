@@ -68,10 +68,6 @@ class EngineDefinition:
         return frozenset().union(*(measure.names for measure in self.measures))
 
 
-MODEL_LABELS: Final = ("model_name", "model", "name")
-"""Where engines say which model a series is of."""
-
-
 def canonical(name: str) -> str:
     """A metric's name in the one spelling of the tables.
 

@@ -12,7 +12,6 @@ from rightsizer.model.reading import Missing, plausible
 from rightsizer.model.signal import Signal
 from rightsizer.telemetry.serving.engines import (
     ENGINES,
-    MODEL_LABELS,
     EngineDefinition,
     EngineMeasure,
     MeasureKind,
@@ -31,7 +30,6 @@ class EngineMetricsPage:
     """What an engine says, by metric and series; nothing is summed yet, since each may restart."""
 
     engine: EngineDefinition
-    models: tuple[str, ...]
     series: Mapping[str, Mapping[Labels, float]]
 
     def of(self, part: MeasurePart) -> Mapping[Labels, float]:
@@ -54,20 +52,23 @@ def parse_page(text: str, expected: EngineName = EngineName.AUTO) -> EngineMetri
     Raises:
         DriverError: the page is not an engine's, or of another one than expected.
     """
-    names = {line: _name(line) for line in text.split("\n") if not line.startswith("#")}
+    names = {
+        line: canonical("".join(line.partition("{")[0].split(None, 1)[:1]))
+        for line in text.split("\n")
+        if not line.startswith("#")
+    }
     engine = _engine(frozenset(names.values()), expected, is_empty=not text.strip())
     wanted = [line for line, name in names.items() if name in engine.names]
+    dropped = engine.copies | engine.breakdowns
     series: dict[str, dict[Labels, float]] = {}
-    models: set[str] = set()
     for name, labels, value in _samples(wanted):
         if any(labels.get(label) for label in engine.breakdowns):
             continue
-        models.update([labels[label] for label in MODEL_LABELS if labels.get(label)][:1])
-        key = _key(labels, engine)
+        key = tuple(sorted(item for item in labels.items() if item[0] not in dropped))
         of_name = series.setdefault(name, {})
         # Copies of one count: the furthest has seen the most.
         of_name[key] = max(value, of_name.get(key, 0.0))
-    return EngineMetricsPage(engine, tuple(sorted(models)), series)
+    return EngineMetricsPage(engine, series)
 
 
 def _engine(names: frozenset[str], expected: EngineName, *, is_empty: bool) -> EngineDefinition:
@@ -86,11 +87,6 @@ def _engine(names: frozenset[str], expected: EngineName, *, is_empty: bool) -> E
     raise DriverError(f"the page has no metrics of {expected}{instead}")
 
 
-def _name(line: str) -> str:
-    """The metric that a line is of."""
-    return canonical("".join(line.partition("{")[0].split(None, 1)[:1]))
-
-
 def _samples(lines: list[str]) -> Iterator[tuple[str, Mapping[str, str], float]]:
     try:
         for family in text_string_to_metric_families("\n".join(lines)):
@@ -100,11 +96,6 @@ def _samples(lines: list[str]) -> Iterator[tuple[str, Mapping[str, str], float]]
                     yield canonical(sample.name), sample.labels, float(sample.value)
     except (ValueError, IndexError, KeyError, TypeError) as error:
         raise DriverError(f"the page is not in Prometheus's text format: {error}") from None
-
-
-def _key(labels: Mapping[str, str], engine: EngineDefinition) -> Labels:
-    dropped = engine.copies | engine.breakdowns
-    return tuple(sorted(item for item in labels.items() if item[0] not in dropped))
 
 
 _NOT_BEFORE: Final = 0.0
@@ -180,15 +171,13 @@ def _occupancy(
 ) -> float | None:
     if elapsed_seconds <= 0 or not all(page.of(part) for part in measure.parts):
         return None
-    spent = sum(_growth(page.of(part), former.of(part)) * part.factor for part in measure.parts)
-    # What is taken away may have been counted earlier than what it is a part of.
-    return max(0.0, spent) / elapsed_seconds
-
-
-def _growth(now: Mapping[Labels, float], before: Mapping[Labels, float]) -> float:
-    """What counters have gained, each of which may have restarted."""
-    return sum(
-        value if value < before[labels] else value - before[labels]
-        for labels, value in now.items()
+    spent = sum(
+        # Each counter may have restarted.
+        (value if value < before[labels] else value - before[labels]) * part.factor
+        for part in measure.parts
+        for before in (former.of(part),)
+        for labels, value in page.of(part).items()
         if labels in before
     )
+    # What is taken away may have been counted earlier than what it is a part of.
+    return max(0.0, spent) / elapsed_seconds

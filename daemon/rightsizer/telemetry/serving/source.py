@@ -16,7 +16,7 @@ from rightsizer.model.errors import DriverError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.signal import Signal
 from rightsizer.model.snapshot import CollectorOutcome, Snapshot
-from rightsizer.model.workload import Holding, Workload
+from rightsizer.model.workload import Holding
 from rightsizer.telemetry.serving.page import EngineMetricsPage, parse_page, values_of
 from rightsizer.telemetry.serving.settings import ServingEndpoint, ServingTelemetrySettings
 
@@ -50,18 +50,11 @@ def match_engines(
         if trouble:
             untied[endpoint] = trouble
         for uuid in uuids:
-            _add(values.setdefault(uuid, {}), said)
+            held = values.setdefault(uuid, {})
+            for signal, value in said.items():
+                both = (held[signal], value) if signal in held else (value,)
+                held[signal] = sum(both) if signal in _ADDED else max(both)
     return EngineMatches(values, untied)
-
-
-def _add(values: dict[Signal, float], said: Mapping[Signal, float]) -> None:
-    for signal, value in said.items():
-        if signal not in values:
-            values[signal] = value
-        elif signal in _ADDED:
-            values[signal] += value
-        else:
-            values[signal] = max(values[signal], value)
 
 
 def _devices_of(
@@ -76,7 +69,14 @@ def _devices_of(
     for device in devices:
         for holding in holdings.get(device.uuid, ()):
             owner = holding.workload
-            if _matches(endpoint, owner):
+            if all(
+                not pattern or fnmatchcase(text, pattern)
+                for pattern, text in (
+                    (endpoint.workload, owner.name),
+                    (endpoint.namespace, owner.namespace),
+                    (endpoint.pod, owner.pod),
+                )
+            ):
                 held.setdefault((owner.key, owner.namespace, owner.pod), []).append(device.uuid)
     if not held:
         return (), "no GPU is held by the owner that it names"
@@ -101,17 +101,6 @@ def _named(gpus: Sequence[str], devices: Sequence[Device]) -> tuple[Iterable[str
         else:
             found.append(device.uuid)
     return dict.fromkeys(found), trouble
-
-
-def _matches(endpoint: ServingEndpoint, owner: Workload) -> bool:
-    return all(
-        not pattern or fnmatchcase(text, pattern)
-        for pattern, text in (
-            (endpoint.workload, owner.name),
-            (endpoint.namespace, owner.namespace),
-            (endpoint.pod, owner.pod),
-        )
-    )
 
 
 _ORIGIN: Final = "serving"
@@ -187,10 +176,6 @@ class ServingEngineCollector:
         troubles = {poller.endpoint.name: self._trouble(poller) for poller in self._pollers}
         return {name: trouble for name, trouble in troubles.items() if trouble}
 
-    def models(self) -> Mapping[str, tuple[str, ...]]:
-        """The models that each endpoint serves, by its name."""
-        return {poller.endpoint.name: poller.models for poller in self._pollers}
-
     def close(self) -> None:
         """Ask no more; a request that hangs is left behind."""
         for poller in self._pollers:
@@ -231,10 +216,6 @@ class _EnginePoller:
         self.fetched: FetchResult[_EnginePoll] = FetchResult(None, "nothing was fetched yet")
         self._last: _EnginePoll | None = None
         self._values: Mapping[Signal, float] | None = None
-
-    @property
-    def models(self) -> tuple[str, ...]:
-        return () if self._last is None else self._last.page.models
 
     def latest(self, wait_seconds: float) -> Mapping[Signal, float] | None:
         self.fetched = self._background.latest(wait_seconds)
