@@ -22,6 +22,13 @@ def _model_types() -> Mapping[str, Mapping[str, Any]]:
     }
 
 
+def wrong(
+    key: str, fault: str, remedy: str = "take the file as published with the model"
+) -> RequirementError:
+    """The error of a value of a `config.json`."""
+    return RequirementError(f"config.json: {key}: {fault}" + (f"; {remedy}" if remedy else ""))
+
+
 MODEL_TYPES: Final = _model_types()
 """Sections of the packaged table: families, defaults, towers; each by `model_type`."""
 
@@ -44,9 +51,9 @@ class Configuration:
         if value is None:
             return self.defaults.get(key, otherwise)
         if isinstance(value, bool) or not isinstance(value, int):
-            raise RequirementError(f"config.json: {key}: {value!r} is not a whole number")
+            raise wrong(key, f"{value!r} is not a whole number", "")
         if value < 0:
-            raise RequirementError(f"config.json: {key}: {value} is negative")
+            raise wrong(key, f"{value} is negative", "")
         return value
 
     def needed(self, key: str) -> int:
@@ -57,11 +64,9 @@ class Configuration:
         """
         value = self.whole(key)
         if value is None:
-            raise RequirementError(
-                f"config.json: {key}: is missing; take the file as published with the model"
-            )
+            raise wrong(key, "is missing")
         if value == 0:
-            raise RequirementError(f"config.json: {key}: 0 is not above 0")
+            raise wrong(key, "0 is not above 0", "")
         return value
 
     def wholes(
@@ -76,14 +81,11 @@ class Configuration:
         if not isinstance(value, list | tuple):
             alone = self.whole(key, otherwise)
             if not alone or not count:
-                raise RequirementError(
-                    f"config.json: {key}: is no list of whole numbers above 0;"
-                    " take the file as published with the model"
-                )
+                raise wrong(key, "is no list of whole numbers above 0")
             return (alone,) * count
         if not value or len(value) != (count or len(value)):
             wanted = f"not {count}" if count else "where some are needed"
-            raise RequirementError(f"config.json: {key}: has {len(value)} entries, {wanted}")
+            raise wrong(key, f"has {len(value)} entries, {wanted}", "")
         return tuple(Configuration({key: item}).needed(key) for item in value)
 
     def number(self, key: str, otherwise: float) -> float:
@@ -96,7 +98,7 @@ class Configuration:
         if value is None:
             return otherwise
         if isinstance(value, bool) or not isinstance(value, int | float) or not 0 < value < _MOST:
-            raise RequirementError(f"config.json: {key}: {value!r} is not a number above 0")
+            raise wrong(key, f"{value!r} is not a number above 0", "")
         return float(value)
 
     def is_set(self, key: str, *, otherwise: bool = False) -> bool:
@@ -120,11 +122,8 @@ class Configuration:
         return tuple(value) if isinstance(value, list | tuple) else ()
 
     def names(self, key: str) -> tuple[str, ...]:
-        """A list of text, empty where there is none."""
-        value = self.values.get(key)
-        if not isinstance(value, list | tuple):
-            return ()
-        return tuple(item for item in value if isinstance(item, str))
+        """The texts of a list, empty where there is none."""
+        return tuple(item for item in self.lists(key) if isinstance(item, str))
 
 
 _TYPES: Final = {
@@ -169,25 +168,20 @@ def checkpoint_format(config: Configuration) -> NumberFormat | None:
     Raises:
         RequirementError: they are quantized in a way that is not known.
     """
-    asked = config.part("quantization_config")
-    given = config.values.get("quantization_config")
+    key, remedy = "quantization_config", "leave it out and give precision.weights in the plan"
+    given = config.values.get(key)
     if given is not None and not isinstance(given, Mapping):
-        raise RequirementError(
-            f"config.json: quantization_config: {given!r} is no mapping; take the file as"
-            " published with the model, or leave it out and give precision.weights in the plan"
-        )
-    if not asked:
+        as_published = "take the file as published with the model"
+        raise wrong(key, f"{given!r} is no mapping", f"{as_published}, or {remedy}")
+    if not given:
         return _TYPES.get(config.text("torch_dtype") or config.text("dtype"))
-    inner = Configuration(asked)
+    inner = Configuration(given)
     method = inner.text("quant_method").lower()
     found = _METHODS.get(method) or _by_method(method, inner)
     if found is None:
         bits = inner.whole("bits")
         width = "" if bits is None else f" in {bits} bits"
-        raise RequirementError(
-            f"config.json: quantization_config: '{method}'{width} is not known;"
-            " leave it out and give precision.weights in the plan"
-        )
+        raise wrong(key, f"'{method}'{width} is not known", remedy)
     return found
 
 
@@ -196,16 +190,10 @@ def leaves_attention_out(config: Configuration) -> bool:
     asked = Configuration(config.part("quantization_config"))
     if asked.text("quant_method") == "mxfp4":
         return True
-    named = [
-        name
-        for key in _LEFT_OUT
-        for name in asked.names(key)
-        if "self_attn" in name and not _BESIDE_TEXT.search(name)
-    ]
-    single = {found[0] for name in named if (found := _LAYER.search(name))}
-    if len(single) * 2 >= (config.whole("num_hidden_layers") or 1):
-        return True
-    return any(not _LAYER.search(name) for name in named)
+    named = [name for key in _LEFT_OUT for name in asked.names(key) if "self_attn" in name]
+    layers = [_LAYER.search(name) for name in named if not _BESIDE_TEXT.search(name)]
+    single = {found[0] for found in layers if found}
+    return None in layers or len(single) * 2 >= (config.whole("num_hidden_layers") or 1)
 
 
 def quantizes_towers(config: Configuration) -> bool:
@@ -226,21 +214,15 @@ def _by_method(method: str, config: Configuration) -> NumberFormat | None:
         return _WIDTHS.get(config.whole("bits") or 4)
     if method.startswith("modelopt"):
         return _ALGORITHMS.get(config.text("quant_algo").upper())
-    if method == "compressed-tensors":
-        return _compressed(config)
-    return None
-
-
-def _compressed(config: Configuration) -> NumberFormat | None:
-    """llm-compressor's checkpoints: the first group's weights speak for all."""
     groups = Configuration(config.part("config_groups"))
-    for key in groups.values:
-        weights = Configuration(Configuration(groups.part(key)).part("weights"))
-        width = weights.whole("num_bits") or _HALF
-        if weights.text("type") == "float":
-            if width == max(_WIDTHS):
-                return NumberFormat.FP8
-            is_coarse = weights.whole("group_size") == _MXFP4_GROUP
-            return _METHODS["mxfp4" if is_coarse else "nvfp4"]
+    if method != "compressed-tensors" or not groups.values:
+        return None
+    # llm-compressor's checkpoints: the first group's weights speak for all.
+    first = Configuration(groups.part(next(iter(groups.values))))
+    weights = Configuration(first.part("weights"))
+    width = weights.whole("num_bits") or _HALF
+    if weights.text("type") != "float":
         return _WIDTHS.get(width)
-    return None
+    if width == max(_WIDTHS):
+        return NumberFormat.FP8
+    return _METHODS["mxfp4" if weights.whole("group_size") == _MXFP4_GROUP else "nvfp4"]

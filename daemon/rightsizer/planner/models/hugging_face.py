@@ -3,7 +3,6 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace
 from rightsizer.planner.models.configuration import (
     MODEL_TYPES,
@@ -11,34 +10,21 @@ from rightsizer.planner.models.configuration import (
     checkpoint_format,
     leaves_attention_out,
     quantizes_towers,
+    wrong,
 )
 from rightsizer.planner.models.families.encoder_decoder import read_bart, read_encoder_decoder
 from rightsizer.planner.models.families.family import (
     FAMILIES,
-    MixtureShape,
     TransformerFamily,
     family_parameters,
+    mixture_shape,
 )
 from rightsizer.planner.models.families.special_layers import (
     FAMILY_LAYERS,
     has_linear_attention,
     with_linear_attention,
 )
-from rightsizer.planner.models.recurrent.gated import (
-    read_lfm2,
-    read_lfm2_mixture,
-    read_recurrent_gemma,
-)
-from rightsizer.planner.models.recurrent.mamba import (
-    read_bamba,
-    read_falcon_h1,
-    read_granite_hybrid,
-    read_jamba,
-    read_mamba,
-    read_mamba2,
-    read_nemotron_h,
-    read_zamba2,
-)
+from rightsizer.planner.models.recurrent import gated, mamba
 from rightsizer.planner.models.towers.parts import OTHER_PARTS, Towers
 from rightsizer.planner.models.towers.vision import COLORS, channels
 from rightsizer.planner.requirement_checks import check_model
@@ -102,18 +88,18 @@ def _window(
 
 
 _READERS: Final[Mapping[str, Callable[[Configuration, str], Transformer]]] = {
-    "bamba": read_bamba,
-    "falcon_h1": read_falcon_h1,
-    "falcon_mamba": read_mamba,
-    "granitemoehybrid": read_granite_hybrid,
-    "jamba": read_jamba,
-    "lfm2": read_lfm2,
-    "lfm2_moe": read_lfm2_mixture,
-    "mamba": read_mamba,
-    "mamba2": read_mamba2,
-    "nemotron_h": read_nemotron_h,
-    "recurrent_gemma": read_recurrent_gemma,
-    "zamba2": read_zamba2,
+    "bamba": mamba.read_bamba,
+    "falcon_h1": mamba.read_falcon_h1,
+    "falcon_mamba": mamba.read_mamba,
+    "granitemoehybrid": mamba.read_granite_hybrid,
+    "jamba": mamba.read_jamba,
+    "lfm2": gated.read_lfm2,
+    "lfm2_moe": gated.read_lfm2_mixture,
+    "mamba": mamba.read_mamba,
+    "mamba2": mamba.read_mamba2,
+    "nemotron_h": mamba.read_nemotron_h,
+    "recurrent_gemma": gated.read_recurrent_gemma,
+    "zamba2": mamba.read_zamba2,
     **dict.fromkeys(("t5", "mt5", "umt5"), read_encoder_decoder),
     **dict.fromkeys(("bart", "mbart", "whisper"), read_bart),
 }
@@ -173,13 +159,10 @@ def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
         if part := config.part(key):
             kind = config.text("model_type")
             inner = {"model_type": _text_type(kind), **part}
-            beside = {
-                key: values[key]
-                for key in _COMMON
-                if key in values and (key not in part or _is_of_whole(key, config))
-            }
-            read = read_config({**inner, **beside}, named)
-            return _with_towers(read, config)
+            for common in _COMMON:
+                if common in values and (common not in part or _is_of_whole(common, config)):
+                    inner[common] = values[common]
+            return _with_towers(read_config(inner, named), config)
     model = _read(config, named)
     check_model(model)
     if isinstance(model, Transformer) and leaves_attention_out(config):
@@ -235,14 +218,15 @@ def _read(config: Configuration, name: str) -> Transformer | VisionTransformer:
         family = FAMILIES[kind]
         nested = {key: each for part in family.nested for key, each in config.part(part).items()}
         return _transformer(Configuration({**nested, **config.values}, defaults), family, name)
-    remedy = "is missing; take the file as published with the model"
-    if kind:
-        remedy = (
-            f"'{kind}' is not known; describe the model in the plan instead (parameters, layers,"
-            " hidden, heads, kv_heads, ffn, vocab)"
-        )
     known = ", ".join(sorted({*_VISION, *_READERS, *FAMILIES}))
-    raise RequirementError(f"config.json: model_type: {remedy}. Known are {known}")
+    fault = f"'{kind}' is not known" if kind else "is missing"
+    remedy = (
+        "describe the model in the plan instead (parameters, layers, hidden, heads, kv_heads, ffn,"
+        " vocab)"
+        if kind
+        else "take the file as published with the model"
+    )
+    raise wrong("model_type", fault, f"{remedy}. Known are {known}")
 
 
 def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
@@ -269,7 +253,6 @@ def _vision_transformer(config: Configuration, name: str) -> VisionTransformer:
 def _transformer(config: Configuration, family: TransformerFamily, name: str) -> Transformer:
     layers = config.needed(family.layers)
     heads, hidden = config.needed(family.heads), config.needed(family.hidden)
-    mixture = MixtureShape.of(config, family, layers, hidden)
     is_latent = config.whole("kv_lora_rank") is not None
     has_no_head = family.is_encoder and not family.head_bias  # It makes no words.
     window, windowed = _window(config, family, layers)
@@ -286,16 +269,10 @@ def _transformer(config: Configuration, family: TransformerFamily, name: str) ->
         name=name,
         kv_heads=kv_heads,
         head_dim=config.whole("qk_nope_head_dim" if is_latent else "head_dim"),
-        ffn=mixture.expert_ffn,
         gated_ffn=family.is_gated,
         tied_embeddings=has_no_head or config.is_set(_TIED, otherwise=family.is_tied),
         attention_bias=family.attention_bias == "qkv",
         query_key_norm=family.has_query_key_norm,
-        experts=mixture.experts,
-        experts_per_token=mixture.experts_per_token,
-        shared_experts=mixture.shared_experts,
-        dense_layers=mixture.dense_layers,
-        dense_ffn=mixture.dense_ffn if mixture.experts > 1 else None,
         sliding_window=window,
         windowed_layers=windowed,
         kv_lora_rank=config.whole("kv_lora_rank"),
@@ -303,6 +280,7 @@ def _transformer(config: Configuration, family: TransformerFamily, name: str) ->
         query_lora_rank=config.whole("q_lora_rank"),
         value_head_dim=config.whole("v_head_dim"),
         cached_layers=0 if family.is_encoder else None,
+        **mixture_shape(config, family, layers, hidden),
     )
     check_model(shape)
     whole = replace(shape, parameters=family_parameters(shape, config, family))

@@ -1,11 +1,10 @@
 """Family of Hugging Face models: its keys, its experts, and its parameters to the last bias."""
 
-from collections.abc import Mapping, Sequence
-from typing import Final, Self
+from collections.abc import Sequence
+from typing import Any, Final
 
-from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
-from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration
+from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration, wrong
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import (
     count_parameters,
@@ -85,50 +84,35 @@ _EXPANSION: Final = 4
 _MOST_LAYERS: Final = 10_000
 
 
-@dataclass(frozen=True, slots=True)
-class MixtureShape:
-    """The feed-forward parts of all layers; a dense model has one expert."""
+def mixture_shape(
+    config: Configuration, family: TransformerFamily, layers: int, hidden: int
+) -> dict[str, Any]:
+    """The fields of a `Transformer` that tell of its feed-forward parts; one expert if dense.
 
-    experts: int
-    experts_per_token: int
-    shared_experts: int
-    expert_ffn: int
-    dense_layers: int
-    dense_ffn: int
-
-    @classmethod
-    def of(cls, config: Configuration, family: TransformerFamily, layers: int, hidden: int) -> Self:
-        """That of a configuration.
-
-        Raises:
-            RequirementError: it does not tell how many experts a token passes, or has more layers
-                than can be.
-        """
-        usual = (config.whole("expansion_ratio") or _EXPANSION) * hidden
-        dense = _of_layers(config, family.ffn, layers) or usual
-        keys = (family.experts, *_EXPERTS) if family.experts else ()
-        experts = next((count for key in keys if (count := _of_layers(config, key, layers))), 1)
-        if experts == 1:
-            return cls(1, 1, 0, dense, 0, dense)
-        if layers > _MOST_LAYERS:
-            raise RequirementError(
-                f"config.json: {family.layers}: {layers} is more than any model has; take the file"
-                " as published with the model"
-            )
-        chosen = next((count for key in _CHOSEN if (count := _of_layers(config, key, layers))), 0)
-        if not chosen:
-            raise RequirementError(
-                f"config.json: {_CHOSEN[0]}: is missing; take the file as published with the model"
-            )
-        width = (_of_layers(config, family.expert_ffn, layers) if family.expert_ffn else 0) or dense
-        return cls(
-            experts=experts,
-            experts_per_token=chosen,
-            shared_experts=_shared_width(config, family, layers, width) // width,
-            expert_ffn=width,
-            dense_layers=layers - sum(_is_mixed(config, layer) for layer in range(layers)),
-            dense_ffn=dense,
-        )
+    Raises:
+        RequirementError: it does not tell how many experts a token passes, or has more layers than
+            can be.
+    """
+    usual = (config.whole("expansion_ratio") or _EXPANSION) * hidden
+    dense = _of_layers(config, family.ffn, layers) or usual
+    keys = (family.experts, *_EXPERTS) if family.experts else ()
+    experts = next((count for key in keys if (count := _of_layers(config, key, layers))), 1)
+    if experts == 1:
+        return {"ffn": dense}
+    if layers > _MOST_LAYERS:
+        raise wrong(family.layers, f"{layers} is more than any model has")
+    chosen = next((count for key in _CHOSEN if (count := _of_layers(config, key, layers))), 0)
+    if not chosen:
+        raise wrong(_CHOSEN[0], "is missing")
+    width = (_of_layers(config, family.expert_ffn, layers) if family.expert_ffn else 0) or dense
+    return {
+        "experts": experts,
+        "experts_per_token": chosen,
+        "shared_experts": _shared_width(config, family, layers, width) // width,
+        "ffn": width,
+        "dense_layers": layers - sum(_is_mixed(config, layer) for layer in range(layers)),
+        "dense_ffn": dense,
+    }
 
 
 def _of_layers(config: Configuration, key: str, layers: int) -> int:
@@ -149,13 +133,13 @@ def _shared_width(config: Configuration, family: TransformerFamily, layers: int,
 
 def _is_mixed(config: Configuration, layer: int) -> bool:
     """Whether a layer has experts; each family's key says so in its own way."""
-    listed = _numbers(config.values, "moe_layers") or _numbers(config.values, "moe_layers_enum")
+    listed = _numbers(config, "moe_layers") or _numbers(config, "moe_layers_enum")
     if listed:
         return layer in listed
     kinds = config.names("mlp_layer_types")
     if layer < len(kinds):
         return kinds[layer] == "sparse"
-    if layer in _numbers(config.values, "mlp_only_layers"):
+    if layer in _numbers(config, "mlp_only_layers"):
         return False
     if layer < next((first for key in _DENSE_FIRST if (first := config.whole(key))), 0):
         return False
@@ -167,11 +151,10 @@ def _is_mixed(config: Configuration, layer: int) -> bool:
     return layer % every == 0 and (layer + 1) % step == 0
 
 
-def _numbers(values: Mapping[str, object], key: str) -> Sequence[object]:
-    value = values.get(key)
-    if isinstance(value, str):  # Step-3 writes them in one text.
-        return [int(each) for each in value.split(",") if each.strip().isdecimal()]
-    return value if isinstance(value, list | tuple) else ()
+def _numbers(config: Configuration, key: str) -> Sequence[object]:
+    """Those of a list; Step-3 writes them in one text."""
+    spelled = [int(each) for each in config.text(key).split(",") if each.strip().isdecimal()]
+    return spelled or config.lists(key)
 
 
 def family_parameters(

@@ -4,8 +4,7 @@ from collections.abc import Callable, Mapping, Sequence
 from dataclasses import replace
 from typing import Final
 
-from rightsizer.model.errors import RequirementError
-from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.configuration import Configuration, wrong
 from rightsizer.sizing.models import LayerKind, TokenIndexer, Transformer, UnreadParameters
 from rightsizer.sizing.parameters import attention_parameters, head_dimension
 
@@ -34,9 +33,8 @@ def with_layer_embeddings(shape: Transformer, config: Configuration) -> Transfor
     total = (shape.parameters or 0.0) + layers * (mixing + low_rank + entering) + beside
     shared = config.whole("num_kv_shared_layers", 0) or 0
     if shared >= layers:
-        raise RequirementError(
-            f"config.json: num_kv_shared_layers: {shared} of {layers} layers; some keep their own"
-        )
+        fault = f"{shared} of {layers} layers"
+        raise wrong("num_kv_shared_layers", fault, "some keep their own")
     windowed = _windowed(config, layers)
     return replace(
         shape,
@@ -56,7 +54,7 @@ def _windowed(config: Configuration, layers: int) -> Sequence[bool]:
     if not kinds:
         return [(layer + 1) % _PATTERN != 0 for layer in range(layers)]
     if len(kinds) != layers:
-        raise RequirementError(f"config.json: layer_types: {len(kinds)} of {layers} layers")
+        raise wrong("layer_types", f"{len(kinds)} of {layers} layers", "")
     return [kind == _WINDOWED for kind in kinds]
 
 
@@ -147,10 +145,8 @@ def with_cross_attention(shape: Transformer, config: Configuration) -> Transform
     listed = config.lists("cross_attention_layers") or _CROSSED
     crossed = {layer for layer in range(shape.layers) if layer in listed}
     if len(crossed) < len(listed):
-        raise RequirementError(
-            f"config.json: cross_attention_layers: names layers beyond the {shape.layers}"
-            " of num_hidden_layers; take the file as published with the model"
-        )
+        fault = f"names layers beyond the {shape.layers} of num_hidden_layers"
+        raise wrong("cross_attention_layers", fault)
     of_layer = 2 * head_dimension(shape) + _GATES
     added = len(crossed) * of_layer + _IMAGE_TOKENS * shape.hidden
     return replace(
@@ -171,9 +167,7 @@ def with_sparse_attention(shape: Transformer, config: Configuration) -> Transfor
         RequirementError: its queries are not compressed, so that there is nothing to index by.
     """
     if shape.query_lora_rank is None:
-        raise RequirementError(
-            "config.json: q_lora_rank: is missing; take the file as published with the model"
-        )
+        raise wrong("q_lora_rank", "is missing")
     indexer = TokenIndexer(
         heads=config.needed("index_n_heads"),
         head_dim=config.needed("index_head_dim"),
@@ -191,9 +185,7 @@ def _indexed_layers(config: Configuration, layers: int) -> int:
     )
     if kinds:
         if len(kinds) != layers:
-            raise RequirementError(
-                f"config.json: indexer_types: {len(kinds)} of {layers} layers; name each"
-            )
+            raise wrong("indexer_types", f"{len(kinds)} of {layers} layers", "name each")
         return kinds.count("full")
     every = max(1, config.whole("index_topk_freq") or 1)
     start = config.whole("index_skip_topk_offset", _SKIPPED) or 0

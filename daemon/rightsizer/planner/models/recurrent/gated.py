@@ -3,8 +3,7 @@
 from itertools import cycle, islice
 from typing import Final
 
-from rightsizer.model.errors import RequirementError
-from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.configuration import Configuration, wrong
 from rightsizer.planner.models.recurrent.hybrid import (
     ATTENTION,
     RECURRENT,
@@ -36,9 +35,7 @@ def read_lfm2_mixture(config: Configuration, name: str) -> Transformer:
     """
     layers, dense = layer_count(config), config.whole("num_dense_layers") or 0
     if dense > layers:
-        raise RequirementError(
-            f"config.json: num_dense_layers: {dense} of {layers} layers; take at most all of them"
-        )
+        raise wrong("num_dense_layers", f"{dense} of {layers} layers", "take at most all of them")
     hidden, ffn = config.needed("hidden_size"), config.needed("intermediate_size")
     experts, width = config.needed("num_experts"), config.needed("moe_intermediate_size")
     expert = feed_forward(hidden, width)
@@ -46,9 +43,7 @@ def read_lfm2_mixture(config: Configuration, name: str) -> Transformer:
     mixed = experts * (expert + hidden + (1 if has_bias else 0))
     feed_forwards = dense * feed_forward(hidden, ffn) + (layers - dense) * mixed
     if named_layers(config, (ATTENTION, RECURRENT)) is None:
-        raise RequirementError(
-            "config.json: layer_types: is missing; take the file as published with the model"
-        )
+        raise wrong("layer_types", "is missing")
     return mixture(
         _lfm2_stack(config, name, width, feed_forwards),
         layers - dense,
@@ -84,10 +79,7 @@ def _lfm2_width(config: Configuration) -> int:
     scaled = int(config.number("block_ffn_dim_multiplier", 1.0) * (2 * stated // 3))
     whole = config.needed("block_multiple_of")
     if not scaled:
-        raise RequirementError(
-            f"config.json: block_ffn_dim_multiplier: leaves nothing of {stated}; take the file as"
-            " published with the model"
-        )
+        raise wrong("block_ffn_dim_multiplier", f"leaves nothing of {stated}")
     return -(-scaled // whole) * whole
 
 
@@ -106,7 +98,7 @@ def read_recurrent_gemma(config: Configuration, name: str) -> Transformer:
     attending = tuple(islice(cycle(repeated), layers)).count(ATTENTION)
     ffn = stated // 2  # Of both matrices into it together.
     if not ffn:
-        raise RequirementError(f"config.json: intermediate_size: {stated} has no half")
+        raise wrong("intermediate_size", f"{stated} has no half", "")
     has_bias, window = config.is_set("attention_bias"), config.needed("attention_window_size")
     parts = {"attention_bias": has_bias, "sliding_window": window, "ffn": ffn}
     shape = attention_shape(config, name, layers, is_tied=True, **parts)
@@ -127,10 +119,7 @@ def _linear_recurrence(config: Configuration, shape: Transformer) -> Mixer:
     width = config.whole("lru_width") or shape.hidden
     heads, reach = shape.heads, config.needed("conv1d_width")
     if width % heads:
-        raise RequirementError(
-            f"config.json: lru_width: {width} does not divide by {heads} num_attention_heads;"
-            " take the file as published with the model"
-        )
+        raise wrong("lru_width", f"{width} does not divide by {heads} num_attention_heads")
     branches = 3 * shape.hidden * width + 2 * width + shape.hidden
     convolution = width * (reach + 1)
     gates = 2 * (width * (width // heads) + width) + width

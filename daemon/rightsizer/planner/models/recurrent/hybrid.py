@@ -6,7 +6,7 @@ from typing import Any, Final
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.configuration import Configuration, wrong
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import LayerKind, Transformer
 from rightsizer.sizing.parameters import attention_parameters
@@ -28,6 +28,7 @@ _NAMES: Final = {
     "moe": EXPERTS,
 }
 _NAMED_BY: Final = ("layer_types", "layers_block_type")
+_CORRECT: Final = "correct one of them"
 _MOST: Final = 10_000
 
 Kinds = tuple[str, ...]
@@ -41,10 +42,7 @@ def layer_count(config: Configuration) -> int:
     """
     count = config.needed("num_hidden_layers")
     if count > _MOST:
-        raise RequirementError(
-            f"config.json: num_hidden_layers: {count} is more than any model has; take the file as"
-            " published with the model"
-        )
+        raise wrong("num_hidden_layers", f"{count} is more than any model has")
     return count
 
 
@@ -80,13 +78,11 @@ def named_layers(
         if value is None:
             continue
         if not isinstance(value, list | tuple) or not value:
-            raise RequirementError(f"config.json: {key}: {value!r} is no list of kinds of layers")
+            raise wrong(key, f"{value!r} is no list of kinds of layers", "")
         kinds = tuple(_NAMES.get(item, "") if isinstance(item, str) else "" for item in value)
-        strange = [item for item, kind in zip(value, kinds, strict=True) if kind not in allowed]
-        if strange:
-            raise RequirementError(
-                f"config.json: {key}: {strange[0]!r} is no kind of layer of this model"
-            )
+        for item, kind in zip(value, kinds, strict=True):
+            if kind not in allowed:
+                raise wrong(key, f"{item!r} is no kind of layer of this model", "")
         found[key] = kinds
     if not found:
         return None
@@ -115,9 +111,7 @@ def listed_layers(
     given = value if isinstance(value, list | tuple) else (None,)
     places = {item for item in given if type(item) is int and 0 <= item < layers}
     if len(places) != len(given):
-        raise RequirementError(
-            f"config.json: {key}: {value!r} is no list of places of {layers} layers, each once"
-        )
+        raise wrong(key, f"{value!r} is no list of places of {layers} layers, each once", "")
     return tuple(listed if layer in places else other for layer in range(layers))
 
 
@@ -129,10 +123,7 @@ def periodic_layers(config: Configuration, name: str, layers: int) -> tuple[bool
     """
     period, offset = config.needed(f"{name}_layer_period"), config.whole(f"{name}_layer_offset")
     if (offset or 0) >= period:
-        raise RequirementError(
-            f"config.json: {name}_layer_offset: {offset} is not below {name}_layer_period:"
-            f" {period}; take the file as published with the model"
-        )
+        raise wrong(f"{name}_layer_offset", f"{offset} is not below {name}_layer_period: {period}")
     return tuple(layer % period == (offset or 0) for layer in range(layers))
 
 
@@ -142,31 +133,21 @@ def agreed(key: str, kinds: Kinds, known: Kinds, beside: str) -> Kinds:
     Raises:
         RequirementError: they are not.
     """
-    if len(kinds) != len(known):
-        raise RequirementError(
-            f"config.json: {key}: tells of {len(kinds)} layers, {beside} of {len(known)};"
-            " correct one of them"
-        )
+    for_all(key, kinds, len(known), beside)
     for layer, (one, other) in enumerate(zip(kinds, known, strict=True)):
         if one != other:
-            raise RequirementError(
-                f"config.json: {key}: layer {layer} is {one}, but {other} by {beside};"
-                " correct one of them"
-            )
+            raise wrong(key, f"layer {layer} is {one}, but {other} by {beside}", _CORRECT)
     return kinds
 
 
-def for_all(key: str, kinds: Kinds, layers: int) -> Kinds:
-    """The kinds that a key tells, which are those of all layers.
+def for_all(key: str, kinds: Kinds, layers: int, beside: str = "num_hidden_layers") -> Kinds:
+    """The kinds that a key tells, which are those of all layers that another key tells of.
 
     Raises:
         RequirementError: they are of more or fewer.
     """
     if len(kinds) != layers:
-        raise RequirementError(
-            f"config.json: {key}: tells of {len(kinds)} layers, num_hidden_layers of {layers};"
-            " correct one of them"
-        )
+        raise wrong(key, f"tells of {len(kinds)} layers, {beside} of {layers}", _CORRECT)
     return kinds
 
 
@@ -188,18 +169,13 @@ def head_width(config: Configuration, heads_key: str, key: str, inner: int) -> i
     """
     heads = config.needed(heads_key)
     if inner % heads:
-        raise RequirementError(
-            f"config.json: {heads_key}: {heads} heads do not divide {inner} channels; take the file"
-            " as published with the model"
-        )
+        raise wrong(heads_key, f"{heads} heads do not divide {inner} channels")
     if config.values.get(key) in _AUTOMATIC:
         return inner // heads
     width = config.needed(key)
     if width * heads != inner:
-        raise RequirementError(
-            f"config.json: {key}: {heads} heads of {width} are not {inner} channels; correct one of"
-            f" {key}, {heads_key}, or what tells how many channels there are"
-        )
+        remedy = f"correct one of {key}, {heads_key}, or what tells how many channels there are"
+        raise wrong(key, f"{heads} heads of {width} are not {inner} channels", remedy)
     return width
 
 

@@ -3,8 +3,7 @@
 from dataclasses import replace
 from typing import Final
 
-from rightsizer.model.errors import RequirementError
-from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.configuration import Configuration, wrong
 from rightsizer.planner.models.recurrent.hybrid import (
     ATTENTION,
     EXPERTS,
@@ -53,10 +52,8 @@ def read_mamba2(config: Configuration, name: str) -> Transformer:
     heads, width = config.needed("num_heads"), config.needed("head_dim")
     inner = inner_width(config, "expand")
     if heads * width != inner:
-        raise RequirementError(
-            f"config.json: num_heads: {heads} heads of {width} are not {inner} wide, as hidden_size"
-            " and expand tell; correct one of them"
-        )
+        fault = f"{heads} heads of {width} are not {inner} wide, as hidden_size and expand tell"
+        raise wrong("num_heads", fault, "correct one of them")
     keys = ("num_heads", "n_groups", "state_size", "conv_kernel")
     mixer = mamba2_mixer(config, width, keys, ("use_bias", "use_bias", "use_conv_bias"))
     return _stack(config, name, (heads, width), mixer, is_tied=False)
@@ -203,10 +200,8 @@ def read_nemotron_h(given: Configuration, name: str) -> Transformer:
     )
     state_format = config.text(_STATE_FORMAT) or "float32"
     if state_format not in _SCALES:
-        raise RequirementError(
-            f"config.json: {_STATE_FORMAT}: '{state_format}' is not known; take one of"
-            f" {', '.join(_SCALES)}"
-        )
+        remedy = f"take one of {', '.join(_SCALES)}"
+        raise wrong(_STATE_FORMAT, f"'{state_format}' is not known", remedy)
     head_dim, biases = config.needed("mamba_head_dim"), ("use_bias", "use_bias", "use_conv_bias")
     scale = _SCALES[state_format]
     mixer = mamba2_mixer(config, head_dim, _NEMOTRON, biases, state_scale=scale)
@@ -254,12 +249,9 @@ def _nemotron_pattern(config: Configuration) -> Kinds:
         RequirementError: a letter is not known, or the keys do not agree.
     """
     named, letters = named_layers(config, _USUAL), config.text(_PATTERN)
-    strange = [letter for letter in letters if letter not in _LETTERS]
-    if strange:
-        raise RequirementError(
-            f"config.json: {_PATTERN}: '{strange[0]}' is none of {' '.join(_LETTERS)}; take the"
-            " file as published with the model"
-        )
+    for letter in letters:
+        if letter not in _LETTERS:
+            raise wrong(_PATTERN, f"'{letter}' is none of {' '.join(_LETTERS)}")
     spelled = tuple(_LETTERS[letter] for letter in letters)
     if named and spelled:
         agreed(_PATTERN, spelled, named, naming_key(config))
@@ -294,10 +286,8 @@ def read_zamba2(config: Configuration, name: str) -> Transformer:
     shape = attention_shape(config, name, layers, is_tied=True)
     hidden, width = shape.hidden, _DOUBLE * shape.hidden
     if width % shape.heads:
-        raise RequirementError(
-            f"config.json: num_attention_heads: {shape.heads} do not divide twice the hidden_size"
-            f" of {hidden}; take the file as published with the model"
-        )
+        fault = f"{shape.heads} do not divide twice the hidden_size of {hidden}"
+        raise wrong("num_attention_heads", fault)
     ffn = config.whole("intermediate_size") or 4 * hidden
     shape = replace(shape, head_dim=width // shape.heads, ffn=ffn)
     inner, bias = inner_width(config, "mamba_expand"), "add_bias_linear"
