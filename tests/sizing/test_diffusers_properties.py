@@ -76,7 +76,7 @@ def test_a_text_encoder_makes_sense_or_is_refused(
     """And so does this."""
     config, loaded_as = known
     try:
-        parameters = read_text_encoder(data.draw(changed((config,))), loaded_as).parameters
+        parameters = read_text_encoder(data.draw(changed((config,))), loaded_as)[0]
     except RequirementError:
         return
     assert math.isfinite(parameters)

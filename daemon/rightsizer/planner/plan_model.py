@@ -11,6 +11,7 @@ from rightsizer.config.row import Row, shown
 from rightsizer.io.near import near_words
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import MISSING, dataclass, fields, replace
+from rightsizer.planner.models.published import PublishedModel
 from rightsizer.planner.transformer_shape import (
     TransformerDescription,
     completed_shape,
@@ -24,7 +25,7 @@ from rightsizer.sizing.models import (
     Transformer,
     VisionTransformer,
 )
-from rightsizer.sizing.parameters import NumberFormat, count_parameters
+from rightsizer.sizing.parameters import count_parameters
 
 _Choice = TypeVar("_Choice", bound=StrEnum)
 _MOST: Final = 1e30
@@ -119,16 +120,6 @@ CONFIG_KEYS: Final = (*_BESIDE_CONFIG, *_OF_IMAGES)
 
 
 @dataclass(frozen=True, slots=True)
-class RequirementModel:
-    """A model, and what its configuration says beside."""
-
-    model: Model
-    weights: NumberFormat | None = None
-    context_tokens: int | None = None
-    notes: tuple[str, ...] = ()
-
-
-@dataclass(frozen=True, slots=True)
 class ModelRow:
     """What a requirement says of its model; each value by itself is in order."""
 
@@ -136,7 +127,7 @@ class ModelRow:
     values: dict[str, Any]
     config: str = ""
 
-    def build(self, folder: Path) -> RequirementModel:
+    def build(self, folder: Path) -> PublishedModel[Model]:
         """The model itself.
 
         The path of a configuration starts from `folder`.
@@ -148,8 +139,8 @@ class ModelRow:
             return _published(folder / Path(self.config).expanduser(), self.values)
         if self.kind is TransformerDescription:
             model = completed_shape(TransformerDescription(**self.values))
-            return RequirementModel(model, notes=tuple(shape_notes(model)))
-        return RequirementModel(self.kind(**self.values))
+            return PublishedModel(model, notes=tuple(shape_notes(model)))
+        return PublishedModel(self.kind(**self.values))
 
 
 def read_model_row(row: Row) -> ModelRow:
@@ -179,7 +170,7 @@ def read_model_row(row: Row) -> ModelRow:
     return ModelRow(KINDS[kind], values, model.needed_text("config"))
 
 
-def _published(path: Path, values: dict[str, Any]) -> RequirementModel:
+def _published(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
     # Readers of published configurations: half of what a plan without one would load.
     from rightsizer.planner.models.diffusion.diffusers import RequestedImage, is_of_diffusers  # noqa: PLC0415
     from rightsizer.planner.models.hugging_face import read_config  # noqa: PLC0415
@@ -200,8 +191,7 @@ def _published(path: Path, values: dict[str, Any]) -> RequirementModel:
         asked = RequestedImage(**{key: values[key] for key in _OF_IMAGES if key in values})
         diffusion = read_diffusers(file, parsed, asked, values["name"])
         changes.pop("active_parameters", None)
-        painter = replace(diffusion.model, **changes)
-        return RequirementModel(painter, diffusion.weights, notes=diffusion.notes)
+        return replace(diffusion, model=replace(diffusion.model, **changes))
     _refuse_of_images(values)
     with errors_of(file):
         published = read_config(parsed, values["name"])
@@ -212,7 +202,7 @@ def _published(path: Path, values: dict[str, Any]) -> RequirementModel:
         changes["parameters"] = _of_layers(changes["parameters"], model.unread.total)
     changed = replace(model, **changes)
     notes = (*published.notes, *_count_notes(model, changed))
-    return RequirementModel(changed, published.weights, published.context_tokens, notes)
+    return replace(published, model=changed, notes=notes)
 
 
 def _count_notes(published: Model, changed: Model) -> Iterator[str]:

@@ -29,6 +29,10 @@ def wrong(
     return RequirementError(f"config.json: {key}: {fault}" + (f"; {remedy}" if remedy else ""))
 
 
+DESCRIBE: Final = (
+    "describe the model in the plan instead (kind: diffusion, parameters, forward_flops{})"
+)
+"""The remedy for what is not read of a diffusion model; the braces take more keys."""
 MODEL_TYPES: Final = _model_types()
 """Sections of the packaged table: families, defaults, towers; each by `model_type`."""
 

@@ -3,7 +3,7 @@
 from collections.abc import Callable, Mapping
 from typing import Final
 
-from rightsizer.model.frozen import dataclass, replace
+from rightsizer.model.frozen import replace
 from rightsizer.planner.models.configuration import (
     MODEL_TYPES,
     Configuration,
@@ -24,12 +24,13 @@ from rightsizer.planner.models.families.special_layers import (
     has_linear_attention,
     with_linear_attention,
 )
+from rightsizer.planner.models.published import PublishedModel
 from rightsizer.planner.models.recurrent import gated, mamba
-from rightsizer.planner.models.towers.parts import OTHER_PARTS, Towers
+from rightsizer.planner.models.towers.parts import OTHER_PARTS, count_towers
 from rightsizer.planner.models.towers.vision import COLORS, channels
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Transformer, VisionTransformer
-from rightsizer.sizing.parameters import NumberFormat, count_parameters
+from rightsizer.sizing.parameters import count_parameters
 
 _KEYS: Final = ("max_position_embeddings", "n_positions")
 _MOST: Final = 1e6
@@ -128,23 +129,10 @@ _TEXTS: Final = {
 _CLASSES: Final = 1000
 
 
-@dataclass(frozen=True, slots=True)
-class PublishedModel:
-    """What a configuration says of a model."""
-
-    model: Transformer | VisionTransformer
-    weights: NumberFormat | None
-    """The format of the checkpoint; `None` where the file does not say."""
-    context_tokens: int | None = None
-    """The longest text that the model was made for; `None` where the file does not say.
-
-    Nor where prompt and answer have a stack each, and a length of their own.
-    """
-    notes: tuple[str, ...] = ()
-    """What of the model is counted beside its text, and what is not."""
+TextModel = PublishedModel[Transformer | VisionTransformer]
 
 
-def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
+def read_config(values: Mapping[str, object], name: str = "") -> TextModel:
     """The model that a parsed `config.json` describes.
 
     Of a model with several parts (vision and text) the text part is read, and what the others
@@ -169,21 +157,21 @@ def read_config(values: Mapping[str, object], name: str = "") -> PublishedModel:
         model = replace(model, attention_in_16_bits=True)
     has_two_stacks = _READERS.get(config.text("model_type")) in _TWO_STACKS
     longest = None if has_two_stacks else _context_tokens(config)
-    read = PublishedModel(model, checkpoint_format(config), longest)
+    read = TextModel(model, checkpoint_format(config), longest)
     has_more = any(config.part(key) for key in OTHER_PARTS)
     return _with_towers(read, config) if has_more else read
 
 
-def _with_towers(read: PublishedModel, config: Configuration) -> PublishedModel:
+def _with_towers(read: TextModel, config: Configuration) -> TextModel:
     """The same with the parts beside the text."""
     model = read.model
     if not isinstance(model, Transformer):
         return read
-    towers = Towers.of(config, model.hidden)
+    towers, notes = count_towers(config, model.hidden)
     unread = replace(
-        model.unread, towers=float(towers.parameters), are_towers_quantized=quantizes_towers(config)
+        model.unread, towers=float(towers), are_towers_quantized=quantizes_towers(config)
     )
-    return replace(read, model=replace(model, unread=unread), notes=(*read.notes, *towers.notes))
+    return replace(read, model=replace(model, unread=unread), notes=(*read.notes, *notes))
 
 
 def _is_of_whole(key: str, config: Configuration) -> bool:

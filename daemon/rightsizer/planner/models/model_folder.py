@@ -4,19 +4,21 @@ from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import replace
 from pathlib import Path
-from typing import Any, Final, NamedTuple
+from typing import Any, Final
 
 from rightsizer.io.yaml import YamlError, load_yaml
 from rightsizer.model.errors import RequirementError
 from rightsizer.planner.models.configuration import Configuration
 from rightsizer.planner.models.diffusion.diffusers import (
-    PublishedDiffusion,
     RequestedImage,
     pipeline_parts,
     read_denoiser,
 )
 from rightsizer.planner.models.diffusion.latent_decoder import read_decoder
+from rightsizer.planner.models.families.encoder_decoder import t5_encoder_parameters
 from rightsizer.planner.models.hugging_face import read_config
+from rightsizer.planner.models.published import PublishedModel
+from rightsizer.sizing.models import Diffusion
 from rightsizer.sizing.parameters import count_parameters
 
 
@@ -62,26 +64,19 @@ _REMEDY: Final = (
     "of a diffusion model, describe the whole in the plan instead (kind: diffusion, parameters,"
     " forward_flops, text_encoder_parameters)"
 )
-_BUCKETS: Final = 32
-"""Of relative positions, where the configuration does not say."""
 
 
-class TextEncoder(NamedTuple):
-    """What a plan has to know of a text encoder."""
-
-    parameters: float
-    notes: tuple[str, ...] = ()
-
-
-def read_text_encoder(values: Mapping[str, object], loaded_as: str) -> TextEncoder:
-    """A parsed `config.json` of transformers, as far as a class loads it.
+def read_text_encoder(
+    values: Mapping[str, object], loaded_as: str
+) -> tuple[float, tuple[str, ...]]:
+    """Parameters of a parsed `config.json` of transformers that a class loads, and notes on them.
 
     Raises:
         RequirementError: the kind of model is not known, or the shape cannot be.
     """
     config = Configuration(values)
     if loaded_as in _HALVES:
-        return TextEncoder(_half(config, loaded_as))
+        return t5_encoder_parameters(config, is_umt5=loaded_as == "UMT5EncoderModel"), ()
     try:
         read = read_config(values)
     except RequirementError as error:
@@ -92,19 +87,7 @@ def read_text_encoder(values: Mapping[str, object], loaded_as: str) -> TextEncod
         parameters -= count.head
     if loaded_as.endswith("WithProjection"):
         parameters += config.needed("hidden_size") * config.needed("projection_dim")
-    return TextEncoder(parameters, read.notes)
-
-
-def _half(config: Configuration, loaded_as: str) -> float:
-    """The encoder of T5; the first layer's table of positions serves all but in UMT5."""
-    layers, hidden = config.needed("num_layers"), config.needed("d_model")
-    heads, width = config.needed("num_heads"), config.needed("d_kv")
-    matrices = 3 if config.text("feed_forward_proj").startswith("gated") else 2
-    buckets = config.whole("relative_attention_num_buckets") or _BUCKETS
-    tables = layers if loaded_as == "UMT5EncoderModel" else 1
-    layer = 4 * hidden * heads * width + matrices * hidden * config.needed("d_ff") + 2 * hidden
-    total = config.needed("vocab_size") * hidden + layers * layer + hidden
-    return float(total + tables * buckets * heads)
+    return parameters, read.notes
 
 
 INDEX: Final = "model_index.json"
@@ -120,7 +103,7 @@ _ALONE: Final = (
 
 def read_diffusers(
     file: Path, values: Mapping[str, Any], asked: RequestedImage, name: str
-) -> PublishedDiffusion:
+) -> PublishedModel[Diffusion]:
     """What a parsed file of diffusers describes, with the other parts of its pipeline.
 
     Raises:
@@ -135,24 +118,24 @@ def read_diffusers(
 
 def _pipeline(
     file: Path, index: Mapping[str, Any], asked: RequestedImage, name: str
-) -> PublishedDiffusion:
+) -> PublishedModel[Diffusion]:
     with errors_of(file):
         parts = pipeline_parts(index)
     files = {
         part: file.parent / part / "config.json"
-        for part in (parts.denoiser, parts.decoder, *parts.text_encoders)
+        for part in (parts.denoiser, "vae", *parts.text_encoders)
     }
     parsed = {part: parsed_config(each, _FOLDER_REMEDY) for part, each in files.items()}
-    with errors_of(files[parts.decoder]):
-        decoder = read_decoder(parsed[parts.decoder])
+    with errors_of(files["vae"]):
+        decoder = read_decoder(parsed["vae"])
     with errors_of(files[parts.denoiser]):
         read = read_denoiser(parsed[parts.denoiser], asked, name, decoder)
     parameters, notes = 0.0, [*read.notes]
     for part, kind in parts.text_encoders.items():
         with errors_of(files[part]):
-            text = read_text_encoder(parsed[part], kind)
-        parameters += text.parameters
-        notes += [f"{part}: {note}" for note in text.notes]
+            count, of_text = read_text_encoder(parsed[part], kind)
+        parameters += count
+        notes += [f"{part}: {note}" for note in of_text]
     if parts.others:
         notes.append(f"not counted of the pipeline: {', '.join(parts.others)}")
     model = replace(read.model, text_encoder_parameters=parameters)

@@ -5,24 +5,19 @@ from typing import Final
 
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
-from rightsizer.planner.models.configuration import Configuration, checkpoint_format
+from rightsizer.planner.models.configuration import (
+    DESCRIBE,
+    Configuration,
+    checkpoint_format,
+    wrong,
+)
+from rightsizer.planner.models.diffusion import transformers as dit
 from rightsizer.planner.models.diffusion.latent_decoder import LatentDecoder
 from rightsizer.planner.models.diffusion.layer_work import LayerWork
-from rightsizer.planner.models.diffusion.transformers import (
-    auraflow_work,
-    dit_work,
-    flux_work,
-    hunyuan_dit_work,
-    pixart_work,
-    qwen_image_work,
-    sana_work,
-    stable_diffusion_3_work,
-    z_image_work,
-)
 from rightsizer.planner.models.diffusion.unet import unet_work
+from rightsizer.planner.models.published import PublishedModel
 from rightsizer.planner.requirement_checks import check_model
 from rightsizer.sizing.models import Diffusion
-from rightsizer.sizing.parameters import NumberFormat
 
 
 @dataclass(frozen=True, slots=True)
@@ -46,15 +41,17 @@ class Denoiser:
 
 DENOISERS: Final = (
     Denoiser("UNet2DConditionModel", unet_work, 77, patch=2),
-    Denoiser("SD3Transformer2DModel", stable_diffusion_3_work, 77 + 256),
-    Denoiser("FluxTransformer2DModel", flux_work, 512, patch=2, has_size=False, is_guided=False),
-    Denoiser("PixArtTransformer2DModel", pixart_work, 300),
-    Denoiser("DiTTransformer2DModel", dit_work),
-    Denoiser("HunyuanDiT2DModel", hunyuan_dit_work),
-    Denoiser("SanaTransformer2DModel", sana_work, 300, scale=32),
-    Denoiser("AuraFlowTransformer2DModel", auraflow_work, 256),
-    Denoiser("QwenImageTransformer2DModel", qwen_image_work, 512, has_size=False),
-    Denoiser("ZImageTransformer2DModel", z_image_work, 512, patch=2, has_size=False),
+    Denoiser("SD3Transformer2DModel", dit.stable_diffusion_3_work, 77 + 256),
+    Denoiser(
+        "FluxTransformer2DModel", dit.flux_work, 512, patch=2, has_size=False, is_guided=False
+    ),
+    Denoiser("PixArtTransformer2DModel", dit.pixart_work, 300),
+    Denoiser("DiTTransformer2DModel", dit.dit_work),
+    Denoiser("HunyuanDiT2DModel", dit.hunyuan_dit_work),
+    Denoiser("SanaTransformer2DModel", dit.sana_work, 300, scale=32),
+    Denoiser("AuraFlowTransformer2DModel", dit.auraflow_work, 256),
+    Denoiser("QwenImageTransformer2DModel", dit.qwen_image_work, 512, has_size=False),
+    Denoiser("ZImageTransformer2DModel", dit.z_image_work, 512, patch=2, has_size=False),
 )
 """The tests hold each against its published count, and against FLOPs counted while it ran."""
 _OLD_CLASS: Final = "Transformer2DModel"
@@ -78,29 +75,19 @@ def find_denoiser(config: Configuration) -> Denoiser:
         if known.name == wanted:
             return known
     if any(part in kind for part in _VIDEO) or kind.endswith("3DModel"):
-        raise RequirementError(
-            f"config.json: _class_name: {kind} makes videos, which are not read; describe the model"
-            " in the plan instead (kind: diffusion, parameters, forward_flops of one step of a"
-            " whole clip)"
-        )
-    raise RequirementError(
-        f"config.json: _class_name: '{kind}' is no denoiser that is known; name the folder of a"
-        " whole pipeline or its denoiser's file, or describe the model in the plan instead (kind:"
-        f" diffusion, parameters, forward_flops). Known are {', '.join(d.name for d in DENOISERS)}"
-    )
+        remedy = DESCRIBE.format(" of one step of a whole clip")
+        raise wrong("_class_name", f"{kind} makes videos, which are not read", remedy)
+    remedy = f"name the folder of a whole pipeline or its denoiser's file, or {_DESCRIBE}"
+    known_names = ", ".join(known.name for known in DENOISERS)
+    fault = f"'{kind}' is no denoiser that is known"
+    raise wrong("_class_name", fault, f"{remedy}. Known are {known_names}")
 
 
 _DENOISERS: Final = ("transformer", "unet")
 _WITHOUT_WEIGHTS: Final = (
-    "scheduler",
-    "tokenizer",
-    "feature_extractor",
-    "image_processor",
-    "processor",
+    *("scheduler", "tokenizer", "feature_extractor", "image_processor", "processor"),
 )
-_DESCRIBE: Final = (
-    "describe the model in the plan instead (kind: diffusion, parameters, forward_flops)"
-)
+_DESCRIBE: Final = DESCRIBE.format("")
 _USUAL_PIXELS: Final = 1024
 """Of a side, where the file does not tell: as the pipelines of these classes have it."""
 
@@ -120,21 +107,10 @@ class PipelineParts:
     """The folders of a pipeline, by what is read of them."""
 
     denoiser: str
-    decoder: str
     text_encoders: Mapping[str, str]
     """The class that loads each."""
     others: tuple[str, ...]
     """With weights that are not counted."""
-
-
-@dataclass(frozen=True, slots=True)
-class PublishedDiffusion:
-    """What configurations say of a diffusion model."""
-
-    model: Diffusion
-    weights: NumberFormat | None
-    """The format of the denoiser; `None` where the file does not say."""
-    notes: tuple[str, ...]
 
 
 def is_of_diffusers(values: Mapping[str, object]) -> bool:
@@ -148,7 +124,12 @@ def pipeline_parts(index: Mapping[str, object]) -> PipelineParts:
     Raises:
         RequirementError: it names no denoiser, or nothing that makes pixels of latents.
     """
-    named = {name: kind for name, entry in index.items() if (kind := _loaded(entry))}
+    # An entry is a library and a class; what is left out is [null, null], and others are settings.
+    named: dict[str, str] = {}
+    for name, entry in index.items():
+        match entry:
+            case [str(), str(kind)] if kind:
+                named[name] = kind
     denoiser = next((name for name in _DENOISERS if name in named), "")
     if not denoiser:
         raise RequirementError(
@@ -165,15 +146,7 @@ def pipeline_parts(index: Mapping[str, object]) -> PipelineParts:
     others = tuple(
         name for name in named if name not in read and not name.startswith(_WITHOUT_WEIGHTS)
     )
-    return PipelineParts(denoiser, "vae", texts, others)
-
-
-def _loaded(entry: object) -> str:
-    """The class of an entry beside its library; empty for settings and for what is left out."""
-    match entry:
-        case [str(), str(kind)]:
-            return kind
-    return ""
+    return PipelineParts(denoiser, texts, others)
 
 
 def read_denoiser(
@@ -181,7 +154,7 @@ def read_denoiser(
     asked: RequestedImage,
     name: str,
     decoder: LatentDecoder | None = None,
-) -> PublishedDiffusion:
+) -> PublishedModel[Diffusion]:
     """The model of a denoiser's parsed `config.json`, text encoders left out.
 
     Raises:
@@ -191,7 +164,10 @@ def read_denoiser(
     known = find_denoiser(config)
     scale = decoder.scale if decoder else known.scale
     patch = known.patch or config.needed("patch_size")
-    pixels = _own_pixels(config, known, scale) if asked.image is None else asked.image
+    latents = config.whole("sample_size") if known.has_size else None
+    pixels = asked.image
+    if pixels is None:
+        pixels = latents * scale if latents else _USUAL_PIXELS
     side = pixels // scale
     if side < patch:
         raise RequirementError(
@@ -214,13 +190,8 @@ def read_denoiser(
         latent_patch=patch,
     )
     check_model(model)
-    return PublishedDiffusion(model, checkpoint_format(config), tuple(_notes(model, asked)))
-
-
-def _own_pixels(config: Configuration, known: Denoiser, scale: int) -> int:
-    """A side of the images that the model was made for."""
-    latents = config.whole("sample_size") if known.has_size else None
-    return latents * scale if latents else _USUAL_PIXELS
+    notes = tuple(_notes(model, asked))
+    return PublishedModel(model, checkpoint_format(config), notes=notes)
 
 
 def _notes(model: Diffusion, asked: RequestedImage) -> Iterator[str]:

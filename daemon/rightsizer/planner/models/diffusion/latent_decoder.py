@@ -5,9 +5,8 @@ from itertools import pairwise
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass
-from rightsizer.planner.models.configuration import Configuration
+from rightsizer.planner.models.configuration import DESCRIBE, Configuration, wrong
 from rightsizer.planner.models.diffusion.layer_work import (
     LayerWork,
     convolution,
@@ -18,6 +17,7 @@ from rightsizer.planner.models.diffusion.layer_work import (
 from rightsizer.planner.models.diffusion.unet import residual_block
 
 _COLORS: Final = 3
+_REMEDY: Final = DESCRIBE.format(", decoder_parameters")
 
 
 def deep_autoencoder_parameters(config: Configuration) -> float:
@@ -37,13 +37,17 @@ def deep_autoencoder_parameters(config: Configuration) -> float:
             kernels = scales[at] if at < len(scales) else ()
             sizes = Configuration({half: kernels}).wholes(half) if kernels else ()
             work += _block(kinds[at], width, head, sizes) * layers[at]
-        work += _steps(config, half, channels)
+        # Convolutions between resolutions; where pixels move to channels, four make one.
         if half == "encoder":
-            work += convolution(_COLORS, channels[0], 3, 0)
-            work += convolution(channels[-1], latents, 3, 0)
+            part = 4 if config.text("downsample_block_type") == "pixel_unshuffle" else 1
+            steps = [(fine, coarse // part) for fine, coarse in pairwise(channels)]
+            steps += [(_COLORS, channels[0]), (channels[-1], latents)]
         else:
-            work += convolution(latents, channels[-1], 3, 0) + vectors(2 * channels[0])
-            work += convolution(channels[0], _COLORS, 3, 0)
+            times = 4 if config.text("upsample_block_type") == "pixel_shuffle" else 1
+            steps = [(coarse, times * fine) for fine, coarse in pairwise(channels)]
+            steps += [(latents, channels[-1]), (channels[0], _COLORS)]
+            work += vectors(2 * channels[0])
+        work = sum((convolution(inputs, outputs, 3, 0) for inputs, outputs in steps), work)
     return work.parameters
 
 
@@ -51,11 +55,8 @@ def _kinds(config: Configuration, key: str, count: int) -> tuple[str, ...]:
     names = config.names(key) or (config.text(key) or "ResBlock",) * count
     known = ("ResBlock", "EfficientViTBlock")
     if len(names) != count or not set(names) <= set(known):
-        raise RequirementError(
-            f"config.json: {key}: {list(names)} is not counted; known are {', '.join(known)};"
-            " describe the model in the plan instead (kind: diffusion, parameters, forward_flops,"
-            " decoder_parameters)"
-        )
+        fault = f"{list(names)} is not counted; known are {', '.join(known)}"
+        raise wrong(key, fault, _REMEDY)
     return names
 
 
@@ -69,19 +70,6 @@ def _block(kind: str, width: int, head: int, kernels: tuple[int, ...]) -> LayerW
     work += linear(width * (1 + len(kernels)), width, 0, bias=False)
     work += convolution(width, 8 * width, 1, 0) + depthwise(8 * width, 3, 0)
     return work + convolution(4 * width, width, 1, 0, bias=False) + vectors(2 * width)
-
-
-def _steps(config: Configuration, half: str, channels: tuple[int, ...]) -> LayerWork:
-    """Convolutions between resolutions; where pixels move to channels, four make one."""
-    work = LayerWork()
-    for fine, coarse in pairwise(channels):
-        if half == "encoder":
-            is_moved = config.text("downsample_block_type") == "pixel_unshuffle"
-            work += convolution(fine, coarse // 4 if is_moved else coarse, 3, 0)
-        else:
-            is_moved = config.text("upsample_block_type") == "pixel_shuffle"
-            work += convolution(coarse, 4 * fine if is_moved else fine, 3, 0)
-    return work
 
 
 _VOLUME: Final = 27
@@ -156,11 +144,8 @@ def read_decoder(values: Mapping[str, object]) -> LatentDecoder:
     config = Configuration(values)
     kind = config.text("_class_name")
     if kind not in DECODERS:
-        raise RequirementError(
-            f"config.json: _class_name: '{kind}' is no decoder that is known; describe the model in"
-            " the plan instead (kind: diffusion, parameters, forward_flops, decoder_parameters)."
-            f" Known are {', '.join(DECODERS)}"
-        )
+        remedy = f"{_REMEDY}. Known are {', '.join(DECODERS)}"
+        raise wrong("_class_name", f"'{kind}' is no decoder that is known", remedy)
     count, levels = DECODERS[kind]
     return LatentDecoder(count(config), 2 ** (len(config.wholes(levels)) - 1))
 

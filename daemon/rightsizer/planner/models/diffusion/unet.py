@@ -4,9 +4,8 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import Final
 
-from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass
-from rightsizer.planner.models.configuration import Configuration
+from rightsizer.model.frozen import dataclass, replace
+from rightsizer.planner.models.configuration import DESCRIBE, Configuration, wrong
 from rightsizer.planner.models.diffusion.layer_work import (
     LayerWork,
     attention,
@@ -21,9 +20,7 @@ _DOWN: Final = MappingProxyType({"DownBlock2D": False, "CrossAttnDownBlock2D": T
 _UP: Final = MappingProxyType({"UpBlock2D": False, "CrossAttnUpBlock2D": True})
 """Whether a level of this type has attention."""
 _MIDDLE: Final = "UNetMidBlock2DCrossAttn"
-_REMEDY: Final = (
-    "describe the model in the plan instead (kind: diffusion, parameters, forward_flops)"
-)
+_REMEDY: Final = DESCRIBE.format("")
 _USUAL: Final = MappingProxyType(
     {
         "only_cross_attention": (False,),
@@ -93,7 +90,7 @@ def _refuse_unusual(config: Configuration) -> None:
         listed = config.lists(key)
         plain = listed[0] if listed and listed == listed[:1] * len(listed) else value
         if plain not in usual:
-            raise RequirementError(f"config.json: {key}: {value!r} is not counted; {_REMEDY}")
+            raise wrong(key, f"{value!r} is not counted", _REMEDY)
 
 
 def _levels(
@@ -107,10 +104,8 @@ def _levels(
     widths = config.wholes("cross_attention_dim", count, 1280)
     names = config.names(key)
     if len(names) != count or not all(name in types for name in names):
-        raise RequirementError(
-            f"config.json: {key}: {list(names)} is not counted; known are {', '.join(types)},"
-            f" one for each of block_out_channels; {_REMEDY}"
-        )
+        known = f"known are {', '.join(types)}, one for each of block_out_channels"
+        raise wrong(key, f"{list(names)} is not counted; {known}", _REMEDY)
     if types is _UP:
         names = names[::-1]
     sides = [side]
@@ -152,14 +147,12 @@ def _middle(config: Configuration, coarsest: _Level, time: int, text: int) -> La
     if kind is None:
         return LayerWork()
     if kind != _MIDDLE:
-        raise RequirementError(
-            f"config.json: mid_block_type: {kind!r} is not counted; known is {_MIDDLE}; {_REMEDY}"
-        )
+        fault = f"{kind!r} is not counted; known is {_MIDDLE}"
+        raise wrong("mid_block_type", fault, _REMEDY)
     count = len(config.wholes("block_out_channels"))
     depth = config.wholes("transformer_layers_per_block", count, 1)[-1]
-    channels, side = coarsest.channels, coarsest.side
-    level = _Level(channels, 2, depth, coarsest.text_width, side)
-    return residual_block(channels, channels, side**2, time) * 2 + _transformer(level, text)
+    blocks = residual_block(coarsest.channels, coarsest.channels, coarsest.side**2, time) * 2
+    return blocks + _transformer(replace(coarsest, depth=depth), text)
 
 
 def _up(levels: tuple[_Level, ...], time: int, text: int) -> LayerWork:

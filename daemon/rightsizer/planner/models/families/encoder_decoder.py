@@ -48,14 +48,29 @@ def read_encoder_decoder(config: Configuration, name: str) -> Transformer:
         gated_ffn=config.is_set("is_gated_act", otherwise=gated),
         tied_embeddings=config.is_set("tie_word_embeddings", otherwise=True),
     )
-    hidden, heads = shape.hidden, shape.heads
-    attention = 4 * hidden * heads * config.needed("d_kv") + hidden
-    feed_forward = (3 if shape.gated_ffn else 2) * hidden * config.needed("d_ff") + hidden
+    attention, feed_forward, positions = _t5_parts(config, is_gated=shape.gated_ffn)
     # Of all layers of a stack the first has positions, in UMT5 each.
     placed = encoder + shape.layers if config.text("model_type") == "umt5" else 2
-    positions = placed * heads * (config.whole("relative_attention_num_buckets") or _BUCKETS)
-    beside = positions + 2 * hidden
+    beside = placed * positions + 2 * shape.hidden
     return _joined(shape, encoder, attention, (feed_forward, feed_forward), beside)
+
+
+def t5_encoder_parameters(config: Configuration, *, is_umt5: bool) -> float:
+    """Of the encoder alone, with its embedding."""
+    layers, hidden = config.needed("num_layers"), config.needed("d_model")
+    is_gated = config.text("feed_forward_proj").startswith("gated")
+    attention, feed_forward, positions = _t5_parts(config, is_gated=is_gated)
+    total = config.needed("vocab_size") * hidden + layers * (attention + feed_forward) + hidden
+    return float(total + (layers if is_umt5 else 1) * positions)
+
+
+def _t5_parts(config: Configuration, *, is_gated: bool) -> tuple[int, int, int]:
+    """Parameters of attention and feed-forward part, with norms, and of a table of positions."""
+    hidden, heads = config.needed("d_model"), config.needed("num_heads")
+    attention = 4 * hidden * heads * config.needed("d_kv") + hidden
+    feed_forward = (3 if is_gated else 2) * hidden * config.needed("d_ff") + hidden
+    buckets = config.whole("relative_attention_num_buckets") or _BUCKETS
+    return attention, feed_forward, heads * buckets
 
 
 _OFFSET = 2

@@ -4,7 +4,6 @@ from collections.abc import Callable, Mapping
 from functools import partial
 from typing import Final
 
-from rightsizer.model.frozen import dataclass
 from rightsizer.planner.models.configuration import MODEL_TYPES, Configuration
 from rightsizer.planner.models.families.encoder_decoder import speech_encoder_parameters
 from rightsizer.planner.models.towers.vision import VISION_TOWERS, Tower
@@ -42,16 +41,15 @@ _PROJECTED: Final = 512
 """The width that CLIP compares images and texts in."""
 
 
-def _llava(outer: Configuration, part: Configuration, text: int) -> int:
+def _llava(outer: Configuration, part: Configuration, text: int, ends: int = 0) -> int:
+    """`ends`: tokens that end a row of tiles."""
     layers = outer.values.get("vision_feature_layer")
     levels = len(layers) if isinstance(layers, list | tuple) else 1
     biases = 2 * text if outer.is_set("multimodal_projector_bias", otherwise=True) else 0
-    return levels * part.needed("hidden_size") * text + text**2 + biases
+    return levels * part.needed("hidden_size") * text + text**2 + biases + ends * text
 
 
-def _llava_next(outer: Configuration, part: Configuration, text: int) -> int:
-    """With the token that ends a row of tiles."""
-    return _llava(outer, part, text) + text
+_llava_next = partial(_llava, ends=1)
 
 
 def _mistral(outer: Configuration, part: Configuration, text: int) -> int:
@@ -146,35 +144,26 @@ _TOWERS: Final[Mapping[str, Tower]] = {
 }
 
 
-@dataclass(frozen=True, slots=True)
-class Towers:
-    """The parts of one model."""
+def count_towers(config: Configuration, text_width: int) -> tuple[int, tuple[str, ...]]:
+    """Parameters of the parts of a model beside its text that are understood, and notes on them.
 
-    parameters: int
-    """Of all that are understood, with what joins them to the text."""
-    notes: tuple[str, ...]
+    What joins them to the text, which is so wide, is counted with them.
 
-    @classmethod
-    def of(cls, config: Configuration, text_width: int) -> "Towers":
-        """Those of a whole model, whose text is so wide.
-
-        Raises:
-            RequirementError: a value of theirs cannot be.
-        """
-        kind = config.text("model_type")
-        counts = {
-            key: _parameters(config, key, text_width) for key in OTHER_PARTS if config.part(key)
-        }
-        counted = sum(count or 0 for count in counts.values())
-        if not counted:
-            return cls(0, (f"only the text part of {kind} is counted, without what sees or hears",))
-        left = [f"{key} of {kind} is not counted" for key, count in counts.items() if not count]
-        said = (
-            f"beside the text part of {kind} what sees or hears is counted, {counted:,} parameters"
-            " that are in memory and that no token written passes; the tokens of an image or a"
-            " sound are part of load.input_tokens"
-        )
-        return cls(counted, (said, *left))
+    Raises:
+        RequirementError: a value of theirs cannot be.
+    """
+    kind = config.text("model_type")
+    counts = {key: _parameters(config, key, text_width) for key in OTHER_PARTS if config.part(key)}
+    counted = sum(count or 0 for count in counts.values())
+    if not counted:
+        return 0, (f"only the text part of {kind} is counted, without what sees or hears",)
+    left = [f"{key} of {kind} is not counted" for key, count in counts.items() if not count]
+    said = (
+        f"beside the text part of {kind} what sees or hears is counted, {counted:,} parameters that"
+        " are in memory and that no token written passes; the tokens of an image or a sound are"
+        " part of load.input_tokens"
+    )
+    return counted, (said, *left)
 
 
 def _parameters(config: Configuration, key: str, text_width: int) -> int | None:

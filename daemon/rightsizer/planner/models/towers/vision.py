@@ -1,6 +1,7 @@
 """Vision transformers of multimodal models: plain, merging, tiled."""
 
 from collections.abc import Callable, Mapping
+from functools import partial
 from typing import Final
 
 from rightsizer.planner.models.configuration import Configuration
@@ -58,16 +59,17 @@ _TIMM_PARAMETERS: Final = {"mobilenetv5_300m_enc": 294_126_912}
 and E4B leave for it, the same in both."""
 
 
-def _clip(config: Configuration) -> int:
+def _plain(config: Configuration, norms: int = 4, vectors: int = 2) -> int:
+    """With so many vectors of norms outside layers, and more of positions than patches."""
     layers, hidden, ffn = _widths(config)
-    positions = (_patch_positions(config) + 2) * hidden  # And the class token itself.
-    return _patches(config, hidden) + positions + 4 * hidden + layers * _plain_layer(hidden, ffn)
+    positions = (_patch_positions(config) + vectors) * hidden
+    return (
+        _patches(config, hidden) + positions + norms * hidden + layers * _plain_layer(hidden, ffn)
+    )
 
 
-def _without_class(config: Configuration) -> int:
-    layers, hidden, ffn = _widths(config)
-    positions = (_patch_positions(config) + 1) * hidden  # And a bias of the convolution.
-    return _patches(config, hidden) + positions + 2 * hidden + layers * _plain_layer(hidden, ffn)
+_without_class = partial(_plain, norms=2, vectors=1)
+"""The vector beside positions is a bias of the convolution; others have a class in two vectors."""
 
 
 def _siglip(config: Configuration) -> int:
@@ -166,15 +168,12 @@ def _llama_3(config: Configuration) -> int:
 
 
 def _llama_4(config: Configuration) -> int:
-    layers, hidden, ffn = _widths(config)
-    out = config.needed("projector_output_dim")
-    positions = (_patch_positions(config) + 2) * hidden  # And the class token itself.
-    tower = _patches(config, hidden) + positions + 4 * hidden + layers * _plain_layer(hidden, ffn)
-    return tower + ffn * config.needed("projector_input_dim") + out**2
+    inputs, out = config.needed("projector_input_dim"), config.needed("projector_output_dim")
+    return _plain(config) + config.needed("intermediate_size") * inputs + out**2
 
 
 VISION_TOWERS: Final[Mapping[str, Tower]] = {
-    "clip_vision_model": _clip,
+    "clip_vision_model": _plain,
     "siglip_vision_model": _siglip,
     "idefics3_vision": _without_class,
     "smolvlm_vision": _without_class,
