@@ -1,12 +1,9 @@
-"""Parser of a board's entry in a catalogue file.
-
-Facts, efficiencies, MIG profiles, what is assumed.
-"""
+"""Parser of a board's entry in a catalogue file: figures, efficiencies, MIG, assumptions."""
 
 import math
 import re
-from collections.abc import Iterator, Mapping
-from typing import Any, Final, Self
+from collections.abc import Callable, Iterator, Mapping
+from typing import Any, Final, NamedTuple
 
 from rightsizer.catalogue.board import (
     AllReduce,
@@ -18,236 +15,57 @@ from rightsizer.catalogue.board import (
     Precision,
 )
 from rightsizer.config.row import Row, shown
-from rightsizer.model.frozen import dataclass, field, replace
+from rightsizer.model.frozen import replace
 
-KINDS: Final = ("gemm", "weight_read", "decode_attention")
+_NEEDED: Final = object()
+
+
+class Figure(NamedTuple):
+    """A number of a board: its field, its key in a file, and its bounds there."""
+
+    field: str
+    key: str
+    least: Any
+    most: Any
+    unit: float | None
+    """Of the number in the file; `None` for a whole number."""
+    otherwise: Any = None
+    """Where an entry does not say; an error for one that is needed."""
+
+
+_MEMORY: Final = (
+    Figure("nominal_memory_bytes", "memory_gb", 1, 10_000, 1e9),
+    Figure("memory_bytes", "memory_mib", 1024, 10_000_000, 2.0**20, _NEEDED),
+    Figure("memory_bandwidth_bytes_per_second", "memory_bandwidth_gbs", 10, 100_000, 1e9, _NEEDED),
+    Figure("l2_bytes", "l2_mb", 0.1, 10_000, 1e6),
+)
+FIGURES: Final = (
+    *_MEMORY,
+    Figure("sm_count", "sm_count", 1, 10_000, None, _NEEDED),
+    Figure("power_limit_watts", "power_limit_watts", 1, 10_000, 1.0, _NEEDED),
+    Figure("sm_clock_maximum_hertz", "sm_clock_maximum_mhz", 100, 10_000, 1e6),
+    Figure("pcie_generation", "pcie_generation", 1, 6, None, 4),
+    Figure("pcie_width", "pcie_width", 1, 32, None, 16),
+    Figure("nvlink_generation", "nvlink_generation", 1, 20, None),
+    # Both directions in the file, one in a board.
+    Figure("nvlink_bytes_per_second", "nvlink_total_gbs", 1, 100_000, 1e9 / 2, 0.0),
+    Figure(
+        "infinity_fabric_bytes_per_second", "infinity_fabric_total_gbs", 1, 100_000, 1e9 / 2, 0.0
+    ),
+    Figure("linked_gpu_count", "linked_gpus", 2, 10_000, None),
+)
+EFFICIENCIES: Final = ("gemm", "weight_read", "decode_attention")
 """The parts of an efficiency."""
-
-
-@dataclass(frozen=True, slots=True)
-class Assumed:
-    """Efficiencies of boards alike."""
-
-    ratios: Mapping[str, Mapping[Precision, float]]
-    full_speed_watts_per_tera: float | None
-    source: str
-
-    def power_cap_ratio(self, power_watts: float, peak_per_second: float | None) -> float:
-        """What a power limit leaves of the dense 16-bit peak: clocks go with its root."""
-        if self.full_speed_watts_per_tera is None or peak_per_second is None:
-            return 1.0
-        needed = self.full_speed_watts_per_tera * peak_per_second / 1e12
-        return min(1.0, math.sqrt(power_watts / needed))
-
-
-@dataclass(frozen=True, slots=True)
-class Assumptions:
-    """The tables of the catalogue's file."""
-
-    efficiency: Mapping[str, Mapping[str, Any]] = field(default_factory=dict)
-    all_reduce: Mapping[str, Mapping[Any, Any]] = field(default_factory=dict)
-
-    @classmethod
-    def from_data(cls, data: Mapping[str, Any]) -> Self:
-        """The tables under `assumptions`."""
-        return cls(data["efficiency"], data["all_reduce"])
-
-    def efficiency_of(self, key: str, architecture: str, capability: str) -> Assumed:
-        """What is taken for a board; the most particular table wins, figure by figure."""
-        ratios: dict[str, dict[Precision, float]] = {kind: {} for kind in KINDS}
-        watts, source = None, ""
-        for name in ("default", architecture, f"{architecture} {capability}", key):
-            table = self.efficiency.get(name, {})
-            for kind in KINDS:
-                for precision, ratio in table.get(kind, {}).items():
-                    ratios[kind][Precision(precision)] = ratio
-            watts = table.get("full_speed_watts_per_tera", watts)
-            source = table.get("source", source)
-        return Assumed(ratios, watts, source)
-
-    def all_reduce_of(self, way: str, bytes_per_second: float) -> Iterator[tuple[int, AllReduce]]:
-        """What sums over a way between GPUs cost, by the number of GPUs."""
-        for count, cell in self.all_reduce.get(way, {}).items():
-            if isinstance(count, int):
-                share, microseconds = cell
-                yield count, AllReduce(share * bytes_per_second, microseconds / 1e6)
-
-    def all_reduce_source(self, way: str) -> str:
-        """Where those figures come from."""
-        return str(self.all_reduce.get(way, {}).get("source", ""))
-
-
-_KEY: Final = "mig_profiles"
-_OVERHEAD_BYTES: Final = 205 * 2**20
-"""Taken once from each slice, and once more by its share: so what an H100 shows is met within 0.3 %
-(9984, 20096, 40448 and 81152 MiB), what an A100 of 80 GB does within 1.5 % (9856 MiB)."""
-
-
-def read_mig_profiles(row: Row, board_bytes: float) -> tuple[MigProfile, ...]:
-    """The profiles of a board of so much memory."""
-    profiles = (_profile(row, cells, board_bytes) for cells in row.items(_KEY))
-    return tuple(profile for profile in profiles if profile is not None)
-
-
-def _profile(row: Row, cells: Any, board_bytes: float) -> MigProfile | None:
-    try:
-        name, compute, memory, sm_count, maximum, *visible = (
-            cells if isinstance(cells, list) else []
-        )
-        compute_share, memory_share = _share(compute), _share(memory)
-    except (ValueError, ZeroDivisionError):
-        row.fault(
-            _KEY,
-            f"must be like [1g.10gb, 1/7, 1/8, 16, 7], with SMs or null (got {shown(cells)})",
-        )
-        return None
-    if not (0 < compute_share <= 1 and 0 < memory_share <= 1):
-        row.fault(
-            _KEY,
-            f"{name}: shares must be above 0 and at most 1 (got {shown(compute)}, {shown(memory)})",
-        )
-    mib = row.checked_number(_KEY, visible[0], 1, 10_000_000) if visible else None
-    sms = row.checked_number(_KEY, sm_count, 1, 10_000)
-    most = row.checked_number(_KEY, maximum, 1, 100)
-    return MigProfile(
-        name=str(name),
-        compute_share=compute_share,
-        memory_share=memory_share,
-        sm_count=None if sms is None else int(sms),
-        maximum_count=int(most or 1),
-        memory_bytes=_visible(board_bytes, memory_share) if mib is None else mib * 2.0**20,
-        is_memory_assumed=mib is None,
-    )
-
-
-def _share(value: Any) -> float:
-    """`1/7` or `0.125`."""
-    above, _, below = str(value).partition("/")
-    return float(above) / float(below or 1)
-
-
-def _visible(board_bytes: float, share: float) -> float:
-    return max(0.0, board_bytes * share - _OVERHEAD_BYTES * (1.0 + share))
-
-
-_COUNTS: Final = (2, 4, 8)
-
-
-def read_ratios(row: Row, most: float) -> dict[Precision, float]:
-    """Positive numbers by number format."""
-    row.refuse_unknown(tuple(Precision))
-    numbers = {
-        precision: row.number(precision, 1e-3, most)
-        for precision in Precision
-        if precision in row.values
-    }
-    return {precision: number for precision, number in numbers.items() if number is not None}
-
-
-def read_efficiency(
-    row: Row,
-    assumed: Assumed,
-    peaks: Mapping[Precision, float],
-    power_watts: float,
-    measured: FactOrigin,
-) -> tuple[Efficiency, dict[str, FactOrigin]]:
-    """What a board achieves, and where each figure comes from."""
-    row.refuse_unknown(KINDS)
-    given = {kind: read_ratios(row.row(kind), 1.0) for kind in KINDS}
-    cap = 1.0
-    if Precision.BF16 not in given["gemm"]:
-        cap = assumed.power_cap_ratio(power_watts, peaks.get(Precision.BF16))
-    gemm = {
-        precision: ratio * (1.0 if precision is Precision.FP32 else cap)
-        for precision, ratio in assumed.ratios["gemm"].items()
-        if precision in peaks
-    }
-    efficiency = Efficiency(
-        gemm | given["gemm"],
-        {**assumed.ratios["weight_read"], **given["weight_read"]},
-        {**assumed.ratios["decode_attention"], **given["decode_attention"]},
-        cap,
-    )
-    origins = {"efficiency": FactOrigin(OriginKind.ASSUMED, assumed.source)} | {
-        f"efficiency.{kind}.{precision}": measured for kind in KINDS for precision in given[kind]
-    }
-    return efficiency, origins
-
-
-def read_all_reduce(
-    row: Row, board: Board, assumptions: Assumptions, measured: FactOrigin
-) -> tuple[dict[int, AllReduce], dict[str, FactOrigin]]:
-    """What sums over 2, 4 and 8 GPUs cost, and where each figure comes from."""
-    row.refuse_unknown(tuple(map(str, _COUNTS)))
-    costs: dict[int, AllReduce] = {}
-    origins: dict[str, FactOrigin] = {}
-    for count in _COUNTS:
-        name = f"all_reduce.{count}"
-        given = _given(row, count)
-        if given is not None:
-            costs[count], origins[name] = given, measured
-            continue
-        way, bandwidth = _way(board, count)
-        assumed = dict(assumptions.all_reduce_of(way, bandwidth)).get(count)
-        if assumed is not None:
-            source = f"{way}: {assumptions.all_reduce_source(way)}"
-            costs[count], origins[name] = assumed, FactOrigin(OriginKind.ASSUMED, source)
-    return costs, origins
-
-
-def _way(board: Board, count: int) -> tuple[str, float]:
-    """What so many boards talk over, and how much one of them can send."""
-    if count <= (board.linked_gpu_count or 0) and board.link_bytes_per_second:
-        generation = board.nvlink_generation
-        way = "Infinity Fabric" if generation is None else f"NVLink {generation}"
-        return way, board.link_bytes_per_second
-    return f"PCIe {board.pcie_generation}", board.pcie_bytes_per_second
-
-
-def _given(row: Row, count: int) -> AllReduce | None:
-    cells = row.values.get(count)
-    if cells is None:
-        return None
-    key = str(count)
-    if not isinstance(cells, list) or len(cells) != len(("bandwidth", "latency")):
-        row.fault(key, "must be [bus bandwidth in GB/s, microseconds of a small message]")
-        return None
-    bandwidth = row.checked_number(key, cells[0], 1e-3, 1e5)
-    microseconds = row.checked_number(key, cells[1], 1e-3, 1e6)
-    if bandwidth is None or microseconds is None:
-        return None
-    return AllReduce(bandwidth * 1e9, microseconds / 1e6)
-
-
+_TEXTS: Final = {
+    "vendor": "NVIDIA",
+    **dict.fromkeys(("form_factor", "memory_type", "source", "notes"), ""),
+}
+"""With what stands where an entry does not say."""
 _KNOWN: Final = (
-    "vendor",
-    "names",
-    "other_names",
-    "architecture",
-    "compute_capability",
-    "sm_count",
-    "memory_gb",
-    "memory_mib",
-    "memory_bandwidth_gbs",
-    "power_limit_watts",
-    "sm_clock_maximum_mhz",
-    "pcie_generation",
-    "pcie_width",
-    "nvlink_generation",
-    "nvlink_total_gbs",
-    "infinity_fabric_total_gbs",
-    "linked_gpus",
-    "l2_mb",
-    "dense_peak_tera",
-    "efficiency",
-    "all_reduce",
-    "mig_profiles",
-    "form_factor",
-    "memory_type",
-    "release_year",
-    "verified",
-    "source",
-    "notes",
+    *("names", "other_names", "architecture", "compute_capability", "release_year"),
+    *("dense_peak_tera", "efficiency", "all_reduce", "mig_profiles", "verified"),
+    *(figure.key for figure in FIGURES),
+    *_TEXTS,
 )
 _CAPABILITY: Final = re.compile(r"\d{1,3}\.\d")
 _USUAL_PCIE: Final = FactOrigin(OriginKind.ASSUMED, "PCIe 4 with 16 lanes, as most have it")
@@ -255,58 +73,58 @@ _NVLINK: Final = frozenset({"nvlink_generation", "nvlink_total_gbs"})
 _MEASURED: Final = "kernel-tables"
 
 
-@dataclass(frozen=True, slots=True)
-class BoardSources:
-    """What a reader of entries goes by beside them."""
+def read_board(
+    key: str, row: Row, texts: Mapping[str, str], assumptions: Mapping[str, Mapping[str, Any]]
+) -> Board:
+    """The board that an entry describes; what is wrong with it goes to the row's faults.
 
-    texts: Mapping[str, str] = field(default_factory=dict)
-    """Sources by the short names that entries use."""
-    assumptions: Assumptions = field(default_factory=Assumptions)
-
-
-def read_board(key: str, row: Row, sources: BoardSources) -> Board:
-    """The board that an entry describes; what is wrong with it goes to the row's faults."""
+    `texts`: sources by the short names that entries use; `assumptions`: the tables of the
+    catalogue's file, of efficiencies and of sums over GPUs.
+    """
     row.refuse_unknown(_KNOWN)
-    bare = Board(key=key, **_identity(row), **_memory(row), **_compute(row), **_links(row))
-    capability = "{}.{}".format(*bare.compute_capability)
-    assumed = sources.assumptions.efficiency_of(key, bare.architecture, capability)
-    measured = FactOrigin(OriginKind.MEASURED, sources.texts.get(_MEASURED, ""))
-    efficiency, efficiency_origins = read_efficiency(
-        row.row("efficiency"), assumed, bare.peak_per_second, bare.power_limit_watts, measured
+    if 0 < sum(row.values.get(name) is not None for name in _NVLINK) < len(_NVLINK):
+        row.fault("nvlink_total_gbs", "NVLink needs nvlink_generation and nvlink_total_gbs both")
+    bare = Board(
+        key=key,
+        names=row.texts("names"),
+        other_names=row.texts("other_names"),
+        architecture=row.needed_text("architecture"),
+        compute_capability=_capability(row),
+        release_year=row.count("release_year", 2006, 2100),
+        **{figure.field: _number(row, figure) for figure in _MEMORY},
+        peak_per_second=_peaks(row),
+        **{figure.field: _number(row, figure) for figure in FIGURES if figure not in _MEMORY},
+        **dict[str, Any]({name: row.text(name) or usual for name, usual in _TEXTS.items()}),
     )
-    all_reduce, all_reduce_origins = read_all_reduce(
-        row.row("all_reduce"), bare, sources.assumptions, measured
-    )
-    verified = _verified(row, sources.texts)
-    is_measured = f"efficiency.gemm.{Precision.BF16}" in efficiency_origins
-    return replace(
-        bare,
-        mig_profiles=read_mig_profiles(row, bare.memory_bytes),
-        efficiency=efficiency,
-        all_reduce=all_reduce,
-        # A low power limit lowers the clock, not the part of its cycles that a pipe is busy.
-        achievable_compute_ratio=efficiency.gemm_ratio(Precision.BF16)
-        if is_measured
-        else assumed.ratios["gemm"][Precision.BF16],
-        achievable_bandwidth_ratio=efficiency.weight_read_ratio(Precision.BF16),
-        verified=frozenset(verified),
-        origins=_usual(row) | efficiency_origins | all_reduce_origins | verified,
-    )
-
-
-def _identity(row: Row) -> dict[str, Any]:
-    year = row.count("release_year", 2006, 2100)
-    return {
-        "vendor": row.text("vendor") or "NVIDIA",
-        "names": row.texts("names"),
-        "other_names": row.texts("other_names"),
-        "architecture": row.needed_text("architecture"),
-        "compute_capability": _capability(row),
-        "form_factor": row.text("form_factor") or "",
-        "release_year": year,
-        "source": row.text("source") or "",
-        "notes": row.text("notes") or "",
+    measured = FactOrigin(OriginKind.MEASURED, texts.get(_MEASURED, ""))
+    known, of_efficiency = _with_efficiency(row, bare, assumptions["efficiency"], measured)
+    costs, of_sums = _all_reduce(row, bare, assumptions["all_reduce"], measured)
+    checked = row.row("verified")
+    verified = {
+        figure: FactOrigin(OriginKind.VERIFIED, texts.get(source, source))
+        for source in checked.values
+        for figure in checked.texts(source)
     }
+    pcie = ("pcie_generation", "pcie_width")
+    usual = {name: _USUAL_PCIE for name in pcie if name not in row.values}
+    return replace(
+        known,
+        mig_profiles=tuple(_mig_profiles(row, bare.memory_bytes)),
+        all_reduce=costs,
+        verified=frozenset(verified),
+        origins=usual | of_efficiency | of_sums | verified,
+    )
+
+
+def _number(row: Row, figure: Figure) -> Any:
+    is_needed = figure.otherwise is _NEEDED
+    read: Callable[[str, Any, Any], float | None]
+    if figure.unit is None:
+        read = row.needed_count if is_needed else row.count
+    else:
+        read = row.needed_number if is_needed else row.number
+    value = read(figure.key, figure.least, figure.most)
+    return figure.otherwise if value is None else value * (figure.unit or 1)
 
 
 def _capability(row: Row) -> tuple[int, int]:
@@ -319,61 +137,153 @@ def _capability(row: Row) -> tuple[int, int]:
     return int(major), int(minor)
 
 
-def _memory(row: Row) -> dict[str, Any]:
-    nominal = row.number("memory_gb", 1, 10_000)
-    l2 = row.number("l2_mb", 0.1, 10_000)
-    return {
-        "memory_bytes": row.needed_number("memory_mib", 1024, 10_000_000) * 2.0**20,
-        "memory_bandwidth_bytes_per_second": row.needed_number("memory_bandwidth_gbs", 10, 100_000)
-        * 1e9,
-        "nominal_memory_bytes": None if nominal is None else nominal * 1e9,
-        "l2_bytes": None if l2 is None else l2 * 1e6,
-        "memory_type": row.text("memory_type") or "",
-    }
-
-
-def _compute(row: Row) -> dict[str, Any]:
-    clock = row.number("sm_clock_maximum_mhz", 100, 10_000)
-    peaks = read_ratios(row.row("dense_peak_tera"), 1e6)
+def _peaks(row: Row) -> dict[Precision, float]:
+    peaks = _ratios(row.row("dense_peak_tera"), 1e6)
     if Precision.BF16 not in peaks:
         row.fault("dense_peak_tera", "needs bf16, in dense tera-operations: {bf16: 989.4}")
-    return {
-        "sm_count": row.needed_count("sm_count", 1, 10_000),
-        "power_limit_watts": row.needed_number("power_limit_watts", 1, 10_000),
-        "sm_clock_maximum_hertz": None if clock is None else clock * 1e6,
-        "peak_per_second": {precision: peak * 1e12 for precision, peak in peaks.items()},
+    return {precision: peak * 1e12 for precision, peak in peaks.items()}
+
+
+def _ratios(row: Row, most: float) -> dict[Precision, float]:
+    """Positive numbers by number format."""
+    row.refuse_unknown(tuple(Precision))
+    numbers = {precision: row.number(precision, 1e-3, most) for precision in Precision}
+    return {precision: number for precision, number in numbers.items() if number is not None}
+
+
+def _with_efficiency(
+    row: Row, board: Board, tables: Mapping[str, Mapping[str, Any]], measured: FactOrigin
+) -> tuple[Board, dict[str, FactOrigin]]:
+    """The board with what it achieves, and where each figure comes from.
+
+    Of the tables of boards alike the most particular one wins, figure by figure. A power limit
+    lowers the clock, which goes with its root, and not the part of its cycles that a pipe is busy.
+    """
+    own = row.row("efficiency")
+    own.refuse_unknown(EFFICIENCIES)
+    given = {kind: _ratios(own.row(kind), 1.0) for kind in EFFICIENCIES}
+    capability = "{}.{}".format(*board.compute_capability)
+    names = ("default", board.architecture, f"{board.architecture} {capability}", board.key)
+    alike = [tables.get(name, {}) for name in names]
+    latest = {key: value for table in alike for key, value in table.items()}
+    assumed: dict[str, dict[Precision, float]] = {
+        kind: {
+            Precision(precision): ratio
+            for table in alike
+            for precision, ratio in table.get(kind, {}).items()
+        }
+        for kind in EFFICIENCIES
     }
-
-
-def _links(row: Row) -> dict[str, Any]:
-    nvlink = row.number("nvlink_total_gbs", 1, 100_000) or 0.0
-    fabric = row.number("infinity_fabric_total_gbs", 1, 100_000) or 0.0
-    generation = row.count("nvlink_generation", 1, 20)
-    given = {name for name in _NVLINK if row.values.get(name) is not None}
-    if given and given != _NVLINK:
-        row.fault("nvlink_total_gbs", "NVLink needs nvlink_generation and nvlink_total_gbs both")
-    return {
-        "pcie_generation": row.count("pcie_generation", 1, 6) or 4,
-        "pcie_width": row.count("pcie_width", 1, 32) or 16,
-        "nvlink_generation": generation,
-        "nvlink_bytes_per_second": nvlink * 1e9 / 2,
-        "infinity_fabric_bytes_per_second": fabric * 1e9 / 2,
-        "linked_gpu_count": row.count("linked_gpus", 2, 10_000),
+    is_measured, cap = Precision.BF16 in given["gemm"], 1.0
+    peak, watts_per_tera = board.peak_per_second, latest.get("full_speed_watts_per_tera")
+    if not is_measured and watts_per_tera is not None and Precision.BF16 in peak:
+        needed = watts_per_tera * peak[Precision.BF16] / 1e12
+        cap = min(1.0, math.sqrt(board.power_limit_watts / needed))
+    gemm = {
+        precision: ratio * (1.0 if precision is Precision.FP32 else cap)
+        for precision, ratio in assumed["gemm"].items()
+        if precision in peak
     }
-
-
-def _usual(row: Row) -> dict[str, FactOrigin]:
-    """Of what an entry need not say."""
-    return {
-        name: _USUAL_PCIE for name in ("pcie_generation", "pcie_width") if name not in row.values
+    efficiency = Efficiency(
+        gemm | given["gemm"],
+        assumed["weight_read"] | given["weight_read"],
+        assumed["decode_attention"] | given["decode_attention"],
+        cap,
+    )
+    origins = {"efficiency": FactOrigin(OriginKind.ASSUMED, latest.get("source", ""))} | {
+        f"efficiency.{kind}.{precision}": measured for kind in given for precision in given[kind]
     }
+    known = replace(
+        board,
+        efficiency=efficiency,
+        achievable_compute_ratio=(given if is_measured else assumed)["gemm"][Precision.BF16],
+        achievable_bandwidth_ratio=efficiency.weight_read_ratio(Precision.BF16),
+    )
+    return known, origins
 
 
-def _verified(row: Row, texts: Mapping[str, str]) -> dict[str, FactOrigin]:
-    """The figures that agree with a public table."""
-    checked = row.row("verified")
-    return {
-        figure: FactOrigin(OriginKind.VERIFIED, texts.get(source, source))
-        for source in checked.values
-        for figure in checked.texts(source)
-    }
+def _all_reduce(
+    row: Row, board: Board, tables: Mapping[str, Mapping[Any, Any]], measured: FactOrigin
+) -> tuple[dict[int, AllReduce], dict[str, FactOrigin]]:
+    """What sums over 2, 4 and 8 GPUs cost, and where each figure comes from."""
+    own, counts = row.row("all_reduce"), (2, 4, 8)
+    own.refuse_unknown(tuple(map(str, counts)))
+    costs: dict[int, AllReduce] = {}
+    origins: dict[str, FactOrigin] = {}
+    for count in counts:
+        way, bandwidth = _way(board, count)
+        table = tables.get(way, {})
+        given = _given_sum(own, count)
+        if given is not None:
+            costs[count], origins[f"all_reduce.{count}"] = given, measured
+        elif count in table:
+            share, microseconds = table[count]
+            costs[count] = AllReduce(share * bandwidth, microseconds / 1e6)
+            source = f"{way}: {table.get('source', '')}"
+            origins[f"all_reduce.{count}"] = FactOrigin(OriginKind.ASSUMED, source)
+    return costs, origins
+
+
+def _way(board: Board, count: int) -> tuple[str, float]:
+    """What so many boards talk over, and how much one of them can send."""
+    if count <= (board.linked_gpu_count or 0) and board.link_bytes_per_second:
+        generation = board.nvlink_generation
+        way = "Infinity Fabric" if generation is None else f"NVLink {generation}"
+        return way, board.link_bytes_per_second
+    return f"PCIe {board.pcie_generation}", board.pcie_bytes_per_second
+
+
+def _given_sum(row: Row, count: int) -> AllReduce | None:
+    cells, key = row.values.get(count), str(count)
+    match cells:
+        case None:
+            return None
+        case [given_bandwidth, given_latency]:
+            bandwidth = row.checked_number(key, given_bandwidth, 1e-3, 1e5)
+            microseconds = row.checked_number(key, given_latency, 1e-3, 1e6)
+            if bandwidth is not None and microseconds is not None:
+                return AllReduce(bandwidth * 1e9, microseconds / 1e6)
+        case _:
+            row.fault(key, "must be [bus bandwidth in GB/s, microseconds of a small message]")
+    return None
+
+
+_OVERHEAD_BYTES: Final = 205 * 2**20
+"""Taken once from each slice, and once more by its share: so what an H100 shows is met within 0.3 %
+(9984, 20096, 40448 and 81152 MiB), what an A100 of 80 GB does within 1.5 % (9856 MiB)."""
+
+
+def _mig_profiles(row: Row, board_bytes: float) -> Iterator[MigProfile]:
+    """Those of a board of so much memory."""
+    key = "mig_profiles"
+    for cells in row.items(key):
+        try:
+            name, compute, memory, sm_count, maximum, *visible = (
+                cells if isinstance(cells, list) else []
+            )
+            share, memory_share = _share(compute), _share(memory)
+        except (ValueError, ZeroDivisionError):
+            wanted = "must be like [1g.10gb, 1/7, 1/8, 16, 7], with SMs or null"
+            row.fault(key, f"{wanted} (got {shown(cells)})")
+            continue
+        if not (0 < share <= 1 and 0 < memory_share <= 1):
+            given = f"{shown(compute)}, {shown(memory)}"
+            row.fault(key, f"{name}: shares must be above 0 and at most 1 (got {given})")
+        mib = row.checked_number(key, visible[0], 1, 10_000_000) if visible else None
+        sms = row.checked_number(key, sm_count, 1, 10_000)
+        reckoned = max(0.0, board_bytes * memory_share - _OVERHEAD_BYTES * (1.0 + memory_share))
+        yield MigProfile(
+            name=str(name),
+            compute_share=share,
+            memory_share=memory_share,
+            sm_count=None if sms is None else int(sms),
+            maximum_count=int(row.checked_number(key, maximum, 1, 100) or 1),
+            memory_bytes=reckoned if mib is None else mib * 2.0**20,
+            is_memory_assumed=mib is None,
+        )
+
+
+def _share(value: Any) -> float:
+    """`1/7` or `0.125`."""
+    above, _, below = str(value).partition("/")
+    return float(above) / float(below or 1)

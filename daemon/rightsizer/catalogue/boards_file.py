@@ -5,7 +5,7 @@ from dataclasses import replace
 from typing import Any, Final
 
 from rightsizer.catalogue.board import Board, FactOrigin, OriginKind
-from rightsizer.catalogue.board_parser import Assumptions, BoardSources, read_board
+from rightsizer.catalogue.board_parser import read_board
 from rightsizer.config.row import Faults, Row
 from rightsizer.io.yaml import Document
 
@@ -71,8 +71,13 @@ def extend_boards(packaged: Document, own: Document) -> dict[str, Board]:
     entries = {str(key): rows.row(key).values for key in rows.values}
     texts = top.row(_SOURCES)
     sources = {str(name): texts.text(name) for name in texts.values}
+    # The source of a change is not that of the rest of its board.
     changes = {
-        key: _figures(entry, is_change=key in packaged.data[_BOARDS])
+        key: {
+            name: value
+            for name, value in entry.items()
+            if name != _SOURCE or key not in packaged.data[_BOARDS]
+        }
         for key, entry in entries.items()
         if entry
     }
@@ -89,15 +94,9 @@ def _boards(data: Any, faults: Faults) -> dict[str, Board]:
     if _ASSUMPTIONS not in top.values:
         top.fault(_ASSUMPTIONS, "is required: the tables of the packaged file")
         return {}
-    assumptions = Assumptions.from_data(top.values[_ASSUMPTIONS])
-    sources = BoardSources(top.row(_SOURCES).values, assumptions)
+    texts, assumptions = top.row(_SOURCES).values, top.values[_ASSUMPTIONS]
     rows = top.row(_BOARDS)
-    return {key: read_board(key, rows.row(key), sources) for key in rows.values}
-
-
-def _figures(entry: Mapping[Any, Any], *, is_change: bool) -> dict[Any, Any]:
-    """An entry without the source of a change, which is not that of the rest of its board."""
-    return {key: value for key, value in entry.items() if key != _SOURCE or not is_change}
+    return {key: read_board(key, rows.row(key), texts, assumptions) for key in rows.values}
 
 
 def _stated(board: Board, entry: Mapping[str, Any], file: str) -> Board:

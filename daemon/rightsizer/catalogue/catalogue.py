@@ -52,43 +52,6 @@ class _Spelling:
         return cls(plain_name("".join(rest)), memory, kind, form)
 
 
-class Names:
-    """All names of some boards."""
-
-    def __init__(self, boards: Iterable[Board]) -> None:
-        self._exact: dict[str, Board] = {}
-        self._models: dict[str, dict[str, tuple[Board, list[_Spelling]]]] = {}
-        for board in boards:
-            for name in (*board.names, *board.other_names, board.key):
-                self._exact[plain_name(name)] = board
-                spelling = _Spelling.of(name)
-                alike = self._models.setdefault(spelling.model, {})
-                alike.setdefault(board.key, (board, []))[1].append(spelling)
-
-    def find(self, name: str) -> Board | None:
-        """The one board that a name can mean; `None` where there is none, or more than one."""
-        plain = plain_name(name)
-        if not plain:
-            return None
-        return self._exact.get(plain) or self._alike(_Spelling.of(name))
-
-    def _alike(self, given: _Spelling) -> Board | None:
-        """The only board of the model that nothing in the name speaks against.
-
-        Of several, the one with a name that says no more than the given one: `H200 141GB` is
-        the plain H200, not the H200 NVL.
-        """
-        alike = self._models.get(given.model, {}).values()
-        possible = [(board, own) for board, own in alike if _agrees(given, board, own)]
-        if len(possible) > 1:
-            possible = [
-                (board, own)
-                for board, own in possible
-                if any(_says_no_more(spelling, given) for spelling in own)
-            ]
-        return possible[0][0] if len(possible) == 1 else None
-
-
 def _agrees(given: _Spelling, board: Board, own: Iterable[_Spelling]) -> bool:
     """Whether nothing in a name speaks against a board."""
     forms = {spelling.form for spelling in own}
@@ -117,12 +80,18 @@ _FILE: Final = "boards.yaml"
 
 
 class Catalogue:
-    """Boards by key and by name."""
+    """Boards by key and by any of their names."""
 
     def __init__(self, boards: Mapping[str, Board]) -> None:
         """A catalogue of the given boards, by their keys."""
         self.boards = boards
-        self._names = Names(boards.values())
+        self._exact: dict[str, Board] = {}
+        self._models: dict[str, dict[str, list[_Spelling]]] = {}
+        for key, board in boards.items():
+            for name in (*board.names, *board.other_names, key):
+                self._exact[plain_name(name)] = board
+                spelling = _Spelling.of(name)
+                self._models.setdefault(spelling.model, {}).setdefault(key, []).append(spelling)
 
     @classmethod
     def from_yaml(cls, text: str, name: str) -> Self:
@@ -138,9 +107,21 @@ class Catalogue:
 
         Case, punctuation, brands and a MIG profile do not matter, and what is not needed to
         tell boards apart may be left out; everything else does matter, so that an A100 of
-        40 GB is never taken for one of 80 GB.
+        40 GB is never taken for one of 80 GB. Of several boards that nothing in the name speaks
+        against, the one with a name that says no more than the given one is meant: `H200 141GB` is
+        the plain H200, not the H200 NVL.
         """
-        return self._names.find(name)
+        plain = plain_name(name)
+        if not plain or plain in self._exact:
+            return self._exact.get(plain) if plain else None
+        given = _Spelling.of(name)
+        alike = self._models.get(given.model, {})
+        possible = [key for key, own in alike.items() if _agrees(given, self.boards[key], own)]
+        if len(possible) > 1:
+            possible = [
+                key for key in possible if any(_says_no_more(each, given) for each in alike[key])
+            ]
+        return self.boards[possible[0]] if len(possible) == 1 else None
 
     def get(self, name: str) -> Board:
         """The board that an operator asks for, by key or by name.
@@ -152,11 +133,8 @@ class Catalogue:
         if board is not None:
             return board
         keys = self.nearest(name)
-        hint = (
-            f"did you mean {' or '.join(keys)}?"
-            if keys
-            else "known boards: " + ", ".join(self.boards)
-        )
+        known = f"known boards: {', '.join(self.boards)}"
+        hint = f"did you mean {' or '.join(keys)}?" if keys else known
         raise UsageError(f"board '{name}' is not in the catalogue; {hint}")
 
     def nearest(self, name: str) -> tuple[str, ...]:
@@ -190,16 +168,9 @@ def packaged_boards() -> Document:
 
 
 def _identification(board: Board) -> str:
-    parts = (
-        board.key,
-        *board.names,
-        *board.other_names,
-        board.vendor,
-        board.architecture,
-        board.form_factor,
-        board.memory_type,
-    )
-    return " ".join(parts).lower()
+    names = (board.key, *board.names, *board.other_names)
+    kind = (board.vendor, board.architecture, board.form_factor, board.memory_type)
+    return " ".join((*names, *kind)).lower()
 
 
 def completed(device: Device, board: Board) -> Device:

@@ -37,7 +37,7 @@ class Price:
     on_demand: OnDemand | None = None
     spot_dollars_per_hour: float | None = None
     reserved_dollars_per_hour: Mapping[int, float] = field(default_factory=dict)
-    """By years of commitment, where somebody says."""
+    """By years of commitment, where stated."""
     clouds: tuple[str, ...] = ()
     dates: tuple[str, ...] = ()
     """Of the cloud prices."""
@@ -88,7 +88,7 @@ class Reserved:
     low_dollars_per_hour: float
     high_dollars_per_hour: float
     is_assumed: bool
-    """A usual discount on the on-demand price, not a price that anybody offers."""
+    """A usual discount on the on-demand price, not a price that is offered."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -107,7 +107,7 @@ class OnPremises:
     """People, space, repairs, of the price."""
     dollars_per_kilowatt_hour: Assumption
     utilization_ratio: Assumption
-    """The part of the hours that somebody uses them."""
+    """The part of the hours that they are used for."""
     source: str
 
 
@@ -131,7 +131,7 @@ class Prices:
         return None if price is None else price.dollars_per_hour
 
     def reserved(self, key: str, years: int) -> Reserved | None:
-        """What one GPU costs under a commitment: as somebody says, else at a usual discount."""
+        """What one GPU costs under a commitment: as stated, else at a usual discount."""
         price = self.of(key)
         if price is None:
             return None

@@ -16,8 +16,6 @@ CLOUD_PRICES: Final = ("on_demand", "spot", "reserved")
 CLOUD_KEYS: Final = (*CLOUD_PRICES, "clouds", "dates", "sources")
 """Prices that belong together by their dates, with what tells of them."""
 _KNOWN: Final = (*CLOUD_KEYS, "purchase", "node_power_factor")
-_ON_DEMAND: Final = ("low", "median", "high", "hyperscaler")
-_PURCHASE: Final = ("dollars", "date", "source")
 _MOST_PER_HOUR: Final = 10_000.0
 _MOST_TO_BUY: Final = 10_000_000.0
 _SPREAD: Final = 3
@@ -33,13 +31,10 @@ _ON_PREMISES: Final[Mapping[str, tuple[float, float]]] = {
 
 
 def read_price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool) -> Price:
-    """The price that an entry tells; what is wrong with it goes to the row's faults.
+    """The price of a board by its entry; what is wrong with it goes to the row's faults.
 
-    Args:
-        key: The board's.
-        row: Its entry.
-        names: Dates and sources by the short names that entries use.
-        is_stated: Whether the cloud prices are the operator's.
+    `names`: dates and sources by the short names that entries use; `is_stated`: whether the cloud
+    prices are the operator's.
     """
     row.refuse_unknown(_KNOWN)
     return Price(
@@ -48,7 +43,7 @@ def read_price(key: str, row: Row, names: Mapping[str, str], *, is_stated: bool)
         spot_dollars_per_hour=row.number("spot", 0.0, _MOST_PER_HOUR),
         reserved_dollars_per_hour=_reserved(row.row("reserved")),
         clouds=row.texts("clouds"),
-        dates=tuple(names.get(date, date) for date in _dates(row)),
+        dates=tuple(names.get(date, date) for date in map(_date, row.items("dates"))),
         sources=tuple(names.get(source, source) for source in row.texts("sources")),
         purchases=tuple(_purchases(row, names)),
         node_power_factor=row.number("node_power_factor", *_ON_PREMISES["node_power_factor"]),
@@ -89,15 +84,15 @@ def _on_demand(row: Row) -> OnDemand | None:
     if not isinstance(value, Mapping):
         number = row.needed_number("on_demand", 0.0, _MOST_PER_HOUR)
         return OnDemand(number, number, number)
-    spread = row.row("on_demand")
-    spread.refuse_unknown(_ON_DEMAND)
+    spread = row.row("on_demand", ("low", "median", "high", "hyperscaler"))
     median = spread.needed_number("median", 0.0, _MOST_PER_HOUR)
-    low = spread.number("low", 0.0, _MOST_PER_HOUR)
-    high = spread.number("high", 0.0, _MOST_PER_HOUR)
+    low, high, at_large = (
+        spread.number(key, 0.0, _MOST_PER_HOUR) for key in ("low", "high", "hyperscaler")
+    )
     low, high = median if low is None else low, median if high is None else high
-    if spread.values.get("median") is not None and not low <= median <= high:
+    if "median" in spread and not low <= median <= high:
         row.fault("on_demand", f"low, median and high must rise (got {low}, {median}, {high})")
-    return OnDemand(low, median, high, spread.number("hyperscaler", 0.0, _MOST_PER_HOUR))
+    return OnDemand(low, median, high, at_large)
 
 
 def _reserved(row: Row) -> dict[int, float]:
@@ -117,16 +112,12 @@ def _purchases(row: Row, names: Mapping[str, str]) -> list[Purchase]:
         return [Purchase(row.needed_number("purchase", 0.0, _MOST_TO_BUY), "", "")]
     purchases = []
     for item in row.rows("purchase"):
-        item.refuse_unknown(_PURCHASE)
+        item.refuse_unknown(("dollars", "date", "source"))
         source = item.text("source") or ""
         dollars = item.needed_number("dollars", 0.0, _MOST_TO_BUY)
         date = _date(item.values.get("date", ""))
         purchases.append(Purchase(dollars, date, names.get(source, source)))
     return purchases
-
-
-def _dates(row: Row) -> list[str]:
-    return [_date(value) for value in row.items("dates")]
 
 
 def _date(value: Any) -> str:
@@ -149,13 +140,9 @@ def built_in_prices() -> Prices:
 
 
 def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
-    """The packaged prices with the operator's changes and additions.
+    """The packaged prices with the operator's changes and additions, of boards of a catalogue.
 
     An entry's cloud prices take the place of all those of its board, so that dates do not mix.
-
-    Args:
-        own: The operator's file.
-        catalogue: Boards that there can be prices of, by key or by name.
 
     Raises:
         ConfigurationError: with everything that is wrong with the file, a line each.
@@ -165,12 +152,15 @@ def extended_prices(own: Document, catalogue: Catalogue) -> Prices:
     top.refuse_unknown(_KEYS)
     packaged = dict(_packaged().data)
     entries = _entries(top.row("boards"), catalogue, own.name)
+    stated = {key for key, entry in entries.items() if _has_cloud_price(entry)}
     packaged["boards"] = {
-        key: _without(entry, entries.get(key, {})) for key, entry in packaged["boards"].items()
+        key: {name: value for name, value in entry.items() if name not in CLOUD_KEYS}
+        if key in stated
+        else entry
+        for key, entry in packaged["boards"].items()
     }
     tables = {name: top.row(name).values for name in _KEYS if name != "boards"}
     data = merged(packaged, {**tables, "boards": entries})
-    stated = {key for key, entry in entries.items() if _has_cloud_price(entry)}
     prices = _prices(data, faults, stated)
     faults.refuse()
     return prices
@@ -215,12 +205,6 @@ def _entries(rows: Row, catalogue: Catalogue, file: str) -> dict[str, dict[str, 
             entry.setdefault("sources", [file])
         entries[board.key] = entry
     return entries
-
-
-def _without(packaged: Mapping[str, Any], own: Mapping[str, Any]) -> dict[str, Any]:
-    """A packaged entry without what the operator's takes the place of."""
-    replaced = CLOUD_KEYS if _has_cloud_price(own) else ()
-    return {key: value for key, value in packaged.items() if key not in replaced}
 
 
 def _has_cloud_price(entry: Mapping[str, Any]) -> bool:

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any, Final
 
 from rightsizer.catalogue.board import Board
+from rightsizer.catalogue.board_parser import EFFICIENCIES, FIGURES
 from rightsizer.catalogue.catalogue import Catalogue, plain_name
 from rightsizer.catalogue.operator_file import read_catalogue, read_prices
 from rightsizer.catalogue.prices import Price, Prices
@@ -25,26 +26,13 @@ from rightsizer.telemetry.host_context import survey_node
 _FIGURES: Final[Mapping[str, str]] = {
     "names": "names",
     "sm_count": "sm_count",
-    "nominal_memory_bytes": "memory_gb",
-    "memory_bytes": "memory_mib",
-    "memory_bandwidth_bytes_per_second": "memory_bandwidth_gbs",
-    "l2_bytes": "l2_mb",
-    "power_limit_watts": "power_limit_watts",
-    "sm_clock_maximum_hertz": "sm_clock_maximum_mhz",
-    "pcie_generation": "pcie_generation",
-    "pcie_width": "pcie_width",
-    "nvlink_generation": "nvlink_generation",
-    "nvlink_bytes_per_second": "nvlink_total_gbs",
-    "infinity_fabric_bytes_per_second": "infinity_fabric_total_gbs",
-    "linked_gpu_count": "linked_gpus",
+    **{figure.field: figure.key for figure in FIGURES},
 }
 """Figures by their names here, with those of the catalogue's file."""
 _IDENTITY: Final = (
     *("key", "vendor", "names", "other_names", "architecture"),
     *("form_factor", "memory_type", "release_year"),
 )
-_KINDS: Final = ("gemm", "weight_read", "decode_attention")
-"""Of kernels whose efficiency is known."""
 _TERMS: Final = (1, 3)
 
 
@@ -55,7 +43,7 @@ def _figure_names(board: Board) -> Iterator[tuple[str, str]]:
             yield name, in_file
     for precision in board.peak_per_second:
         yield f"peak_per_second.{precision}", f"dense_peak_tera.{precision}"
-    for kind in _KINDS:
+    for kind in EFFICIENCIES:
         for precision in getattr(board.efficiency, kind):
             yield f"efficiency.{kind}.{precision}", f"efficiency.{kind}.{precision}"
     for count in board.all_reduce:
@@ -74,7 +62,7 @@ def _encode_board(board: Board, prices: Prices) -> dict[str, Any]:
         "pcie_bytes_per_second": board.pcie_bytes_per_second,
         "peak_per_second": dict(board.peak_per_second),
         "efficiency": {
-            **{kind: dict(getattr(efficiency, kind)) for kind in _KINDS},
+            **{kind: dict(getattr(efficiency, kind)) for kind in EFFICIENCIES},
             "power_cap_ratio": efficiency.power_cap_ratio,
         },
         "all_reduce": {str(count): asdict(cost) for count, cost in board.all_reduce.items()},
@@ -116,17 +104,9 @@ def _unknown_text(device: Device) -> str:
     """A card of what the driver says."""
     rows = [("architecture", device.architecture or "unknown"), *_figures(device)]
     width = max(len(label) for label, _ in rows)
-    return "\n".join(
-        [
-            device.name,
-            "  unknown to the catalogue",
-            "",
-            "What the driver of this node says",
-            *(f"  {label.ljust(width)}  {text}" for label, text in rows),
-            "",
-            _REMEDY,
-        ]
-    )
+    figures = (f"  {label.ljust(width)}  {text}" for label, text in rows)
+    head = (device.name, "  unknown to the catalogue", "", "What the driver of this node says")
+    return "\n".join((*head, *figures, "", _REMEDY))
 
 
 def _encode_unknown(device: Device) -> dict[str, Any]:
@@ -242,26 +222,22 @@ def run(arguments: argparse.Namespace) -> int:
     settings = settings_of(arguments, _CatalogueCommandSettings)
     catalogue = read_catalogue(arguments.catalogue or settings.catalogue.boards_path)
     prices = read_prices(arguments.prices or settings.catalogue.prices_path, catalogue)
-    if arguments.names:
-        if arguments.search is not None:
-            raise UsageError("--search lists boards; leave it out to tell of those that are named")
-        found = _named(catalogue, arguments.names, Path(settings.path.sysfs))
-        if arguments.json:
-            forms = [
-                _encode_unknown(each) if isinstance(each, Device) else _encode_board(each, prices)
-                for each in found
-            ]
-            say(json.dumps(forms, indent=1))
-        else:
-            texts = (
-                _unknown_text(each) if isinstance(each, Device) else card_text(each, prices)
-                for each in found
-            )
-            say("\n\n".join(texts))
-        return 0
-    boards = _searched(catalogue, arguments.search)
+    if arguments.names and arguments.search is not None:
+        raise UsageError("--search lists boards; leave it out to tell of those that are named")
+    boards = () if arguments.names else _searched(catalogue, arguments.search)
+    named = _named(catalogue, arguments.names, Path(settings.path.sysfs))
     if arguments.json:
-        say(json.dumps([_encode_board(board, prices) for board in boards], indent=1))
+        forms = [
+            _encode_unknown(each) if isinstance(each, Device) else _encode_board(each, prices)
+            for each in (*named, *boards)
+        ]
+        say(json.dumps(forms, indent=1))
+    elif named:
+        texts = (
+            _unknown_text(each) if isinstance(each, Device) else card_text(each, prices)
+            for each in named
+        )
+        say("\n\n".join(texts))
     else:
         say(table_text(boards, prices))
     return 0
