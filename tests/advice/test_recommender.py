@@ -11,9 +11,9 @@ from cases import case, window
 from readings import workload
 from rightsizer.advice.engine import Cases, findings, judge_all
 from rightsizer.advice.ledger import Ledger
-from rightsizer.advice.market import Market
 from rightsizer.advice.rules import RULES, hidden_stall, idle
 from rightsizer.advice.rules.rule import Judgement, OpeningPolicy, Rule
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Case, Finding
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import NANOSECONDS_PER_SECOND
@@ -198,10 +198,10 @@ class FlawedError(RuntimeError):
 def broken(what: str) -> Rule[hidden_stall.HiddenStallSettings]:
     """The hidden stall rule with a fault, of JOB alone."""
 
-    def judge(judged: Case, settings: hidden_stall.HiddenStallSettings, market: Market) -> Finding:
-        if what == "judge" and judged.key == JOB.key:
+    def judge(subject: CaseSubject, settings: hidden_stall.HiddenStallSettings) -> Finding:
+        if what == "judge" and subject.case.key == JOB.key:
             raise FlawedError(what)
-        return replace(hidden_stall.judge(judged, settings, market), rule="broken")
+        return replace(hidden_stall.judge(subject, settings), rule="broken")
 
     def conduct(
         owner: Workload | None, settings: hidden_stall.HiddenStallSettings

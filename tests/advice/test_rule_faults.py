@@ -7,18 +7,18 @@ import pytest
 from structlog.testing import capture_logs
 
 from chores_desk import Desk, NodeServices, Sink, desk
-from rightsizer.advice.market import Market
 from rightsizer.advice.rules import idle
 from rightsizer.advice.rules.rule import Rule
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.advice import AdviceEvent
-from rightsizer.model.finding import Case, Finding
+from rightsizer.model.finding import Finding
 
 __all__ = ["desk"]
 
 
-def _divide(judged: Case, settings: idle.IdleSettings, market: Market) -> Finding:
-    del settings, market
-    raise ZeroDivisionError(f"nothing is known of {judged.key}")
+def _divide(subject: CaseSubject, settings: idle.IdleSettings) -> Finding:
+    del settings
+    raise ZeroDivisionError(f"nothing is known of {subject.case.key}")
 
 
 BROKEN = Rule("broken", idle.RULE.settings, _divide, idle.conduct)

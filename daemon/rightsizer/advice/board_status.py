@@ -97,6 +97,12 @@ def works_on_media(case: Case) -> bool:
     )
 
 
+MEDIA_NEED_UNKNOWN: Final = (
+    "it works on the media engines, and nobody knows how much of them it needs"
+)
+"""Why nothing is said of what does."""
+
+
 def why_unmeasured(case: Case) -> str:
     """Why the need of a workload's GPUs is not known."""
     if any(each.memory_is_preallocated for each in case.provisioning):

@@ -3,17 +3,16 @@
 The start of most rules.
 """
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from collections.abc import Set as AbstractSet
-from typing import Final
+from types import MappingProxyType
+from typing import Any, Final
 
 from rightsizer.advice.confidence import probability_above
 from rightsizer.advice.rules.rule import RuleSettings
 from rightsizer.advice.verdict import (
-    abstain,
-    abstain_early,
+    CaseSubject,
     direct_factors,
-    find_nothing,
     holder_of,
     known_seconds,
     names_of,
@@ -21,12 +20,15 @@ from rightsizer.advice.verdict import (
 )
 from rightsizer.model.block import BLOCK_SPAN
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Case, Finding, Reason
+from rightsizer.model.finding import Finding, Risk
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
-from rightsizer.model.state import Tier
+from rightsizer.model.state import Condition, Tier
 from rightsizer.model.units import format_duration, seconds
+from rightsizer.model.window import Window
 
+_NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
+WITH_POWER: Final = frozenset({Tier.PROFILING, Tier.POWER})
 _ANY_TIER: Final = frozenset({Tier.PROFILING, Tier.POWER, Tier.BASIC})
 MINIMUM_KNOWN: Final = 60.0
 """Seconds: one learned idle draw."""
@@ -54,8 +56,9 @@ def minimum_known(default: float = MINIMUM_KNOWN, source: str = "one learned idl
 class TimeShare:
     """It was seen often enough on some device."""
 
-    share: float
-    """On the device that it was seen most of."""
+    subject: CaseSubject
+    shares: Mapping[str, float]
+    """Of the time of each device in which it was seen, by uuid."""
     devices: tuple[Device, ...]
     """Those on which it was seen often enough."""
     factors: dict[str, float]
@@ -63,66 +66,84 @@ class TimeShare:
     summary: str
     """`GPU 3 of llama: bound by launches 71% of the last 6 h`, without a period; of active time
     `71% of 5 h of activity`."""
-    gpus: float
-    """The time in which it was seen, in GPUs' worth."""
+
+    @property
+    def gpus(self) -> float:
+        """The time in which it was seen, in GPUs' worth."""
+        return sum(self.shares[each.uuid] * each.capacity_ratio for each in self.devices)
+
+    def complain(
+        self, ending: str, *, evidence: Mapping[str, object] = _NOTHING, **parts: Any
+    ) -> Finding:
+        """The complaint of it, whose summary goes on with `ending`; parts as `CaseSubject` has."""
+        usual: dict[str, Any] = {"risk": Risk.VERY_LOW, "affected_gpus": self.gpus}
+        return self.subject.complain(
+            summary=f"{self.summary}{ending}.",
+            factors=self.factors,
+            evidence=self.evidence | dict(evidence),
+            **usual | parts,
+        )
+
+    def find_nothing(self, ending: str, evidence: Mapping[str, object] = _NOTHING) -> Finding:
+        """It was seen, and is nothing to complain of; `ending` says why."""
+        evidence = self.evidence | dict(evidence)
+        return self.subject.find_nothing(f"{self.summary}{ending}.", self.factors, evidence)
+
+
+def in_condition(condition: Condition) -> Callable[[Window], float]:
+    """The share of the known time of a device in which a condition held."""
+    return lambda window: window.condition_share(condition)
 
 
 def observe(  # noqa: PLR0913 - what is looked for, and how it is named.
-    rule: str,
-    case: Case,
+    subject: CaseSubject,
     settings: RuleSettings,
-    shares: Mapping[str, float],
+    share_of: Callable[[Window], float],
     what: str,
     *,
     tiers: AbstractSet[Tier] = _ANY_TIER,
     why_unsupported: str = "",
     evidence_name: str = "share_ratio",
-    active_seconds: Mapping[str, float] | None = None,
+    is_of_active_time: bool = False,
     absent: str = "{what} {share:.0%} of the {time}",
 ) -> TimeShare | Finding:
     """What was seen, or the finding that it was not, or an abstention.
 
     Args:
-        rule: Its name.
-        case: What it judges.
+        subject: What the rule judges.
         settings: The share from which on it is a finding.
-        shares: Of the known time of each device in which it was seen, by uuid.
+        share_of: The part of the known time of a device in which it was seen.
         what: What was seen: `bound by launches`.
         tiers: Those of which at least one device must have its telemetry for an answer.
         why_unsupported: The reason of the abstention where none has.
         evidence_name: Of the shares.
-        active_seconds: Of each device, by uuid, where the shares are of its active time.
+        is_of_active_time: Whether the shares are of the active time.
         absent: The summary where it was not seen.
     """
-    too_little = abstain_early(rule, case, settings.minimum_known_seconds)
+    case = subject.case
+    too_little = subject.abstain_early(settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
     if not any(window.tier in tiers for window in case.windows):
-        return abstain(rule, case, Reason.UNSUPPORTED_TELEMETRY, why_unsupported)
-    share, active = max(shares.values()), None
+        return subject.abstain(why_unsupported)
+    shares = {window.uuid: share_of(window) for window in case.windows}
+    share = max(shares.values())
     factors = direct_factors(case, share, settings.on_ratio)
-    span = f"the last {format_duration(known_seconds(case))}"
-    if active_seconds is not None:
-        active = active_seconds[max(shares, key=lambda uuid: (shares[uuid], active_seconds[uuid]))]
+    time, span = "time", f"the last {format_duration(known_seconds(case))}"
+    if is_of_active_time:
+        lengths = {window.uuid: seconds(window.active) for window in case.windows}
+        active = max((shares[uuid], length) for uuid, length in lengths.items())[1]
         # What was seen in the active time alone is no surer for the idle time around it.
         blocks = max(1.0, active / seconds(BLOCK_SPAN))
         factors["certainty"] = probability_above(share, blocks, settings.on_ratio)
-        span = f"{format_duration(active)} of activity"
+        time, span = "active time", f"{format_duration(active)} of activity"
     evidence: dict[str, object] = {
         evidence_name: {uuid: round(each, 4) for uuid, each in shares.items()},
         "threshold_ratio": settings.on_ratio,
     }
     if share < settings.on_ratio:
-        time = "time" if active is None else "active time"
         text = absent.format(what=what, share=share, time=time)
-        summary = f"{names_of(case.devices)}: {text}."
-        return find_nothing(rule, case, summary, opposite(factors), evidence)
+        return subject.find_nothing(f"{subject.name}: {text}.", opposite(factors), evidence)
     seen = tuple(each for each in case.devices if shares[each.uuid] >= settings.on_ratio)
-    return TimeShare(
-        share=share,
-        devices=seen,
-        factors=factors,
-        evidence=evidence,
-        summary=f"{names_of(seen)}{holder_of(case)}: {what} {share:.0%} of {span}",
-        gpus=sum(shares[each.uuid] * each.capacity_ratio for each in seen),
-    )
+    summary = f"{names_of(seen)}{holder_of(case)}: {what} {share:.0%} of {span}"
+    return TimeShare(subject, shares, seen, factors, evidence, summary)

@@ -4,7 +4,6 @@ import base64
 import hashlib
 import math
 from collections.abc import Mapping, Sequence
-from dataclasses import replace
 from types import MappingProxyType
 from typing import Any, Final
 
@@ -23,6 +22,7 @@ from rightsizer.model.finding import (
     Savings,
     Severity,
 )
+from rightsizer.model.frozen import dataclass, replace
 from rightsizer.model.state import Tier
 from rightsizer.model.units import format_duration, seconds
 from rightsizer.sizing.estimate import EstimateInterval
@@ -122,20 +122,17 @@ def shared(case: Case, market: Market, part: float) -> Savings:
 def _dollars(
     case: Case, market: Market, low: float, high: float
 ) -> tuple[EstimateInterval, str, str] | None:
-    total, sources, dates = EstimateInterval(0.0, 0.0, 0.0), [], []
-    for device in case.devices:
-        cost = market.cost(market.board(device.board))
-        if cost is None:
-            return None
-        part, hour = device.capacity_ratio, cost.dollars_per_hour
-        total = EstimateInterval(
-            total.value + hour.value * part * high,
-            total.low + hour.low * part * low,
-            total.high + hour.high * part * high,
-        )
-        sources.append(cost.source)
-        dates.append(cost.date)
-    return total, "; ".join(dict.fromkeys(sources)), "; ".join(dict.fromkeys(dates))
+    found = [(each, market.cost(market.board(each.board))) for each in case.devices]
+    costs = [(device.capacity_ratio, cost) for device, cost in found if cost is not None]
+    if len(costs) < len(found):
+        return None
+    total = EstimateInterval(
+        sum(cost.dollars_per_hour.value * part * high for part, cost in costs),
+        sum(cost.dollars_per_hour.low * part * low for part, cost in costs),
+        sum(cost.dollars_per_hour.high * part * high for part, cost in costs),
+    )
+    sources = dict.fromkeys(cost.source for _, cost in costs)
+    return total, "; ".join(sources), "; ".join(dict.fromkeys(cost.date for _, cost in costs))
 
 
 def _kilowatt_hours(case: Case, high: float) -> EstimateInterval | None:
@@ -157,19 +154,19 @@ def _savings(
     energy: EstimateInterval | None,
     money: tuple[EstimateInterval, str, str] | None,
 ) -> Savings:
-    dollars = None if money is None else money[0]
+    dollars, source, date = money or (None, "", "")
     return Savings(
         gpus_low=round(gpus.low, 4),
         gpus_high=round(gpus.high, 4),
         dollars_per_hour_low=None if dollars is None else dollars.low,
         dollars_per_hour_high=None if dollars is None else dollars.high,
-        reason="" if money is not None else "nobody states a price",
+        reason="" if money else "nobody states a price",
         gpu_hours_per_month_low=round(gpus.low * _HOURS_PER_MONTH, 1),
         gpu_hours_per_month_high=round(gpus.high * _HOURS_PER_MONTH, 1),
         kilowatt_hours_per_month_low=None if energy is None else energy.low,
         kilowatt_hours_per_month_high=None if energy is None else energy.high,
-        price_source="" if money is None else money[1],
-        price_date="" if money is None else money[2],
+        price_source=source,
+        price_date=date,
     )
 
 
@@ -187,7 +184,9 @@ _ID_LENGTH: Final = 12
 _NOTHING: Final[Mapping[str, Any]] = MappingProxyType({})
 _MOST_HOSTS: Final = 3
 """Machines that are named; a longer list is no sentence."""
-_NO_SAVINGS: Final = Savings(reason="no price and no projected size is known for this action")
+UNPRICED: Final = "no price and no projected size is known for this action"
+"""Why an action without figures saves nothing that is known."""
+TOO_SMALL: Final = Savings(reason="a GPU that is too small saves nothing")
 
 
 def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and case.
@@ -204,7 +203,7 @@ def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and ca
     culprits: tuple[str, ...] = (),
     options: tuple[Option, ...] = (),
     target: str = "",
-    savings: Savings = _NO_SAVINGS,
+    savings: Savings = Savings(reason=UNPRICED),  # noqa: B008 - it is frozen.
     minimum_confidence_ratio: float = 0.0,
     instructions: tuple[Instruction, ...] = (),
     severity: Severity | None = None,
@@ -239,7 +238,9 @@ def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and ca
         reasons=reasons,
         culprits=culprits,
         action=action,
-        options=options if is_sure else tuple(map(_unpriced, options)),
+        options=options
+        if is_sure
+        else tuple(replace(each, savings=each.savings and LOW_CONFIDENCE) for each in options),
         confidence=confidence,
         confidence_factors={name: round(value, 3) for name, value in factors.items()},
         risk=risk,
@@ -248,10 +249,6 @@ def complain(  # noqa: PLR0913 - all that a complaint has beside its rule and ca
         severity=severity or severity_of(affected_gpus),
         instructions=instructions,
     )
-
-
-def _unpriced(option: Option) -> Option:
-    return replace(option, savings=LOW_CONFIDENCE if option.savings else None)
 
 
 def find_nothing(
@@ -307,6 +304,47 @@ def abstain_early(rule: str, case: Case, minimum_seconds: float) -> Finding | No
         return None
     why = f"only {format_duration(known)} of telemetry"
     return abstain(rule, case, Reason.INSUFFICIENT_DATA, why)
+
+
+@dataclass(frozen=True, slots=True)
+class CaseSubject:
+    """A case as one rule judges it, and the verdicts that the rule may give."""
+
+    rule: str
+    case: Case
+    market: Market
+
+    @property
+    def name(self) -> str:
+        """Its devices, for a person."""
+        return names_of(self.case.devices)
+
+    def abstain(self, why: str, reason: Reason = Reason.UNSUPPORTED_TELEMETRY) -> Finding:
+        """No verdict, and why."""
+        return abstain(self.rule, self.case, reason, why)
+
+    def abstain_early(self, minimum_seconds: float) -> Finding | None:
+        """No verdict where too little of the window is known, `None` where there is enough."""
+        return abstain_early(self.rule, self.case, minimum_seconds)
+
+    def find_nothing(
+        self,
+        summary: str,
+        factors: Mapping[str, float] = _NOTHING,
+        evidence: Mapping[str, object] = _NOTHING,
+    ) -> Finding:
+        """Nothing to complain of."""
+        return find_nothing(self.rule, self.case, summary, factors, evidence)
+
+    def complain(self, *, savings: Savings | str, **parts: Any) -> Finding:
+        """A finding that asks for something; the other parts are the arguments of `complain`.
+
+        Savings are not stated under the market's confidence. A text says why there never are any.
+        """
+        if isinstance(savings, str):
+            return complain(self.rule, self.case, savings=Savings(reason=savings), **parts)
+        parts["minimum_confidence_ratio"] = self.market.settings.minimum_confidence_ratio
+        return complain(self.rule, self.case, savings=savings, **parts)
 
 
 def known_seconds(case: Case) -> float:

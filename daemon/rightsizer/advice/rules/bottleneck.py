@@ -1,8 +1,6 @@
 """Frame of the rules of bottlenecks: what limits a workload while it is at work."""
 
-from collections.abc import Mapping
-from types import MappingProxyType
-from typing import Any, Final, Protocol
+from typing import Any, Protocol
 
 from rightsizer.advice.attribution import (
     hypotheses,
@@ -11,19 +9,15 @@ from rightsizer.advice.attribution import (
     saved_at_most,
     strongest,
 )
-from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, RuleSettings
-from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.advice.verdict import CaseSubject, abstain, names_of
+from rightsizer.model.finding import Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import State, Tier
 from rightsizer.model.units import Nanoseconds, format_duration, seconds
 from rightsizer.model.window import Window
-
-_NOTHING_MORE: Final[Mapping[str, Any]] = MappingProxyType({})
 
 
 def slow_opening_policy() -> OpeningPolicy:
@@ -91,8 +85,6 @@ class BottleneckSettings:
 class Bottleneck:
     """One of the limits, and how it is named."""
 
-    name: str
-    """The rule's."""
     state: State
     reason: Reason
     what: str
@@ -118,78 +110,54 @@ def abstain_inactive(found: Finding, case: Case, minimum_active_seconds: float) 
 
 
 def find_bottleneck(
-    bottleneck: Bottleneck, case: Case, settings: BottleneckThresholds
+    bottleneck: Bottleneck, subject: CaseSubject, settings: BottleneckThresholds
 ) -> TimeShare | Finding:
     """What limited the workload, or the finding that nothing of this kind did."""
-    active = {window.uuid: seconds(window.active) for window in case.windows}
-
+    case, state = subject.case, bottleneck.state
     seen = observe(
-        bottleneck.name,
-        case,
+        subject,
         settings,
-        {
-            window.uuid: active_share(
-                window, window.states.get(bottleneck.state, 0), settings.minimum_active_seconds
-            )
-            for window in case.windows
-        },
+        lambda window: active_share(
+            window, window.states.get(state, 0), settings.minimum_active_seconds
+        ),
         bottleneck.what,
         tiers=bottleneck.tiers,
         why_unsupported=bottleneck.why_unsupported,
         evidence_name="active_share_ratio",
-        active_seconds=active,
+        is_of_active_time=True,
     )
     if isinstance(seen, Finding):
         return abstain_inactive(seen, case, settings.minimum_active_seconds)
-    lost = {each.uuid: round(lost_share(each, bottleneck.state), 4) for each in case.windows}
-    seen.evidence.update(lost_ratio=lost, hypotheses=hypotheses(case))
-    why_not = _why_not(bottleneck, case, seen.devices, settings)
-    if why_not:
-        summary = f"{seen.summary}; {why_not}."
-        return find_nothing(bottleneck.name, case, summary, seen.factors, seen.evidence)
+    lost = {window.uuid: lost_share(window, state) for window in case.windows}
+    seen.evidence["lost_ratio"] = {uuid: round(each, 4) for uuid, each in lost.items()}
+    seen.evidence["hypotheses"] = hypotheses(case)
+    best = strongest(case)
+    if best not in (None, state):
+        return seen.find_nothing(f"; more is lost to {str(best).replace('_', ' ')}")
+    most = max(lost[device.uuid] for device in seen.devices)
+    if most < settings.lost_ratio:
+        where = names_of(seen.devices)
+        return seen.find_nothing(
+            f"; that costs {most:.0%} of all time on {where}, too little to matter"
+        )
     return seen
 
 
-def complain_of(  # noqa: PLR0913 - what differs between the limits.
+def complain_of(
     bottleneck: Bottleneck,
-    case: Case,
     seen: TimeShare,
-    market: Market,
+    ending: str,
     *,
-    action: Action,
-    summary: str,
-    instructions: tuple[Instruction, ...],
     reasons: tuple[Reason, ...] = (),
-    risk: Risk = Risk.VERY_LOW,
-    evidence: Mapping[str, object] = _NOTHING_MORE,
+    **parts: Any,
 ) -> Finding:
-    """The complaint that a limit costs the workload time."""
-    return complain(
-        bottleneck.name,
-        case,
+    """The complaint that a limit costs the workload time; arguments as `TimeShare` has them."""
+    case, market = seen.subject.case, seen.subject.market
+    return seen.complain(
+        ending,
         kind=FindingKind.INEFFICIENT,
         reasons=(bottleneck.reason, *reasons),
-        action=action,
-        summary=summary,
-        factors=seen.factors,
-        risk=risk,
-        evidence={**seen.evidence, **evidence},
         savings=saved_at_most(case, market, bottleneck.state),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=instructions,
         affected_gpus=lost_gpus(case, bottleneck.state),
+        **parts,
     )
-
-
-def _why_not(
-    bottleneck: Bottleneck, case: Case, seen: tuple[Device, ...], settings: BottleneckThresholds
-) -> str:
-    """Why it is no complaint all the same; empty where it is one."""
-    best = strongest(case)
-    if best is not None and best is not bottleneck.state:
-        return f"more is lost to {str(best).replace('_', ' ')}"
-    uuids = {device.uuid for device in seen}
-    lost = max(lost_share(w, bottleneck.state) for w in case.windows if w.uuid in uuids)
-    if lost < settings.lost_ratio:
-        return f"that costs {lost:.0%} of all time on {names_of(seen)}, too little to matter"
-    return ""

@@ -3,34 +3,38 @@
 A saturated batch job is well used; a saturated service is, too, until users wait for it.
 """
 
+from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.board_status import readings_of
-from rightsizer.advice.market import Market
-from rightsizer.advice.observation import minimum_known, observe, on_ratio
+from rightsizer.advice.observation import WITH_POWER, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import (
+    TOO_SMALL,
+    CaseSubject,
+)
 from rightsizer.model.finding import (
     Action,
-    Case,
     Finding,
     FindingKind,
     Instruction,
     Reason,
-    Risk,
-    Savings,
 )
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
-from rightsizer.model.state import Resource, Tier
+from rightsizer.model.state import Resource
+from rightsizer.model.units import Nanoseconds
 from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
 NAME: Final = "compute_saturated"
-_COSTS_MORE: Final = Savings(reason="a GPU that is too small saves nothing")
+_MORE: Final = Instruction(
+    "Give it more compute",
+    "another replica behind the same balancer, or one of the options below",
+)
 _APPLICATION: Final = frozenset(
     {Signal.REQUESTS_WAITING, Signal.KV_CACHE_USED, Signal.REQUESTS_RUNNING}
 )
@@ -54,21 +58,17 @@ class ComputeSaturatedSettings:
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
-def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: ComputeSaturatedSettings) -> Finding:
     """Whether users of a service wait while the SMs of a GPU are at their limit."""
-    saturated = {window.uuid: _share(window, saturated=True) for window in case.windows}
+    case = subject.case
+    saturated = {window.uuid: _share(window, window.saturated) for window in case.windows}
     is_service = case.workload_class is WorkloadClass.SERVING
-
     seen = observe(
-        NAME,
-        case,
+        subject,
         settings,
-        {
-            window.uuid: _share(window, saturated=False) if is_service else 0.0
-            for window in case.windows
-        },
+        lambda window: _share(window, window.pressed) if is_service else 0.0,
         "SMs at their limit while users wait",
-        tiers=frozenset({Tier.PROFILING, Tier.POWER}),
+        tiers=WITH_POWER,
         why_unsupported="without power or profiling nobody knows how much the SMs do",
         evidence_name="pressed_ratio",
     )
@@ -76,51 +76,39 @@ def judge(case: Case, settings: ComputeSaturatedSettings, market: Market) -> Fin
     if isinstance(seen, Finding):
         if seen.abstained is not None or most < settings.saturated_ratio:
             return seen
-        return _well_used(case, seen, most)
+        return _well_used(subject, seen, most)
     # A pod's owner can run more of it, a session or service of a host cannot.
     scaling = owner_of(case.workload.kind).scale_by_queue(case.workload) if case.workload else ()
-    more = "another replica behind the same balancer, or one of the options below"
-    return complain(
-        NAME,
-        case,
+    return seen.complain(
+        "",
         kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.COMPUTE_SATURATED,),
         action=Action.AUTOSCALE if scaling else Action.CHANGE_GPU_TYPE,
-        summary=f"{seen.summary}.",
-        factors=seen.factors,
-        risk=Risk.VERY_LOW,
-        evidence=seen.evidence | {"saturated_ratio": saturated},
-        options=faster_boards(case, market),
-        savings=_COSTS_MORE,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=scaling or (Instruction("Give it more compute", more),),
-        affected_gpus=seen.gpus,
+        evidence={"saturated_ratio": saturated},
+        options=faster_boards(case, subject.market),
+        savings=TOO_SMALL,
+        instructions=scaling or (_MORE,),
     )
 
 
-def _share(window: Window, *, saturated: bool) -> float:
-    times = window.saturated if saturated else window.pressed
+def _share(window: Window, times: Mapping[Resource, Nanoseconds]) -> float:
     return round(times.get(Resource.COMPUTE, 0) / window.known, 4) if window.known else 0.0
 
 
-def _well_used(case: Case, found: Finding, most: float) -> Finding:
+def _well_used(subject: CaseSubject, found: Finding, most: float) -> Finding:
     """At the limit, and no user is known to wait."""
-    if case.workload_class is WorkloadClass.SERVING and not _is_application_read(case):
-        why = (
+    case = subject.case
+    is_application_read = any(Resource.COMPUTE in window.pressed for window in case.windows) or any(
+        signal in reading.values for reading in readings_of(case) for signal in _APPLICATION
+    )
+    if case.workload_class is WorkloadClass.SERVING and not is_application_read:
+        return subject.abstain(
             f"its SMs are at their limit {most:.0%} of the time, and no serving engine tells "
             "whether users wait; name its endpoint in the configuration"
         )
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    summary = f"{names_of(case.devices)}: SMs at their limit {most:.0%} of the time: well used."
+    summary = f"{subject.name}: SMs at their limit {most:.0%} of the time: well used."
     evidence = dict(found.evidence) | {"saturated_ratio": most}
-    return find_nothing(NAME, case, summary, found.confidence_factors, evidence)
-
-
-def _is_application_read(case: Case) -> bool:
-    if any(Resource.COMPUTE in window.pressed for window in case.windows):
-        return True
-    own = readings_of(case)
-    return any(signal in each.values for each in own for signal in _APPLICATION)
+    return subject.find_nothing(summary, found.confidence_factors, evidence)
 
 
 RULE: Final = Rule(NAME, ComputeSaturatedSettings(), judge)

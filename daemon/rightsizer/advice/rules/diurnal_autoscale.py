@@ -18,13 +18,15 @@ from rightsizer.advice.autoscale_schedule import (
     spans_of,
 )
 from rightsizer.advice.board_status import is_shared
-from rightsizer.advice.market import Market
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import risk_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, released
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    released,
+)
 from rightsizer.model.block import BLOCK_SPAN
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Option, Reason
+from rightsizer.model.finding import Action, Finding, FindingKind, Option, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.units import format_duration, seconds
@@ -94,137 +96,111 @@ class DiurnalAutoscaleSettings:
     )
 
 
-@dataclass(frozen=True, slots=True)
-class _Plan:
-    load: ReplicaLoad
-    schedule: ReplicaSchedule
-    followed: ScalingOutcome
-    is_repeated: bool
-    """The cycle was seen more than once."""
-
-    @property
-    def best(self) -> ScalingOutcome:
-        """One replica has nothing to follow with: it wakes by the clock."""
-        return self.schedule.outcome if self.load.size == 1 else self.followed
-
-
-def judge(case: Case, settings: DiurnalAutoscaleSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: DiurnalAutoscaleSettings) -> Finding:
     """Whether a service would do with fewer replicas at some hours of every day."""
-    early = _early(case)
+    early = _early(subject)
     if early is not None:
         return early
+    case = subject.case
     load = replica_load(case, settings.replicas)
     known = load.known_seconds if load else 0.0
     if load is None or known < settings.minimum_known_seconds:
         why = f"only {format_duration(known)} of telemetry; a day has hours that were not seen"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
-    is_repeated = _is_repeated(case, settings)
-    if not is_repeated and not _has_quiet_part(case, load, settings):
-        summary = f"{names_of(case.devices)}: no cycle by the hour of the day."
-        return find_nothing(NAME, case, summary, load.factors(case, 0.0), _about_load(load))
-    plan = _Plan(
-        load,
-        schedule(load, settings.scaling, is_weekly=_is_weekly(case)),
-        followed(load, settings.scaling),
-        is_repeated,
-    )
-    best = plan.best
-    is_worth_it = best.saved_ratio >= settings.on_ratio
-    if not is_worth_it or best.short_ratio > settings.most_short_ratio:
-        summary = (
-            f"{names_of(case.devices)}: following the load would save {best.saved_ratio:.0%} of "
-            f"the GPU time and be short {best.short_ratio:.1%} of the time."
-        )
-        factors = load.factors(case, settings.on_ratio - best.saved_ratio)
-        return find_nothing(NAME, case, summary, factors, _evidence(plan))
-    return _complaint(case, plan, settings, market)
-
-
-def _early(case: Case) -> Finding | None:
-    """What is said before anything is measured; `None` where that is nothing."""
-    workload = case.workload
-    workload_class = workload.workload_class if workload else WorkloadClass.UNKNOWN
-    if workload is None or workload_class is WorkloadClass.UNKNOWN:
-        why = "nobody stated that this is a service; state its class in a policy"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    if workload_class is not WorkloadClass.SERVING:
-        return find_nothing(NAME, case, f"A {workload_class} workload has no hours.")
-    if is_shared(case):
-        summary = f"{names_of(case.devices)}: shared; the others stay when it sleeps."
-        return find_nothing(NAME, case, summary)
-    if any(each.is_underprovisioned for each in case.provisioning):
-        return find_nothing(NAME, case, "Under pressure, so not too large.")
-    return None
-
-
-def _complaint(
-    case: Case, plan: _Plan, settings: DiurnalAutoscaleSettings, market: Market
-) -> Finding:
-    best, planned = plan.best, plan.schedule.outcome
-    name = case.workload.name if case.workload else ""
-    ends = sorted((max(0.0, planned.saved_ratio), best.saved_ratio))
-    savings = released(case, market, ends[0], ends[1])
-    risk = risk_of(best.short_ratio, case.effective_samples()).risk
-    least, most = min(plan.schedule.replicas), max(plan.schedule.replicas)
-    factors = plan.load.factors(case, best.saved_ratio - settings.on_ratio)
-    if not plan.is_repeated:
-        factors["cycle"] = settings.seen_once_ratio
-    return complain(
-        NAME,
-        case,
-        kind=FindingKind.OVERPROVISIONED,
-        reasons=(Reason.DIURNAL_AUTOSCALE,),
-        action=Action.AUTOSCALE,
-        summary=(
-            f"{_who(case)} of {name}: the load comes and goes by the hour; "
-            f"scaling with it would have taken {best.saved_ratio:.0%} less GPU time and been "
-            f"short {best.short_ratio:.1%} of the time."
-        ),
-        factors=factors,
-        risk=risk,
-        evidence=_evidence(plan),
-        options=(
-            Option(
-                description=f"{least} to {most} replicas by the hour, instead of {plan.load.size}",
-                risk=risk,
-                action=Action.AUTOSCALE,
-                savings=savings,
-            ),
-        ),
-        savings=savings,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=(schedule_instructions(case.workload, plan.schedule) if case.workload else ()),
-        affected_gpus=ends[1] * case.gpus,
-    )
-
-
-def _who(case: Case) -> str:
-    count = len(case.devices)
-    return names_of(case.devices) if count <= _MOST_NAMES else f"{count} GPUs"
-
-
-def _is_repeated(case: Case, settings: DiurnalAutoscaleSettings) -> bool:
+        return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     shape = case.shape()
-    if shape is None or shape.known_days < settings.minimum_days:
-        return False
-    return shape.is_daily or shape.is_weekly
-
-
-def _is_weekly(case: Case) -> bool:
-    shape = case.shape()
-    return (
+    is_long = shape is not None and shape.known_days >= settings.minimum_days
+    is_repeated = shape is not None and is_long and (shape.is_daily or shape.is_weekly)
+    about: dict[str, object] = {
+        "replicas": load.size,
+        "gpus_per_replica": load.gpus_each,
+        "replicas_needed_most": max(load.needed),
+        "replicas_needed_mean": round(sum(load.needed) / len(load.needed), 2),
+    }
+    if not is_repeated and (is_long or not _has_quiet_part(load, settings)):
+        summary = f"{subject.name}: no cycle by the hour of the day."
+        return subject.find_nothing(summary, load.factors(case, 0.0), about)
+    is_weekly = (
         shape is not None
         and shape.is_weekly
         and shape.covers_cycle
         and shape.known_days >= _WEEKS * 7
     )
+    planned = schedule(load, settings.scaling, is_weekly=is_weekly)
+    following = followed(load, settings.scaling)
+    evidence = about | {
+        "schedule": [
+            {"from_hour": start, "to_hour": end, "replicas": replicas}
+            for start, end, replicas in spans_of(planned)
+        ],
+        "periods": planned.periods,
+        "cycle_seen_again": is_repeated,
+        "by_schedule": _about(planned.outcome, load),
+        "following_the_load": _about(following, load),
+    }
+    # One replica has nothing to follow with: it wakes by the clock.
+    best = planned.outcome if load.size == 1 else following
+    margin = best.saved_ratio - settings.on_ratio
+    if margin < 0.0 or best.short_ratio > settings.most_short_ratio:
+        summary = (
+            f"{subject.name}: following the load would save {best.saved_ratio:.0%} of "
+            f"the GPU time and be short {best.short_ratio:.1%} of the time."
+        )
+        return subject.find_nothing(summary, load.factors(case, -margin), evidence)
+    factors = load.factors(case, margin)
+    if not is_repeated:
+        factors["cycle"] = settings.seen_once_ratio
+    return _complaint(subject, planned, best, factors, evidence)
 
 
-def _has_quiet_part(case: Case, load: ReplicaLoad, settings: DiurnalAutoscaleSettings) -> bool:
+def _early(subject: CaseSubject) -> Finding | None:
+    """What is said before anything is measured; `None` where that is nothing."""
+    workload_class = subject.case.workload_class
+    if workload_class is WorkloadClass.UNKNOWN:
+        return subject.abstain("nobody stated that this is a service; state its class in a policy")
+    if workload_class is not WorkloadClass.SERVING:
+        return subject.find_nothing(f"A {workload_class} workload has no hours.")
+    if is_shared(subject.case):
+        return subject.find_nothing(f"{subject.name}: shared; the others stay when it sleeps.")
+    if any(each.is_underprovisioned for each in subject.case.provisioning):
+        return subject.find_nothing("Under pressure, so not too large.")
+    return None
+
+
+def _complaint(
+    subject: CaseSubject,
+    planned: ReplicaSchedule,
+    best: ScalingOutcome,
+    factors: dict[str, float],
+    evidence: dict[str, object],
+) -> Finding:
+    case, count = subject.case, len(subject.case.devices)
+    who = subject.name if count <= _MOST_NAMES else f"{count} GPUs"
+    low, high = sorted((max(0.0, planned.outcome.saved_ratio), best.saved_ratio))
+    savings = released(case, subject.market, low, high)
+    risk = risk_of(best.short_ratio, case.effective_samples()).risk
+    least, most = min(planned.replicas), max(planned.replicas)
+    scaling = f"{least} to {most} replicas by the hour, instead of {evidence['replicas']}"
+    return subject.complain(
+        kind=FindingKind.OVERPROVISIONED,
+        reasons=(Reason.DIURNAL_AUTOSCALE,),
+        action=Action.AUTOSCALE,
+        summary=(
+            f"{who} of {case.workload.name if case.workload else ''}: the load comes and goes by "
+            f"the hour; scaling with it would have taken {best.saved_ratio:.0%} less GPU time and "
+            f"been short {best.short_ratio:.1%} of the time."
+        ),
+        factors=factors,
+        risk=risk,
+        evidence=evidence,
+        options=(Option(scaling, risk, action=Action.AUTOSCALE, savings=savings),),
+        savings=savings,
+        instructions=schedule_instructions(case.workload, planned) if case.workload else (),
+        affected_gpus=high * case.gpus,
+    )
+
+
+def _has_quiet_part(load: ReplicaLoad, settings: DiurnalAutoscaleSettings) -> bool:
     """Whether a history too short for a cycle has a long unbroken time of little need."""
-    shape = case.shape()
-    if shape is not None and shape.known_days >= settings.minimum_days:
-        return False
     limit = settings.quiet_ratio * max(load.needed)
     runs = groupby(
         enumerate(zip(load.starts, load.needed, strict=True)),
@@ -232,28 +208,6 @@ def _has_quiet_part(case: Case, load: ReplicaLoad, settings: DiurnalAutoscaleSet
     )
     longest = max((len(list(run)) for (is_quiet, _), run in runs if is_quiet), default=0)
     return limit > 0 and longest * seconds(BLOCK_SPAN) >= settings.quiet_seconds
-
-
-def _about_load(load: ReplicaLoad) -> dict[str, object]:
-    return {
-        "replicas": load.size,
-        "gpus_per_replica": load.gpus_each,
-        "replicas_needed_most": max(load.needed),
-        "replicas_needed_mean": round(sum(load.needed) / len(load.needed), 2),
-    }
-
-
-def _evidence(plan: _Plan) -> dict[str, object]:
-    return _about_load(plan.load) | {
-        "schedule": [
-            {"from_hour": start, "to_hour": end, "replicas": replicas}
-            for start, end, replicas in spans_of(plan.schedule)
-        ],
-        "periods": plan.schedule.periods,
-        "cycle_seen_again": plan.is_repeated,
-        "by_schedule": _about(plan.schedule.outcome, plan.load),
-        "following_the_load": _about(plan.followed, plan.load),
-    }
 
 
 def _about(outcome: ScalingOutcome, load: ReplicaLoad) -> dict[str, object]:

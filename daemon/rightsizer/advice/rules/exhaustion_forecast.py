@@ -7,9 +7,8 @@ that a framework preallocates does not grow, and the rule abstains.
 from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
-from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
-from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.finding import (
     Action,
@@ -17,7 +16,6 @@ from rightsizer.model.finding import (
     Finding,
     FindingKind,
     Instruction,
-    Option,
     Reason,
     Risk,
     Savings,
@@ -33,6 +31,7 @@ _TAKEN_TOGETHER: Final[Nanoseconds] = nanoseconds(86400.0)
 """A trend goes by days, so that GPUs which came on the same one were there for all of it."""
 _GIBIBYTE: Final = 2.0**30
 _NO_SAVINGS: Final = Savings(reason="what runs short saves nothing")
+_MEMORY: Final = "memory"
 _DAYS_TO_TELL: Final = 14.0
 
 
@@ -75,33 +74,29 @@ class _Forecast:
     limit: float
     days_low: float
     days_high: float
-    is_memory: bool
+
+    @property
+    def is_memory(self) -> bool:
+        return self.what == _MEMORY
 
 
-def judge(case: Case, settings: ExhaustionForecastSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: ExhaustionForecastSettings) -> Finding:
     """Whether the memory or the load of a workload grows to its end within the horizon."""
+    case = subject.case
     if case.workload is None:
-        return find_nothing(NAME, case, "Nobody holds it, so nothing grows.")
+        return subject.find_nothing("Nobody holds it, so nothing grows.")
     is_preallocated = any(each.memory_is_preallocated for each in case.provisioning)
-    found = [
-        each
-        for each in (
-            None if is_preallocated else _of_memory(case, settings),
-            _of_load(case, settings),
-        )
-        if each is not None
-    ]
+    memory = None if is_preallocated else _of_memory(case, settings)
+    found = [each for each in (memory, _of_load(case, settings)) if each is not None]
     if found:
-        first = min(found, key=lambda each: (each.days_low, each.what))
-        return _complaint(case, first, market)
+        return _complaint(subject, min(found, key=lambda each: (each.days_low, each.what)))
     if is_preallocated:
-        why = "the framework preallocates, so memory held is not memory needed"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+        return subject.abstain("the framework preallocates, so memory held is not memory needed")
     if case.trend(Measure.MEMORY_BYTES) is None:
         why = "too few days of memory readings to tell a trend"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
-    summary = f"{names_of(case.devices)}: nothing grows to its end within the horizon."
-    return find_nothing(NAME, case, summary, {}, _about(case))
+        return subject.abstain(why, Reason.INSUFFICIENT_DATA)
+    summary = f"{subject.name}: nothing grows to its end within the horizon."
+    return subject.find_nothing(summary, {}, _about(case))
 
 
 def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | None:
@@ -109,61 +104,55 @@ def _of_memory(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | 
     starts = [window.start for window in case.windows]
     if max(starts) - min(starts) > _TAKEN_TOGETHER:
         return None  # It grew by the GPUs that it was given, not on those that it has.
-    totals = [device.memory_total_bytes for device in case.devices]
-    known = [total for total in totals if total]
-    if trend is None or not trend.is_growing or len(known) < len(totals):
+    known = [device.memory_total_bytes for device in case.devices if device.memory_total_bytes]
+    if trend is None or not trend.is_growing or len(known) < len(case.devices):
         return None
     # The fullest GPU ends it, however much room the others have left.
-    peaks = [
-        max(window.blocks.series(Measure.MEMORY_BYTES).peaks, default=0.0)
-        for window in case.windows
-    ]
+    blocks = (window.blocks.series(Measure.MEMORY_BYTES) for window in case.windows)
+    peaks = [max(series.peaks, default=0.0) for series in blocks]
     fullest = max(peak / total for peak, total in zip(peaks, known, strict=True))
     if fullest <= 0.0:
         return None
-    limit = min(sum(known), sum(peaks) / fullest)
-    return _within("memory", trend, limit, settings, is_memory=True)
+    return _within(_MEMORY, trend, min(sum(known), sum(peaks) / fullest), settings)
 
 
 def _of_load(case: Case, settings: ExhaustionForecastSettings) -> _Forecast | None:
     """Of a service, by its daily means: their end is where the busiest hour fills the GPUs."""
-    if not _is_service(case):
-        return None
     trend, shape = case.trend(Measure.BUSY), case.shape()
-    if trend is None or not trend.is_growing or shape is None:
+    is_service = case.workload_class is WorkloadClass.SERVING
+    if not is_service or trend is None or not trend.is_growing or shape is None:
         return None
     means = [hour.mean for hour in shape.hours_of_day if hour.mean is not None]
     mean = sum(means) / len(means) if means else 0.0
     if mean <= 0.0:
         return None
     limit = len(case.devices) * settings.most_busy_ratio * mean / max(means)
-    return _within("load", trend, limit, settings, is_memory=False)
+    return _within("load", trend, limit, settings)
 
 
 def _within(
-    what: str, trend: Trend, limit: float, settings: ExhaustionForecastSettings, *, is_memory: bool
+    what: str, trend: Trend, limit: float, settings: ExhaustionForecastSettings
 ) -> _Forecast | None:
     days = trend.days_until(limit)
     reached = trend.value + trend.slope_per_day * settings.horizon_days
     if days is None or reached < settings.on_ratio * limit:
         return None
-    return _Forecast(what, trend, limit, days[0], days[1], is_memory)
+    return _Forecast(what, trend, limit, *days)
 
 
-def _complaint(case: Case, forecast: _Forecast, market: Market) -> Finding:
-    workload, trend = case.workload, forecast.trend
-    options = _options(case, market) if forecast.is_memory else ()
-    name = workload.name if workload else ""
-    when = f"in {forecast.days_low:.0f} to {forecast.days_high:.0f} days"
-    return complain(
-        NAME,
-        case,
+def _complaint(subject: CaseSubject, forecast: _Forecast) -> Finding:
+    case, trend, slope = subject.case, forecast.trend, forecast.trend.slope_per_day
+    is_known = case.workload_class is not WorkloadClass.UNKNOWN
+    options = larger_boards(case, subject.market) if forecast.is_memory and is_known else ()
+    name = case.workload.name if case.workload else ""
+    grows = f"{slope / _GIBIBYTE:.2f} GiB" if forecast.is_memory else f"{slope:.3f} busy GPUs"
+    return subject.complain(
         kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.EXHAUSTION_FORECAST,),
         action=Action.CHANGE_GPU_TYPE if options else Action.NONE,
         summary=(
-            f"{names_of(case.devices)} of {name}: the {forecast.what} grows by "
-            f"{_amount(trend.slope_per_day, forecast)} a day and reaches its end {when} "
+            f"{subject.name} of {name}: the {forecast.what} grows by {grows} a day and reaches its "
+            f"end in {forecast.days_low:.0f} to {forecast.days_high:.0f} days "
             f"({trend.level_ratio:.0%} of such forecasts hold)."
         ),
         factors={
@@ -182,40 +171,27 @@ def _complaint(case: Case, forecast: _Forecast, market: Market) -> Finding:
         options=options,
         target=forecast.what,
         savings=_NO_SAVINGS,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=(_advise(forecast),),
         affected_gpus=(case.gpus if forecast.days_low <= _DAYS_TO_TELL else 0.0),
     )
 
 
-def _is_service(case: Case) -> bool:
-    return case.workload_class is WorkloadClass.SERVING
-
-
-def _options(case: Case, market: Market) -> tuple[Option, ...]:
-    is_unknown = case.workload_class is WorkloadClass.UNKNOWN
-    return () if is_unknown else larger_boards(case, market)
-
-
 def _advise(forecast: _Forecast) -> Instruction:
-    if forecast.is_memory:
-        text = (
-            "Look for a leak first: compare what the framework counts as allocated a day apart "
-            "(torch.cuda.memory_stats: allocated_bytes.all.current). Until it is found, restart "
-            f"the workload before day {max(1.0, forecast.days_low):.0f}."
-        )
-        return Instruction("Find out what grows", text)
-    return Instruction("Have room when it comes", "Raise the largest number of replicas in time.")
-
-
-def _amount(value: float, forecast: _Forecast) -> str:
-    return f"{value / _GIBIBYTE:.2f} GiB" if forecast.is_memory else f"{value:.3f} busy GPUs"
+    if not forecast.is_memory:
+        text = "Raise the largest number of replicas in time."
+        return Instruction("Have room when it comes", text)
+    return Instruction(
+        "Find out what grows",
+        "Look for a leak first: compare what the framework counts as allocated a day apart "
+        "(torch.cuda.memory_stats: allocated_bytes.all.current). Until it is found, restart "
+        f"the workload before day {max(1.0, forecast.days_low):.0f}.",
+    )
 
 
 def _about(case: Case) -> dict[str, object]:
     found: dict[str, object] = {}
     measures = {"memory_bytes": Measure.MEMORY_BYTES}
-    if _is_service(case):
+    if case.workload_class is WorkloadClass.SERVING:
         measures["busy_gpus"] = Measure.BUSY
     for name, measure in measures.items():
         trend = case.trend(measure)

@@ -10,17 +10,14 @@ from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.advice.autoscale_schedule import ScalingSettings, replicas_for
-from rightsizer.advice.market import Market
 from rightsizer.advice.projection import place_of
 from rightsizer.advice.replica_load import ReplicaLoad, ReplicaSettings, replica_load
 from rightsizer.advice.risk import group_risks, risk_of, worst
 from rightsizer.advice.rules.diurnal_autoscale import RULE as DIURNAL
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
-    abstain,
-    complain,
+    CaseSubject,
     direct_factors,
-    find_nothing,
     names_of,
     released,
 )
@@ -31,7 +28,6 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
 from rightsizer.model.units import format_duration
-from rightsizer.model.window import Window
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
@@ -92,82 +88,62 @@ class GpuCountSettings:
     )
 
 
-def judge(case: Case, settings: GpuCountSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     """Whether a workload of several GPUs has more than it ever used."""
-    count = len(case.devices)
+    case, count = subject.case, len(subject.case.devices)
     if case.workload is None or count == 1:
-        return find_nothing(NAME, case, "A single GPU has no number.")
-    known = min(_known_seconds(window) for window in case.windows)
-    if known < settings.minimum_known_seconds:
-        why = f"only {format_duration(known)} of telemetry of every GPU"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+        return subject.find_nothing("A single GPU has no number.")
+    busy = {window.uuid: window.blocks.series(Measure.BUSY) for window in case.windows}
+    known = {uuid: sum(series.known_seconds) for uuid, series in busy.items()}
+    if min(known.values()) < settings.minimum_known_seconds:
+        why = f"only {format_duration(min(known.values()))} of telemetry of every GPU"
+        return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     if any(each.is_underprovisioned for each in case.provisioning):
-        return find_nothing(NAME, case, "Under pressure, so not too many.")
+        return subject.find_nothing("Under pressure, so not too many.")
+    memory = {window.uuid: window.blocks.series(Measure.MEMORY_BYTES) for window in case.windows}
+    # Not one reading shows work, or memory beyond a context; unread memory does.
     unused = tuple(
         device
-        for device, window in zip(case.devices, case.windows, strict=True)
-        if _is_unused(window, settings)
+        for device in case.devices
+        if max(busy[device.uuid].peaks, default=1.0) <= settings.unused_ratio
+        and len(memory[device.uuid].peaks) == len(busy[device.uuid].peaks)
+        and max(memory[device.uuid].peaks) <= settings.context_bytes
     )
-    if unused and settings.on_ratio * count <= len(unused) < count:
-        return _without(case, unused, settings, market)
-    return _replicas(case, settings, market)
-
-
-def _known_seconds(window: Window) -> float:
-    return sum(window.blocks.series(Measure.BUSY).known_seconds)
-
-
-def _is_unused(window: Window, settings: GpuCountSettings) -> bool:
-    """Whether not one reading shows work, or memory beyond a context; unread memory does."""
-    busy = window.blocks.series(Measure.BUSY).peaks
-    if max(busy, default=1.0) > settings.unused_ratio:
-        return False
-    held = window.blocks.series(Measure.MEMORY_BYTES).peaks
-    return len(held) == len(busy) and max(held) <= settings.context_bytes
-
-
-def _without(
-    case: Case, unused: tuple[Device, ...], settings: GpuCountSettings, market: Market
-) -> Finding:
-    windows = {window.uuid: window for window in case.windows}
-    known = min(_known_seconds(windows[device.uuid]) for device in unused)
-    name = case.workload.name if case.workload else ""
+    if not unused or not settings.on_ratio * count <= len(unused) < count:
+        return _replicas(subject, settings)
+    uuids = [device.uuid for device in unused]
+    duration = format_duration(min(known[uuid] for uuid in uuids))
     return _complaint(
-        case,
-        market,
+        subject,
         Action.REDUCE_GPU_COUNT,
-        len(case.devices) - len(unused),
-        summary=(
-            f"{names_of(unused)} of {name}: never used for "
-            f"{format_duration(known)}, while its other GPUs worked."
-        ),
-        factors=direct_factors(case, 1.0, 1.0 - settings.on_ratio),
-        evidence={
-            "unused": [device.uuid for device in unused],
-            "busy_peak_ratio": _peaks(windows, unused, Measure.BUSY),
-            "memory_peak_bytes": _peaks(windows, unused, Measure.MEMORY_BYTES),
+        count - len(unused),
+        f"{names_of(unused)} of {case.workload.name}: never used for {duration}, while its other "
+        "GPUs worked.",
+        direct_factors(case, 1.0, 1.0 - settings.on_ratio),
+        {
+            "unused": uuids,
+            "busy_peak_ratio": {uuid: max(busy[uuid].peaks) for uuid in uuids},
+            "memory_peak_bytes": {uuid: max(memory[uuid].peaks) for uuid in uuids},
         },
-        unused=unused,
+        unused,
     )
 
 
-def _complaint(  # noqa: PLR0913 - what differs between GPUs and replicas.
-    case: Case,
-    market: Market,
+def _complaint(  # noqa: PLR0913, PLR0917 - what differs between GPUs and replicas.
+    subject: CaseSubject,
     action: Action,
     left: int,
-    *,
     summary: str,
     factors: Mapping[str, float],
     evidence: Mapping[str, object],
     unused: tuple[Device, ...] = (),
 ) -> Finding:
     """Fewer GPUs: those that are unused, or any of a group of replicas."""
-    workload, count = case.workload, len(case.devices)
+    case, workload, count = subject.case, subject.case.workload, len(subject.case.devices)
     part = len(unused) / count if unused else 1.0 - left / count
     risks = {} if unused else group_risks(case, left)
     risk = risk_of(0.0, case.effective_samples()).risk if unused else worst(risks.values())
-    savings = released(case, market, part, part)
+    savings = released(case, subject.market, part, part)
     option = Option(
         description=f"{left} of the {count} {'GPUs' if unused else 'replicas'}",
         risk=risk,
@@ -177,9 +153,7 @@ def _complaint(  # noqa: PLR0913 - what differs between GPUs and replicas.
         savings=savings,
         risks=risks,
     )
-    return complain(
-        NAME,
-        case,
+    return subject.complain(
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.GPU_COUNT_OVERPROVISIONED,),
         action=action,
@@ -191,35 +165,27 @@ def _complaint(  # noqa: PLR0913 - what differs between GPUs and replicas.
         options=(option,),
         target=option.target,
         savings=savings,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
         instructions=owner_of(workload.kind).request_gpus(workload, left) if workload else (),
         affected_gpus=sum(each.capacity_ratio for each in unused) if unused else part * case.gpus,
     )
 
 
-def _peaks(
-    windows: Mapping[str, Window], devices: tuple[Device, ...], measure: Measure
-) -> dict[str, float]:
-    return {
-        device.uuid: max(windows[device.uuid].blocks.series(measure).peaks) for device in devices
-    }
-
-
-def _replicas(case: Case, settings: GpuCountSettings, market: Market) -> Finding:
+def _replicas(subject: CaseSubject, settings: GpuCountSettings) -> Finding:
     """Whether a service of replicas never needed as many of them."""
+    case, count = subject.case, len(subject.case.devices)
     if case.workload_class is not WorkloadClass.SERVING:
-        return find_nothing(NAME, case, "Every GPU was used.")
+        return subject.find_nothing("Every GPU was used.")
     load = replica_load(case, settings.replicas)
-    if load is None or load.size == 1 or not _is_known_apart(case, market):
+    if load is None or load.size == 1 or not _is_known_apart(subject):
         what = "every GPU was used, and they may be parts of one model."
-        return find_nothing(NAME, case, f"{names_of(case.devices)}: {what}")
+        return subject.find_nothing(f"{subject.name}: {what}")
     shape = case.shape()
     if shape is None or shape.known_days < settings.minimum_days:
         why = "the history does not cover a cycle of the load"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
-    if shape.is_daily or shape.is_weekly or DIURNAL.in_market(market).judge(case).is_complaint:
-        summary = f"{names_of(case.devices)}: the load comes and goes by the hour."
-        return find_nothing(NAME, case, summary)
+        return subject.abstain(why, Reason.INSUFFICIENT_DATA)
+    diurnal = DIURNAL.in_market(subject.market)
+    if shape.is_daily or shape.is_weekly or diurnal.judge(case).is_complaint:
+        return subject.find_nothing(f"{subject.name}: the load comes and goes by the hour.")
     enough = _enough(case, load, settings)
     saved = 1.0 - enough / load.size
     evidence: dict[str, object] = {
@@ -229,32 +195,24 @@ def _replicas(case: Case, settings: GpuCountSettings, market: Market) -> Finding
         "covers_cycle": shape.covers_cycle,
     }
     if saved < settings.on_ratio:
-        summary = f"{names_of(case.devices)}: as many replicas as the load needs."
-        return find_nothing(NAME, case, summary, load.factors(case, 0.0), evidence)
+        summary = f"{subject.name}: as many replicas as the load needs."
+        return subject.find_nothing(summary, load.factors(case, 0.0), evidence)
     factors = load.factors(case, saved - settings.on_ratio)
     if not shape.covers_cycle:
         factors["cycle"] = settings.uncovered_ratio
-    name = case.workload.name if case.workload else ""
     summary = (
-        f"{names_of(case.devices)} of {name}: at no time were more than "
-        f"{max(load.needed)} of {len(case.devices)} replicas needed; {enough} leave room."
+        f"{subject.name} of {case.workload.name if case.workload else ''}: at no time were more "
+        f"than {max(load.needed)} of {count} replicas needed; {enough} leave room."
     )
-    return _complaint(
-        case,
-        market,
-        Action.REDUCE_REPLICAS,
-        enough,
-        summary=summary,
-        factors=factors,
-        evidence=evidence,
-    )
+    return _complaint(subject, Action.REDUCE_REPLICAS, enough, summary, factors, evidence)
 
 
-def _is_known_apart(case: Case, market: Market) -> bool:
+def _is_known_apart(subject: CaseSubject) -> bool:
     """Whether no device has anything to say to another: what is unmeasured may be much."""
+    case = subject.case
     for device, fit in zip(case.devices, case.provisioning, strict=True):
         link = fit.resources.get(Resource.NVLINK)
-        place = place_of(device, market)
+        place = place_of(device, subject.market)
         is_silent = link is not None and link.need is not None and link.need <= _NOISE_RATIO
         has_none = place is not None and place.link_bytes_per_second == 0.0
         if not is_silent and not has_none:

@@ -17,21 +17,21 @@ from rightsizer.advice.hardware_faults import (
     link_faults,
     memory_faults,
 )
-from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, abstain_early, complain, find_nothing, names_of
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    names_of,
+)
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
     Case,
     Finding,
     FindingKind,
-    Instruction,
     Reason,
     Risk,
-    Savings,
     Severity,
 )
 from rightsizer.model.frozen import dataclass, field
@@ -62,25 +62,24 @@ class HardwareUnhealthySettings:
     conduct: OpeningPolicy = field(default_factory=lambda: OpeningPolicy(minimum_known_seconds=0.0))
 
 
-def judge(case: Case, settings: HardwareUnhealthySettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: HardwareUnhealthySettings) -> Finding:
     """Whether the hardware under the workload needs somebody, and what would repair it."""
-    del market
-    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    case = subject.case
+    too_little = subject.abstain_early(settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
     boards = {each.uuid: _board(case, each) for each in case.devices}
     if not any(boards.values()):
-        why = "only a history is known, not the state of the hardware"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+        return subject.abstain("only a history is known, not the state of the hardware")
     faults = {
         uuid: () if board is None else _faults(board, settings.trouble)
         for uuid, board in boards.items()
     }
     sick = tuple(device for device in case.devices if faults[device.uuid])
     if len(sick) < max(1.0, settings.on_ratio * len(case.devices)):
-        summary = f"{names_of(case.devices)}: the driver knows of no trouble."
-        return find_nothing(NAME, case, summary, _HEALTHY, {})
-    return _complaint(case, sick, faults)
+        summary = f"{subject.name}: the driver knows of no trouble."
+        return subject.find_nothing(summary, _HEALTHY)
+    return _complaint(subject, sick, {device.uuid: faults[device.uuid] for device in sick})
 
 
 def _board(case: Case, device: Device) -> InspectedBoard | None:
@@ -102,32 +101,37 @@ def _faults(board: InspectedBoard, settings: HardwareFaultSettings) -> tuple[Har
 
 
 def _complaint(
-    case: Case, sick: tuple[Device, ...], faults: Mapping[str, tuple[HardwareFault, ...]]
+    subject: CaseSubject, sick: tuple[Device, ...], faults: Mapping[str, tuple[HardwareFault, ...]]
 ) -> Finding:
-    found = [fault for device in sick for fault in faults[device.uuid]]
-    severity = max((each.severity for each in found), key=_ORDER.index)
-    # The surest fact decides: one is enough.
-    certainty = max(each.certainty for each in found)
-    return complain(
-        NAME,
-        case,
+    found = [fault for each in faults.values() for fault in each]
+    # Drain first; then each remedy once for each GPU.
+    remedies = dict.fromkeys(
+        instruction_for(fault, board_uuid(device))
+        for device in sick
+        for fault in faults[device.uuid]
+    )
+    drain = drain_instructions(subject.case, f"{names_of(sick)} unhealthy")
+    return subject.complain(
         kind=FindingKind.DEGRADED,
         reasons=(Reason.HARDWARE_UNHEALTHY,),
         action=Action.RESEAT_OR_DRAIN,
         summary=f"{'; '.join(_sentence(each, faults[each.uuid]) for each in sick)}.",
-        factors={"fact": certainty},
+        # The surest fact decides: one is enough.
+        factors={"fact": max(each.certainty for each in found)},
         risk=Risk.LOW,
         evidence={
             "troubles": {
-                device.uuid: {each.what: each.means for each in faults[device.uuid]}
-                for device in sick
+                uuid: {each.what: each.means for each in some} for uuid, some in faults.items()
             },
-            "numbers": {device.uuid: _numbers(faults[device.uuid]) for device in sick},
+            "numbers": {
+                uuid: {name: value for each in some for name, value in each.evidence.items()}
+                for uuid, some in faults.items()
+            },
         },
-        culprits=tuple(device.uuid for device in sick),
-        savings=Savings(reason="healthy hardware saves work that would be lost"),
-        instructions=_instructions(case, sick, faults),
-        severity=severity,
+        culprits=tuple(faults),
+        savings="healthy hardware saves work that would be lost",
+        instructions=(*drain, *remedies),
+        severity=max((each.severity for each in found), key=_ORDER.index),
     )
 
 
@@ -135,22 +139,6 @@ def _sentence(device: Device, faults: tuple[HardwareFault, ...]) -> str:
     worst, *others = faults
     more = f" (and {', '.join(each.what for each in others)})" if others else ""
     return f"{names_of([device])}: {worst.what}: {worst.means}{more}"
-
-
-def _numbers(faults: tuple[HardwareFault, ...]) -> dict[str, object]:
-    return {name: value for each in faults for name, value in each.evidence.items()}
-
-
-def _instructions(
-    case: Case, sick: tuple[Device, ...], faults: Mapping[str, tuple[HardwareFault, ...]]
-) -> tuple[Instruction, ...]:
-    """Drain first; then each remedy once for each GPU."""
-    remedies = dict.fromkeys(
-        instruction_for(fault, board_uuid(device))
-        for device in sick
-        for fault in faults[device.uuid]
-    )
-    return (*drain_instructions(case, f"{names_of(sick)} unhealthy"), *remedies)
 
 
 RULE: Final = Rule(NAME, HardwareUnhealthySettings(), judge)

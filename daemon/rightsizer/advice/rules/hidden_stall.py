@@ -7,16 +7,14 @@ wait for (NVIDIA/nccl#968; docs/definitions.md, sources).
 from typing import Final
 
 from rightsizer.advice.attribution import hypotheses, lost_gpus, saved_at_most
-from rightsizer.advice.market import Market
-from rightsizer.advice.observation import observe
+from rightsizer.advice.observation import WITH_POWER, minimum_known, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.straggler import follow_up, straggler_group
-from rightsizer.advice.verdict import complain, names_of
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Instruction, Reason, Risk
+from rightsizer.advice.verdict import CaseSubject, names_of
+from rightsizer.model.finding import Action, Finding, FindingKind, Instruction, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
-from rightsizer.model.state import State, Tier
+from rightsizer.model.state import State
 
 NAME: Final = "hidden_stall"
 
@@ -31,22 +29,26 @@ class HiddenStallSettings:
         within=(0.01, 1),
         source="docs/definitions.md, conduct",
     )
-    minimum_known_seconds: float = setting(
-        60.0, help="Known time under which the rule abstains.", source="one learned idle draw"
-    )
+    minimum_known_seconds: float = minimum_known()
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
-def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
+_ALONE: Final = Instruction(
+    "A single GPU has no peer to wait for",
+    "it waits for ranks on other nodes, its program hangs in a kernel, or a loop keeps it "
+    "busy so that nobody takes it away",
+)
+
+
+def judge(subject: CaseSubject, settings: HiddenStallSettings) -> Finding:
     """Whether a GPU of the workload spun, and which one the others waited for."""
-    shares = {window.uuid: window.share(State.HIDDEN_STALL) for window in case.windows}
+    case = subject.case
     seen = observe(
-        NAME,
-        case,
+        subject,
         settings,
-        shares,
+        lambda window: window.share(State.HIDDEN_STALL),
         "busy without working",
-        tiers=frozenset({Tier.PROFILING, Tier.POWER}),
+        tiers=WITH_POWER,
         why_unsupported="without power or profiling a spinning GPU looks like a working one",
         evidence_name="stalled_ratio",
         absent="stalled {share:.0%} of the time",
@@ -54,38 +56,19 @@ def judge(case: Case, settings: HiddenStallSettings, market: Market) -> Finding:
     if isinstance(seen, Finding):
         return seen
     waited_for = [device for device in case.devices if device not in seen.devices]
-    suspect = f"; they wait for {names_of(waited_for)}" if waited_for else ""
-    found = complain(
-        NAME,
-        case,
+    found = seen.complain(
+        f"; they wait for {names_of(waited_for)}" if waited_for else "",
         kind=FindingKind.INEFFICIENT,
         reasons=(Reason.HIDDEN_STALL,),
         action=Action.INVESTIGATE_STRAGGLER,
-        summary=f"{seen.summary}{suspect}.",
-        factors=seen.factors,
-        risk=Risk.VERY_LOW,
-        evidence=seen.evidence | {"hypotheses": hypotheses(case)},
+        evidence={"hypotheses": hypotheses(case)},
         culprits=tuple(device.uuid for device in waited_for),
         # What the stall costs is known, how much of it a fix saves is not.
-        savings=saved_at_most(case, market, State.HIDDEN_STALL),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=_instructions(case, waited_for),
+        savings=saved_at_most(case, subject.market, State.HIDDEN_STALL),
+        instructions=(*([_ALONE] if len(case.devices) == 1 else []), *follow_up(case, waited_for)),
         affected_gpus=lost_gpus(case, State.HIDDEN_STALL),
     )
     return replace(found, exclusive_group=straggler_group(case)) if waited_for else found
-
-
-def _instructions(case: Case, waited_for: list[Device]) -> tuple[Instruction, ...]:
-    if len(case.devices) > 1:
-        return follow_up(case, waited_for)
-    alone = Instruction(
-        "A single GPU has no peer to wait for",
-        (
-            "it waits for ranks on other nodes, its program hangs in a kernel, or a loop keeps it "
-            "busy so that nobody takes it away"
-        ),
-    )
-    return (alone, *follow_up(case, waited_for))
 
 
 RULE: Final = Rule(NAME, HiddenStallSettings(), judge)

@@ -3,7 +3,6 @@
 from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
-from rightsizer.advice.market import Market
 from rightsizer.advice.operator_commands import (
     cpu_list,
     cpus_for_gpu,
@@ -19,75 +18,57 @@ from rightsizer.advice.rules.bottleneck import (
     find_bottleneck,
 )
 from rightsizer.advice.rules.rule import Rule
-from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
+from rightsizer.advice.verdict import CaseSubject
+from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
 NAME: Final = "host_bound"
-_HOST: Final = Bottleneck(NAME, State.HOST_BOUND, Reason.HOST_BOUND, "held up by the host's CPUs")
+_HOST: Final = Bottleneck(State.HOST_BOUND, Reason.HOST_BOUND, "held up by the host's CPUs")
 _SIGNALS: Final = (Signal.CPU, Signal.CPU_PRESSURE)
+_SERVER: Final = Instruction(
+    "Take the host's work off the path of a request",
+    "vllm serve ... --async-scheduling --api-server-count 4\n"
+    "tokenizing, sampling and HTTP run on the CPU between two steps of the GPU",
+)
 
 
-def judge(case: Case, settings: BottleneckSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: BottleneckSettings) -> Finding:
     """Whether the CPUs keep a GPU of the workload waiting."""
-    seen = find_bottleneck(_HOST, case, settings)
+    case, seen = subject.case, find_bottleneck(_HOST, subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, case, _SIGNALS)
+    device, is_serving = seen.devices[0], case.workload_class is WorkloadClass.SERVING
+    count = cpus_for_gpu(case, device)
+    more: tuple[Instruction, ...] = ()
+    if count is not None:
+        title = f"Give it the CPUs that are near its GPU: {cpu_list(cpus_near(case, device))}"
+        more = owner_of(kind_of(case)).request_cpus(title, count, len(case.devices))
     return complain_of(
         _HOST,
-        case,
         seen,
-        market,
+        ", at their quota or under pressure",
         action=Action.FIX_INPUT_PIPELINE,
-        summary=f"{seen.summary}, at their quota or under pressure.",
-        instructions=_instructions(case, seen.devices),
+        instructions=(
+            dump_stacks(seen.devices, "See what the CPUs are busy with"),
+            show_throttling(seen.devices, "See whether a quota holds them back, and how often"),
+            *more,
+            _SERVER if is_serving else _loader(count),
+        ),
     )
 
 
-def _instructions(case: Case, devices: tuple[Device, ...]) -> tuple[Instruction, ...]:
-    confirm = (
-        dump_stacks(devices, "See what the CPUs are busy with"),
-        show_throttling(devices, "See whether a quota holds them back, and how often"),
-    )
-    is_serving = case.workload_class is WorkloadClass.SERVING
-    mend = _server() if is_serving else _loader(case, devices[0])
-    return (*confirm, *_quota(case, devices[0]), mend)
-
-
-def _quota(case: Case, device: Device) -> tuple[Instruction, ...]:
-    """More CPUs, in the words of who hands them out; nothing where the node is not known."""
-    count = cpus_for_gpu(case, device)
-    if count is None:
-        return ()
-    title = f"Give it the CPUs that are near its GPU: {cpu_list(cpus_near(case, device))}"
-    return owner_of(kind_of(case)).request_cpus(title, count, len(case.devices))
-
-
-def _loader(case: Case, device: Device) -> Instruction:
-    count = cpus_for_gpu(case, device)
-    # One CPU is left to the process that launches the kernels.
+def _loader(count: int | None) -> Instruction:
+    """More workers: one of a GPU's CPUs is left to the process that launches the kernels."""
     workers = "N" if count is None else str(max(1, count - 1))
     unknown = "with N the CPUs that the job has for each GPU, less one;\n"
     return Instruction(
         "Load with more workers, ahead of the GPU",
-        (
-            f"DataLoader(..., num_workers={workers}, pin_memory=True, persistent_workers=True, "
-            f"prefetch_factor=4)\n{unknown if count is None else ''}"
-            "decode or augment less on the CPU: prepare the data once, or use NVIDIA DALI"
-        ),
-    )
-
-
-def _server() -> Instruction:
-    return Instruction(
-        "Take the host's work off the path of a request",
-        (
-            "vllm serve ... --async-scheduling --api-server-count 4\n"
-            "tokenizing, sampling and HTTP run on the CPU between two steps of the GPU"
-        ),
+        f"DataLoader(..., num_workers={workers}, pin_memory=True, persistent_workers=True, "
+        f"prefetch_factor=4)\n{unknown if count is None else ''}"
+        "decode or augment less on the CPU: prepare the data once, or use NVIDIA DALI",
     )
 
 

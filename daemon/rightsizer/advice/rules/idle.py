@@ -1,19 +1,15 @@
 """GPUs that do nothing: empty, or held by what does not use them."""
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable
 from itertools import groupby
 from typing import Final
 
-from rightsizer.advice.market import Market
 from rightsizer.advice.risk import risk_of, worst
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
-    abstain_early,
-    complain,
+    CaseSubject,
     direct_factors,
-    find_nothing,
     known_seconds,
-    names_of,
     opposite,
     released,
 )
@@ -26,13 +22,11 @@ from rightsizer.model.finding import (
     Instruction,
     Option,
     Reason,
-    Risk,
-    Savings,
 )
 from rightsizer.model.frozen import dataclass
 from rightsizer.model.settings import setting
 from rightsizer.model.state import IDLE_STATES, State
-from rightsizer.model.units import Nanoseconds, format_duration, seconds
+from rightsizer.model.units import format_duration, seconds
 from rightsizer.model.workload import Workload, WorkloadClass
 from rightsizer.owners.owner import shell
 from rightsizer.owners.registry import owner_of
@@ -62,13 +56,14 @@ def idle_gaps(blocks: Iterable[Block], busy_ratio: float) -> tuple[IdleGap, ...]
     Where a block is missing, a gap is cut off.
     """
     found = []
-    for run in _unbroken(blocks):
-        groups = groupby(run, lambda block: block.mean < busy_ratio)
-        parts = [(idle, list(group)) for idle, group in groups]
-        for at, (idle, group) in enumerate(parts):
-            if idle:
-                length = len(group) * seconds(BLOCK_SPAN)
-                found.append(IdleGap(length, has_ended=at + 1 < len(parts)))
+    # Blocks that follow one another are as far from their number as their first one.
+    runs = groupby(enumerate(blocks), lambda each: each[1].start - each[0] * BLOCK_SPAN)
+    for _, run in runs:
+        groups = groupby(run, lambda each: each[1].mean < busy_ratio)
+        parts = [(is_idle, sum(1 for _ in group)) for is_idle, group in groups]
+        for at, (is_idle, count) in enumerate(parts, 1):
+            if is_idle:
+                found.append(IdleGap(count * seconds(BLOCK_SPAN), has_ended=at < len(parts)))
     return tuple(found)
 
 
@@ -85,27 +80,13 @@ def resumption(
     )
     if not lasting:
         return None
-    survival, at_risk = 1.0, len(lasting)
-    for gap in lasting:
+    survival = 1.0
+    for at_risk, gap in zip(range(len(lasting), 0, -1), lasting, strict=True):
         if gap.seconds > idle_seconds + within_seconds:
             break
         if gap.has_ended:
             survival *= 1.0 - 1.0 / at_risk
-        at_risk -= 1
     return Resumption(1.0 - survival, len(lasting))
-
-
-def _unbroken(blocks: Iterable[Block]) -> Iterator[list[Block]]:
-    run: list[Block] = []
-    last: Nanoseconds | None = None
-    for block in blocks:
-        if last is not None and block.start != last + BLOCK_SPAN:
-            yield run
-            run = []
-        run.append(block)
-        last = block.start
-    if run:
-        yield run
 
 
 NAME: Final = "idle"
@@ -181,29 +162,59 @@ class IdleSettings:
     )
 
 
-def judge(case: Case, settings: IdleSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: IdleSettings) -> Finding:
     """Whether all GPUs of the workload did nothing, and whether somebody held them."""
-    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    case = subject.case
+    too_little = subject.abstain_early(settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
     if case.workload_class is WorkloadClass.STANDBY:
-        return find_nothing(NAME, case, "A standby is meant to be idle.")
+        return subject.find_nothing("A standby is meant to be idle.")
     shares = {window.uuid: window.share(*IDLE_STATES) for window in case.windows}
     share = min(shares.values())
-    evidence = {
+    evidence: dict[str, object] = {
         "idle_ratio": {uuid: round(each, 4) for uuid, each in shares.items()},
         "threshold_ratio": settings.on_ratio,
     }
     factors = direct_factors(case, share, min(settings.certain_ratio, settings.on_ratio))
     if share < settings.on_ratio:
-        active = f"active {1 - share:.0%} of the time"
-        return find_nothing(
-            NAME, case, f"{names_of(case.devices)}: {active}.", opposite(factors), evidence
-        )
+        summary = f"{subject.name}: active {1 - share:.0%} of the time."
+        return subject.find_nothing(summary, opposite(factors), evidence)
     if _is_usual(case, settings):
-        summary = f"{names_of(case.devices)}: idle, as at these hours of every day."
-        return find_nothing(NAME, case, summary, opposite(factors), evidence)
-    return _complaint(case, settings, market, factors, evidence)
+        summary = f"{subject.name}: idle, as at these hours of every day."
+        return subject.find_nothing(summary, opposite(factors), evidence)
+    level = risk_of(1.0 - share, known_seconds(case) / _BLOCK_SECONDS)
+    evidence["resume_upper_bound_ratio"] = level.upper_bound_ratio
+    risk, resumed = level.risk, _resumption(case, settings)
+    if resumed is not None:
+        risk = worst((risk, risk_of(resumed.probability_ratio, resumed.gaps).risk))
+        evidence["resume_ratio"] = round(resumed.probability_ratio, 4)
+        evidence["resume_within_seconds"] = settings.resume_seconds
+        evidence["resume_gaps"] = resumed.gaps
+    is_serving = case.workload_class is WorkloadClass.SERVING
+    action = Action.SCALE_TO_ZERO if is_serving else Action.RELEASE
+    give_back = "scale to zero while nobody asks" if is_serving else "give back"
+    # Idle time is saved for certain, the rest unless work resumes.
+    savings = released(case, subject.market, share, 1.0)
+    reason, what = _reason(case)
+    return subject.complain(
+        kind=FindingKind.IDLE,
+        reasons=(reason,),
+        action=action,
+        summary=(
+            f"{subject.name}: {what} {share:.0%} of the last "
+            f"{format_duration(known_seconds(case))}."
+        ),
+        factors=factors,
+        risk=risk,
+        evidence=evidence,
+        options=(
+            Option(f"{give_back}: {subject.name}", risk=risk, action=action, savings=savings),
+        ),
+        savings=savings,
+        instructions=release_instructions(case),
+        affected_gpus=share * case.gpus,
+    )
 
 
 def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
@@ -223,52 +234,19 @@ def conduct(workload: Workload | None, settings: IdleSettings) -> OpeningPolicy:
     )
 
 
-def _complaint(
-    case: Case,
-    settings: IdleSettings,
-    market: Market,
-    factors: dict[str, float],
-    evidence: dict[str, object],
-) -> Finding:
-    share = min(window.share(*IDLE_STATES) for window in case.windows)
-    reason = _reason(case)
-    level = risk_of(1.0 - share, known_seconds(case) / _BLOCK_SECONDS)
-    resumed = _resumption(case, settings)
-    risk = level.risk
-    if resumed is not None and resumed.gaps >= _LEAST_GAPS:
-        risk = worst((risk, risk_of(resumed.probability_ratio, resumed.gaps).risk))
-    savings = released(case, market, share, 1.0)
-    return complain(
-        NAME,
-        case,
-        kind=FindingKind.IDLE,
-        reasons=(reason,),
-        action=_action(case.workload),
-        summary=(
-            f"{names_of(case.devices)}: {_what(case, reason)} {share:.0%} of the last "
-            f"{format_duration(known_seconds(case))}."
-        ),
-        factors=factors,
-        risk=risk,
-        evidence=evidence
-        | {"resume_upper_bound_ratio": level.upper_bound_ratio}
-        | _about(resumed, settings),
-        options=(_option(case, risk, savings),),
-        savings=savings,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=release_instructions(case),
-        affected_gpus=share * case.gpus,
-    )
-
-
-def _reason(case: Case) -> Reason:
+def _reason(case: Case) -> tuple[Reason, str]:
+    """Why they are idle, and how the summary says so."""
+    holder = case.workload.name if case.workload else ""
     if _lacks_process(case):
-        return Reason.ALLOCATED_WITHOUT_PROCESS
-    is_held = any(
+        it = "it" if len(case.devices) == 1 else "any of them"
+        what = f"allocated to {holder}, without a process on {it}, and idle"
+        return Reason.ALLOCATED_WITHOUT_PROCESS, what
+    if any(
         window.states.get(State.IDLE_HELD, 0) > window.states.get(State.IDLE_EMPTY, 0)
         for window in case.windows
-    )
-    return Reason.IDLE_HELD if is_held else Reason.IDLE_EMPTY
+    ):
+        return Reason.IDLE_HELD, f"held by {holder} but idle" if holder else "held but idle"
+    return Reason.IDLE_EMPTY, "empty and idle"
 
 
 def _lacks_process(case: Case) -> bool:
@@ -282,23 +260,12 @@ def _lacks_process(case: Case) -> bool:
     )
 
 
-def _what(case: Case, reason: Reason) -> str:
-    holder = case.workload.name if case.workload else ""
-    if reason is Reason.ALLOCATED_WITHOUT_PROCESS:
-        it = "it" if len(case.devices) == 1 else "any of them"
-        return f"allocated to {holder}, without a process on {it}, and idle"
-    if reason is Reason.IDLE_HELD:
-        return f"held by {holder} but idle" if holder else "held but idle"
-    return "empty and idle"
-
-
 def _is_usual(case: Case, settings: IdleSettings) -> bool:
     """Whether a service has always slept at the hours that were looked at."""
-    workload = case.workload
-    if workload is None or workload.workload_class is not WorkloadClass.SERVING:
-        return False
     shape = case.shape()
-    if shape is None or not shape.is_daily or shape.known_days < settings.minimum_days:
+    if case.workload_class is not WorkloadClass.SERVING or shape is None:
+        return False
+    if not shape.is_daily or shape.known_days < settings.minimum_days:
         return False
     means = [hour.mean for hour in shape.hours_of_day]
     busiest = max(mean or 0.0 for mean in means)
@@ -309,35 +276,13 @@ def _is_usual(case: Case, settings: IdleSettings) -> bool:
 
 
 def _resumption(case: Case, settings: IdleSettings) -> Resumption | None:
+    """As the gaps that have lasted as long went on; `None` where too few have."""
     blocks = case.remembered.each(Measure.BUSY)
     gaps = idle_gaps(blocks, settings.busy_ratio * len(case.devices))
     if not gaps or gaps[-1].has_ended:
         return None
-    return resumption(gaps, gaps[-1].seconds, settings.resume_seconds)
-
-
-def _about(resumed: Resumption | None, settings: IdleSettings) -> dict[str, object]:
-    if resumed is None or resumed.gaps < _LEAST_GAPS:
-        return {}
-    return {
-        "resume_ratio": round(resumed.probability_ratio, 4),
-        "resume_within_seconds": settings.resume_seconds,
-        "resume_gaps": resumed.gaps,
-    }
-
-
-def _option(case: Case, risk: Risk, savings: Savings) -> Option:
-    """Idle time is saved for certain, the rest unless work resumes."""
-    action = _action(case.workload)
-    what = "scale to zero while nobody asks" if action is Action.SCALE_TO_ZERO else "give back"
-    return Option(
-        description=f"{what}: {names_of(case.devices)}", risk=risk, action=action, savings=savings
-    )
-
-
-def _action(workload: Workload | None) -> Action:
-    is_serving = workload is not None and workload.workload_class is WorkloadClass.SERVING
-    return Action.SCALE_TO_ZERO if is_serving else Action.RELEASE
+    found = resumption(gaps, gaps[-1].seconds, settings.resume_seconds)
+    return found if found is not None and found.gaps >= _LEAST_GAPS else None
 
 
 _MOST_PROCESSES: Final = 8
@@ -347,26 +292,20 @@ _MOST_PROCESSES: Final = 8
 def release_instructions(case: Case) -> tuple[Instruction, ...]:
     """The command that ends the workload, or scales it to nothing, for a person to review.
 
-    None for GPUs without a workload.
+    None for GPUs without a workload, nor where it is not known whose the processes are.
     """
-    workload = case.workload
-    if workload is None:
-        return ()
-    return owner_of(workload.kind).release(workload) or _processes(case)
-
-
-def _processes(case: Case) -> tuple[Instruction, ...]:
-    node = case.node
-    if node is None:
-        return ()
+    workload, node = case.workload, case.node
+    found = owner_of(workload.kind).release(workload) if workload else ()
     uuids = [device.uuid for device in case.devices]
+    if found or workload is None or node is None:
+        return found
     if any(len(node.holdings.get(uuid, ())) != 1 for uuid in uuids):
-        return ()  # Whose processes these are is not known.
-    readings = [node.readings[uuid] for uuid in uuids if uuid in node.readings]
-    found = {process.pid for reading in readings for process in reading.processes or ()}
-    if not found or len(found) > _MOST_PROCESSES:
         return ()
-    command = " ".join(["kill", *map(str, sorted(found))])
+    readings = [node.readings[uuid] for uuid in uuids if uuid in node.readings]
+    pids = {process.pid for reading in readings for process in reading.processes or ()}
+    if not pids or len(pids) > _MOST_PROCESSES:
+        return ()
+    command = " ".join(["kill", *map(str, sorted(pids))])
     return shell("End the processes on these GPUs, after asking their user", command)
 
 

@@ -6,11 +6,10 @@ It is a complaint only of a service, where a larger batch or smaller weights wou
 
 from typing import Final
 
-from rightsizer.advice.market import Market
-from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
+from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.rules.bottleneck import slow_opening_policy
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import complain, find_nothing
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import (
     Action,
     Case,
@@ -53,59 +52,60 @@ class MemoryBandwidthBoundSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
-def judge(case: Case, settings: MemoryBandwidthBoundSettings, market: Market) -> Finding:
+_INSTRUCTIONS: Final = (
+    Instruction(
+        "Let more requests share a step, as far as the key-value cache and latency allow",
+        "vllm serve ... --max-num-seqs 512 --max-num-batched-tokens 16384 "
+        "--gpu-memory-utilization 0.95",
+        "sh",
+    ),
+    Instruction(
+        "Read fewer bytes for each token",
+        "vllm serve ... --quantization fp8 --kv-cache-dtype fp8",
+        "sh",
+    ),
+    Instruction(
+        "Put replicas together",
+        "two half-empty replicas stream the weights twice; one with both loads does so once",
+    ),
+)
+
+
+def judge(subject: CaseSubject, settings: MemoryBandwidthBoundSettings) -> Finding:
     """Whether a service is bound by memory traffic and has compute to spare."""
+    case = subject.case
     seen = observe(
-        NAME,
-        case,
+        subject,
         settings,
-        {each.uuid: each.share(State.MEMORY_BANDWIDTH_BOUND) for each in case.windows},
+        lambda window: window.share(State.MEMORY_BANDWIDTH_BOUND),
         "bound by memory traffic",
         tiers=frozenset({Tier.PROFILING}),
         why_unsupported="without profiling nobody measures memory traffic",
     )
     if isinstance(seen, Finding):
         return seen
-    compute = _compute(case)
-    evidence = seen.evidence | {"compute_median_ratio": compute, "pressed_ratio": _pressed(case)}
-    why_not = _why_not(case, compute, settings)
-    if why_not:
-        return find_nothing(NAME, case, f"{seen.summary}: {why_not}.", seen.factors, evidence)
-    return _complaint(case, seen, evidence, settings, market)
-
-
-def _why_not(case: Case, compute: float | None, settings: MemoryBandwidthBoundSettings) -> str:
-    workload_class = case.workload_class
-    if workload_class is not WorkloadClass.SERVING:
-        is_batch = workload_class is WorkloadClass.BATCH
-        return "a job at a limit of its GPU is well used" if is_batch else "no service is known"
+    # The compute that was used at least, on the device that used most.
+    medians = (window.compute_at_least.quantile(0.5) for window in case.windows)
+    compute = max((each for each in medians if each is not None), default=None)
+    pressed = _pressed(case)
+    evidence = {"compute_median_ratio": compute, "pressed_ratio": pressed}
+    if case.workload_class is WorkloadClass.BATCH:
+        return seen.find_nothing(": a job at a limit of its GPU is well used", evidence)
+    if case.workload_class is not WorkloadClass.SERVING:
+        return seen.find_nothing(": no service is known", evidence)
     if compute is not None and compute > settings.compute_ratio:
-        return "a larger batch would find no compute"
-    return ""
-
-
-def _complaint(
-    case: Case,
-    seen: TimeShare,
-    evidence: dict[str, object],
-    settings: MemoryBandwidthBoundSettings,
-    market: Market,
-) -> Finding:
-    is_short = _pressed(case) >= settings.pressed_ratio
+        return seen.find_nothing(": a larger batch would find no compute", evidence)
+    is_short = pressed >= settings.pressed_ratio
     waits = "users wait, and " if is_short else ""
-    return complain(
-        NAME,
-        case,
+    return seen.complain(
+        f": {waits}a larger batch would serve more for the same traffic",
         kind=FindingKind.UNDERPROVISIONED if is_short else FindingKind.INEFFICIENT,
         reasons=(Reason.MEMORY_BANDWIDTH_BOUND,),
         action=Action.RAISE_BATCH,
-        summary=f"{seen.summary}: {waits}a larger batch would serve more for the same traffic.",
-        factors=seen.factors,
         risk=Risk.LOW,
         evidence=evidence,
         savings=_NOTHING_FREED,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=_instructions(),
+        instructions=_INSTRUCTIONS,
         # Where no user waits nothing is lost.
         affected_gpus=seen.gpus if is_short else 0.0,
     )
@@ -113,43 +113,8 @@ def _complaint(
 
 def _pressed(case: Case) -> float:
     """The share of the known time with users waiting, on the device with most of it."""
-    return max(
-        (
-            round(window.pressed.get(Resource.MEMORY_BANDWIDTH, 0) / window.known, 4)
-            for window in case.windows
-            if window.known
-        ),
-        default=0.0,
-    )
-
-
-def _compute(case: Case) -> float | None:
-    """The median of the compute that was used at least, on the device that used most."""
-    medians = [window.compute_at_least.quantile(0.5) for window in case.windows]
-    known = [each for each in medians if each is not None]
-    return max(known) if known else None
-
-
-def _instructions() -> tuple[Instruction, ...]:
-    return (
-        Instruction(
-            "Let more requests share a step, as far as the key-value cache and latency allow",
-            (
-                "vllm serve ... --max-num-seqs 512 --max-num-batched-tokens 16384 "
-                "--gpu-memory-utilization 0.95"
-            ),
-            "sh",
-        ),
-        Instruction(
-            "Read fewer bytes for each token",
-            "vllm serve ... --quantization fp8 --kv-cache-dtype fp8",
-            "sh",
-        ),
-        Instruction(
-            "Put replicas together",
-            "two half-empty replicas stream the weights twice; one with both loads does so once",
-        ),
-    )
+    times = ((each.pressed.get(Resource.MEMORY_BANDWIDTH, 0), each.known) for each in case.windows)
+    return max((round(pressed / known, 4) for pressed, known in times if known), default=0.0)
 
 
 RULE: Final = Rule(NAME, MemoryBandwidthBoundSettings(), judge)

@@ -8,10 +8,12 @@ from typing import Final
 
 from rightsizer.advice.board_options import lighter_boards
 from rightsizer.advice.board_status import is_shared
-from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
-from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of, sizing_factors
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Savings
+from rightsizer.advice.verdict import (
+    CaseSubject,
+    sizing_factors,
+)
+from rightsizer.model.finding import Action, Finding, FindingKind, Reason, Savings
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Resource
@@ -54,12 +56,12 @@ class MemoryOverprovisionedSettings:
     conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
 
 
-def judge(case: Case, settings: MemoryOverprovisionedSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding:
     """Whether a board with less memory, and no slower, would do for every GPU of the workload."""
-    early = _early(case, settings)
+    early = _early(subject, settings)
     if early is not None:
         return early
-    fits = case.provisioning
+    case, fits = subject.case, subject.case.provisioning
     needs = {
         device.uuid: fit.resources[Resource.MEMORY].need
         for device, fit in zip(case.devices, fits, strict=True)
@@ -67,60 +69,56 @@ def judge(case: Case, settings: MemoryOverprovisionedSettings, market: Market) -
     }
     known = [need for need in needs.values() if need is not None]
     if len(known) < len(fits) or any(each.overprovisioned is None for each in fits):
-        why = "compute or memory use is not measured"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+        return subject.abstain("compute or memory use is not measured")
     free = 1.0 - max(known)
     factors = sizing_factors(case, abs(free - settings.on_ratio))
     evidence: dict[str, object] = {
         "memory_need_ratio": {uuid: round(need or 0.0, 4) for uuid, need in needs.items()},
         "threshold_ratio": settings.on_ratio,
     }
-    summary = f"{names_of(case.devices)}: the largest need leaves {free:.0%} of the memory free"
+    summary = f"{subject.name}: the largest need leaves {free:.0%} of the memory free"
     if free < settings.on_ratio:
-        return find_nothing(NAME, case, f"{summary}.", factors, evidence)
+        return subject.find_nothing(f"{summary}.", factors, evidence)
     unused = min(each.overprovisioned or 0.0 for each in fits)
     if case.workload_class is not WorkloadClass.BATCH and unused >= settings.unused_ratio:
         what = f"{summary}, and as much of the rest: see overprovisioned."
-        return find_nothing(NAME, case, what, {}, evidence)
-    options = lighter_boards(case, market, settings.slowest_ratio)
+        return subject.find_nothing(what, {}, evidence)
+    options = lighter_boards(case, subject.market, settings.slowest_ratio)
     if not options:
         what = f"{summary}; no cheaper board with less is as fast."
-        return find_nothing(NAME, case, what, factors, evidence)
-    return complain(
-        NAME,
-        case,
+        return subject.find_nothing(what, factors, evidence)
+    best = options[0]
+    return subject.complain(
         kind=FindingKind.OVERPROVISIONED,
         reasons=(Reason.GPU_MEMORY_OVERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE,
-        summary=f"{summary}; {options[0].description} has less of it and is as fast.",
+        summary=f"{summary}; {best.description} has less of it and is as fast.",
         factors=factors,
-        risk=options[0].risk,
+        risk=best.risk,
         evidence=evidence,
         options=options,
-        target=options[0].target,
-        savings=options[0].savings or _NO_SAVINGS,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        target=best.target,
+        savings=best.savings or _NO_SAVINGS,
     )
 
 
-def _early(case: Case, settings: MemoryOverprovisionedSettings) -> Finding | None:
+def _early(subject: CaseSubject, settings: MemoryOverprovisionedSettings) -> Finding | None:
     """What is said before anything is measured; `None` where that is nothing."""
-    fits = case.provisioning
+    case, fits = subject.case, subject.case.provisioning
     active = min((each.active_seconds for each in fits), default=0.0)
     if active < settings.minimum_known_seconds:
         why = f"only {format_duration(active)} of activity to size by"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+        return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     if any(each.is_underprovisioned for each in fits):
-        return find_nothing(NAME, case, "Under pressure, so not too large.")
+        return subject.find_nothing("Under pressure, so not too large.")
     if is_shared(case):
-        summary = f"{names_of(case.devices)}: shared, so its size is not one workload's affair."
-        return find_nothing(NAME, case, summary)
+        return subject.find_nothing(
+            f"{subject.name}: shared, so its size is not one workload's affair."
+        )
     if case.workload_class is WorkloadClass.UNKNOWN:
-        why = "the workload's class is unknown; state it in a policy"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+        return subject.abstain("the workload's class is unknown; state it in a policy")
     if any(each.memory_is_preallocated for each in fits):
-        why = "memory looks preallocated, so the memory needed is not known"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+        return subject.abstain("memory looks preallocated, so the memory needed is not known")
     return None
 
 

@@ -6,19 +6,15 @@ Memory that a framework preallocates is full by design and says nothing; the rul
 from typing import Final
 
 from rightsizer.advice.board_options import larger_boards
-from rightsizer.advice.market import Market
-from rightsizer.advice.observation import observe
+from rightsizer.advice.observation import in_condition, observe
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, abstain_early, complain
+from rightsizer.advice.verdict import TOO_SMALL, CaseSubject
 from rightsizer.model.finding import (
     Action,
-    Case,
     Finding,
     FindingKind,
     Instruction,
     Reason,
-    Risk,
-    Savings,
 )
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
@@ -26,13 +22,16 @@ from rightsizer.model.state import Condition, Resource, Tier
 from rightsizer.model.workload import Allocator, WorkloadClass
 
 NAME: Final = "near_out_of_memory"
+_PREALLOCATES: Final = "the framework preallocates, so memory held is not memory needed"
+_LOOKS_PREALLOCATED: Final = (
+    "memory in use is high and never changes, as with a preallocating framework; state "
+    "the allocator in a policy to have it judged"
+)
 _INSTRUCTIONS: Final = (
     Instruction(
         "Take less memory, until there is more of it",
-        (
-            "Lower the batch size or the sequence length, or recompute activations. Fragments of "
-            "PyTorch's allocator are won back by PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True."
-        ),
+        "Lower the batch size or the sequence length, or recompute activations. Fragments of "
+        "PyTorch's allocator are won back by PYTORCH_CUDA_ALLOC_CONF=expandable_segments:True.",
     ),
 )
 
@@ -53,19 +52,21 @@ class NearOutOfMemorySettings:
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
-def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: NearOutOfMemorySettings) -> Finding:
     """Whether a GPU of the workload was nearly out of memory, where that means something."""
-    early = _early(case, settings)
-    if early is not None:
-        return early
-    shares = {
-        window.uuid: window.condition_share(Condition.NEAR_OUT_OF_MEMORY) for window in case.windows
-    }
+    case = subject.case
+    too_little = subject.abstain_early(settings.minimum_known_seconds)
+    if too_little is not None:
+        return too_little
+    if not any(Resource.MEMORY in window.demands for window in case.windows):
+        return subject.abstain("no memory reading while the GPU was held")
+    if any(each.memory_is_preallocated for each in case.provisioning):
+        is_stated = case.workload and case.workload.allocator is Allocator.PREALLOCATING
+        return subject.abstain(_PREALLOCATES if is_stated else _LOOKS_PREALLOCATED)
     seen = observe(
-        NAME,
-        case,
+        subject,
         settings,
-        shares,
+        in_condition(Condition.NEAR_OUT_OF_MEMORY),
         "memory nearly full",
         tiers=frozenset(Tier),
         evidence_name="near_out_of_memory_ratio",
@@ -80,47 +81,19 @@ def judge(case: Case, settings: NearOutOfMemorySettings, market: Market) -> Find
     }
     if isinstance(seen, Finding):
         return replace(seen, evidence={**seen.evidence, **peaks})
-    full = seen.devices
     # An unknown class gets no advice on the type of GPU (docs/definitions.md).
     may_move = case.workload_class is not WorkloadClass.UNKNOWN
-    return complain(
-        NAME,
-        case,
+    return seen.complain(
+        "; the next allocation may fail",
         kind=FindingKind.UNDERPROVISIONED,
         reasons=(Reason.GPU_MEMORY_UNDERPROVISIONED,),
         action=Action.CHANGE_GPU_TYPE if may_move else Action.NONE,
-        summary=f"{seen.summary}; the next allocation may fail.",
-        factors=seen.factors,
-        risk=Risk.VERY_LOW,
-        evidence=seen.evidence | peaks,
-        culprits=tuple(device.uuid for device in full),
-        options=larger_boards(case, market) if may_move else (),
-        savings=Savings(reason="a GPU that is too small saves nothing"),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        evidence=peaks,
+        culprits=tuple(device.uuid for device in seen.devices),
+        options=larger_boards(case, subject.market) if may_move else (),
+        savings=TOO_SMALL,
         instructions=_INSTRUCTIONS,
-        affected_gpus=sum(device.capacity_ratio for device in full),
-    )
-
-
-def _early(case: Case, settings: NearOutOfMemorySettings) -> Finding | None:
-    """An abstention where memory says nothing; `None` where it does."""
-    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
-    if too_little is not None:
-        return too_little
-    if not any(Resource.MEMORY in window.demands for window in case.windows):
-        why = "no memory reading while the GPU was held"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    if any(each.memory_is_preallocated for each in case.provisioning):
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, _why_preallocated(case))
-    return None
-
-
-def _why_preallocated(case: Case) -> str:
-    if case.workload and case.workload.allocator is Allocator.PREALLOCATING:
-        return "the framework preallocates, so memory held is not memory needed"
-    return (
-        "memory in use is high and never changes, as with a preallocating framework; state "
-        "the allocator in a policy to have it judged"
+        affected_gpus=sum(device.capacity_ratio for device in seen.devices),
     )
 
 

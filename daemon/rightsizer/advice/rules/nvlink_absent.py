@@ -3,19 +3,18 @@
 And which.
 """
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from itertools import combinations
+from operator import attrgetter
 from typing import Final
 
-from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import kind_of
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
-    abstain,
-    abstain_early,
-    complain,
+    CaseSubject,
     direct_factors,
-    find_nothing,
     holder_of,
     names_of,
 )
@@ -29,7 +28,6 @@ from rightsizer.model.finding import (
     Option,
     Reason,
     Risk,
-    Savings,
 )
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.node import Node
@@ -59,47 +57,28 @@ def better_gpus(
 
     By `gain_ratio` the sum over the pairs must grow where the weakest stays as weak.
     """
-    now = score_of([device.uuid for device in devices], topology)
-    same = [each for each in node.devices if _is_alike(each, devices[0])]
-    free = [each for each in same if _is_free(each, node)]
-    movable = [each for each in same if _sole_holder(each, node) is not None]
-    found = _best(devices, free, topology, now, gain_ratio)
-    if found is not None:
-        return BetterGpus(*found, swaps={})
-    found = _best(devices, [*free, *movable], topology, now, gain_ratio)
-    return None if found is None else BetterGpus(*found, swaps=_swaps(devices, found[0], node))
-
-
-def _best(
-    devices: Sequence[Device],
-    others: Iterable[Device],
-    topology: Topology,
-    now: SetScore,
-    gain_ratio: float,
-) -> tuple[tuple[Device, ...], SetScore] | None:
-    held = {device.uuid for device in devices}
-    known = {each.uuid: each for each in (*devices, *others)}
-    candidates = sorted(known, key=lambda uuid: (known[uuid].index, uuid))
-    if len(candidates) > MOST_CANDIDATES:
-        return None
-    found = best_set(candidates, len(devices), topology, held)
-    if found is None or set(found.uuids) == held or not _is_worth_it(found.score, now, gain_ratio):
-        return None
-    return tuple(known[uuid] for uuid in found.uuids), found.score
-
-
-def _is_worth_it(then: SetScore, now: SetScore, gain_ratio: float) -> bool:
-    if then.weakest > now.weakest:
-        return True
-    return then.weakest == now.weakest and then.total >= now.total * (1.0 + gain_ratio)
-
-
-def _is_alike(device: Device, model: Device) -> bool:
-    return (
-        device.mig is None
-        and device.is_given_out
-        and (device.board, device.name) == (model.board, model.name)
-    )
+    now = score_of(_uuids(devices), topology)
+    board = devices[0].board, devices[0].name
+    same = [
+        each
+        for each in node.devices
+        if each.mig is None and each.is_given_out and (each.board, each.name) == board
+    ]
+    held = {device.uuid: device for device in devices}
+    free = {each.uuid: each for each in same if _is_free(each, node)}
+    movable = {each.uuid: each for each in same if _sole_holder(each, node) is not None}
+    for known in (held | free, held | free | movable):
+        candidates = sorted(known, key=lambda uuid: (known[uuid].index, uuid))
+        if len(candidates) > MOST_CANDIDATES:
+            continue
+        found = best_set(candidates, len(devices), topology, set(held))
+        if found is None or set(found.uuids) == set(held):
+            continue
+        gain = found.score.weakest - now.weakest
+        if gain > 0 or (gain == 0 and found.score.total >= now.total * (1.0 + gain_ratio)):
+            then = tuple(known[uuid] for uuid in found.uuids)
+            return BetterGpus(then, found.score, _swaps(devices, then, node))
+    return None
 
 
 def _is_free(device: Device, node: Node) -> bool:
@@ -121,18 +100,17 @@ def _sole_holder(device: Device, node: Node) -> str | None:
     return workload.name if held == 1 else None
 
 
+def _uuids(devices: Sequence[Device]) -> list[str]:
+    return [device.uuid for device in devices]
+
+
 def _swaps(devices: Sequence[Device], then: Sequence[Device], node: Node) -> Mapping[str, str]:
-    wanted = {device.uuid for device in then}
-    held = {device.uuid for device in devices}
-    given = sorted((each for each in devices if each.uuid not in wanted), key=_by_index)
-    taken = sorted((each for each in then if each.uuid not in held), key=_by_index)
-    pairs = zip(taken, given, strict=True)
-    names = ((_sole_holder(one, node), other.uuid) for one, other in pairs)
+    given, taken = (
+        sorted((each for each in some if each.uuid not in others), key=attrgetter("index", "uuid"))
+        for some, others in ((devices, _uuids(then)), (then, _uuids(devices)))
+    )
+    names = ((_sole_holder(one, node), other.uuid) for one, other in zip(taken, given, strict=True))
     return {name: uuid for name, uuid in names if name is not None}
-
-
-def _by_index(device: Device) -> tuple[int, str]:
-    return device.index, device.uuid
 
 
 NAME: Final = "nvlink_absent"
@@ -168,65 +146,69 @@ class NvlinkAbsentSettings:
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
-def judge(case: Case, settings: NvlinkAbsentSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: NvlinkAbsentSettings) -> Finding:
     """Whether the workload's GPUs are poorly joined, and which ones would be better."""
-    del market
-    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    case = subject.case
+    too_little = subject.abstain_early(settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
     if len(case.devices) == 1 or case.workload is None or any(each.mig for each in case.devices):
-        return find_nothing(NAME, case, f"{names_of(case.devices)}: nothing to join.")
+        return subject.find_nothing(f"{subject.name}: nothing to join.")
     node, topology = case.node, None if case.node is None else case.node.topology
     if node is None or topology is None:
-        why = "how the GPUs are joined is not known"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+        return subject.abstain("how the GPUs are joined is not known")
     weakest = _weakest(case, topology)
     if weakest is None:
-        why = "the way between some of the GPUs is not known"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    now = score_of([device.uuid for device in case.devices], topology)
-    ways: dict[str, object] = {
-        "weakest_link": weakest.label,
-        "links": _links(case, topology),
-        "score": [now.weakest, now.total],
-    }
-    if weakest.kind not in _FAR:
-        summary = f"{names_of(case.devices)}: joined by {weakest.label} at the weakest."
-        return find_nothing(NAME, case, summary, direct_factors(case, 1.0, 0.5), ways)
-    return _far_apart(case, settings, (node, topology, weakest), ways)
-
-
-def _far_apart(
-    case: Case,
-    settings: NvlinkAbsentSettings,
-    around: tuple[Node, Topology, GpuLink],
-    ways: Mapping[str, object],
-) -> Finding:
-    """GPUs that talk over the host: does it matter, and is there anything better?"""
-    node, topology, weakest = around
-    traffic = _traffic(case)
-    is_batch = case.workload_class is WorkloadClass.BATCH
-    if traffic is None and not is_batch:
-        why = "nobody measures what the GPUs exchange, and only of batch jobs can it be assumed"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    evidence = {**ways, "traffic_ratio": traffic, "threshold_ratio": settings.on_ratio}
+        return subject.abstain("the way between some of the GPUs is not known")
+    evidence = _evidence(_uuids(case.devices), topology, weakest)
     factors = direct_factors(case, 1.0, 0.5)
-    way = f"{names_of(case.devices)}: joined by {weakest.label} at the weakest"
+    joined = f"joined by {weakest.label} at the weakest"
+    if weakest.kind not in _FAR:
+        return subject.find_nothing(f"{subject.name}: {joined}.", factors, evidence)
+    # They talk over the host: does it matter, and is there anything better?
+    traffic = _traffic(case)
+    if traffic is None and case.workload_class is not WorkloadClass.BATCH:
+        return subject.abstain(
+            "nobody measures what the GPUs exchange, and only of batch jobs can it be assumed"
+        )
+    evidence |= {"traffic_ratio": traffic, "threshold_ratio": settings.on_ratio}
     if traffic is not None and traffic < settings.on_ratio:
-        summary = f"{way}, yet they exchange little."
-        return find_nothing(NAME, case, summary, factors, evidence)
+        summary = f"{subject.name}: {joined}, yet they exchange little."
+        return subject.find_nothing(summary, factors, evidence)
     better = better_gpus(case.devices, node, topology, settings.gain_ratio)
     if better is None:
-        summary = f"{way}; no other GPUs that are to be had are better joined."
-        return find_nothing(NAME, case, summary, factors, evidence)
+        summary = f"{subject.name}: {joined}; no other GPUs that are to be had are better joined."
+        return subject.find_nothing(summary, factors, evidence)
+    names, swaps = names_of(better.devices), better.swaps
+    others = f", if {' and '.join(swaps)} made room" if swaps else ", which are free"
+    then = _uuids(better.devices)
     exchange = settings.class_only_ratio if traffic is None else settings.attribution_ratio
-    return _complaint(case, better, weakest, factors | {"exchange": exchange}, evidence)
+    return subject.complain(
+        kind=FindingKind.MISPLACED,
+        reasons=(Reason.NVLINK_ABSENT,),
+        action=Action.MOVE_GPUS,
+        summary=(
+            f"{subject.name}{holder_of(case)}: {joined}; {names} would be better joined{others}."
+        ),
+        factors=factors | {"exchange": exchange},
+        risk=Risk.MEDIUM if swaps else Risk.LOW,
+        evidence=evidence
+        | {
+            "better_score": [better.score.weakest, better.score.total],
+            "better_gpus": then,
+            "swaps": dict(swaps),
+        },
+        culprits=tuple(dict.fromkeys((weakest.uuid, weakest.peer_uuid))),
+        options=(Option(f"move to {names}", Risk.LOW, target=",".join(then)),),
+        savings="a shorter way saves time, not GPUs",
+        instructions=_instructions(case, better),
+        affected_gpus=max(traffic or 0.0, settings.on_ratio) * len(case.devices),
+    )
 
 
 def _weakest(case: Case, topology: Topology) -> GpuLink | None:
     """The worst pair; `None` where one of them is not known."""
-    uuids = [device.uuid for device in case.devices]
-    pairs = [(one, other) for at, one in enumerate(uuids) for other in uuids[at + 1 :]]
+    pairs = list(combinations(_uuids(case.devices), 2))
     found = [topology.link(*pair) for pair in pairs]
     links = [link for link in found if link is not None and link.kind is not LinkKind.UNKNOWN]
     if len(links) < len(pairs):
@@ -234,13 +216,14 @@ def _weakest(case: Case, topology: Topology) -> GpuLink | None:
     return min(links, key=lambda link: (pair_score(link), sorted((link.uuid, link.peer_uuid))))
 
 
-def _links(case: Case, topology: Topology) -> dict[str, int]:
-    uuids = {device.uuid for device in case.devices}
-    found: dict[str, int] = {}
-    for link in topology.links:
-        if link.uuid in uuids and link.peer_uuid in uuids:
-            found[link.label] = found.get(link.label, 0) + 1
-    return dict(sorted(found.items()))
+def _evidence(uuids: Sequence[str], topology: Topology, weakest: GpuLink) -> dict[str, object]:
+    score = score_of(uuids, topology)
+    links = (each for each in topology.links if each.uuid in uuids and each.peer_uuid in uuids)
+    return {
+        "weakest_link": weakest.label,
+        "links": dict(sorted(Counter(link.label for link in links).items())),
+        "score": [score.weakest, score.total],
+    }
 
 
 def _traffic(case: Case) -> float | None:
@@ -248,43 +231,6 @@ def _traffic(case: Case) -> float | None:
     fits = (each.resources.get(Resource.PCIE) for each in case.provisioning)
     known = [fit.demand for fit in fits if fit is not None and fit.demand is not None]
     return max(known, default=None)
-
-
-def _complaint(
-    case: Case,
-    better: BetterGpus,
-    weakest: GpuLink,
-    factors: Mapping[str, float],
-    evidence: Mapping[str, object],
-) -> Finding:
-    then = ",".join(device.uuid for device in better.devices)
-    traffic, least = _traffic(case), evidence["threshold_ratio"]
-    lost = max(traffic or 0.0, least if isinstance(least, float) else 0.0)
-    others = f", if {' and '.join(better.swaps)} made room" if better.swaps else ", which are free"
-    return complain(
-        NAME,
-        case,
-        kind=FindingKind.MISPLACED,
-        reasons=(Reason.NVLINK_ABSENT,),
-        action=Action.MOVE_GPUS,
-        summary=(
-            f"{names_of(case.devices)}{holder_of(case)}: joined by {weakest.label} at the weakest; "
-            f"{names_of(better.devices)} would be better joined{others}."
-        ),
-        factors=factors,
-        risk=Risk.MEDIUM if better.swaps else Risk.LOW,
-        evidence={
-            **evidence,
-            "better_score": [better.score.weakest, better.score.total],
-            "better_gpus": [device.uuid for device in better.devices],
-            "swaps": dict(better.swaps),
-        },
-        culprits=tuple(dict.fromkeys((weakest.uuid, weakest.peer_uuid))),
-        options=(Option(f"move to {names_of(better.devices)}", Risk.LOW, target=then),),
-        savings=Savings(reason="a shorter way saves time, not GPUs"),
-        instructions=_instructions(case, better),
-        affected_gpus=lost * len(case.devices),
-    )
 
 
 def _instructions(case: Case, better: BetterGpus) -> tuple[Instruction, ...]:

@@ -4,15 +4,17 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.advice.board_options import smaller_boards
-from rightsizer.advice.board_status import is_shared, why_unmeasured, works_on_media
-from rightsizer.advice.market import Market
+from rightsizer.advice.board_status import (
+    MEDIA_NEED_UNKNOWN,
+    is_shared,
+    why_unmeasured,
+    works_on_media,
+)
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule, sizing_opening_policy
 from rightsizer.advice.verdict import (
-    abstain,
-    complain,
-    find_nothing,
+    UNPRICED,
+    CaseSubject,
     holder_of,
-    names_of,
     sizing_factors,
 )
 from rightsizer.model.device import Device
@@ -80,87 +82,80 @@ class OverprovisionedSettings:
     conduct: OpeningPolicy = field(default_factory=sizing_opening_policy)
 
 
-def judge(case: Case, settings: OverprovisionedSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: OverprovisionedSettings) -> Finding:
     """Whether every GPU of the workload is too large for all that was asked of it."""
-    active = min((each.active_seconds for each in case.provisioning), default=0.0)
+    case, fits = subject.case, subject.case.provisioning
+    active = min((each.active_seconds for each in fits), default=0.0)
     if active < settings.minimum_known_seconds:
         why = f"only {format_duration(active)} of activity to size by"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
+        return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     if case.workload_class is WorkloadClass.BATCH:
-        why = "a batch job would only run longer on a smaller GPU"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    if any(each.is_underprovisioned for each in case.provisioning):
-        return find_nothing(NAME, case, "Under pressure, so not too large.", {}, _evidence(case))
+        return subject.abstain("a batch job would only run longer on a smaller GPU")
+    evidence = _evidence(case)
+    if any(each.is_underprovisioned for each in fits):
+        return subject.find_nothing("Under pressure, so not too large.", {}, evidence)
     if is_shared(case):
-        summary = f"{names_of(case.devices)}: shared, so its size is not one workload's affair."
-        return find_nothing(NAME, case, summary, {}, _evidence(case))
+        summary = f"{subject.name}: shared, so its size is not one workload's affair."
+        return subject.find_nothing(summary, {}, evidence)
     if works_on_media(case):
-        why = "it works on the media engines, and nobody knows how much of them it needs"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    if any(each.overprovisioned is None for each in case.provisioning):
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why_unmeasured(case))
-    over = min(each.overprovisioned or 0.0 for each in case.provisioning)
+        return subject.abstain(MEDIA_NEED_UNKNOWN)
+    if any(each.overprovisioned is None for each in fits):
+        return subject.abstain(why_unmeasured(case))
+    over = min(each.overprovisioned or 0.0 for each in fits)
     if over >= settings.on_ratio:
-        return _too_large(case, over, settings, market)
-    least = min(_over_at_least(each) for each in case.provisioning)
-    if least >= settings.on_ratio:
-        return _inefficient(case, least, settings)
-    factors = sizing_factors(case, settings.on_ratio - over)
-    summary = f"{names_of(case.devices)}: the largest need leaves {over:.0%} free."
-    return find_nothing(NAME, case, summary, factors, _evidence(case))
-
-
-def _too_large(
-    case: Case, over: float, settings: OverprovisionedSettings, market: Market
-) -> Finding:
-    memory = [each.resources.get(Resource.MEMORY) for each in case.provisioning]
-    memory_over = min((fit.overprovisioned or 0.0) if fit else 0.0 for fit in memory)
-    reasons = [Reason.GPU_OVERPROVISIONED]
-    if memory_over >= settings.on_ratio:
-        reasons.append(Reason.GPU_MEMORY_OVERPROVISIONED)
-    options = _options(case, market)
-    return complain(
-        NAME,
-        case,
-        kind=FindingKind.OVERPROVISIONED,
-        reasons=tuple(reasons),
-        action=(options[0].action or Action.NONE) if options else Action.NONE,
-        summary=(
-            f"{names_of(case.devices)}{holder_of(case)}: even the largest need, with its margin, "
-            f"leaves {over:.0%} of the GPU free."
-        ),
-        factors=sizing_factors(case, over - settings.on_ratio),
-        risk=options[0].risk if options else Risk.UNKNOWN,
-        evidence=_evidence(case)
-        | {"overprovisioned_ratio": over, "options": _about_options(case, options)},
-        options=options,
-        target=options[0].target if options else "",
-        savings=(options[0].savings or NO_TARGET) if options else NO_TARGET,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        affected_gpus=over * case.gpus,
-    )
-
-
-def _inefficient(case: Case, least: float, settings: OverprovisionedSettings) -> Finding:
-    return complain(
-        NAME,
-        case,
+        return _too_large(subject, over, settings, evidence)
+    least = min(map(_over_at_least, fits))
+    if least < settings.on_ratio:
+        factors = sizing_factors(case, settings.on_ratio - over)
+        summary = f"{subject.name}: the largest need leaves {over:.0%} free."
+        return subject.find_nothing(summary, factors, evidence)
+    return subject.complain(
         kind=FindingKind.INEFFICIENT,
         reasons=(Reason.GPU_OVERPROVISIONED,),
         action=Action.NONE,
         summary=(
-            f"{names_of(case.devices)}: the SMs are occupied, yet what they compute would "
+            f"{subject.name}: the SMs are occupied, yet what they compute would "
             f"leave {least:.0%} of the GPU free."
         ),
         factors=sizing_factors(case, least - settings.on_ratio),
         risk=Risk.UNKNOWN,
-        evidence=_evidence(case) | {"overprovisioned_at_most_ratio": least},
+        evidence=evidence | {"overprovisioned_at_most_ratio": least},
+        savings=UNPRICED,
     )
 
 
-def _options(case: Case, market: Market) -> tuple[Option, ...]:
-    """Smaller boards, for a workload whose class allows another size."""
-    return smaller_boards(case, market) if case.workload_class in _RESIZABLE else ()
+def _too_large(
+    subject: CaseSubject,
+    over: float,
+    settings: OverprovisionedSettings,
+    evidence: dict[str, object],
+) -> Finding:
+    case, reasons = subject.case, [Reason.GPU_OVERPROVISIONED]
+    memory = [each.resources.get(Resource.MEMORY) for each in case.provisioning]
+    memory_over = min((fit.overprovisioned or 0.0) if fit else 0.0 for fit in memory)
+    if memory_over >= settings.on_ratio:
+        reasons.append(Reason.GPU_MEMORY_OVERPROVISIONED)
+    # Smaller boards, for a workload whose class allows another size.
+    is_resizable = case.workload_class in _RESIZABLE
+    options = smaller_boards(case, subject.market) if is_resizable else ()
+    best = options[0] if options else Option("", Risk.UNKNOWN)
+    return subject.complain(
+        kind=FindingKind.OVERPROVISIONED,
+        reasons=tuple(reasons),
+        action=best.action or Action.NONE,
+        summary=(
+            f"{subject.name}{holder_of(case)}: even the largest need, with its margin, "
+            f"leaves {over:.0%} of the GPU free."
+        ),
+        factors=sizing_factors(case, over - settings.on_ratio),
+        risk=best.risk,
+        evidence=evidence
+        | {"overprovisioned_ratio": over, "options": _about_options(case, options)},
+        options=options,
+        target=best.target,
+        savings=best.savings or NO_TARGET,
+        affected_gpus=over * case.gpus,
+    )
 
 
 def _over_at_least(fit: Provisioning) -> float:

@@ -3,8 +3,7 @@
 from typing import Final
 
 from rightsizer.advice.board_status import board_uuid
-from rightsizer.advice.market import Market
-from rightsizer.advice.observation import TimeShare, minimum_known, on_ratio
+from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import trace_kernels
 from rightsizer.advice.rules.bottleneck import (
     Bottleneck,
@@ -16,16 +15,16 @@ from rightsizer.advice.rules.bottleneck import (
     slow_opening_policy,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import names_of
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
-from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
+from rightsizer.model.finding import Action, Finding, Instruction, Reason
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State
 from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "pcie_bound"
-_LINK: Final = Bottleneck(NAME, State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copies over PCIe")
+_LINK: Final = Bottleneck(State.PCIE_BOUND, Reason.PCIE_BOUND, "held up by copies over PCIe")
 
 
 @dataclass(frozen=True, slots=True)
@@ -48,72 +47,64 @@ class PcieBoundSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
-def judge(case: Case, settings: PcieBoundSettings, market: Market) -> Finding:
+_CONFIRM: Final = trace_kernels(
+    "See which copies there are, and whether their memory is pageable",
+    "copies",
+    "cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum",
+)
+_SERVER: Final = Instruction(
+    "Keep on the GPU what every step reads",
+    "weights or key-value cache that live in the host's memory come over the bus for "
+    "every token:\n"
+    "without --cpu-offload-gb and with smaller weights (vllm serve --quantization fp8), "
+    "on more GPUs (--tensor-parallel-size) or on one with more memory they stay",
+)
+_PROGRAM: Final = Instruction(
+    "Copy less, from pinned memory, beside the work",
+    "DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True);\n"
+    "send bytes, not floats: normalize, augment and widen on the GPU;\n"
+    "no .item(), .cpu() or print of tensors in the step; no optimizer offload to the host",
+)
+
+
+def judge(subject: CaseSubject, settings: PcieBoundSettings) -> Finding:
     """Whether copies between host and GPU are what a GPU of the workload waits for."""
-    seen = find_bottleneck(_LINK, case, settings)
+    case, seen = subject.case, find_bottleneck(_LINK, subject, settings)
     if isinstance(seen, Finding):
         return seen
-    degraded = _degraded(case, seen, settings)
-    link = f"; the link of {names_of(degraded)} runs below what it could" if degraded else ""
-    return complain_of(
-        _LINK,
-        case,
-        seen,
-        market,
-        action=Action.FIX_INPUT_PIPELINE,
-        summary=f"{seen.summary}{link}.",
-        instructions=(*map(_look_at_link, degraded), *_instructions(case)),
-        reasons=(Reason.PCIE_LINK_DEGRADED,) if degraded else (),
-        evidence={"degraded_link": [device.uuid for device in degraded]},
-    )
-
-
-def _degraded(case: Case, seen: TimeShare, settings: PcieBoundSettings) -> tuple[Device, ...]:
-    return tuple(
-        device
-        for device, window in zip(case.devices, case.windows, strict=True)
-        if device in seen.devices
-        and settings.degraded_ratio
-        <= active_share(
+    slow = {
+        window.uuid: active_share(
             window,
             window.conditions.get(Condition.PCIE_LINK_DEGRADED, 0),
             settings.minimum_active_seconds,
         )
+        for window in case.windows
+    }
+    degraded = [each for each in seen.devices if slow[each.uuid] >= settings.degraded_ratio]
+    is_serving = case.workload_class is WorkloadClass.SERVING
+    return complain_of(
+        _LINK,
+        seen,
+        f"; the link of {names_of(degraded)} runs below what it could" if degraded else "",
+        action=Action.FIX_INPUT_PIPELINE,
+        instructions=(
+            *map(_look_at_link, degraded),
+            _CONFIRM,
+            _SERVER if is_serving else _PROGRAM,
+        ),
+        reasons=(Reason.PCIE_LINK_DEGRADED,) if degraded else (),
+        evidence={"degraded_link": [device.uuid for device in degraded]},
     )
 
 
 def _look_at_link(device: Device) -> Instruction:
     return Instruction(
         f"Compare the link of GPU {device.index} with what it could be, under load",
-        (
-            f"nvidia-smi --id={board_uuid(device)} --format=csv --query-gpu="
-            "pcie.link.gen.gpucurrent,pcie.link.gen.max,"
-            "pcie.link.width.current,pcie.link.width.max"
-        ),
+        f"nvidia-smi --id={board_uuid(device)} --format=csv --query-gpu="
+        "pcie.link.gen.gpucurrent,pcie.link.gen.max,"
+        "pcie.link.width.current,pcie.link.width.max",
         "sh",
     )
-
-
-def _instructions(case: Case) -> tuple[Instruction, ...]:
-    confirm = trace_kernels(
-        "See which copies there are, and whether their memory is pageable",
-        "copies",
-        "cuda_gpu_mem_time_sum,cuda_gpu_mem_size_sum",
-    )
-    if case.workload_class is WorkloadClass.SERVING:
-        text = (
-            "weights or key-value cache that live in the host's memory come over the bus for "
-            "every token:\n"
-            "without --cpu-offload-gb and with smaller weights (vllm serve --quantization fp8), "
-            "on more GPUs (--tensor-parallel-size) or on one with more memory they stay"
-        )
-        return (confirm, Instruction("Keep on the GPU what every step reads", text))
-    text = (
-        "DataLoader(..., pin_memory=True) and batch.to(device, non_blocking=True);\n"
-        "send bytes, not floats: normalize, augment and widen on the GPU;\n"
-        "no .item(), .cpu() or print of tensors in the step; no optimizer offload to the host"
-    )
-    return (confirm, Instruction("Copy less, from pinned memory, beside the work", text))
 
 
 RULE: Final = Rule(NAME, PcieBoundSettings(), judge)

@@ -1,14 +1,13 @@
 """Rule: GPUs whose PCIe link is narrower or slower than board and slot allow, while they work."""
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.advice.board_status import BoardStatus, board_status_of, board_uuid
-from rightsizer.advice.market import Market
-from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
+from rightsizer.advice.board_status import board_status_of, board_uuid
+from rightsizer.advice.observation import minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -18,15 +17,15 @@ from rightsizer.model.finding import (
     Instruction,
     Reason,
     Risk,
-    Savings,
 )
-from rightsizer.model.frozen import dataclass, field
+from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.signal import Signal
 from rightsizer.model.state import IDLE_STATES, Condition
 from rightsizer.model.topology import Bridge, Placement, link_bytes_per_second
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
+from rightsizer.owners.owner import shell
 
 
 @dataclass(frozen=True, slots=True)
@@ -55,25 +54,17 @@ class LinkState:
     @property
     def narrowed(self) -> tuple[Bridge, ...]:
         """Bridges above the GPU with fewer lanes than they have; speeds at rest say nothing."""
-        above = () if self.placement is None else self.placement.bridges
+        above = self.placement.bridges if self.placement else ()
         return tuple(
-            bridge
-            for bridge in above
-            if bridge.width and bridge.width_maximum and bridge.width < bridge.width_maximum
+            each for each in above if (each.width or 0) < (each.width_maximum or 0) and each.width
         )
 
     @property
     def limiting(self) -> tuple[Bridge, ...]:
         """Bridges that allow less than the GPU itself could do: the slot's nature, no fault."""
-        placement = self.placement
-        own = None if placement is None else placement.generation_maximum
-        if placement is None or own is None:
-            return ()
-        return tuple(
-            bridge
-            for bridge in placement.bridges
-            if bridge.generation_maximum and bridge.generation_maximum < own
-        )
+        above = self.placement.bridges if self.placement else ()
+        own = self.placement and self.placement.generation_maximum
+        return tuple(each for each in above if 0 < (each.generation_maximum or 0) < (own or 0))
 
     @property
     def places(self) -> tuple[str, ...]:
@@ -125,22 +116,27 @@ def link_state(case: Case, device: Device) -> LinkState | None:
     status = board_status_of(case, device)
     if status is None:
         return None
-    now = status.get(Signal.PCIE_LINK_GENERATION), status.get(Signal.PCIE_LINK_WIDTH)
-    most = _most(status)
-    if now[0] is None or now[1] is None or most is None:
+    ends = (
+        status.get(Signal.PCIE_LINK_GENERATION),
+        status.get(Signal.PCIE_LINK_WIDTH),
+        status.stated("pcie_generation_maximum"),
+        status.stated("pcie_width_maximum"),
+    )
+    known = [int(each) for each in ends if each is not None]
+    if len(known) < len(ends):
         return None
     topology = None if case.node is None else case.node.topology
     placement = None if topology is None else topology.placements.get(board_uuid(device))
-    return LinkState(int(now[0]), int(now[1]), *most, placement)
-
-
-def _most(status: BoardStatus) -> tuple[int, int] | None:
-    generation = status.stated("pcie_generation_maximum")
-    width = status.stated("pcie_width_maximum")
-    return None if generation is None or width is None else (int(generation), int(width))
+    return LinkState(known[0], known[1], known[2], known[3], placement)
 
 
 NAME: Final = "pcie_link_degraded"
+_AT_THE_SERVER: Final = Instruction(
+    "Then, at the server",
+    "Reseat the board and its riser or cable, try another slot, and look for bent pins and "
+    "dust; check the slot's lanes (bifurcation) and its generation in the firmware setup. "
+    "If the trouble moves with the board, have it replaced.",
+)
 
 
 @dataclass(frozen=True, slots=True)
@@ -162,34 +158,49 @@ class PcieLinkDegradedSettings:
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
-def judge(case: Case, settings: PcieLinkDegradedSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: PcieLinkDegradedSettings) -> Finding:
     """Whether a GPU of the workload works on less of a link than it could have."""
-    del market
-    links = {each.uuid: link_state(case, each) for each in case.devices}
-    known = {uuid: link for uuid, link in links.items() if link is not None}
-    if not known:
-        why = "the PCIe link, or what board and slot allow, is not known"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    case = subject.case
+    found = {each.uuid: link_state(case, each) for each in case.devices}
+    links = {uuid: link for uuid, link in found.items() if link is not None}
+    if not links:
+        return subject.abstain("the PCIe link, or what board and slot allow, is not known")
     if _nobody_works(case):
-        return find_nothing(NAME, case, f"{names_of(case.devices)}: nobody works on it.")
-    if _hardly_works(case, known.values(), settings):
+        return subject.find_nothing(f"{subject.name}: nobody works on it.")
+    least = settings.minimum_active_seconds
+    active = max((seconds(window.active) for window in case.windows), default=0.0)
+    is_less = any(link.lost_ratio > 0.0 for link in links.values())
+    if case.workload is not None and active < least and is_less:
         why = "it hardly worked, and at rest links train down to save power"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
-    shares = {
-        window.uuid: _share(window, known.get(window.uuid), settings) for window in case.windows
-    }
+        return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     seen = observe(
-        NAME,
-        case,
+        subject,
         settings,
-        shares,
+        lambda window: _share(window, links.get(window.uuid), least),
         "PCIe link below what board and slot allow",
         why_unsupported="without telemetry nobody can tell when the GPU is at work",
         evidence_name="degraded_at_work_ratio",
     )
     if isinstance(seen, Finding):
         return seen
-    return _complaint(case, seen, [known[each.uuid] for each in seen.devices])
+    # The share is one of the time at work, not of the window.
+    start, _, _ = seen.summary.partition(" of the last ")
+    seen = replace(seen, summary=f"{start} of the time at work")
+    links = {device.uuid: links[device.uuid] for device in seen.devices}
+    return seen.complain(
+        f": {'; '.join(dict.fromkeys(map(str, links.values())))}",
+        kind=FindingKind.DEGRADED,
+        reasons=(Reason.PCIE_LINK_DEGRADED,),
+        action=Action.RESEAT_OR_DRAIN,
+        risk=Risk.LOW,
+        evidence={"links": {uuid: link.evidence() for uuid, link in links.items()}},
+        culprits=tuple(links),
+        savings="a whole link saves time, not GPUs",
+        instructions=_instructions(case, seen.devices, tuple(links.values())),
+        # The same number of seconds means more where more of the link is gone.
+        affected_gpus=max(seen.shares.values())
+        * sum(links[each.uuid].lost_ratio * each.capacity_ratio for each in seen.devices),
+    )
 
 
 def _nobody_works(case: Case) -> bool:
@@ -200,24 +211,12 @@ def _nobody_works(case: Case) -> bool:
     return all(each is not None and each.processes == () for each in readings)
 
 
-def _hardly_works(
-    case: Case, links: Iterable[LinkState], settings: PcieLinkDegradedSettings
-) -> bool:
-    """Whether a workload's link is below what it could be, and only work would tell why."""
-    active = max((seconds(window.active) for window in case.windows), default=0.0)
-    return (
-        case.workload is not None
-        and active < settings.minimum_active_seconds
-        and any(link.lost_ratio > 0.0 for link in links)
-    )
-
-
-def _share(window: Window, link: LinkState | None, settings: PcieLinkDegradedSettings) -> float:
+def _share(window: Window, link: LinkState | None, minimum_active_seconds: float) -> float:
     """The share of the time at work, at the least; 0 where it hardly worked.
 
     A slow link counts at work only; a narrow one counts at rest too, which is taken off.
     """
-    if link is None or seconds(window.active) < settings.minimum_active_seconds:
+    if link is None or seconds(window.active) < minimum_active_seconds:
         return 0.0
     degraded = window.conditions.get(Condition.PCIE_LINK_DEGRADED, 0)
     if link.is_narrow:
@@ -225,58 +224,18 @@ def _share(window: Window, link: LinkState | None, settings: PcieLinkDegradedSet
     return min(1.0, max(0, degraded) / window.active)
 
 
-def _complaint(case: Case, seen: TimeShare, links: Sequence[LinkState]) -> Finding:
-    # The same number of seconds means more where more of the link is gone.
-    lost = [link.lost_ratio for link in links]
-    return complain(
-        NAME,
-        case,
-        kind=FindingKind.DEGRADED,
-        reasons=(Reason.PCIE_LINK_DEGRADED,),
-        action=Action.RESEAT_OR_DRAIN,
-        summary=f"{_shortened(seen)}: {'; '.join(dict.fromkeys(map(str, links)))}.",
-        factors=seen.factors,
-        risk=Risk.LOW,
-        evidence=seen.evidence
-        | {
-            "links": {
-                device.uuid: link.evidence()
-                for device, link in zip(seen.devices, links, strict=True)
-            }
-        },
-        culprits=tuple(device.uuid for device in seen.devices),
-        savings=Savings(reason="a whole link saves time, not GPUs"),
-        instructions=_instructions(case, seen, links),
-        affected_gpus=sum(
-            seen.share * part * device.capacity_ratio
-            for device, part in zip(seen.devices, lost, strict=True)
-        ),
-    )
-
-
-def _shortened(seen: TimeShare) -> str:
-    """The share is one of the time at work, not of the window."""
-    start, _, _ = seen.summary.partition(" of the last ")
-    return f"{start} of the time at work"
-
-
 def _instructions(
-    case: Case, seen: TimeShare, links: Sequence[LinkState]
+    case: Case, devices: Sequence[Device], links: Sequence[LinkState]
 ) -> tuple[Instruction, ...]:
-    uuids = dict.fromkeys(board_uuid(device) for device in seen.devices)
+    uuids = dict.fromkeys(map(board_uuid, devices))
     fields = "pcie.link.gen.current,pcie.link.gen.max,pcie.link.width.current,pcie.link.width.max"
     ask = [f"nvidia-smi -i {uuid} --query-gpu={fields} --format=csv" for uuid in uuids]
     places = dict.fromkeys(place for link in links for place in link.places)
     ask += [f"sudo lspci -vv -s {place} | grep -E 'LnkCap:|LnkSta:'" for place in places]
     return (
-        Instruction("See the link again while the GPU works", "\n".join(ask), "sh"),
-        *drain_instructions(case, f"PCIe link of {names_of(seen.devices)} is degraded"),
-        Instruction(
-            "Then, at the server",
-            "Reseat the board and its riser or cable, try another slot, and look for bent pins and "
-            "dust; check the slot's lanes (bifurcation) and its generation in the firmware setup. "
-            "If the trouble moves with the board, have it replaced.",
-        ),
+        *shell("See the link again while the GPU works", "\n".join(ask)),
+        *drain_instructions(case, f"PCIe link of {names_of(devices)} is degraded"),
+        _AT_THE_SERVER,
     )
 
 

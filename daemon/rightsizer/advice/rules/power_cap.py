@@ -7,8 +7,7 @@ bound decoding shows that draws 137 to 300 W of an H200's 700 (arXiv:2605.11999)
 from collections.abc import Sequence
 from typing import Final
 
-from rightsizer.advice.board_status import BoardStatus, board_status_of
-from rightsizer.advice.market import Market
+from rightsizer.advice.board_status import BoardStatus, board_status_of, is_shared
 from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.power_saving import (
     PowerSaving,
@@ -17,7 +16,7 @@ from rightsizer.advice.power_saving import (
     power_saving,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -34,6 +33,7 @@ from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Tier
 from rightsizer.model.workload import WorkloadClass
+from rightsizer.owners.owner import shell
 
 NAME: Final = "power_cap"
 _HOURS_PER_MONTH: Final = 730.0
@@ -80,19 +80,16 @@ class _Cap:
     saving: PowerSaving
 
 
-def judge(case: Case, settings: PowerCapSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: PowerCapSettings) -> Finding:
     """Whether a lower power limit saves energy at next to no time."""
+    case = subject.case
     why = _why_not(case)
-    if why is not None:
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
+    if why:
+        return subject.abstain(why)
     seen = observe(
-        NAME,
-        case,
+        subject,
         settings,
-        {
-            window.uuid: clock_free_ratio(window, settings.low_pipe_ratio) or 0.0
-            for window in case.windows
-        },
+        lambda window: clock_free_ratio(window, settings.low_pipe_ratio) or 0.0,
         "as fast at lower clocks",
         tiers=frozenset({Tier.PROFILING}),
         why_unsupported="without profiling telemetry nobody can tell what sets the pace",
@@ -100,42 +97,60 @@ def judge(case: Case, settings: PowerCapSettings, market: Market) -> Finding:
     )
     if isinstance(seen, Finding):
         return seen
-    caps = _caps(case, seen, settings)
+    caps = _caps(seen, settings)
     if not caps:
-        summary = f"{seen.summary}, yet it draws too little for a lower limit to save anything."
-        return find_nothing(NAME, case, summary, seen.factors, seen.evidence)
-    return _complaint(case, seen, caps, market)
+        return seen.find_nothing(", yet it draws too little for a lower limit to save anything")
+    low = sum(cap.saving.watts_low for cap in caps)
+    high = sum(cap.saving.watts_high for cap in caps)
+    savings = Savings(
+        reason="a lower limit saves energy, no GPU",
+        kilowatt_hours_per_month_low=round(low * _HOURS_PER_MONTH / 1000.0, 1),
+        kilowatt_hours_per_month_high=round(high * _HOURS_PER_MONTH / 1000.0, 1),
+    )
+    # Latencies notice first.
+    risk = Risk.MEDIUM if case.workload_class is WorkloadClass.SERVING else Risk.LOW
+    return seen.complain(
+        f". A limit of {caps[0].saving.cap_watts:.0f} W on "
+        f"{names_of([cap.device for cap in caps])} saves {low:.0f} to {high:.0f} W",
+        kind=FindingKind.INEFFICIENT,
+        reasons=(Reason.POWER_CAP_OPPORTUNITY,),
+        action=Action.SET_POWER_LIMIT,
+        risk=risk,
+        evidence={"power": {cap.device.uuid: _evidence(cap) for cap in caps}},
+        options=(_option(caps, risk, savings),),
+        savings=savings,
+        instructions=_instructions(caps),
+        affected_gpus=sum(
+            cap.saving.watts_low / (cap.status.default_limit_watts or 1.0) for cap in caps
+        ),
+    )
 
 
-def _why_not(case: Case) -> str | None:
+def _why_not(case: Case) -> str:
+    """Why no limit can be judged; empty where one can."""
     if any(device.mig for device in case.devices):
         return "a power limit holds for a whole GPU, not for a MIG instance of it"
     if case.node is None or not case.node.readings:
         return "only a history is known, not the power limits that are enforced now"
-    if any(len(case.node.holdings.get(device.uuid, ())) > 1 for device in case.devices):
+    if is_shared(case):
         return "others share the GPU and would pay for a lower limit"
     found = [board_status_of(case, device) for device in case.devices]
-    if not all(each is not None and _knows_limits(each) for each in found):
+    ranges = [_range(each) for each in found if each is not None and each.limit_watts is not None]
+    if len(ranges) < len(found) or any(None in each for each in ranges):
         return "the power limits, or their allowed range, are not known"
-    if all(_is_fixed(each) for each in found if each is not None):
+    if all(least == most for least, most, _ in ranges):
         return "the board allows only one power limit"
-    return None
+    return ""
 
 
-def _knows_limits(status: BoardStatus) -> bool:
-    return None not in (
-        status.limit_watts,
-        status.default_limit_watts,
-        status.stated("power_limit_minimum_watts"),
-        status.stated("power_limit_maximum_watts"),
-    )
+def _range(status: BoardStatus) -> tuple[float | None, float | None, float | None]:
+    """The least limit that is allowed, the highest and the default."""
+    least = status.stated("power_limit_minimum_watts")
+    return least, status.stated("power_limit_maximum_watts"), status.default_limit_watts
 
 
-def _is_fixed(status: BoardStatus) -> bool:
-    return status.stated("power_limit_minimum_watts") == status.stated("power_limit_maximum_watts")
-
-
-def _caps(case: Case, seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]:
+def _caps(seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]:
+    case = seen.subject.case
     windows = {window.uuid: window for window in case.windows}
     found = []
     for device in seen.devices:
@@ -149,44 +164,13 @@ def _caps(case: Case, seen: TimeShare, settings: PowerCapSettings) -> list[_Cap]
     return found
 
 
-def _complaint(case: Case, seen: TimeShare, caps: Sequence[_Cap], market: Market) -> Finding:
-    low = sum(cap.saving.watts_low for cap in caps)
-    high = sum(cap.saving.watts_high for cap in caps)
-    # Latencies notice first.
-    risk = Risk.MEDIUM if case.workload_class is WorkloadClass.SERVING else Risk.LOW
-    return complain(
-        NAME,
-        case,
-        kind=FindingKind.INEFFICIENT,
-        reasons=(Reason.POWER_CAP_OPPORTUNITY,),
-        action=Action.SET_POWER_LIMIT,
-        summary=(
-            f"{seen.summary}. A limit of {caps[0].saving.cap_watts:.0f} W on "
-            f"{names_of([cap.device for cap in caps])} saves {low:.0f} to {high:.0f} W."
-        ),
-        factors=seen.factors,
-        risk=risk,
-        evidence=seen.evidence | {"power": {cap.device.uuid: _evidence(cap) for cap in caps}},
-        options=(_option(caps, risk, low, high),),
-        savings=_savings(low, high),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
-        instructions=_instructions(caps),
-        affected_gpus=sum(
-            cap.saving.watts_low / (cap.status.default_limit_watts or 1.0) for cap in caps
-        ),
-    )
-
-
 def _evidence(cap: _Cap) -> dict[str, object]:
-    saving, status = cap.saving, cap.status
+    saving, (least, most, default) = cap.saving, _range(cap.status)
     return {
         "active_watts": round(saving.active_watts, 1),
-        "enforced_limit_watts": status.limit_watts,
-        "default_limit_watts": status.default_limit_watts,
-        "allowed_limits_watts": [
-            status.stated("power_limit_minimum_watts"),
-            status.stated("power_limit_maximum_watts"),
-        ],
+        "enforced_limit_watts": cap.status.limit_watts,
+        "default_limit_watts": default,
+        "allowed_limits_watts": [least, most],
         "proposed_limit_watts": saving.cap_watts,
         "saved_watts": [round(saving.watts_low, 1), round(saving.watts_high, 1)],
         "time_ratio": [saving.time_ratio_low, saving.time_ratio_high],
@@ -194,15 +178,7 @@ def _evidence(cap: _Cap) -> dict[str, object]:
     }
 
 
-def _savings(low: float, high: float) -> Savings:
-    return Savings(
-        reason="a lower limit saves energy, no GPU",
-        kilowatt_hours_per_month_low=round(low * _HOURS_PER_MONTH / 1000.0, 1),
-        kilowatt_hours_per_month_high=round(high * _HOURS_PER_MONTH / 1000.0, 1),
-    )
-
-
-def _option(caps: Sequence[_Cap], risk: Risk, low: float, high: float) -> Option:
+def _option(caps: Sequence[_Cap], risk: Risk, savings: Savings) -> Option:
     return Option(
         description=(
             f"lower the limit, watch the time of a step or a request for an hour, and restore it "
@@ -212,7 +188,7 @@ def _option(caps: Sequence[_Cap], risk: Risk, low: float, high: float) -> Option
         target=f"{caps[0].saving.cap_watts:.0f} W",
         time_ratio_low=min(cap.saving.time_ratio_low for cap in caps),
         time_ratio_high=max(cap.saving.time_ratio_high for cap in caps),
-        savings=_savings(low, high),
+        savings=savings,
         risks={"compute": risk},
     )
 
@@ -221,8 +197,8 @@ def _instructions(caps: Sequence[_Cap]) -> tuple[Instruction, ...]:
     lower = (f"nvidia-smi -i {cap.device.uuid} -pl {cap.saving.cap_watts:.0f}" for cap in caps)
     restore = (f"nvidia-smi -i {cap.device.uuid} -pl {cap.status.limit_watts:.0f}" for cap in caps)
     return (
-        Instruction("Lower the power limit, until the next boot", "\n".join(lower), "sh"),
-        Instruction("Take it back", "\n".join(restore), "sh"),
+        *shell("Lower the power limit, until the next boot", "\n".join(lower)),
+        *shell("Take it back", "\n".join(restore)),
     )
 
 

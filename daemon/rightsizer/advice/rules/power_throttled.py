@@ -8,11 +8,16 @@ from collections.abc import Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of
-from rightsizer.advice.market import Market
-from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
+from rightsizer.advice.observation import (
+    TimeShare,
+    in_condition,
+    minimum_known,
+    observe,
+    on_ratio,
+)
 from rightsizer.advice.power_saving import clock_free_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, complain, find_nothing, names_of
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.device import Device
 from rightsizer.model.finding import (
     Action,
@@ -23,13 +28,13 @@ from rightsizer.model.finding import (
     Option,
     Reason,
     Risk,
-    Savings,
 )
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Cause, Condition
 from rightsizer.model.units import seconds
 from rightsizer.model.window import Window
+from rightsizer.owners.owner import shell
 
 NAME: Final = "power_throttled"
 
@@ -71,122 +76,88 @@ class PowerThrottledSettings:
 
 
 @dataclass(frozen=True, slots=True)
-class _Capped:
-    """A GPU whose limit is below the one that it came with."""
+class _PowerLimit:
+    """A GPU with the limit that is enforced and the one that it came with."""
 
     device: Device
     status: BoardStatus
-    limit_watts: float
+    watts: float
     default_watts: float
 
 
-def judge(case: Case, settings: PowerThrottledSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: PowerThrottledSettings) -> Finding:
     """Whether a lowered power limit costs the workload work."""
-    del market
-    if _hardly_works_below_its_limit(case, settings):
+    case = subject.case
+    active = max((seconds(window.active) for window in case.windows), default=0.0)
+    # Only work would show what a lowered limit costs.
+    is_at_rest = active < settings.minimum_active_seconds
+    if is_at_rest and _capped(_limits(case, case.devices), settings):
         why = "the power limit was lowered, and it hardly worked, so nobody knows what that costs"
-        return abstain(NAME, case, Reason.INSUFFICIENT_DATA, why)
-    shares = {
-        window.uuid: window.condition_share(Condition.POWER_THROTTLED) for window in case.windows
-    }
+        return subject.abstain(why, Reason.INSUFFICIENT_DATA)
     seen = observe(
-        NAME,
-        case,
+        subject,
         settings,
-        shares,
+        in_condition(Condition.POWER_THROTTLED),
         "held down by the power limit",
         why_unsupported="without telemetry of the clocks nobody can tell what holds them down",
         evidence_name="power_throttled_ratio",
     )
     if isinstance(seen, Finding):
         return seen
-    known = _known(case, seen.devices)
+    known = _limits(case, seen.devices)
     if not known:
-        why = "enforced and default power limit are not both known, so a lowered one looks normal"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    capped = [_Capped(d, s, *_limits(s)) for d, s in known if _is_capped(s, settings)]
+        return subject.abstain(
+            "enforced and default power limit are not both known, so a lowered one looks normal"
+        )
+    capped = _capped(known, settings)
     if not capped:
-        return _at_own_limit(case, seen, [status for _, status in known])
-    if _is_clock_free(case, [each.device for each in capped], settings):
-        summary = f"{seen.summary}, yet what it does is hardly faster at a higher clock."
-        return find_nothing(NAME, case, summary, seen.factors, seen.evidence)
-    return _complaint(case, seen, capped)
+        watts = ", ".join(sorted({f"{each.watts:.0f} W" for each in known}))
+        return seen.find_nothing(
+            f"; the limit is the board's own default ({watts}): dense compute gets there by itself",
+            {"power": _power(known)},
+        )
+    uuids = {each.device.uuid for each in capped}
+    windows = [window for window in case.windows if window.uuid in uuids]
+    free = min(clock_free_ratio(each, settings.low_pipe_ratio) or 0.0 for each in windows)
+    if free >= settings.clock_free_maximum_ratio:
+        return seen.find_nothing(", yet what it does is hardly faster at a higher clock")
+    return _complaint(seen, capped, windows)
 
 
-def _known(case: Case, devices: Sequence[Device]) -> list[tuple[Device, BoardStatus]]:
-    statuses = [(device, board_status_of(case, device)) for device in devices]
-    return [(device, found) for device, found in statuses if found and _knows_limits(found)]
-
-
-def _hardly_works_below_its_limit(case: Case, settings: PowerThrottledSettings) -> bool:
-    """Whether a limit is lowered that only work would show the price of."""
-    active = max((seconds(window.active) for window in case.windows), default=0.0)
-    return active < settings.minimum_active_seconds and any(
-        _is_capped(status, settings) for _, status in _known(case, case.devices)
-    )
-
-
-def _knows_limits(status: BoardStatus) -> bool:
-    return status.limit_watts is not None and status.default_limit_watts is not None
-
-
-def _limits(status: BoardStatus) -> tuple[float, float]:
-    return status.limit_watts or 0.0, status.default_limit_watts or 0.0
-
-
-def _is_capped(status: BoardStatus, settings: PowerThrottledSettings) -> bool:
-    limit, default = _limits(status)
-    return limit < default * settings.capped_ratio
-
-
-def _is_clock_free(case: Case, devices: list[Device], settings: PowerThrottledSettings) -> bool:
-    uuids = {device.uuid for device in devices}
-    free = [
-        clock_free_ratio(window, settings.low_pipe_ratio) or 0.0
-        for window in case.windows
-        if window.uuid in uuids
+def _limits(case: Case, devices: Sequence[Device]) -> list[_PowerLimit]:
+    """Those of GPUs whose enforced and default limits are known."""
+    return [
+        _PowerLimit(device, status, status.limit_watts, status.default_limit_watts)
+        for device in devices
+        if (status := board_status_of(case, device)) is not None
+        and status.limit_watts is not None
+        and status.default_limit_watts is not None
     ]
-    return min(free) >= settings.clock_free_maximum_ratio
 
 
-def _at_own_limit(case: Case, seen: TimeShare, statuses: list[BoardStatus]) -> Finding:
-    """A fact and no fault: the board does all that it may."""
-    watts = ", ".join(sorted({f"{status.limit_watts:.0f} W" for status in statuses}))
-    summary = (
-        f"{seen.summary}; the limit is the board's own default ({watts}): dense compute gets "
-        "there by itself."
-    )
-    evidence = seen.evidence | {"power": _power(statuses)}
-    return find_nothing(NAME, case, summary, seen.factors, evidence)
+def _capped(limits: Sequence[_PowerLimit], settings: PowerThrottledSettings) -> list[_PowerLimit]:
+    return [each for each in limits if each.watts < each.default_watts * settings.capped_ratio]
 
 
-def _complaint(case: Case, seen: TimeShare, capped: list[_Capped]) -> Finding:
-    devices = [each.device for each in capped]
-    uuids = {device.uuid for device in devices}
-    lost = {w.uuid: round(_lost(w), 4) for w in case.windows if w.uuid in uuids}
-    first = min(capped, key=lambda each: (each.limit_watts / each.default_watts, each.device.index))
+def _complaint(seen: TimeShare, capped: list[_PowerLimit], windows: list[Window]) -> Finding:
+    lost = {window.uuid: round(_lost(window), 4) for window in windows}
+    first = min(capped, key=lambda each: (each.watts / each.default_watts, each.device.index))
     clock = first.status.clock_ratio
     now = "" if clock is None else f"; its clock stands at {clock:.0%} of its maximum"
-    return complain(
-        NAME,
-        case,
+    return seen.complain(
+        f". The limit of {names_of([first.device])} is {first.watts:.0f} W, "
+        f"{first.default_watts - first.watts:.0f} W below the board's default of "
+        f"{first.default_watts:.0f} W{now}",
         kind=FindingKind.DEGRADED,
         reasons=(Reason.POWER_THROTTLED,),
         action=Action.SET_POWER_LIMIT,
-        summary=(
-            f"{seen.summary}. The limit of {names_of([first.device])} is "
-            f"{first.limit_watts:.0f} W, {first.default_watts - first.limit_watts:.0f} W below "
-            f"the board's default of {first.default_watts:.0f} W{now}."
-        ),
-        factors=seen.factors,
         risk=Risk.LOW,
-        evidence=seen.evidence
-        | {"lost_to_throttling_ratio": lost, "power": _power([each.status for each in capped])},
-        culprits=tuple(device.uuid for device in devices),
+        evidence={"lost_to_throttling_ratio": lost, "power": _power(capped)},
+        culprits=tuple(each.device.uuid for each in capped),
         options=(_option(capped),),
-        savings=Savings(reason="a higher limit saves time, not watts"),
+        savings="a higher limit saves time, not watts",
         instructions=_instructions(capped),
-        affected_gpus=sum(lost[each.uuid] * each.capacity_ratio for each in devices),
+        affected_gpus=sum(lost[each.device.uuid] * each.device.capacity_ratio for each in capped),
     )
 
 
@@ -196,21 +167,20 @@ def _lost(window: Window) -> float:
     return window.waste_seconds.get(Cause.THROTTLED, 0.0) / known if known > 0 else 0.0
 
 
-def _power(statuses: list[BoardStatus]) -> dict[str, object]:
-    found: dict[str, object] = {}
-    for each in statuses:
-        clock = each.clock_ratio
-        found[each.device.uuid] = {
-            "enforced_limit_watts": each.limit_watts,
-            "default_limit_watts": each.default_limit_watts,
-            "maximum_limit_watts": each.stated("power_limit_maximum_watts"),
-            "clock_ratio": None if clock is None else round(clock, 3),
+def _power(limits: list[_PowerLimit]) -> dict[str, object]:
+    return {
+        each.status.device.uuid: {
+            "enforced_limit_watts": each.watts,
+            "default_limit_watts": each.default_watts,
+            "maximum_limit_watts": each.status.stated("power_limit_maximum_watts"),
+            "clock_ratio": None if (clock := each.status.clock_ratio) is None else round(clock, 3),
         }
-    return found
+        for each in limits
+    }
 
 
-def _option(capped: list[_Capped]) -> Option:
-    more = sum(each.default_watts - each.limit_watts for each in capped)
+def _option(capped: list[_PowerLimit]) -> Option:
+    more = sum(each.default_watts - each.watts for each in capped)
     return Option(
         description=(
             f"restore the default limit, where supply and cooling of the node bear {more:.0f} W "
@@ -222,15 +192,13 @@ def _option(capped: list[_Capped]) -> Option:
     )
 
 
-def _instructions(capped: list[_Capped]) -> tuple[Instruction, ...]:
+def _instructions(capped: list[_PowerLimit]) -> tuple[Instruction, ...]:
     boards = {each.status.device.uuid: each.default_watts for each in capped}
-    commands = (f"nvidia-smi -i {uuid} -pl {watts:.0f}" for uuid, watts in boards.items())
-    checks = (f"nvidia-smi -i {uuid} -q -d POWER,PERFORMANCE" for uuid in boards)
+    commands = "\n".join(f"nvidia-smi -i {uuid} -pl {watts:.0f}" for uuid, watts in boards.items())
+    checks = "\n".join(f"nvidia-smi -i {uuid} -q -d POWER,PERFORMANCE" for uuid in boards)
     return (
-        Instruction(
-            "Restore the default power limit, until the next boot", "\n".join(commands), "sh"
-        ),
-        Instruction("See what is enforced, and whether the clocks rise", "\n".join(checks), "sh"),
+        *shell("Restore the default power limit, until the next boot", commands),
+        *shell("See what is enforced, and whether the clocks rise", checks),
     )
 
 

@@ -6,8 +6,7 @@ A job is as fast as its slowest rank, so that what the others wait is lost on al
 from typing import Final
 
 from rightsizer.advice.attribution import lost_gpus
-from rightsizer.advice.market import Market
-from rightsizer.advice.observation import minimum_known, observe, on_ratio
+from rightsizer.advice.observation import in_condition, minimum_known, observe, on_ratio
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.straggler import (
     Deviation,
@@ -16,8 +15,8 @@ from rightsizer.advice.straggler import (
     straggler_group,
     straggler_of,
 )
-from rightsizer.advice.verdict import complain, find_nothing, names_of, released
-from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason, Risk
+from rightsizer.advice.verdict import CaseSubject, names_of, released
+from rightsizer.model.finding import Action, Case, Finding, FindingKind, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
 from rightsizer.model.state import Condition, State
@@ -50,31 +49,27 @@ class RankImbalanceSettings:
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
-def judge(case: Case, settings: RankImbalanceSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: RankImbalanceSettings) -> Finding:
     """Whether the GPUs of the job do unequal work, and which of them differs."""
+    case = subject.case
     if len(case.devices) == 1:
-        return find_nothing(NAME, case, "One GPU cannot be out of balance.")
-    shares = {each.uuid: each.condition_share(Condition.RANK_IMBALANCE) for each in case.windows}
-
-    seen = observe(NAME, case, settings, shares, "out of balance")
+        return subject.find_nothing("One GPU cannot be out of balance.")
+    seen = observe(subject, settings, in_condition(Condition.RANK_IMBALANCE), "out of balance")
     if isinstance(seen, Finding):
         return seen
     stragglers = straggler_of(case, settings.stalled_ratio, settings.spread_ratio)
     lost = _lost(case, stragglers)
-    found = complain(
-        NAME,
-        case,
+    found = seen.complain(
+        f": {_who(stragglers)}",
         kind=FindingKind.INEFFICIENT,
         reasons=(Reason.RANK_IMBALANCE,),
         action=Action.INVESTIGATE_STRAGGLER,
-        summary=f"{seen.summary}: {_who(stragglers)}.",
-        factors=seen.factors,
-        risk=Risk.VERY_LOW,
-        evidence=seen.evidence
-        | {"oddity": str(stragglers.deviation), "at_work_ratio": dict(stragglers.levels)},
+        evidence={
+            "oddity": str(stragglers.deviation),
+            "at_work_ratio": dict(stragglers.levels),
+        },
         culprits=tuple(device.uuid for device in stragglers.devices),
-        savings=released(case, market, 0.0, lost / case.gpus),
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        savings=released(case, subject.market, 0.0, lost / case.gpus),
         instructions=follow_up(case, stragglers.devices),
         affected_gpus=lost,
     )

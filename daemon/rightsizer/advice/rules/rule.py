@@ -5,6 +5,7 @@ from datetime import UTC, date, datetime, time, timedelta
 from typing import Any, Generic, Protocol, TypeVar
 
 from rightsizer.advice.market import Market
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.finding import Case, Finding, Reason
 from rightsizer.model.frozen import dataclass, field, replace
 from rightsizer.model.settings import setting
@@ -79,7 +80,7 @@ class Rule(Generic[SettingsT]):
 
     name: str
     settings: SettingsT
-    judge_with: Callable[[Case, SettingsT, Market], Finding]
+    judge_with: Callable[[CaseSubject, SettingsT], Finding]
     opening_policy_with: Callable[[Workload | None, SettingsT], OpeningPolicy] | None = None
     """Where advice behaves by the class of a workload; else as `settings.conduct` says."""
     market: Market = field(default_factory=Market)
@@ -87,7 +88,7 @@ class Rule(Generic[SettingsT]):
 
     def judge(self, case: Case) -> Finding:
         """The verdict on one case."""
-        return self.judge_with(case, self.settings, self.market)
+        return self.judge_with(CaseSubject(self.name, case, self.market), self.settings)
 
     def conduct(self, workload: Workload | None) -> OpeningPolicy:
         """How advice of this rule behaves for a workload."""

@@ -3,7 +3,6 @@
 from typing import Final
 
 from rightsizer.advice.board_status import abstain_unobserved
-from rightsizer.advice.market import Market
 from rightsizer.advice.observation import minimum_known, on_ratio
 from rightsizer.advice.operator_commands import dump_stacks
 from rightsizer.advice.rules.bottleneck import (
@@ -15,6 +14,7 @@ from rightsizer.advice.rules.bottleneck import (
     slow_opening_policy,
 )
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
+from rightsizer.advice.verdict import CaseSubject
 from rightsizer.model.block import Measure
 from rightsizer.model.device import Device
 from rightsizer.model.finding import Action, Case, Finding, Instruction, Reason
@@ -25,7 +25,7 @@ from rightsizer.model.state import State
 from rightsizer.model.workload import WorkloadClass
 
 NAME: Final = "storage_bound"
-_STORAGE: Final = Bottleneck(NAME, State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up by storage")
+_STORAGE: Final = Bottleneck(State.STORAGE_BOUND, Reason.STORAGE_BOUND, "held up by storage")
 
 
 @dataclass(frozen=True, slots=True)
@@ -57,29 +57,57 @@ class StorageBoundSettings:
     conduct: OpeningPolicy = field(default_factory=slow_opening_policy)
 
 
-def judge(case: Case, settings: StorageBoundSettings, market: Market) -> Finding:
+_DISKS: Final = Instruction("See which disk is busy", "iostat -x 5 3; cat /proc/pressure/io", "sh")
+_READS: Final = Instruction(
+    "Read ahead, from nearer, in larger pieces",
+    "copy the shards to a local NVMe disk before the job begins, or cache them there;\n"
+    "pack small files into large ones (WebDataset, MosaicML Streaming, Parquet);\n"
+    "DataLoader(..., prefetch_factor=4, persistent_workers=True)",
+)
+_CHECKPOINTS: Final = Instruction(
+    "Write checkpoints beside the steps, and fewer of them",
+    "torch.distributed.checkpoint.async_save(state, checkpoint_id=PATH)\n"
+    "write to a local disk first and copy from there; each rank its own part;\n"
+    "every sqrt(2 x time to write x mean time between failures) is often enough",
+)
+_WEIGHTS: Final = Instruction(
+    "Keep what is read near",
+    "keep weights, adapters and caches on a local NVMe disk or in the page cache",
+)
+
+
+def judge(subject: CaseSubject, settings: StorageBoundSettings) -> Finding:
     """Whether storage keeps a GPU of the workload waiting, and what it is waited for."""
-    seen = find_bottleneck(_STORAGE, case, settings)
+    case, seen = subject.case, find_bottleneck(_STORAGE, subject, settings)
     if isinstance(seen, Finding):
         return abstain_unobserved(seen, case, (Signal.IO_PRESSURE,))
-    working = _working_share(case, seen.devices, settings)
-    in_bursts = _in_bursts(case, working, settings)
-    action = Action.FIX_CHECKPOINTING if in_bursts else Action.FIX_INPUT_PIPELINE
+    working = _working_share(case, seen.devices, settings.working_ratio)
+    is_serving, least = case.workload_class is WorkloadClass.SERVING, settings.bursts_ratio
+    # Work and waits that take turns, for longer than five minutes each.
+    in_bursts = not is_serving and working is not None and least <= working <= 1.0 - least
+    if in_bursts:
+        pattern = "in bursts between stretches of full work, as checkpoints are"
+    elif working is None:
+        pattern = "for what it reads or for checkpoints that it writes"
+    else:
+        pattern = "without stretches of full work between, as when data is read too slowly"
+    reads = () if in_bursts else (_READS,)
+    writes = (_CHECKPOINTS,) if in_bursts or working is None else ()
     return complain_of(
         _STORAGE,
-        case,
         seen,
-        market,
-        action=action,
-        summary=f"{seen.summary}, {_pattern(working, in_bursts=in_bursts)}.",
-        instructions=_instructions(case, seen.devices, working, in_bursts=in_bursts),
+        f", {pattern}",
+        action=Action.FIX_CHECKPOINTING if in_bursts else Action.FIX_INPUT_PIPELINE,
+        instructions=(
+            dump_stacks(seen.devices, "See what is read or written"),
+            _DISKS,
+            *((_WEIGHTS,) if is_serving else (*reads, *writes)),
+        ),
         evidence={"working_blocks_ratio": working},
     )
 
 
-def _working_share(
-    case: Case, devices: tuple[Device, ...], settings: StorageBoundSettings
-) -> float | None:
+def _working_share(case: Case, devices: tuple[Device, ...], working_ratio: float) -> float | None:
     """How many of the five minutes were spent at work; `None` where no blocks are known."""
     uuids = {device.uuid for device in devices}
     means = [
@@ -90,65 +118,7 @@ def _working_share(
     ]
     if not means:
         return None
-    return round(sum(mean >= settings.working_ratio for mean in means) / len(means), 4)
-
-
-def _in_bursts(case: Case, working: float | None, settings: StorageBoundSettings) -> bool:
-    """Whether work and waits take turns, for longer than five minutes each."""
-    is_serving = case.workload_class is WorkloadClass.SERVING
-    least = settings.bursts_ratio
-    return not is_serving and working is not None and least <= working <= 1.0 - least
-
-
-def _pattern(working: float | None, *, in_bursts: bool) -> str:
-    if in_bursts:
-        return "in bursts between stretches of full work, as checkpoints are"
-    if working is None:
-        return "for what it reads or for checkpoints that it writes"
-    return "without stretches of full work between, as when data is read too slowly"
-
-
-def _instructions(
-    case: Case, devices: tuple[Device, ...], working: float | None, *, in_bursts: bool
-) -> tuple[Instruction, ...]:
-    confirm = dump_stacks(devices, "See what is read or written")
-    disks = Instruction("See which disk is busy", "iostat -x 5 3; cat /proc/pressure/io", "sh")
-    if case.workload_class is WorkloadClass.SERVING:
-        return (confirm, disks, _weights())
-    if in_bursts:
-        return (confirm, disks, _checkpoints())
-    if working is None:
-        return (confirm, disks, _reads(), _checkpoints())
-    return (confirm, disks, _reads())
-
-
-def _reads() -> Instruction:
-    return Instruction(
-        "Read ahead, from nearer, in larger pieces",
-        (
-            "copy the shards to a local NVMe disk before the job begins, or cache them there;\n"
-            "pack small files into large ones (WebDataset, MosaicML Streaming, Parquet);\n"
-            "DataLoader(..., prefetch_factor=4, persistent_workers=True)"
-        ),
-    )
-
-
-def _checkpoints() -> Instruction:
-    return Instruction(
-        "Write checkpoints beside the steps, and fewer of them",
-        (
-            "torch.distributed.checkpoint.async_save(state, checkpoint_id=PATH)\n"
-            "write to a local disk first and copy from there; each rank its own part;\n"
-            "every sqrt(2 x time to write x mean time between failures) is often enough"
-        ),
-    )
-
-
-def _weights() -> Instruction:
-    return Instruction(
-        "Keep what is read near",
-        "keep weights, adapters and caches on a local NVMe disk or in the page cache",
-    )
+    return round(sum(mean >= working_ratio for mean in means) / len(means), 4)
 
 
 RULE: Final = Rule(NAME, StorageBoundSettings(), judge)

@@ -4,11 +4,10 @@ from collections.abc import Mapping, Sequence
 from typing import Final
 
 from rightsizer.advice.board_status import BoardStatus, board_status_of, board_statuses
-from rightsizer.advice.market import Market
 from rightsizer.advice.observation import TimeShare, minimum_known, observe, on_ratio
 from rightsizer.advice.operator_commands import drain_instructions
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
-from rightsizer.advice.verdict import abstain, complain, names_of
+from rightsizer.advice.verdict import CaseSubject, names_of
 from rightsizer.model.driver_codes import ClockEvent
 from rightsizer.model.finding import (
     Action,
@@ -18,7 +17,6 @@ from rightsizer.model.finding import (
     Instruction,
     Reason,
     Risk,
-    Savings,
 )
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
@@ -26,7 +24,20 @@ from rightsizer.model.signal import Signal
 from rightsizer.model.state import Condition
 
 NAME: Final = "thermal_throttled"
-_SENSORS: Final = ("Fan", "Temperature", "'Power Supply'")
+_TEMPERATURE: Final = Signal.TEMPERATURE_CELSIUS
+_THERMAL: Final = ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN
+_AT_THE_SERVER: Final = (
+    Instruction(
+        "See fans, inlet air and power supplies of the server",
+        "ipmitool sdr type Fan\nipmitool sdr type Temperature\nipmitool sdr type 'Power Supply'",
+        "sh",
+    ),
+    Instruction(
+        "Then, at the server",
+        "Free the air's way in and out, clean filters, replace fans that stand still, check "
+        "the flow of the cooling liquid; a GPU that stays hot alone is reseated or replaced.",
+    ),
+)
 _HEAT: Final = "heat"
 _HARDWARE: Final = "the board's own protection"
 
@@ -52,43 +63,50 @@ class ThermalThrottledSettings:
     conduct: OpeningPolicy = field(default_factory=OpeningPolicy)
 
 
-def judge(case: Case, settings: ThermalThrottledSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: ThermalThrottledSettings) -> Finding:
     """Whether a GPU of the workload is slowed down to protect it, and where the heat comes from."""
-    del market
-    heat = {w.uuid: w.condition_share(Condition.THERMAL_THROTTLED) for w in case.windows}
-    hardware = {w.uuid: w.condition_share(Condition.HARDWARE_SLOWDOWN) for w in case.windows}
-    shares = {uuid: max(heat[uuid], hardware[uuid]) for uuid in heat}
-    if max(shares.values(), default=0.0) <= 0.0 and _is_blind(case):
-        why = "the driver does not say why clocks are low"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    by = _by(heat, hardware, settings.on_ratio)
+    case = subject.case
+    heat, hardware = (
+        {window.uuid: window.condition_share(condition) for window in case.windows}
+        for condition in (Condition.THERMAL_THROTTLED, Condition.HARDWARE_SLOWDOWN)
+    )
+    if not any(heat.values()) and not any(hardware.values()) and _is_blind(case):
+        return subject.abstain("the driver does not say why clocks are low")
     seen = observe(
-        NAME,
-        case,
+        subject,
         settings,
-        shares,
-        f"slowed down by {by}",
+        lambda window: max(heat[window.uuid], hardware[window.uuid]),
+        f"slowed down by {_by(heat, hardware, settings.on_ratio)}",
         why_unsupported="without telemetry of the clocks nobody can tell what holds them down",
         evidence_name="slowdown_ratio",
     )
     if isinstance(seen, Finding):
         return seen
-    seen.evidence["thermal_ratio"] = {uuid: round(each, 4) for uuid, each in heat.items()}
-    seen.evidence["hardware_ratio"] = {uuid: round(each, 4) for uuid, each in hardware.items()}
-    return _complaint(case, seen, settings)
+    found = [status for device in seen.devices if (status := board_status_of(case, device))]
+    neighbors = _neighbors_celsius(case, {each.device.uuid for each in found})
+    return seen.complain(
+        _where(found, neighbors, settings),
+        kind=FindingKind.DEGRADED,
+        reasons=(Reason.THERMAL_THROTTLED,),
+        action=Action.RESEAT_OR_DRAIN,
+        risk=Risk.LOW,
+        evidence={
+            "thermal_ratio": {uuid: round(each, 4) for uuid, each in heat.items()},
+            "hardware_ratio": {uuid: round(each, 4) for uuid, each in hardware.items()},
+            "temperatures": {each.device.uuid: _temperatures(each) for each in found},
+            "neighbors_median_celsius": neighbors,
+        },
+        culprits=tuple(device.uuid for device in seen.devices),
+        savings="cooler GPUs save time, not GPUs",
+        instructions=_instructions(case, seen, found),
+    )
 
 
 def _by(heat: Mapping[str, float], hardware: Mapping[str, float], least: float) -> str:
     """What slows the GPUs down: heat on all of them, on none, or on some."""
-    found = [(heat[each] >= least, hardware[each] >= least) for each in heat]
-    causes = [
-        name
-        for name, is_seen in (
-            (_HEAT, any(by_heat for by_heat, _ in found)),
-            (_HARDWARE, any(by_itself and not by_heat for by_heat, by_itself in found)),
-        )
-        if is_seen
-    ]
+    by_heat = [uuid for uuid, share in heat.items() if share >= least]
+    by_itself = [uuid for uuid, share in hardware.items() if share >= least > heat[uuid]]
+    causes = [name for name, found in ((_HEAT, by_heat), (_HARDWARE, by_itself)) if found]
     return " or ".join(causes or (_HEAT, _HARDWARE))
 
 
@@ -97,38 +115,11 @@ def _is_blind(case: Case) -> bool:
     return bool(known) and all(each.get(Signal.CLOCK_EVENT_REASONS) is None for each in known)
 
 
-def _complaint(case: Case, seen: TimeShare, settings: ThermalThrottledSettings) -> Finding:
-    found = [status for device in seen.devices if (status := board_status_of(case, device))]
-    neighbors = _neighbors_celsius(case, {each.device.uuid for each in found})
-    return complain(
-        NAME,
-        case,
-        kind=FindingKind.DEGRADED,
-        reasons=(Reason.THERMAL_THROTTLED,),
-        action=Action.RESEAT_OR_DRAIN,
-        summary=f"{seen.summary}{_where(found, neighbors, settings)}.",
-        factors=seen.factors,
-        risk=Risk.LOW,
-        evidence=seen.evidence
-        | {
-            "temperatures": {each.device.uuid: _temperatures(each) for each in found},
-            "neighbors_median_celsius": neighbors,
-        },
-        culprits=tuple(device.uuid for device in seen.devices),
-        savings=Savings(reason="cooler GPUs save time, not GPUs"),
-        instructions=_instructions(case, seen, found),
-        affected_gpus=seen.gpus,
-    )
-
-
 def _neighbors_celsius(case: Case, hot: set[str]) -> float | None:
     """The median of the node's other GPUs; `None` without any."""
     readings = {} if case.node is None else case.node.readings
-    others = [
-        value
-        for uuid, reading in readings.items()
-        if uuid not in hot and (value := reading.get(Signal.TEMPERATURE_CELSIUS)) is not None
-    ]
+    found = (reading.get(_TEMPERATURE) for uuid, reading in readings.items() if uuid not in hot)
+    others = [value for value in found if value is not None]
     if not others:
         return None
     # Few GPUs are ever too hot.
@@ -140,38 +131,27 @@ def _neighbors_celsius(case: Case, hot: set[str]) -> float | None:
 def _where(
     found: Sequence[BoardStatus], neighbors: float | None, settings: ThermalThrottledSettings
 ) -> str:
-    if any(_brake_is_on(each) for each in found):
+    reasons = 0
+    for each in found:
+        reasons |= int(each.get(Signal.CLOCK_EVENT_REASONS) or 0)
+    if reasons & ClockEvent.HW_POWER_BRAKE_SLOWDOWN:
         return "; the power brake is on, which the server's power supply pulls, not heat"
-    known = [value for each in found if (value := each.get(Signal.TEMPERATURE_CELSIUS)) is not None]
+    known = [value for each in found if (value := each.get(_TEMPERATURE)) is not None]
     if not known:
         return ""
     now = f"; {max(known):.0f} °C at the last reading"
-    if neighbors is None or not any(map(_is_slowed_by_heat, found)):
+    # A temperature of another moment says nothing of where the heat comes from.
+    if neighbors is None or not reasons & _THERMAL:
         return now
     if max(known) - neighbors < settings.hot_room_celsius:
         return f"{now}, as its neighbors ({neighbors:.0f} °C): look at the air of the room"
     return f"{now}, its neighbors {neighbors:.0f} °C: look at this GPU's own cooling"
 
 
-def _brake_is_on(status: BoardStatus) -> bool:
-    return bool(_reasons(status) & ClockEvent.HW_POWER_BRAKE_SLOWDOWN)
-
-
-def _is_slowed_by_heat(status: BoardStatus) -> bool:
-    """Now; a temperature of another moment says nothing of where the heat comes from."""
-    return bool(
-        _reasons(status) & (ClockEvent.SW_THERMAL_SLOWDOWN | ClockEvent.HW_THERMAL_SLOWDOWN)
-    )
-
-
-def _reasons(status: BoardStatus) -> int:
-    return int(status.get(Signal.CLOCK_EVENT_REASONS) or 0)
-
-
 def _temperatures(status: BoardStatus) -> dict[str, object]:
     clock = status.clock_ratio
     facts: dict[str, float | None] = {
-        "gpu_celsius": status.get(Signal.TEMPERATURE_CELSIUS),
+        "gpu_celsius": status.get(_TEMPERATURE),
         "memory_celsius": status.get(Signal.MEMORY_TEMPERATURE_CELSIUS),
         "slowdown_celsius": status.stated("temperature_slowdown_celsius"),
         "margin_celsius": status.get(Signal.TEMPERATURE_MARGIN_CELSIUS),
@@ -184,22 +164,12 @@ def _temperatures(status: BoardStatus) -> dict[str, object]:
 def _instructions(
     case: Case, seen: TimeShare, found: Sequence[BoardStatus]
 ) -> tuple[Instruction, ...]:
-    uuids = dict.fromkeys(each.device.uuid for each in found) or dict.fromkeys(
-        device.uuid for device in seen.devices
-    )
+    devices = [each.device for each in found] or seen.devices
+    uuids = dict.fromkeys(device.uuid for device in devices)
     look = (f"nvidia-smi -i {uuid} -q -d TEMPERATURE,PERFORMANCE,POWER" for uuid in uuids)
     return (
         Instruction("See what holds the clocks down, and how hot it is", "\n".join(look), "sh"),
-        Instruction(
-            "See fans, inlet air and power supplies of the server",
-            "\n".join(f"ipmitool sdr type {each}" for each in _SENSORS),
-            "sh",
-        ),
-        Instruction(
-            "Then, at the server",
-            "Free the air's way in and out, clean filters, replace fans that stand still, check "
-            "the flow of the cooling liquid; a GPU that stays hot alone is reseated or replaced.",
-        ),
+        *_AT_THE_SERVER,
         *drain_instructions(case, f"{names_of(seen.devices)} slowed down to protect the hardware"),
     )
 

@@ -5,18 +5,15 @@ latency) makes it too small. Memory that runs short is the rule `near_out_of_mem
 """
 
 import math
-from collections.abc import Mapping
 from typing import Final
 
 from rightsizer.advice.board_options import faster_boards
 from rightsizer.advice.market import Market
 from rightsizer.advice.rules.rule import OpeningPolicy, Rule
 from rightsizer.advice.verdict import (
-    abstain,
-    abstain_early,
-    complain,
+    TOO_SMALL,
+    CaseSubject,
     direct_factors,
-    find_nothing,
     holder_of,
     known_seconds,
     names_of,
@@ -31,7 +28,6 @@ from rightsizer.model.finding import (
     Option,
     Reason,
     Risk,
-    Savings,
 )
 from rightsizer.model.frozen import dataclass, field
 from rightsizer.model.settings import setting
@@ -41,7 +37,6 @@ from rightsizer.model.workload import WorkloadClass
 from rightsizer.owners.registry import owner_of
 
 NAME: Final = "underprovisioned"
-_NO_SAVINGS: Final = Savings(reason="a GPU that is too small saves nothing")
 
 
 @dataclass(frozen=True, slots=True)
@@ -68,13 +63,14 @@ class UnderprovisionedSettings:
     )
 
 
-def judge(case: Case, settings: UnderprovisionedSettings, market: Market) -> Finding:
+def judge(subject: CaseSubject, settings: UnderprovisionedSettings) -> Finding:
     """Whether a service was short of compute, bandwidth or links, and waited for it."""
-    too_little = abstain_early(NAME, case, settings.minimum_known_seconds)
+    case = subject.case
+    too_little = subject.abstain_early(settings.minimum_known_seconds)
     if too_little is not None:
         return too_little
     if case.workload_class is WorkloadClass.BATCH:
-        return find_nothing(NAME, case, "A job at its limit is well used.")
+        return subject.find_nothing("A job at its limit is well used.")
     shares = {
         device.uuid: {
             str(resource): each.underprovisioned
@@ -84,9 +80,11 @@ def judge(case: Case, settings: UnderprovisionedSettings, market: Market) -> Fin
         for device, fit in zip(case.devices, case.provisioning, strict=True)
     }
     if not any(shares.values()):
-        why = "no application told of its queue or its latency, so nobody knows who waited"
-        return abstain(NAME, case, Reason.UNSUPPORTED_TELEMETRY, why)
-    share = max((each for found in shares.values() for each in found.values()), default=0.0)
+        return subject.abstain(
+            "no application told of its queue or its latency, so nobody knows who waited"
+        )
+    most = {uuid: max(found.values(), default=0.0) for uuid, found in shares.items()}
+    share = max(most.values())
     factors = direct_factors(case, share, settings.on_ratio)
     evidence: dict[str, object] = {
         "short_ratio": {
@@ -96,32 +94,16 @@ def judge(case: Case, settings: UnderprovisionedSettings, market: Market) -> Fin
         "threshold_ratio": settings.on_ratio,
     }
     if share < settings.on_ratio:
-        summary = f"{names_of(case.devices)}: short of something {share:.1%} of the time."
-        return find_nothing(NAME, case, summary, opposite(factors), evidence)
-    return _complaint(case, settings, market, shares, evidence)
-
-
-def _complaint(
-    case: Case,
-    settings: UnderprovisionedSettings,
-    market: Market,
-    shares: Mapping[str, Mapping[str, float]],
-    evidence: Mapping[str, object],
-) -> Finding:
-    share = max(each for found in shares.values() for each in found.values())
-    factors = direct_factors(case, share, settings.on_ratio)
+        summary = f"{subject.name}: short of something {share:.1%} of the time."
+        return subject.find_nothing(summary, opposite(factors), evidence)
     what = sorted({name for found in shares.values() for name, each in found.items() if each})
-    options = _options(case, settings, market)
-    short = tuple(
-        device
-        for device in case.devices
-        if max(shares[device.uuid].values(), default=0.0) >= settings.on_ratio
-    )
-    return complain(
-        NAME,
-        case,
+    short = tuple(each for each in case.devices if most[each.uuid] >= settings.on_ratio)
+    options = _options(case, settings, subject.market)
+    # The nearer reason too, which the rule `compute_saturated` gives.
+    nearer = (Reason.COMPUTE_SATURATED,) if what == [Resource.COMPUTE] else ()
+    return subject.complain(
         kind=FindingKind.UNDERPROVISIONED,
-        reasons=_reasons(what),
+        reasons=(Reason.GPU_UNDERPROVISIONED, *nearer),
         action=(options[0].action or Action.NONE) if options else Action.NONE,
         summary=(
             f"{names_of(short)}{holder_of(case)}: short of {', '.join(what)} {share:.0%} of "
@@ -132,18 +114,10 @@ def _complaint(
         evidence=evidence,
         culprits=tuple(device.uuid for device in short),
         options=options,
-        savings=_NO_SAVINGS,
-        minimum_confidence_ratio=market.settings.minimum_confidence_ratio,
+        savings=TOO_SMALL,
         instructions=_instructions(case, options),
         affected_gpus=share * sum(device.capacity_ratio for device in short),
     )
-
-
-def _reasons(what: list[str]) -> tuple[Reason, ...]:
-    """With the nearer reason where there is one, which the rule `compute_saturated` gives too."""
-    if what == [Resource.COMPUTE]:
-        return (Reason.GPU_UNDERPROVISIONED, Reason.COMPUTE_SATURATED)
-    return (Reason.GPU_UNDERPROVISIONED,)
 
 
 def _options(case: Case, settings: UnderprovisionedSettings, market: Market) -> tuple[Option, ...]:
