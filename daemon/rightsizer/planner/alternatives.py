@@ -1,6 +1,6 @@
 """What else could be done: narrower formats, more tensor parallelism, a MIG slice, less to keep."""
 
-from collections.abc import Callable, Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterator, Sequence
 from typing import Final
 
 from rightsizer.catalogue.board import Board
@@ -13,7 +13,11 @@ from rightsizer.sizing.parameters import NumberFormat
 from rightsizer.sizing.requirement import ModelTask, Optimizer, Recompute, Requirement
 
 _NARROWER: Final = (NumberFormat.FP8, NumberFormat.INT4)
+_LAST_STAGE: Final = 3
+"""Of ZeRO."""
 _Leading = Sequence[tuple[Board, PlanCandidate]]
+_Searches = Callable[[Requirement], Search]
+_Price = Callable[[Board], float | None]
 
 
 @dataclass(frozen=True, slots=True)
@@ -31,8 +35,8 @@ class Alternative:
 def alternatives(
     requirement: Requirement,
     leading: _Leading,
-    search: Callable[[Requirement], Search],
-    price: Callable[[Board], float | None],
+    search: _Searches,
+    price: _Price,
 ) -> Iterator[Alternative]:
     """All that is worth a look."""
     open_layout = replace(requirement, parallel=None)
@@ -52,80 +56,51 @@ def alternatives(
 
 def _changes(requirement: Requirement) -> Iterator[tuple[str, str, str, Requirement]]:
     """Kind, change, caution, and the requirement so changed."""
-    if requirement.task.trains:
-        yield from _training_changes(requirement)
-        return
-    if not isinstance(requirement.model, Transformer):
-        return
-    now = requirement.precision.weights
-    for narrower in _NARROWER:
-        if narrower.bytes_per_parameter < now.bytes_per_parameter:
-            precision = replace(requirement.precision, weights=narrower)
-            yield (
-                "quantization",
-                f"weights in {narrower}",
-                "answers change a little: compare them on data of your own",
-                replace(requirement, precision=precision),
-            )
-
-
-def _training_changes(requirement: Requirement) -> Iterator[tuple[str, str, str, Requirement]]:
-    training = requirement.training
-    if training.recompute is not Recompute.FULL:
-        changed = replace(training, recompute=Recompute.FULL)
-        yield (
-            "training",
+    training, precision = requirement.training, requirement.precision
+    now, caution = precision.weights, "answers change a little: compare them on data of your own"
+    for each in _NARROWER:
+        is_served = isinstance(requirement.model, Transformer) and not requirement.task.trains
+        if is_served and each.bytes_per_parameter < now.bytes_per_parameter:
+            changed = replace(requirement, precision=replace(precision, weights=each))
+            yield "quantization", f"weights in {each}", caution, changed
+    trains_all = requirement.task is ModelTask.TRAINING
+    for is_open, change, caution, changes in (
+        (
+            requirement.task.trains and training.recompute is not Recompute.FULL,
             "activations computed again (recompute: full)",
             "a third more operations",
-            replace(requirement, training=changed),
-        )
-    if requirement.task is not ModelTask.TRAINING:
-        return
-    if training.zero_stage < 3:  # noqa: PLR2004 - the last of ZeRO's stages.
-        changed = replace(training, zero_stage=3)
-        yield (
-            "training",
-            "state sharded over all GPUs (zero_stage: 3)",
+            {"recompute": Recompute.FULL},
+        ),
+        (
+            trains_all and training.zero_stage < _LAST_STAGE,
+            f"state sharded over all GPUs (zero_stage: {_LAST_STAGE})",
             "half as much traffic again between GPUs",
-            replace(requirement, training=changed),
-        )
-    if training.optimizer is Optimizer.ADAMW:
-        changed = replace(training, optimizer=Optimizer.ADAMW_8BIT)
-        yield (
-            "training",
+            {"zero_stage": _LAST_STAGE},
+        ),
+        (
+            trains_all and training.optimizer is Optimizer.ADAMW,
             "optimizer states in 8 bits (optimizer: adamw-8bit)",
             "compare the first thousand steps' loss with adamw",
-            replace(requirement, training=changed),
-        )
+            {"optimizer": Optimizer.ADAMW_8BIT},
+        ),
+    ):
+        if is_open:
+            changed = replace(requirement, training=replace(training, **changes))
+            yield "training", change, caution, changed
 
 
 def _slices(
-    requirement: Requirement,
-    leading: _Leading,
-    search: Callable[[Requirement], Search],
-    price: Callable[[Board], float | None],
+    requirement: Requirement, leading: _Leading, search: _Searches, price: _Price
 ) -> Iterator[Alternative]:
     """The smallest slice that does, of each leading board of which one is enough."""
     asked = search(requirement)
-    for board, candidate in leading:
-        if candidate.count > 1:
-            continue
-        boards = (
-            slice_board(board, each)
-            for each in sorted(board.mig_profiles, key=lambda each: each.memory_share)
-            if each.compute_share < 1.0
-        )
-        found = _first_fitting(asked, boards, price)
-        if found is not None:
-            change = f"a slice {found.gpu.partition(':')[2]} of {board.key}"
-            yield Alternative("mig", change, found, "worth it if the other slices find their users")
-
-
-def _first_fitting(
-    search: Search, boards: Iterable[Board], price: Callable[[Board], float | None]
-) -> PlanCandidate | None:
-    for board in boards:
-        found = search.best(board, price(board))
-        if found.fits and found.count == 1:
-            return found
-    return None
+    for board in (board for board, candidate in leading if candidate.count == 1):
+        for profile in sorted(board.mig_profiles, key=lambda each: each.memory_share):
+            part = slice_board(board, profile)
+            if profile.compute_share >= 1.0 or (found := asked.best(part, price(part))).count > 1:
+                continue
+            if found.fits:
+                change = f"a slice {profile.name} of {board.key}"
+                caution = "worth it if the other slices find their users"
+                yield Alternative("mig", change, found, caution)
+                break

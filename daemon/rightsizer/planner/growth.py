@@ -86,17 +86,12 @@ def growth_steps(kind: GrowingKind) -> Iterator[GrowthStep]:
 def _grown(requirement: Requirement, ratio: float) -> Requirement:
     """The load so much larger, with as many replicas as it takes."""
     load = requirement.load
-    return replace(
-        requirement,
-        parallel=None,
-        load=replace(
-            load,
-            concurrency=None if load.concurrency is None else load.concurrency * ratio,
-            tokens_per_second=None
-            if load.tokens_per_second is None
-            else load.tokens_per_second * ratio,
-        ),
+    requests, tokens = (
+        None if each is None else each * ratio
+        for each in (load.concurrency, load.tokens_per_second)
     )
+    load = replace(load, concurrency=requests, tokens_per_second=tokens)
+    return replace(requirement, parallel=None, load=load)
 
 
 @dataclass(frozen=True, slots=True)
@@ -149,13 +144,12 @@ def growth_outlook(
 
 def _switch(today: GrowingKind, others: Sequence[GrowingKind], least: float) -> GpuSwitch | None:
     for month in range(1, today.months + 1):
-        is_outgrown = today.outgrown is not None and today.outgrown <= month
         holding = [each for each in others if _lasts(each) > month]
         if not holding:
             return None
         best = min(holding, key=lambda each: (-_lasts(each), _span(each, month)))
         count = best.steps[month].candidate.count
-        if is_outgrown:
+        if _lasts(today) <= month:
             return GpuSwitch(month, best.gpu, count, None)
         rest = today.dollars(month)
         saved = None if rest is None else rest - _span(best, month)

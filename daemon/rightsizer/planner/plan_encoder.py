@@ -6,9 +6,8 @@ import math
 from dataclasses import asdict
 from typing import TYPE_CHECKING, Any, Final
 
-from rightsizer.planner.alternatives import Alternative
-from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate, PriceOffer
-from rightsizer.planner.growth import GrowingKind, GrowthOutlook, GrowthStep
+from rightsizer.planner.candidate import Bill, CostAmount, PlanCandidate
+from rightsizer.planner.growth import GrowthOutlook
 from rightsizer.planner.planner import GpuPlan
 from rightsizer.planner.validation import validation_steps
 from rightsizer.sizing.estimate import EstimateInterval, MemoryEstimate
@@ -29,26 +28,29 @@ def encode_bill(bill: Bill) -> dict[str, Any]:
     """Offers, ownership, energy and carbon; what is not known is null."""
     carbon, ownership = bill.carbon_kilograms, bill.ownership
     return {
-        "offers": [_offer_form(each) for each in bill.offers],
+        "offers": [
+            {
+                "billing": str(each.terms.billing),
+                **_work_form("cost_per_hour", "cost", each.dollars),
+                "source": each.terms.source or None,
+                "date": each.terms.date or None,
+                "assumed": each.terms.is_assumed,
+            }
+            for each in bill.offers
+        ],
         "on_premises": None
         if ownership is None
         else {
-            **encode_interval("capital_dollars", ownership.owned.capital_dollars),
-            **encode_interval("running_dollars_per_hour", ownership.owned.running_dollars_per_hour),
-            **encode_interval("break_even_hours", ownership.break_even_hours),
-            **encode_interval("break_even_months", ownership.break_even_months),
+            **_intervals(ownership.owned, "capital_dollars", "running_dollars_per_hour"),
+            **_intervals(ownership, "break_even_hours", "break_even_months"),
             "utilization_ratio": ownership.utilization_ratio,
         },
-        "energy": {
-            **encode_interval("kilowatts", bill.kilowatt_hours.per_hour),
-            **_work_form("kilowatt_hours", bill.kilowatt_hours),
-        },
+        "energy": _work_form("kilowatts", "kilowatt_hours", bill.kilowatt_hours),
         "carbon": None
         if carbon is None
         else {
             "grams_per_kwh": bill.carbon_grams_per_kilowatt_hour,
-            **encode_interval("kilograms_per_hour", carbon.per_hour),
-            **_work_form("kilograms", carbon),
+            **_work_form("kilograms_per_hour", "kilograms", carbon),
         },
     }
 
@@ -64,29 +66,26 @@ def encode_interval(name: str, interval: EstimateInterval | None) -> dict[str, f
     }
 
 
-def _offer_form(offer: PriceOffer) -> dict[str, Any]:
-    terms = offer.terms
-    return {
-        "billing": str(terms.billing),
-        **encode_interval("cost_per_hour", offer.dollars.per_hour),
-        **_work_form("cost", offer.dollars),
-        "source": terms.source or None,
-        "date": terms.date or None,
-        "assumed": terms.is_assumed,
-    }
-
-
-def _work_form(name: str, amount: CostAmount) -> dict[str, float | None]:
+def _intervals(of: object, *names: str) -> dict[str, float | None]:
+    """Figures by the names of their fields."""
     return {
         key: value
-        for part, ending in _PARTS
-        for key, value in encode_interval(f"{name}_{ending}", getattr(amount, part)).items()
+        for name in names
+        for key, value in encode_interval(name, getattr(of, name)).items()
     }
+
+
+def _work_form(hourly: str, name: str, amount: CostAmount) -> dict[str, float | None]:
+    """An amount of an hour under one key, and of what is done in it under others."""
+    form = encode_interval(hourly, amount.per_hour)
+    for part, ending in _PARTS:
+        form |= encode_interval(f"{name}_{ending}", getattr(amount, part))
+    return form
 
 
 def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
     """All of it; figures that are not known are null."""
-    best = plan.best
+    best, outlook = plan.best, plan.outlook
     steps = () if best is None else validation_steps(plan.requirement, best)
     return {
         "model": plan.requirement.model.name or None,
@@ -95,9 +94,28 @@ def encode_plan(plan: GpuPlan, notes: tuple[str, ...] = ()) -> dict[str, Any]:
         "nothing_fits": plan.why_nothing_fits or None,
         "least": None if plan.least is None else encode_candidate(plan.least),
         "candidates": [encode_candidate(each) for each in plan.candidates],
-        "alternatives": [_alternative_form(each) for each in plan.alternatives],
-        "growth": [_growth_form(each) for each in plan.growth],
-        "growth_outlook": None if plan.outlook is None else _outlook_form(plan.outlook),
+        "alternatives": [
+            {
+                "kind": each.kind,
+                "change": each.change,
+                "caution": each.caution or None,
+                "candidate": encode_candidate(each.candidate),
+            }
+            for each in plan.alternatives
+        ],
+        "growth": [
+            {
+                "month": step.month,
+                "load_ratio": step.load_ratio,
+                "gpu": step.candidate.gpu,
+                "count": step.candidate.count,
+                "layout": asdict(step.candidate.layout),
+                "fits": step.candidate.fits,
+                "cost_per_hour": step.candidate.dollars_per_hour,
+            }
+            for step in plan.growth
+        ],
+        "growth_outlook": None if outlook is None else _outlook_form(outlook),
         "validation": [
             {**asdict(each), "measure": list(each.measure), "expect": list(each.expect)}
             for each in steps
@@ -120,9 +138,7 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
         "memory_headroom_ratio": candidate.memory_headroom_ratio,
         "memory_is_tight": candidate.is_memory_tight,
         "concurrency": rate.concurrency,
-        **encode_interval("tokens_per_second", rate.tokens_per_second),
-        **encode_interval("ttft_ms", rate.ttft_ms),
-        **encode_interval("tpot_ms", rate.tpot_ms),
+        **_intervals(rate, "tokens_per_second", "ttft_ms", "tpot_ms"),
         "cost_per_hour": candidate.dollars_per_hour,
         "cost_per_million_tokens": candidate.dollars_per_million_tokens,
         "cost_per_million_tokens_asked": candidate.work_dollars,
@@ -138,35 +154,9 @@ def encode_candidate(candidate: PlanCandidate) -> dict[str, Any]:
 def encode_memory(memory: MemoryEstimate) -> dict[str, float]:
     """Of one GPU."""
     parts = {name: part for name, part in asdict(memory).items() if name.endswith("_bytes")}
-    total = memory.total
-    return {
-        **parts,
-        "total_bytes": memory.total_bytes,
-        "total_bytes_low": total.low,
-        "total_bytes_high": total.high,
-    }
-
-
-def _alternative_form(alternative: Alternative) -> dict[str, Any]:
-    return {
-        "kind": alternative.kind,
-        "change": alternative.change,
-        "caution": alternative.caution or None,
-        "candidate": encode_candidate(alternative.candidate),
-    }
-
-
-def _growth_form(step: GrowthStep) -> dict[str, Any]:
-    candidate = step.candidate
-    return {
-        "month": step.month,
-        "load_ratio": step.load_ratio,
-        "gpu": candidate.gpu,
-        "count": candidate.count,
-        "layout": asdict(candidate.layout),
-        "fits": candidate.fits,
-        "cost_per_hour": candidate.dollars_per_hour,
-    }
+    low, high = memory.total.low, memory.total.high
+    total = {"total_bytes": memory.total_bytes, "total_bytes_low": low, "total_bytes_high": high}
+    return parts | total
 
 
 def _outlook_form(outlook: GrowthOutlook) -> dict[str, Any]:
@@ -176,17 +166,16 @@ def _outlook_form(outlook: GrowthOutlook) -> dict[str, Any]:
         "outgrown_in_month": outlook.outgrown,
         "cheapest": None if cheapest is None else cheapest.gpu,
         "switch": None if switch is None else asdict(switch),
-        "kinds": [_kind_form(each) for each in outlook.kinds],
-    }
-
-
-def _kind_form(kind: GrowingKind) -> dict[str, Any]:
-    return {
-        "gpu": kind.gpu,
-        "count_first": kind.steps[0].candidate.count,
-        "count_last": kind.steps[-1].candidate.count,
-        "cost_of_all_months": kind.dollars() if kind.outgrown is None else None,
-        "outgrown_in_month": kind.outgrown,
+        "kinds": [
+            {
+                "gpu": kind.gpu,
+                "count_first": kind.steps[0].candidate.count,
+                "count_last": kind.steps[-1].candidate.count,
+                "cost_of_all_months": kind.dollars() if kind.outgrown is None else None,
+                "outgrown_in_month": kind.outgrown,
+            }
+            for kind in outlook.kinds
+        ],
     }
 
 

@@ -8,12 +8,7 @@ from typing import Any, Final
 from rightsizer.config.row import Row
 from rightsizer.model.errors import RequirementError
 from rightsizer.model.frozen import dataclass, replace
-from rightsizer.planner.plan_model import (
-    read_choice,
-    read_choices,
-    read_fields,
-    read_model_row,
-)
+from rightsizer.planner.plan_model import read_choice, read_fields, read_model_row
 from rightsizer.planner.question_file import FileQuestion, read_questions
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import NumberFormat
@@ -21,27 +16,36 @@ from rightsizer.sizing.requirement import (
     LoadGrowth,
     Lora,
     ModelTask,
-    Optimizer,
     Parallelism,
     Precisions,
-    Recompute,
     RequestLoad,
     Requirement,
     Training,
 )
 
 
-def _unread_notes(requirement: Requirement, given: Mapping[Any, Any]) -> Iterator[str]:
-    """A sentence for each part that is given and changes nothing."""
-    task, load = requirement.task, requirement.load
-    if given.get("training") and not task.trains:
-        remedy = f"take task: {ModelTask.TRAINING}"
-        yield f"training is given and not looked at: the task is {task}; {remedy}"
-    if given.get("lora") and task not in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA}:
-        yield f"lora is given and not looked at: the task is {task}; take task: finetune-lora"
-    if given.get("load") and task.trains:
-        remedy = f"take task: {ModelTask.INFERENCE}"
-        yield f"load is given and not looked at: the task is {task}; {remedy}"
+def _notes(
+    requirement: Requirement, longest: int | None, given: Mapping[Any, Any]
+) -> Iterator[str]:
+    """A sentence where requests are too long for the model, and for each part without use."""
+    task, load, model = requirement.task, requirement.load, requirement.model
+    answers = not isinstance(model, Transformer) or not model.is_encoder
+    asked = load.input_tokens + (load.output_tokens if answers else 0.0)
+    if task.trains:
+        asked = requirement.training.sequence
+    if longest is not None and asked > longest:
+        yield (
+            f"{asked:,.0f} tokens are more than the {longest:,} that the model was made for;"
+            " ask for fewer, or make sure that its positions are stretched"
+        )
+    adapts = task in {ModelTask.FINETUNE_LORA, ModelTask.FINETUNE_QLORA}
+    for part, is_used, other in (
+        ("training", task.trains, ModelTask.TRAINING),
+        ("lora", adapts, ModelTask.FINETUNE_LORA),
+        ("load", not task.trains, ModelTask.INFERENCE),
+    ):
+        if given.get(part) and not is_used:
+            yield f"{part} is given and not looked at: the task is {task}; take task: {other}"
     if not requirement.growth.months or not requirement.growth.per_month_ratio:
         return
     if task.trains:
@@ -59,8 +63,6 @@ KEYS: Final = (
 )
 CARBON: Final = "carbon_grams_per_kwh"
 """Among the prices, as it is no price of any GPU."""
-_FORMATS: Final = ("weights", "kv_cache", "activations", "gradients")
-_TRAINING: Final = {"recompute": Recompute, "optimizer": Optimizer}
 _GROWTH_KEYS: Final = ("per_month", "months")
 _LEAST_GROWTH: Final = -0.99
 """A load that is gone costs nothing, and nothing can be said of a part of it."""
@@ -119,26 +121,8 @@ def _item(question: FileQuestion, folder: Path) -> PlanFileItem:
     except RequirementError as error:
         raise question.placed(error) from None
     requirement = Requirement(planned.model, **rest)
-    notes = (
-        *planned.notes,
-        *_length_notes(requirement, planned.context_tokens),
-        *_unread_notes(requirement, row.values),
-    )
+    notes = (*planned.notes, *_notes(requirement, planned.context_tokens, row.values))
     return PlanFileItem(question, _in_published_format(requirement, row, planned.weights), notes)
-
-
-def _length_notes(requirement: Requirement, longest: int | None) -> Iterator[str]:
-    """A sentence, where requests are longer than the model was made for."""
-    load, model = requirement.load, requirement.model
-    answers = not isinstance(model, Transformer) or not model.is_encoder
-    asked = load.input_tokens + (load.output_tokens if answers else 0.0)
-    if requirement.task.trains:
-        asked = requirement.training.sequence
-    if longest is not None and asked > longest:
-        yield (
-            f"{asked:,.0f} tokens are more than the {longest:,} that the model was made for;"
-            " ask for fewer, or make sure that its positions are stretched"
-        )
 
 
 def _in_published_format(
@@ -162,31 +146,22 @@ def _in_published_format(
 
 def _rest(row: Row) -> dict[str, Any]:
     """All but the model, by the fields of a requirement."""
-    growth, lora = row.row("growth", _GROWTH_KEYS), row.row("lora")
-    targets: dict[str, Any] = (
-        {} if lora.values.get("targets") is None else {"targets": lora.texts("targets")}
+    growth, prices, gpus = (
+        row.row("growth", _GROWTH_KEYS),
+        row.row("prices"),
+        row.values.get("gpus"),
     )
-    training, has_layout = row.row("training"), row.values.get("parallel") is not None
-    gpus, prices = row.values.get("gpus"), row.row("prices")
     dollars = {
         str(name): prices.number(name, 0.0, _MOST_DOLLARS)
         for name in prices.values
         if name != CARBON
     }
+    parts = {"precision": Precisions, "load": RequestLoad, "training": Training, "lora": Lora}
+    if "parallel" in row:
+        parts["parallel"] = Parallelism
     return {
         "task": read_choice(row, "task", ModelTask) or ModelTask.INFERENCE,
-        "precision": Precisions(
-            **read_choices(row.row("precision", _FORMATS), dict.fromkeys(_FORMATS, NumberFormat))
-        ),
-        "load": RequestLoad(**read_fields(row.row("load"), RequestLoad)),
-        "training": Training(
-            **read_fields(training, Training, apart=tuple(_TRAINING)),
-            **read_choices(training, _TRAINING),
-        ),
-        "lora": Lora(**read_fields(lora, Lora, apart=("targets",)), **targets),
-        "parallel": Parallelism(**read_fields(row.row("parallel"), Parallelism))
-        if has_layout
-        else None,
+        **{name: kind(**read_fields(row.row(name), kind)) for name, kind in parts.items()},
         "growth": LoadGrowth(
             growth.number("per_month", _LEAST_GROWTH, _MOST_GROWTH) or 0.0,
             growth.count("months", 0, _MOST_MONTHS) or 0,

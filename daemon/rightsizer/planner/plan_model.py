@@ -1,11 +1,11 @@
 """Model of a requirement: described in the plan file, or read from a `config.json` on disk."""
 
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection
 from enum import StrEnum
 from functools import cache
 from pathlib import Path
 from types import NoneType
-from typing import Any, Final, TypeVar, get_args, get_type_hints
+from typing import Any, Final, TypeVar, get_args, get_origin, get_type_hints
 
 from rightsizer.config.row import Row, shown
 from rightsizer.io.near import near_words
@@ -34,9 +34,9 @@ _MOST_COUNT: Final = 10**15
 
 def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
     """One of some words, `None` where it is absent."""
-    value = row.values.get(key)
-    if value is None:
+    if key not in row:
         return None
+    value = row.values[key]
     known = [str(each) for each in choices]
     if isinstance(value, str) and value in known:
         return choices(value)
@@ -46,60 +46,48 @@ def read_choice(row: Row, key: str, choices: type[_Choice]) -> _Choice | None:
     return None
 
 
-def read_choices(row: Row, choices: Mapping[str, type[StrEnum]]) -> dict[str, Any]:
-    """What a row says of some keys, each one of some words; those left out are absent."""
-    found = {key: read_choice(row, key, kind) for key, kind in choices.items()}
-    return {key: choice for key, choice in found.items() if choice is not None}
-
-
-def read_fields(
-    row: Row, kind: type, *, apart: Collection[str] = (), beside: Collection[str] = ()
-) -> dict[str, Any]:
+def read_fields(row: Row, kind: type, beside: Collection[str] = ()) -> dict[str, Any]:
     """What a row says of the fields of a dataclass; those left out have their defaults.
 
-    Fields in `apart` and keys in `beside`, which are no fields, are read elsewhere.
+    Keys in `beside`, which are no fields, are read elsewhere.
     """
     types = _types(kind)
     row.refuse_unknown((*types, *beside))
     values = {}
     for name, (kept, is_needed) in types.items():
-        if name in apart:
-            continue
-        if row.values.get(name) is None:
-            if is_needed:
-                row.fault(name, "is required; give it as published")
-            continue
-        value = _value(row, name, kept)
+        if name not in row and is_needed:
+            row.fault(name, "is required; give it as published")
+        value = _value(row, name, kept) if name in row else None
         if value is not None:
             values[name] = value
     return values
 
 
-def _value(row: Row, name: str, kept: type) -> Any:
+def _value(row: Row, name: str, kept: Any) -> Any:
+    if get_origin(kept) is tuple:
+        return row.texts(name)
+    if issubclass(kept, StrEnum):
+        return read_choice(row, name, kept)
     if kept is bool:
         value = row.values[name]
-        if isinstance(value, bool):
-            return value
-        row.fault(name, f"must be true or false (got {shown(value)})")
-        return None
+        if not isinstance(value, bool):
+            row.fault(name, f"must be true or false (got {shown(value)})")
+        return value if isinstance(value, bool) else None
     if kept is int:
         return row.count(name, -_MOST_COUNT, _MOST_COUNT)
     return row.number(name, -_MOST, _MOST) if kept is float else row.text(name)
 
 
 @cache
-def _types(kind: type) -> dict[str, tuple[type, bool]]:
+def _types(kind: type) -> dict[str, tuple[Any, bool]]:
     """The type of each field that is written in a file, and whether it has to be there."""
-    hints = get_type_hints(kind)
-    return {
-        each.name: (
-            next((part for part in get_args(hints[each.name]) if part is not NoneType), None)
-            or hints[each.name],
-            each.default is MISSING and each.default_factory is MISSING,
-        )
-        for each in fields(kind)
-        if each.name != "assumed"
-    }
+    hints, types = get_type_hints(kind), {}
+    for each in fields(kind):
+        hint = hints[each.name]
+        kept = get_args(hint)[0] if NoneType in get_args(hint) else hint
+        is_needed = each.default is MISSING and each.default_factory is MISSING
+        types[each.name] = kept, is_needed
+    return types
 
 
 _MOST_PARAMETERS: Final = 1e18
@@ -145,12 +133,12 @@ class ModelRow:
 
 def read_model_row(row: Row) -> ModelRow:
     """The model of a requirement; what is wrong with single keys goes to the row's faults."""
-    if row.values.get("model") is None:
+    named = row.values.get("model")
+    if named is None:
         row.fault("model", "is required; describe it, or name its config.json (model.config)")
-        return ModelRow(TransformerDescription, {})
-    named = row.values["model"]
-    if isinstance(named, str):
+    elif isinstance(named, str):
         row.fault("model", f"is text ({shown(named)}); name a file on disk: {{config: PATH}}")
+    if named is None or isinstance(named, str):
         return ModelRow(TransformerDescription, {})
     model = row.row("model")
     kind = model.values.get("kind", "transformer")
@@ -158,15 +146,14 @@ def read_model_row(row: Row) -> ModelRow:
         model.fault("kind", f"'{kind}' is not known; take one of {', '.join(KINDS)}")
         return ModelRow(TransformerDescription, {})
     if "config" not in model.values:
-        return ModelRow(KINDS[kind], read_fields(model, KINDS[kind], beside=("kind",)))
+        return ModelRow(KINDS[kind], read_fields(model, KINDS[kind], ("kind",)))
     from rightsizer.planner.models.diffusion.diffusers import RequestedImage  # noqa: PLC0415 - as below.
 
-    values = read_fields(model, RequestedImage, beside=_BESIDE_CONFIG)
+    values = read_fields(model, RequestedImage, _BESIDE_CONFIG)
     values["name"] = model.text("name") or ""
-    for key in ("parameters", "active_parameters"):
-        number = model.number(key, 1.0, _MOST_PARAMETERS)
-        if number is not None:
-            values[key] = number
+    counts = ("parameters", "active_parameters")
+    numbers = {key: model.number(key, 1.0, _MOST_PARAMETERS) for key in counts}
+    values |= {key: number for key, number in numbers.items() if number is not None}
     return ModelRow(KINDS[kind], values, model.needed_text("config"))
 
 
@@ -192,42 +179,30 @@ def _published(path: Path, values: dict[str, Any]) -> PublishedModel[Model]:
         diffusion = read_diffusers(file, parsed, asked, values["name"])
         changes.pop("active_parameters", None)
         return replace(diffusion, model=replace(diffusion.model, **changes))
-    _refuse_of_images(values)
+    for key in _OF_IMAGES:
+        if key in values:
+            raise RequirementError(
+                f"model.{key}: is said beside the config of a diffusion model alone; leave it out"
+            )
     with errors_of(file):
         published = read_config(parsed, values["name"])
     model = published.model
     if not isinstance(model, Transformer):
         changes.pop("active_parameters", None)
     elif "parameters" in changes:
-        changes["parameters"] = _of_layers(changes["parameters"], model.unread.total)
-    changed = replace(model, **changes)
-    notes = (*published.notes, *_count_notes(model, changed))
-    return replace(published, model=changed, notes=notes)
-
-
-def _count_notes(published: Model, changed: Model) -> Iterator[str]:
-    """A sentence, where a count that is given is far from what the configuration makes."""
-    counted, given = count_parameters(published).total, count_parameters(changed).total
-    if not counted / _FAR < given < counted * _FAR:
-        yield (
-            f"{given:.3g} parameters are given, and the config makes {counted:.3g}: the former"
-            " stand; correct one of them, or leave model.parameters out"
-        )
-
-
-def _refuse_of_images(values: dict[str, Any]) -> None:
-    for key in _OF_IMAGES:
-        if key in values:
+        whole, unread = changes["parameters"], model.unread.total
+        if unread >= whole:
             raise RequirementError(
-                f"model.{key}: is said beside the config of a diffusion model alone; leave it out"
+                f"model.parameters: {whole:g}, but what sees or hears and tables alone make"
+                f" {unread:.3g}; give those of the whole model, or leave them out"
             )
-
-
-def _of_layers(whole: float, unread: float) -> float:
-    """What of a published count is not of parts beside the layers."""
-    if unread >= whole:
-        raise RequirementError(
-            f"model.parameters: {whole:g}, but what sees or hears and tables alone make"
-            f" {unread:.3g}; give those of the whole model, or leave them out"
-        )
-    return whole - unread
+        changes["parameters"] = whole - unread
+    changed = replace(model, **changes)
+    counted, given = count_parameters(model).total, count_parameters(changed).total
+    far = (
+        f"{given:.3g} parameters are given, and the config makes {counted:.3g}: the former stand;"
+        " correct one of them, or leave model.parameters out"
+    )
+    is_near = counted / _FAR < given < counted * _FAR
+    notes = published.notes if is_near else (*published.notes, far)
+    return replace(published, model=changed, notes=notes)

@@ -8,7 +8,7 @@ from rightsizer.catalogue.board import Board
 from rightsizer.planner.candidate import CandidateFilter, PredictedRate, Rejection
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.requirement import Parallelism, RequestLoad, Requirement
-from rightsizer.sizing.sample_rate import SampleRate, sample_rate
+from rightsizer.sizing.sample_rate import sample_rate
 from rightsizer.sizing.serving import Server, best_concurrency
 from rightsizer.sizing.serving_memory import serving_memory
 from rightsizer.sizing.settings import SizingSettings
@@ -32,23 +32,17 @@ def predict_rate(  # noqa: PLR0913 - the search's question, and what a site know
     memory allow; `available_bytes`: of each GPU, headroom already taken off.
     """
     if requirement.task.trains:
-        return _training(requirement, board, layout, settings)
+        trained = training_rate(requirement, board, layout, settings.training)
+        return PredictedRate(
+            tokens_per_second=trained.tokens_per_second,
+            training_hours=trained.hours,
+            mfu_ratio=trained.mfu_ratio,
+        )
     memory = serving_memory(requirement, layout, settings.memory)
     if isinstance(requirement.model, Transformer):
         return _serving(Server.of(memory, board, available_bytes, settings.serving), concurrency)
     most = memory.largest_concurrency(available_bytes)
     return _sampling(requirement, board, layout, concurrency, most)
-
-
-def _training(
-    requirement: Requirement, board: Board, layout: Parallelism, settings: SizingSettings
-) -> PredictedRate:
-    trained = training_rate(requirement, board, layout, settings.training)
-    return PredictedRate(
-        tokens_per_second=trained.tokens_per_second,
-        training_hours=trained.hours,
-        mfu_ratio=trained.mfu_ratio,
-    )
 
 
 def _sampling(
@@ -59,12 +53,14 @@ def _sampling(
     most: int,
 ) -> PredictedRate:
     """Of a model that answers a batch at a time: as many as is usual and memory and time allow."""
-    rate = sample_rate(requirement, board, layout, concurrency)
-    if concurrency is None:
-        most = max(layout.data, most)
-        while _is_too_much(rate, most, requirement.load.ttft_ms, layout):
-            fewer = max(float(layout.data), min(float(most), rate.concurrency / 2.0))
-            rate = sample_rate(requirement, board, layout, fewer)
+    rate, asked_ms = sample_rate(requirement, board, layout, concurrency), requirement.load.ttft_ms
+    most = max(layout.data, most)
+    while concurrency is None and rate.concurrency > layout.data:
+        is_late = asked_ms is not None and rate.batch_seconds.value * 1e3 > asked_ms
+        if rate.concurrency <= most and not is_late:
+            break
+        fewer = max(float(layout.data), min(float(most), rate.concurrency / 2.0))
+        rate = sample_rate(requirement, board, layout, fewer)
     return PredictedRate(
         tokens_per_second=rate.samples_per_second,
         concurrency=rate.concurrency,
@@ -72,20 +68,12 @@ def _sampling(
     )
 
 
-def _is_too_much(rate: SampleRate, most: int, asked_ms: float | None, layout: Parallelism) -> bool:
-    if rate.concurrency <= layout.data:
-        return False
-    is_late = asked_ms is not None and rate.batch_seconds.value * 1e3 > asked_ms
-    return rate.concurrency > most or is_late
-
-
 def _serving(server: Server, concurrency: float | None) -> PredictedRate:
     """Of a model of tokens; where not even one request meets the latencies, those of one."""
+    serving = None
     if concurrency is None:
         best = best_concurrency(server)
         concurrency, serving = float(best.requests or server.memory.layout.data), best.serving
-    else:
-        serving = None
     serving = serving or server.at(concurrency)
     return PredictedRate(
         tokens_per_second=serving.tokens_per_second,
@@ -99,37 +87,25 @@ def _serving(server: Server, concurrency: float | None) -> PredictedRate:
 _ROUNDING: Final = 1e-9
 
 
-def is_late(load: RequestLoad, rate: PredictedRate) -> bool:
-    """Whether a latency is above what is asked for."""
-    return any(True for _ in _late(load, rate))
-
-
 def too_slow(load: RequestLoad, rate: PredictedRate, layout: Parallelism) -> Iterator[Rejection]:
     """What of the load is not kept; how many tokens it makes does not matter once it is late."""
-    late = tuple(_late(load, rate))
-    yield from late
+    is_late = tuple(late(load, rate))
+    yield from is_late
     made, asked = rate.tokens_per_second, load.tokens_per_second
-    if late or made is None or asked is None or made.value >= asked * (1.0 - _ROUNDING):
+    if is_late or made is None or asked is None or made.value >= asked * (1.0 - _ROUNDING):
         return
-    more = (
-        f"; that would take {math.ceil(asked / made.value) * layout.gpus} GPUs"
-        if made.value > 0
-        else ""
-    )
-    yield Rejection(
-        CandidateFilter.THROUGHPUT, f"makes {made.value:.4g} a second, {asked:g} asked for{more}"
-    )
+    why = f"makes {made.value:.4g} a second, {asked:g} asked for"
+    if made.value > 0:
+        why += f"; that would take {math.ceil(asked / made.value) * layout.gpus} GPUs"
+    yield Rejection(CandidateFilter.THROUGHPUT, why)
 
 
-def _late(load: RequestLoad, rate: PredictedRate) -> Iterator[Rejection]:
+def late(load: RequestLoad, rate: PredictedRate) -> Iterator[Rejection]:
+    """The latencies that are above what is asked for."""
     first, between = rate.ttft_ms, rate.tpot_ms
     if load.ttft_ms is not None and first is not None and first.value > load.ttft_ms:
-        yield Rejection(
-            CandidateFilter.COMPUTE,
-            f"first token after {first.value:.0f} ms, {load.ttft_ms:g} ms asked for",
-        )
+        why = f"first token after {first.value:.0f} ms, {load.ttft_ms:g} ms asked for"
+        yield Rejection(CandidateFilter.COMPUTE, why)
     if load.tpot_ms is not None and between is not None and between.value > load.tpot_ms:
-        yield Rejection(
-            CandidateFilter.BANDWIDTH,
-            f"{between.value:.1f} ms between tokens, {load.tpot_ms:g} ms asked for",
-        )
+        why = f"{between.value:.1f} ms between tokens, {load.tpot_ms:g} ms asked for"
+        yield Rejection(CandidateFilter.BANDWIDTH, why)

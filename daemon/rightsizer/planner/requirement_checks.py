@@ -1,6 +1,6 @@
 """Checks of models, layouts and requirements: contradictions by key, with a remedy."""
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator, Mapping
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
@@ -15,7 +15,7 @@ from rightsizer.sizing.models import (
 from rightsizer.sizing.parameters import NumberFormat, key_value_heads
 from rightsizer.sizing.requirement import ModelTask, Parallelism, Requirement
 
-_COUNTS = {
+_COUNTS: Final[Mapping[type, str]] = {
     Transformer: (
         "layers hidden heads vocab kv_heads head_dim ffn experts experts_per_token dense_ffn"
         " sliding_window kv_lora_rank query_lora_rank value_head_dim parameters active_parameters"
@@ -26,7 +26,7 @@ _COUNTS = {
     RecommenderModel: "embedding_rows embedding_width dense_parameters lookups",
 }
 """What has to be above zero where it is given."""
-_NOT_NEGATIVE = {
+_NOT_NEGATIVE: Final[Mapping[type, str]] = {
     Transformer: (
         "shared_experts dense_layers windowed_layers rope_head_dim cached_layers state_elements"
         " borrowed_layers borrowed_windowed_layers repeated_parameters"
@@ -63,7 +63,7 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
         )
     if isinstance(model, Transformer) and not model.kv_lora_rank and "heads" not in model.assumed:
         # Engines give each GPU whole heads of keys, or one that several GPUs have. Heads that were
-        # taken as usual refuse nothing: nobody gave their number.
+        # taken as usual refuse nothing: their number was not given.
         keys = key_value_heads(model)
         if keys % layout.tensor and layout.tensor % keys:
             return (
@@ -78,17 +78,21 @@ def layout_fault(model: Model, layout: Parallelism) -> str | None:
     return None
 
 
+def not_above_zero(of: object, place: str, keys: Iterable[str], remedy: str) -> Iterator[str]:
+    """A sentence for each value that is given and not above 0."""
+    for key in keys:
+        value = getattr(of, key)
+        if value is not None and not value > 0:
+            yield f"{place}.{key}: {value:g} is not above 0; {remedy}"
+
+
 def _sizes(model: Model) -> Iterator[str]:
-    for kind, keys in _COUNTS.items():
-        for key in keys.split() if isinstance(model, kind) else ():
-            value = getattr(model, key)
-            if value is not None and not value > 0:
-                yield f"model.{key}: {value:g} is not above 0; give it as published"
-    for kind, keys in _NOT_NEGATIVE.items():
-        for key in keys.split() if isinstance(model, kind) else ():
-            value = getattr(model, key)
-            if value is not None and value < 0:
-                yield f"model.{key}: {value:g} is negative; give 0 or more, or leave it out"
+    above_zero = _COUNTS[type(model)].split()
+    yield from not_above_zero(model, "model", above_zero, "give it as published")
+    for key in _NOT_NEGATIVE.get(type(model), "").split():
+        value = getattr(model, key)
+        if value is not None and value < 0:
+            yield f"model.{key}: {value:g} is negative; give 0 or more, or leave it out"
 
 
 def _transformer(model: Transformer) -> Iterator[str]:
@@ -139,11 +143,8 @@ _OF_FEED_FORWARD: Final = ("gate", "up", "down")
 LORA_TARGETS: Final = (*_OF_ATTENTION, *_OF_FEED_FORWARD, "head")
 _UNTRAINABLE: Final = frozenset(
     {
-        NumberFormat.INT8,
-        NumberFormat.INT4,
-        NumberFormat.NF4,
-        NumberFormat.NF4_DOUBLE_QUANTIZED,
-        NumberFormat.Q4_K_M,
+        *(NumberFormat.INT8, NumberFormat.INT4, NumberFormat.Q4_K_M),
+        *(NumberFormat.NF4, NumberFormat.NF4_DOUBLE_QUANTIZED),
     }
 )
 """Formats that weights cannot be updated in; fp8 and nvfp4 are multiplied in beside 16 bits."""
@@ -171,10 +172,8 @@ def check_requirement(requirement: Requirement) -> None:
 
 def _load(requirement: Requirement) -> Iterator[str]:
     load = requirement.load
-    for key in ("input_tokens", "concurrency", "tokens_per_second", "ttft_ms", "tpot_ms"):
-        value = getattr(load, key)
-        if value is not None and not value > 0:
-            yield f"load.{key}: {value:g} is not above 0; give what is asked for, or leave it out"
+    keys = ("input_tokens", "concurrency", "tokens_per_second", "ttft_ms", "tpot_ms")
+    yield from not_above_zero(load, "load", keys, "give what is asked for, or leave it out")
     if not load.output_tokens >= 0:
         yield f"load.output_tokens: {load.output_tokens:g} is negative; give 0 or more"
     if not 0 <= load.prefix_cache_ratio < 1:
@@ -186,10 +185,8 @@ def _load(requirement: Requirement) -> Iterator[str]:
 
 def _training(requirement: Requirement) -> Iterator[str]:
     training, weights = requirement.training, requirement.precision.weights
-    for key in ("micro_batch", "global_batch", "sequence", "tokens"):
-        value = getattr(training, key)
-        if value is not None and not value > 0:
-            yield f"training.{key}: {value:g} is not above 0; give it, or leave it out"
+    keys = ("micro_batch", "global_batch", "sequence", "tokens")
+    yield from not_above_zero(training, "training", keys, "give it, or leave it out")
     step, micro = training.global_batch, training.micro_batch
     if step is not None and 0 < step < micro:
         yield (
@@ -227,19 +224,14 @@ def _adapters(requirement: Requirement) -> Iterator[str]:
         named = ", ".join(unknown) or "none"
         yield f"lora.targets: {named} is not known; take some of {', '.join(LORA_TARGETS)}"
     elif isinstance(requirement.model, Transformer):
-        yield from _absent(requirement.model, lora.targets)
-
-
-def _absent(model: Transformer, targets: tuple[str, ...]) -> Iterator[str]:
-    """What no layer has cannot be adapted, as attention where all layers are recurrent."""
-    here = {"head"}
-    if any(kind.has_attention for kind in model.kinds):
-        here |= set(_OF_ATTENTION)
-    if any(kind.has_feed_forward for kind in model.kinds):
-        here |= set(_OF_FEED_FORWARD)
-    missing = [target for target in targets if target not in here]
-    if missing:
-        known = ", ".join(target for target in LORA_TARGETS if target in here)
-        yield (
-            f"lora.targets: {', '.join(missing)} is in no layer of this model; take some of {known}"
+        # What no layer has cannot be adapted, as attention where all layers are recurrent.
+        kinds = requirement.model.kinds
+        here = (
+            *(_OF_ATTENTION if any(kind.has_attention for kind in kinds) else ()),
+            *(_OF_FEED_FORWARD if any(kind.has_feed_forward for kind in kinds) else ()),
+            "head",
         )
+        missing = ", ".join(target for target in lora.targets if target not in here)
+        if missing:
+            known = ", ".join(here)
+            yield f"lora.targets: {missing} is in no layer of this model; take some of {known}"

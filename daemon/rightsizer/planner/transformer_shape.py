@@ -11,8 +11,8 @@ from collections.abc import Iterator
 from typing import Final
 
 from rightsizer.model.errors import RequirementError
-from rightsizer.model.frozen import dataclass, replace
-from rightsizer.planner.requirement_checks import check_model
+from rightsizer.model.frozen import asdict, dataclass, fields, replace
+from rightsizer.planner.requirement_checks import check_model, not_above_zero
 from rightsizer.sizing.models import Transformer
 from rightsizer.sizing.parameters import count_parameters, ffn_width
 
@@ -59,45 +59,28 @@ def completed_shape(described: TransformerDescription) -> Transformer:
         RequirementError: what is given contradicts itself, or says nothing of the size.
     """
     _check_given(described)
+    given = {key: value for key, value in asdict(described).items() if value is not None}
     layers, hidden = _depth_and_width(described)
-    heads, kv_heads, head_dim = _heads(described, hidden)
-    rotated = _ROTATED if described.rope_head_dim is None and described.kv_lora_rank else 0
+    usual = {"vocab": _VOCAB, "rope_head_dim": _ROTATED if described.kv_lora_rank else 0}
+    usual |= {"layers": layers, "hidden": hidden, **_heads(described, hidden)}
     keys = ("layers", "hidden", "heads", "vocab")
-    whole = Transformer(
-        layers=layers,
-        hidden=hidden,
-        heads=heads,
-        vocab=described.vocab or _VOCAB,
-        name=described.name,
-        parameters=described.parameters,
-        active_parameters=described.active_parameters,
-        kv_heads=kv_heads,
-        head_dim=head_dim,
-        ffn=described.ffn,
-        experts=described.experts or 1,
-        experts_per_token=described.experts_per_token or 1,
-        sliding_window=described.sliding_window,
-        kv_lora_rank=described.kv_lora_rank,
-        rope_head_dim=described.rope_head_dim or rotated,
-        assumed=frozenset(key for key in keys if getattr(described, key) is None),
-    )
+    whole = Transformer(**{**usual, **given}, assumed=frozenset(keys).difference(given))
     check_model(whole)
     resolved = _resolved(whole, described)
-    _check_size(resolved)
+    by_shape, stated = _shape_parameters(resolved), resolved.parameters
+    if stated is not None and by_shape > _CONTRADICTION * stated:
+        raise RequirementError(
+            f"model.parameters: {stated:g}, but the shape given makes {by_shape:.3g};"
+            " correct one of them, or leave parameters out"
+        )
     return resolved
 
 
 def _check_given(described: TransformerDescription) -> None:
     """A zero is an error, not something left out."""
-    sizes = (
-        "parameters active_parameters layers hidden heads kv_heads head_dim ffn vocab experts"
-        " experts_per_token sliding_window kv_lora_rank"
-    )
-    faults = [
-        f"model.{key}: {value:g} is not above 0; give it as published, or leave it out"
-        for key in sizes.split()
-        if (value := getattr(described, key)) is not None and not value > 0
-    ]
+    no_sizes = {"name", "tied_embeddings", "rope_head_dim"}
+    sizes = (each.name for each in fields(described) if each.name not in no_sizes)
+    faults = [*not_above_zero(described, "model", sizes, "give it as published, or leave it out")]
     if (described.rope_head_dim or 0) < 0:
         faults.append("model.rope_head_dim: is negative; give 0 or more, or leave it out")
     if faults:
@@ -124,13 +107,14 @@ def _depth_and_width(described: TransformerDescription) -> tuple[int, int]:
     return described.layers or max(1, round(hidden / _ASPECT)), hidden
 
 
-def _heads(described: TransformerDescription, hidden: int) -> tuple[int, int | None, int | None]:
-    """Heads, those of keys and values, and how wide one is."""
+def _heads(described: TransformerDescription, hidden: int) -> dict[str, int]:
+    """Heads, those of keys and values, and how wide one is, where heads are not given."""
     if described.heads is not None:
-        return described.heads, described.kv_heads, described.head_dim
+        return {}
     step = described.kv_heads or _GROUPED_HEADS
     width = described.head_dim or min(_HEAD_DIM, max(1, hidden // step))
-    return step * max(1, round(hidden / (width * step))), step, width
+    heads = step * max(1, round(hidden / (width * step)))
+    return {"heads": heads, "kv_heads": step, "head_dim": width}
 
 
 def _resolved(model: Transformer, described: TransformerDescription) -> Transformer:
@@ -142,8 +126,11 @@ def _resolved(model: Transformer, described: TransformerDescription) -> Transfor
     if described.ffn is None and {"layers", "hidden"} & model.assumed:
         usual = round(_GATED_WIDTHS * model.hidden)
         return replace(model, gated_ffn=True, tied_embeddings=ties[0], ffn=usual)
-    if described.ffn is None:
-        return _with_ffn(replace(model, gated_ffn=True, tied_embeddings=ties[0]))
+    if described.ffn is None:  # What makes up the parameters.
+        gated = replace(model, gated_ffn=True, tied_embeddings=ties[0])
+        narrow = _shape_parameters(replace(gated, ffn=1))
+        step = _shape_parameters(replace(gated, ffn=2)) - narrow
+        return replace(gated, ffn=max(1, round(1 + (described.parameters - narrow) / step)))
     gates = [_is_usually_gated(model), not _is_usually_gated(model)]
     forms = [replace(model, gated_ffn=gate, tied_embeddings=tie) for gate in gates for tie in ties]
     parameters = described.parameters
@@ -158,25 +145,6 @@ def _is_usually_gated(model: Transformer) -> bool:
 
 def _shape_parameters(model: Transformer) -> float:
     return count_parameters(replace(model, parameters=None, active_parameters=None)).total
-
-
-def _with_ffn(model: Transformer) -> Transformer:
-    """The feed-forward width that makes up the parameters."""
-    narrow = _shape_parameters(replace(model, ffn=1))
-    step = _shape_parameters(replace(model, ffn=2)) - narrow
-    left = (model.parameters or 0.0) - narrow
-    return replace(model, ffn=max(1, round(1 + left / step)))
-
-
-def _check_size(model: Transformer) -> None:
-    if model.parameters is None:
-        return
-    by_shape = _shape_parameters(model)
-    if by_shape > _CONTRADICTION * model.parameters:
-        raise RequirementError(
-            f"model.parameters: {model.parameters:g}, but the shape given makes {by_shape:.3g};"
-            " correct one of them, or leave parameters out"
-        )
 
 
 def shape_notes(model: Transformer) -> Iterator[str]:
