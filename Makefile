@@ -5,8 +5,11 @@ PYTHON ?= python3
 BIN := .venv/bin
 INSTALLED := .venv/.installed
 
+# Tests start hundreds of processes; without it each would compile every module that it loads.
+unexport PYTHONDONTWRITEBYTECODE
+
 .DEFAULT_GOAL := help
-.PHONY: help run demo test lint bench eval shape golden dist deb rpm sbom
+.PHONY: help run demo test compiled lint bench eval shape golden dist deb rpm sbom
 
 help: ## This list
 	@sed -n 's/^\([a-z]*\):.*## /\1\t/p' $(MAKEFILE_LIST) | expand -t 10
@@ -17,7 +20,9 @@ run: $(INSTALLED) ## The agent on this machine's GPUs, on simulated ones where t
 demo: $(INSTALLED) ## A day of a simulated node with eight GPUs, in two minutes
 	$(BIN)/rightsizer demo
 
-test: lint ## Everything that must hold: lint, types and tests
+test: $(INSTALLED) ## Everything that must hold: lint, types and tests
+	@# What the workers load is compiled once, beside the linters.
+	@$(MAKE) --no-print-directory -j2 lint compiled
 	@# A file's tests stay together, for they share what is slow to start; the slowest files come
 	@# first. Five workers on two cores, for many tests wait for a process.
 	@# What fails is tried once more, alone and one at a time: real servers are started and killed,
@@ -26,6 +31,10 @@ test: lint ## Everything that must hold: lint, types and tests
 		[ $$? -eq 1 ] || exit 2; \
 		printf '\nThe tests above failed beside others; the same again, each alone:\n\n'; \
 		$(BIN)/pytest --last-failed --last-failed-no-failures none; }
+
+compiled: $(INSTALLED)
+	@$(BIN)/python -m compileall -qq daemon
+	@$(BIN)/pytest --collect-only -qqq >/dev/null || true
 
 lint: $(INSTALLED) ## Style and types
 	$(BIN)/ruff check .
